@@ -1,0 +1,74 @@
+"""What jaxmlir raises.
+
+Every error is a paragraph: the op, its MLIR location, the user's Python line, what was expected and
+what came.  All derive from :class:`JaxmlirError`; those that point into a module carry
+``diagnostics``, which ``jaxmlir-opt`` prints as ``file:line:col: error: message``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One message about one place.  ``line`` and ``col`` count from 1; 0 means unknown."""
+
+    severity: str
+    message: str
+    file: str = ""
+    line: int = 0
+    col: int = 0
+    notes: tuple[Diagnostic, ...] = field(default=())
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}:{self.col}: " if self.line else ""
+        text = f"{where}{self.severity}: {self.message}"
+        return "\n".join([text, *(str(note) for note in self.notes)])
+
+
+class JaxmlirError(Exception):
+    """Base of all errors that jaxmlir raises on purpose."""
+
+
+class DiagnosticError(JaxmlirError):
+    """An error about places in a module."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic] | str):
+        if isinstance(diagnostics, str):
+            diagnostics = (Diagnostic("error", diagnostics),)
+        self.diagnostics = tuple(diagnostics)
+        super().__init__("\n".join(str(d) for d in self.diagnostics))
+
+
+class ParseError(DiagnosticError):
+    """The text or bytecode is not a module of MLIR."""
+
+
+class VerificationError(DiagnosticError):
+    """The module is MLIR, but not a valid program of the jaxpr dialect."""
+
+
+class ImportingError(DiagnosticError):
+    """A jaxpr cannot be written in the dialect."""
+
+
+class ExportError(DiagnosticError):
+    """A program cannot be turned back into a jaxpr of the installed JAX."""
+
+
+class LoweringError(DiagnosticError):
+    """A program cannot be lowered to StableHLO."""
+
+
+class PipelineError(JaxmlirError):
+    """A pass pipeline is malformed, or names a pass or option that does not exist."""
+
+
+class PassError(DiagnosticError):
+    """A pass failed on a module."""
+
+
+class ArgumentError(JaxmlirError, TypeError):
+    """A program was called with arguments of the wrong pytree, shape or dtype."""

@@ -1,0 +1,149 @@
+"""The MLIR context of the process, and small helpers around jaxlib's MLIR bindings.
+
+Nothing here imports JAX: parsing and printing a module must start fast.
+
+There is one context for the process.  MLIR uniques types and attributes per context, so with a
+single one they compare and hash by address everywhere, and what is worked out once for a signature
+(decoded parameters, a verified op) holds for every program.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import re
+from collections.abc import Iterator
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import chlo, func, mhlo, mpmd, sdy, stablehlo
+from jaxlib.mlir.dialects._ods_common import _cext
+
+from jaxmlir import _compat
+from jaxmlir.errors import Diagnostic, DiagnosticError, ParseError
+
+DIALECT = "jaxpr"
+DIALECT_VERSION = "0.1"
+
+_cext.globals.append_dialect_search_prefix("jaxmlir._dialects")
+
+
+class _Context(ir.Context):
+    def __init__(self) -> None:
+        # ir.Context.__init__ would load every dialect linked into the binary.
+        super(ir.Context, self).__init__()
+
+
+@functools.cache
+def context() -> ir.Context:
+    """The process-wide context: jaxlib's dialects, and ``jaxpr`` as an open dialect."""
+    ctx = _Context()
+    registry = ir.DialectRegistry()
+    _compat.jax_mlir_ext.register_dialects(registry)
+    ctx.append_dialect_registry(registry)
+    ctx.load_all_available_dialects()
+    for dialect in (sdy, mpmd, chlo, stablehlo):
+        dialect.register_dialect(ctx)
+    mhlo.register_mhlo_dialect(ctx)
+    ctx.allow_unregistered_dialects = True
+    return ctx
+
+
+def parse_module(source: str | bytes, filename: str = "-") -> ir.Module:
+    """Parses MLIR text (or bytecode that our own writer made) without verifying the dialect.
+
+    Raises:
+      ParseError: with MLIR's diagnostics, located in ``filename``.
+    """
+    with context():
+        try:
+            return ir.Module.parse(source)
+        except ir.MLIRError as e:
+            raise ParseError(diagnostics_of(e, filename)) from None
+
+
+def verify_module(module: ir.Module, filename: str = "-") -> None:
+    """MLIR's own verification: symbols, dominance, and every registered dialect's ops.
+
+    Raises:
+      DiagnosticError: with MLIR's diagnostics.
+    """
+    with context():
+        try:
+            module.operation.verify()
+        except ir.MLIRError as e:
+            raise DiagnosticError(diagnostics_of(e, filename)) from None
+
+
+def diagnostics_of(error: ir.MLIRError, filename: str = "-") -> list[Diagnostic]:
+    """MLIR's diagnostics as ours; MLIR calls a parsed string ``-``, which becomes ``filename``."""
+
+    def convert(info: ir.DiagnosticInfo, severity: str = "error") -> Diagnostic:
+        file, line, col = file_line_col(info.location)
+        if file == "-":
+            file = filename
+        notes = tuple(convert(note, "note") for note in info.notes)
+        return Diagnostic(severity, info.message, file, line, col, notes)
+
+    return [convert(info) for info in error.error_diagnostics] or [Diagnostic("error", str(error))]
+
+
+_FILE_LINE_COL = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
+
+
+def file_line_col(location: ir.Location) -> tuple[str, int, int]:
+    """The innermost file, line and column of a location; ``("", 0, 0)`` where it has none."""
+    match = _FILE_LINE_COL.search(str(location))
+    return (match[1], int(match[2]), int(match[3])) if match else ("", 0, 0)
+
+
+def module_text(module: ir.Module, *, debug_info: bool = False, elide_over: int | None = None) -> str:
+    """The module in MLIR's textual form.
+
+    Args:
+      debug_info: also print locations.
+      elide_over: print ``dense`` attributes of more elements as ``__elided__``.
+    """
+    return module.operation.get_asm(enable_debug_info=debug_info, large_elements_limit=elide_over)
+
+
+def module_bytecode(module: ir.Module) -> bytes:
+    """The module as MLIR bytecode."""
+    out = io.BytesIO()
+    module.operation.write_bytecode(out)
+    return out.getvalue()
+
+
+def functions(module: ir.Module) -> dict[str, func.FuncOp]:
+    """The module's functions by symbol name, in order."""
+    with context():
+        return {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
+
+
+def symbol_uses(attr: ir.Attribute) -> Iterator[str]:
+    """The symbols that an attribute refers to, nested arrays and dictionaries included."""
+    if isinstance(attr, ir.FlatSymbolRefAttr):
+        yield attr.value
+    elif isinstance(attr, ir.ArrayAttr):
+        for item in attr:
+            yield from symbol_uses(item)
+    elif isinstance(attr, ir.DictAttr):
+        for item in attr:
+            yield from symbol_uses(item.attr)
+
+
+__all__ = [
+    "DIALECT",
+    "DIALECT_VERSION",
+    "context",
+    "diagnostics_of",
+    "file_line_col",
+    "func",
+    "functions",
+    "ir",
+    "module_bytecode",
+    "module_text",
+    "parse_module",
+    "stablehlo",
+    "symbol_uses",
+    "verify_module",
+]
