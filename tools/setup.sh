@@ -1,0 +1,28 @@
+#!/bin/sh
+# Creates a virtual environment with jaxmlir (editable) and everything its tests need.
+#
+#   sh tools/setup.sh [DIRECTORY [PYTHON]]      default: .venv python3
+#
+# PYTHON may hold several words (`env PYENV_VERSION=3.12.1 python3.12`). A second run with the
+# same pyproject.toml does nothing: the stamp holds that file's hash.
+set -eu
+cd "$(dirname "$0")/.."
+venv=${1:-.venv}
+python=${2:-python3}
+
+stamp=$venv/.jaxmlir-stamp
+wanted="$(cksum < pyproject.toml) $(pwd)"
+if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
+    exit 0
+fi
+
+echo "setup: installing into $venv (minutes, the first time)" >&2
+rm -f "$stamp"
+if [ ! -x "$venv/bin/python" ]; then
+    rm -rf "$venv"
+    # shellcheck disable=SC2086
+    $python -m venv "$venv"
+fi
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+    --no-input --timeout 120 --retries 10 --editable '.[test]'
+printf '%s\n' "$wanted" > "$stamp"

@@ -1,0 +1,74 @@
+#!/bin/sh
+# The whole test suite, from a fresh clone: lint, pytest, lit, and the tests marked `compat` on
+# Python 3.12 (whose newest supported JAX is newer than Python 3.11's) where there is one.
+#
+#   sh tools/test.sh [STAGE ...]      default: lint pytest lit compat
+#
+# One closing line per stage; the exit status is non-zero if any stage failed.
+set -u
+cd "$(dirname "$0")/.."
+failed=""
+
+# stage NAME COMMAND...: runs COMMAND and prints how it went. pytest's status 5 (no test
+# collected) is a failure like any other.
+stage() {
+    name=$1
+    shift
+    started=$(date +%s)
+    if "$@"; then verdict=ok; else verdict="FAILED (exit status $?)"; failed="$failed $name"; fi
+    echo "== $name: $verdict, $(($(date +%s) - started)) s"
+}
+
+lint() {
+    status=0
+    .venv/bin/ruff check --quiet . || status=1
+    .venv/bin/ruff format --check --quiet . || status=1
+    .venv/bin/python tools/lint_imports.py || status=1
+    .venv/bin/python tools/lint_lit.py lit_tests || status=1
+    return $status
+}
+
+run_pytest() { .venv/bin/python -m pytest -q -n 2; }
+
+run_lit() { .venv/bin/lit --succinct --order=lexical -j 2 lit_tests; }
+
+# The command that starts Python 3.12, also where pyenv hides it behind a shim; else nothing.
+find_python312() {
+    if python3.12 -c '' 2> /dev/null; then
+        echo python3.12
+    elif command -v pyenv > /dev/null; then
+        version=$(pyenv versions --bare | grep '^3\.12\.' | tail -n 1)
+        [ -n "$version" ] && echo "env PYENV_VERSION=$version python3.12"
+    fi
+}
+
+run_compat() {
+    sh tools/setup.sh .venv312 "$1" && .venv312/bin/python -m pytest -q -n 2 -m compat
+}
+
+sh tools/setup.sh || { echo "== setup: FAILED"; exit 1; }
+[ $# -gt 0 ] || set -- lint pytest lit compat
+for requested in "$@"; do
+    case $requested in
+        lint) stage lint lint ;;
+        pytest) stage pytest run_pytest ;;
+        lit) stage lit run_lit ;;
+        compat)
+            python312=$(find_python312)
+            if .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 12))'; then
+                echo "== compat: part of the pytest stage, which ran on Python 3.12 or newer"
+            elif [ -z "$python312" ]; then
+                echo "== compat: left out, there is no Python 3.12 here"
+            else
+                stage compat run_compat "$python312"
+            fi
+            ;;
+        *) echo "tools/test.sh: unknown stage '$requested'" >&2; exit 2 ;;
+    esac
+done
+
+if [ -n "$failed" ]; then
+    echo "== failed:$failed"
+    exit 1
+fi
+echo "== all stages passed"
