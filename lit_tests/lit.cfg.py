@@ -36,8 +36,8 @@ def substitute_tool(name: str, command: str) -> None:
 python = f"'{sys.executable}'"
 for tool in ("opt", "translate", "run"):
     substitute_tool(f"jaxmlir-{tool}", f"{python} -m jaxmlir.{tool}")
-for spelling in ("FileCheck", "filecheck"):
-    substitute_tool(spelling, f"{python} -m filecheck")
+# One pattern for both spellings: a second one would find the module's name in its result.
+substitute_tool("(?:FileCheck|filecheck)", f"{python} -m filecheck")
 config.substitutions.append(("%python", python))
 
 # Stock MLIR, which knows the dialect only by its generated IRDL definition.
