@@ -23,6 +23,6 @@ if [ ! -x "$venv/bin/python" ]; then
     # shellcheck disable=SC2086
     $python -m venv "$venv"
 fi
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+"$venv/bin/python" -m pip install -qq --disable-pip-version-check \
     --no-input --timeout 120 --retries 10 --editable '.[test]'
 printf '%s\n' "$wanted" > "$stamp"
