@@ -1,0 +1,78 @@
+"""Passes: program-to-program transformations that mutate a module in place.
+
+A pass is named in a pipeline as MLIR names its own::
+
+    program.run_passes("jaxpr-verify, cse, func.func(canonicalize)")
+
+``jaxmlir-opt --list-passes`` lists them.  A package adds its own under the entry-point group
+``jaxmlir.passes``: ``my-pass = "my_package.my_module:MyPass"``.
+"""
+
+from __future__ import annotations
+
+from jaxmlir.passes import _cxx, _pipeline, _registry
+from jaxmlir.passes._base import Option, Pass
+from jaxmlir.passes._instrument import Instrumentation, Timing
+from jaxmlir.passes._pipeline import Pipeline
+
+BUILTIN_PASSES = (
+    ("jaxpr-legalize-to-stablehlo", "jaxmlir.passes.legalize_to_stablehlo:LegalizeToStablehlo"),
+    ("jaxpr-verify", "jaxmlir.passes.verify:Verify"),
+)
+"""Name and ``module:Class`` of every pass of jaxmlir, imported when the pass is used."""
+
+
+def find_pass(name: str) -> type[Pass] | None:
+    """The class of a pass written in Python, or None: then it may be a C++ pass."""
+    return _registry.find(name, BUILTIN_PASSES)
+
+
+def pass_exists(name: str) -> bool:
+    """Whether a pipeline may name this pass, in Python or in C++."""
+    return find_pass(name) is not None or _cxx.exists(name)
+
+
+def list_passes() -> dict[str, dict[str, str]]:
+    """Name and one-line summary of every pass, by origin, without importing the passes."""
+    builtin = {name: _registry.summary(target) for name, target in BUILTIN_PASSES}
+    plugins = {p.name: _registry.summary(p.value) for p in _registry.plugins()}
+    loaded = {
+        name: _registry.first_line(cls.__doc__)
+        for name, cls in Pass.loaded.items()
+        if name not in builtin and name not in plugins
+    }
+    return {
+        "Passes of jaxmlir": builtin,
+        "Passes of loaded modules and installed packages": plugins | loaded,
+        "C++ passes of MLIR, StableHLO and Shardy": _cxx.available(),
+    }
+
+
+def suggest_pass(name: str) -> str | None:
+    """The pass whose name is nearest to a mistyped one."""
+    return _registry.nearest(name, (n for group in list_passes().values() for n in group))
+
+
+def parse_pipeline(text: str) -> Pipeline:
+    """Parses MLIR's textual pipeline, e.g. ``builtin.module(jaxpr-verify,func.func(cse))``.
+
+    Raises:
+      PipelineError: malformed, or an unknown pass or option; points at the column, and suggests
+        the nearest name.
+    """
+    return _pipeline.parse_pipeline(text, find_pass, suggest_pass)
+
+
+__all__ = [
+    "BUILTIN_PASSES",
+    "Instrumentation",
+    "Option",
+    "Pass",
+    "Pipeline",
+    "Timing",
+    "find_pass",
+    "list_passes",
+    "parse_pipeline",
+    "pass_exists",
+    "suggest_pass",
+]

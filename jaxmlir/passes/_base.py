@@ -1,0 +1,193 @@
+"""What a pass is: a frozen dataclass whose fields are its command-line options.
+
+A pass ``jaxpr-foo`` is one small file with one class::
+
+    @dataclass(frozen=True)
+    class Foo(Pass):
+        '''One line, shown by --list-passes.
+
+        Then the algorithm, in prose.
+        '''
+
+        name: ClassVar[str] = "jaxpr-foo"
+        max_depth: int = 3
+
+        def run(self, program): ...
+
+Its text form is ``jaxpr-foo{max-depth=3}``: the field ``max_depth`` is the option ``max-depth``.
+Defining the class is all the registration that ``--load`` needs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Union
+
+from jaxmlir.errors import PipelineError
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+_TRUE = ("true", "1")
+_FALSE = ("false", "0")
+
+
+class Pass:
+    """Base of all passes. ``run`` changes ``program.module`` in place."""
+
+    name: ClassVar[str]
+
+    loaded: ClassVar[dict[str, type[Pass]]] = {}
+    """Every pass class defined so far, by name."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" not in cls.__dict__:
+            return
+        # dataclass(slots=True) makes the class a second time, under the same qualified name.
+        first = Pass.loaded.setdefault(cls.name, cls)
+        if (first.__module__, first.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise PipelineError(
+                f"two passes are named '{cls.name}': {first.__module__}.{first.__qualname__} and "
+                f"{cls.__module__}.{cls.__qualname__}; rename one of them"
+            )
+        Pass.loaded[cls.name] = cls
+
+    def run(self, program: Program) -> None:
+        raise NotImplementedError(f"pass '{self.name}' does not define run(program)")
+
+    @classmethod
+    def options(cls) -> dict[str, Option]:
+        """The options by their kebab-case name."""
+        hints = typing.get_type_hints(cls)
+        return {
+            (option := Option(field, hints[field.name])).name: option
+            for field in dataclasses.fields(cls)  # type: ignore[arg-type]
+        }
+
+    @classmethod
+    def from_options(cls, texts: Mapping[str, str]) -> Pass:
+        """Makes the pass from the option texts of a pipeline: ``{"in-axes": "0,none"}``.
+
+        Raises:
+          PipelineError: an option is unknown, missing, or its text is not of its type.
+        """
+        options = cls.options()
+        for name in texts:
+            if name not in options:
+                raise PipelineError(
+                    f"pass '{cls.name}' has no option '{name}'; " + describe_options(options)
+                )
+        for name, option in options.items():
+            if option.required and name not in texts:
+                raise PipelineError(
+                    f"pass '{cls.name}' needs the option '{name}' ({option.kind})"
+                )
+        values = {options[n].field.name: options[n].parse(t, cls.name) for n, t in texts.items()}
+        return cls(**values)
+
+    def __str__(self) -> str:
+        """The pass as a pipeline spells it; options at their default are left out."""
+        shown = [
+            f"{name}={_format(value)}"
+            for name, option in self.options().items()
+            if (value := getattr(self, option.field.name)) != option.field.default
+        ]
+        return f"{self.name}{{{' '.join(shown)}}}" if shown else self.name
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """One option of a pass: a dataclass field and its type."""
+
+    field: dataclasses.Field[Any]
+    type: Any
+
+    @property
+    def name(self) -> str:
+        return self.field.name.replace("_", "-")
+
+    @property
+    def required(self) -> bool:
+        return (
+            self.field.default is dataclasses.MISSING
+            and self.field.default_factory is dataclasses.MISSING
+        )
+
+    @property
+    def kind(self) -> str:
+        """The type in words, for help and errors."""
+        return _kind(self.type)
+
+    def parse(self, text: str, pass_name: str) -> Any:
+        try:
+            return _parse(text, self.type)
+        except ValueError:
+            raise PipelineError(
+                f"option '{self.name}' of pass '{pass_name}' expects {self.kind}, got '{text}'"
+            ) from None
+
+    def __str__(self) -> str:
+        default = "required" if self.required else f"default {_format(self.field.default)}"
+        return f"{self.name}=<{self.kind}> ({default})"
+
+
+def describe_options(options: Mapping[str, Option]) -> str:
+    if not options:
+        return "it has no options"
+    return "its options are: " + ", ".join(str(option) for option in options.values())
+
+
+def _is_union(kind: Any) -> bool:
+    return typing.get_origin(kind) in (Union, types.UnionType)
+
+
+def _parse(text: str, kind: Any) -> Any:
+    """A value of type ``kind`` from its text; ValueError where it is not one."""
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Literal:
+        for choice in args:
+            if text == _format(choice):
+                return choice
+        raise ValueError(text)
+    if _is_union(kind):
+        if text == "none" and type(None) in args:
+            return None
+        for member in args:
+            if member is not type(None):
+                return _parse(text, member)
+    if origin is tuple:
+        return tuple(_parse(part, args[0]) for part in text.split(",")) if text else ()
+    if kind is bool:
+        if text not in _TRUE + _FALSE:
+            raise ValueError(text)
+        return text in _TRUE
+    if kind in (int, float, str):
+        return kind(text)
+    raise TypeError(f"an option of a pass cannot be of type {kind}")
+
+
+def _format(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(map(_format, value))
+    if isinstance(value, str) and (not value or any(c in value for c in " {}'")):
+        return "'" + value + "'"
+    return str(value)
+
+
+def _kind(kind: Any) -> str:
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Literal:
+        return "|".join(map(_format, args))
+    if _is_union(kind):
+        return "|".join("none" if a is type(None) else _kind(a) for a in args)
+    if origin is tuple:
+        return f"{_kind(args[0])},..."
+    return kind.__name__

@@ -1,0 +1,114 @@
+"""Looking at a pipeline while it runs: IR dumps and a timing report, as mlir-opt prints them."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from jaxlib.mlir import ir
+
+from jaxmlir.ir import module_text
+from jaxmlir.passes import _cxx
+
+_RULE = "===" + "-" * 73 + "==="
+_TITLE = "... Execution time report ..."
+
+
+class Timing:
+    """Wall time by name; a name that is measured twice is summed."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+        self._rows: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def measure(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        self._rows.setdefault(name, 0.0)
+        try:
+            yield
+        finally:
+            self._rows[name] += time.perf_counter() - start
+
+    def report(self) -> str:
+        total = time.perf_counter() - self._start
+        rest = total - sum(self._rows.values())
+        rows = [*self._rows.items(), ("Rest", rest), ("Total", total)]
+        lines = [
+            _RULE,
+            _TITLE.center(len(_RULE)).rstrip(),
+            _RULE,
+            f"  Total Execution Time: {total:.4f} seconds",
+            "",
+            "  ----Wall Time----  ----Name----",
+        ]
+        for name, seconds in rows:
+            percent = f"({100 * seconds / total:.1f}%)"
+            lines.append(f"  {seconds:8.4f} {percent:>8}  {name}")
+        return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True)
+class Instrumentation:
+    """What to do around each pass.
+
+    Attributes:
+      verify_each: verify the program after each pass.
+      print_before, print_after: names of passes around which to dump the IR.
+      print_before_all, print_after_all: dump the IR around every pass.
+      debug_info: dump locations too.
+      elide_over: dump constants of more elements as an ellipsis.
+      timing: where to add up how long each pass took.
+      stream: where dumps go; ``sys.stderr`` by default.
+    """
+
+    verify_each: bool = True
+    print_before: frozenset[str] = frozenset()
+    print_after: frozenset[str] = frozenset()
+    print_before_all: bool = False
+    print_after_all: bool = False
+    debug_info: bool = False
+    elide_over: int | None = None
+    timing: Timing | None = None
+    stream: TextIO | None = field(default=None, compare=False)
+
+    @property
+    def observes(self) -> bool:
+        """Whether passes must run one by one to be seen."""
+        return bool(
+            self.print_before
+            or self.print_after
+            or self.print_before_all
+            or self.print_after_all
+            or self.timing
+        )
+
+    def measure(self, name: str) -> contextlib.AbstractContextManager[None]:
+        if self.timing is None:
+            return contextlib.nullcontext()
+        return self.timing.measure(_cxx.display_name(name))
+
+    def before(self, name: str, module: ir.Module) -> None:
+        if self.print_before_all or name in self.print_before:
+            self._dump("Before", name, module)
+
+    def after(self, name: str, module: ir.Module) -> None:
+        if self.print_after_all or name in self.print_after:
+            self._dump("After", name, module)
+
+    def failed(self, name: str, module: ir.Module) -> None:
+        if self.print_after_all or name in self.print_after:
+            self._dump("After", name, module, failed=True)
+
+    def _dump(self, when: str, name: str, module: ir.Module, failed: bool = False) -> None:
+        text = module_text(module, debug_info=self.debug_info, elide_over=self.elide_over)
+        suffix = " Failed" if failed else ""
+        print(
+            f"// -----// IR Dump {when} {_cxx.display_name(name)}{suffix} ({name}) //----- //\n"
+            f"{text}\n",
+            file=self.stream or sys.stderr,
+        )

@@ -1,0 +1,82 @@
+"""Finding a pass by its name: built in, loaded, or from an installed package's entry points."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import importlib.util
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+from jaxmlir.errors import PipelineError
+from jaxmlir.passes import _cxx
+from jaxmlir.passes._base import Pass
+
+ENTRY_POINT_GROUP = "jaxmlir.passes"
+
+
+def find(name: str, builtin: tuple[tuple[str, str], ...]) -> type[Pass] | None:
+    """The class of a pass that is written in Python, or None.
+
+    Raises:
+      PipelineError: an installed package offers the pass, but it cannot be imported.
+    """
+    if name in Pass.loaded:
+        return Pass.loaded[name]
+    for known, target in builtin:
+        if known == name:
+            return _import(name, target)
+    for plugin in plugins():
+        if plugin.name == name:
+            return _import(name, plugin.value)
+    return None
+
+
+def plugins() -> tuple[EntryPoint, ...]:
+    """The passes that installed packages offer: ``[project.entry-points."jaxmlir.passes"]``."""
+    return tuple(entry_points(group=ENTRY_POINT_GROUP))
+
+
+def _import(name: str, target: str) -> type[Pass]:
+    module, _, attribute = target.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as e:
+        raise PipelineError(
+            f"pass '{name}' is said to be {target}, which cannot be imported: "
+            f"{type(e).__name__}: {e}"
+        ) from e
+    if found.name != name:
+        raise PipelineError(f"{target} is registered as pass '{name}' but is named '{found.name}'")
+    return found
+
+
+def nearest(name: str, known: Iterator[str]) -> str | None:
+    """The known name that was most likely meant."""
+    matches = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return matches[0] if matches else None
+
+
+def summary(target: str) -> str:
+    """The first line of a class's docstring, read from its source.
+
+    Listing the passes must not import them, for some import JAX.
+    """
+    module, _, name = target.partition(":")
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        return ""
+    for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return first_line(ast.get_docstring(node))
+    return ""
+
+
+def first_line(docstring: str | None) -> str:
+    return (docstring or "").strip().partition("\n")[0].rstrip(".")
+
+
+def cxx_summaries() -> dict[str, str]:
+    return _cxx.available()

@@ -1,0 +1,32 @@
+"""``jaxpr-legalize-to-stablehlo``: leave the dialect for what PJRT compiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from jaxmlir.passes._base import Pass
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+
+@dataclass(frozen=True)
+class LegalizeToStablehlo(Pass):
+    """Legalize every jaxpr op to StableHLO; custom derivative rules are dropped here.
+
+    Calls and control flow are legalized natively, all other ops through the lowering rules that JAX
+    has registered for their primitive, once per signature.
+
+    Options:
+      platforms: the platforms to lower for (``cpu``, ``cuda``, ``rocm``, ``tpu``), comma-separated;
+        by default that of JAX's default backend.
+    """
+
+    name: ClassVar[str] = "jaxpr-legalize-to-stablehlo"
+    platforms: tuple[str, ...] = ()
+
+    def run(self, program: Program) -> None:
+        from jaxmlir.lowering import legalize
+
+        legalize(program, self.platforms or None)

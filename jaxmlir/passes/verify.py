@@ -1,0 +1,25 @@
+"""``jaxpr-verify``: check the program, change nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from jaxmlir.passes._base import Pass
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+
+@dataclass(frozen=True)
+class Verify(Pass):
+    """Verify the program: structure, symbols, and types by JAX's abstract evaluation.
+
+    The same check runs after every pass unless ``--verify-each=0``; as a pass of its own it checks
+    a file that was written by hand or by another tool.
+    """
+
+    name: ClassVar[str] = "jaxpr-verify"
+
+    def run(self, program: Program) -> None:
+        program.verify()
