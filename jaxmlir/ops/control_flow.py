@@ -1,0 +1,55 @@
+"""Control flow: loops, branches, and linear solves given by functions."""
+
+from __future__ import annotations
+
+from jaxmlir.ops._record import Op, op
+
+OPS: tuple[Op, ...] = (
+    op(
+        "scan",
+        None,
+        None,
+        "Loop with a static trip count: (*consts, *carry, *xs) -> (*carry, *ys); step i sees xs[i] "
+        "and writes ys[i].",
+        "jaxpr: function",
+        "length: int",
+        # JAX from 0.11 packs the two counts into `ft_in` and `ft_out`.
+        "num_consts: int = 0",
+        "num_carry: int = 0",
+        "reverse: bool = false",
+        "unroll: any = 1",
+    ),
+    op(
+        "while",
+        None,
+        None,
+        "Loop while a condition holds: (*condition consts, *body consts, *carry) -> carry.",
+        "cond_jaxpr: function",
+        "body_jaxpr: function",
+        "cond_nconsts: int = 0",
+        "body_nconsts: int = 0",
+    ),
+    op(
+        "cond",
+        None,
+        None,
+        "Calls one of several functions, branches[i](*args), of operands (i, *args).",
+        "branches: functions",
+    ),
+    op(
+        "platform_index",
+        0,
+        1,
+        "Which group of platforms the program is compiled for, a scalar integer: the index that "
+        "a `cond` over implementations takes.",
+        "platforms: any",
+    ),
+    op(
+        "custom_linear_solve",
+        None,
+        None,
+        "The x with matvec(x) = b, found by the function solve; operands (*consts, *b).",
+        "const_lengths: record _LinearSolveTuple",
+        "jaxprs: record _LinearSolveTuple",
+    ),
+)

@@ -1,0 +1,81 @@
+"""Ops that carry a user's own derivative rules, as functions.
+
+The rules live in the program, so they can be saved, inspected and transformed. A rule that could
+not be traced leaves its function out and the reason in ``*_error``: running the program works, and
+only differentiating it raises that error. An attribute here is the dialect's own; JAX's params hold
+Python callables in its place.
+"""
+
+from __future__ import annotations
+
+from jaxmlir.ops._record import Op, op
+
+OPS: tuple[Op, ...] = (
+    op(
+        "custom_jvp_call_jaxpr",
+        None,
+        None,
+        "Calls a function whose JVP is jvp_jaxpr: (*primals, *tangents) -> (*primals, *tangents); "
+        "out_zeros tells which tangents out are zero and left out.",
+        "call_jaxpr: function",
+        "jvp_jaxpr: function?",
+        "jvp_error: str?",
+        "num_consts: int = 0",
+        "symbolic_zeros: bool = false",
+        "out_zeros: bools? = none",
+        primitives=("custom_jvp_call", "custom_jvp_call_jaxpr"),
+    ),
+    op(
+        "custom_vjp_call_jaxpr",
+        None,
+        None,
+        "Calls a function whose VJP is fwd_jaxpr: (*primals) -> (*residuals, *results), then "
+        "bwd_jaxpr: (*residuals, *cotangents) -> (*cotangents).",
+        "call_jaxpr: function",
+        "fwd_jaxpr: function?",
+        "bwd_jaxpr: function?",
+        "fwd_error: str?",
+        "bwd_error: str?",
+        "num_consts: int = 0",
+        "num_res: int = 0",
+        # For each residual the index of the operand that it is, or none.
+        "input_fwds: any = ()",
+        "symbolic_zeros: bool = false",
+        primitives=("custom_vjp_call",),
+    ),
+    op(
+        "custom_lin",
+        None,
+        None,
+        "The unknown linear map from tangents to tangents whose transpose is bwd: (*residuals, "
+        "*cotangents) -> (*cotangents); operands (*residuals, *nonzero tangents).",
+        "bwd: function?",
+        "bwd_error: str?",
+        "num_res: int = 0",
+        # Which tangents in are zero: these are no operands, and bwd's results for them are dropped.
+        "in_zeros: bools = ()",
+        "symbolic_zeros: bool = false",
+    ),
+    op(
+        "linear_call",
+        None,
+        None,
+        "Calls a function that is linear in its last operands and has its own transpose; operands "
+        "(*callee consts, *residuals, *linear operands).",
+        "callee: function",
+        "transpose_thunk: handle",
+        "num_callee_consts: int = 0",
+        "num_res: int = 0",
+    ),
+    op(
+        "remat_opt",
+        None,
+        None,
+        "The forward rule of a custom_vjp whose residuals may be recomputed: results (*residuals, "
+        "*results).",
+        "fwd_jaxpr: function",
+        "fun_jaxpr_thunk: handle",
+        "num_consts: int = 0",
+        "num_res: int = 0",
+    ),
+)

@@ -1,0 +1,82 @@
+"""Elementwise arithmetic: all operands and results have one shape, and each element is on its "
+"own."""
+
+from __future__ import annotations
+
+from jaxmlir.ops._record import Op, binary, op, unary
+
+OPS: tuple[Op, ...] = (
+    # Arithmetic
+    binary("add", "Elementwise sum, x + y.", linear=(0, 1)),
+    binary(
+        "add_any",
+        "Sum of two cotangents, x + y: what transposition accumulates with.",
+        linear=(0, 1),
+    ),
+    binary("sub", "Elementwise difference, x - y.", linear=(0, 1)),
+    binary("mul", "Elementwise product, x * y.", "out_dtype: dtype?"),
+    binary("mulhi", "High half of the double-width integer product, (x * y) >> bits."),
+    binary("div", "Elementwise quotient, x / y; of integers rounded towards zero.", linear=(0,)),
+    binary(
+        "rem", "Remainder of the division towards zero, x - y * trunc(x / y); it has the sign of x."
+    ),
+    binary("pow", "Elementwise power, x ** y."),
+    binary("max", "The larger of x and y; NaN if either is NaN."),
+    binary("min", "The smaller of x and y; NaN if either is NaN."),
+    op("clamp", 3, 1, "x limited to an interval, min(max(x, lo), hi), of operands (lo, x, hi)."),
+    unary("neg", "Negation, -x.", linear=(0,), inverse="neg"),
+    unary(
+        "abs",
+        "Absolute value, |x|; of a complex number its modulus.",
+        inverse="not invertible: x and -x have one absolute value",
+    ),
+    unary(
+        "sign",
+        "Sign, x / |x|, and 0 at 0.",
+        inverse="not invertible: every positive number has sign 1",
+    ),
+    unary("square", "Square, x * x.", inverse="sqrt on x >= 0"),
+    unary(
+        "one_minus_square",
+        "1 - x * x, without cancellation near |x| = 1.",
+        jax=">=0.12",
+        inverse="sqrt(1 - y) on x >= 0",
+    ),
+    unary(
+        "integer_pow",
+        "Power with a static integer exponent, x ** y.",
+        "y: int",
+        inverse="y-th root: of all x for odd y, of x >= 0 for even y",
+    ),
+    op(
+        "polynomial",
+        None,
+        1,
+        "Polynomial in the first operand, a0 + x (a1 + x (a2 + ...)), of operands (x, a0, a1, "
+        "...).",
+        jax=">=0.12",
+        linear=(1, ...),
+    ),
+    # Rounding
+    unary("floor", "The largest integer <= x.", inverse="not invertible: floor is many-to-one"),
+    unary("ceil", "The smallest integer >= x.", inverse="not invertible: ceil is many-to-one"),
+    unary(
+        "round",
+        "The nearest integer; the method says where halves go.",
+        "rounding_method: enum RoundingMethod",
+        inverse="not invertible: round is many-to-one",
+    ),
+    unary(
+        "is_finite",
+        "Whether x is neither infinite nor NaN.",
+        inverse="not invertible: most numbers are finite",
+    ),
+    binary("nextafter", "The float next after x in the direction of y."),
+    unary(
+        "reduce_precision",
+        "x rounded to a float format of the given widths, kept in its own dtype.",
+        "exponent_bits: int",
+        "mantissa_bits: int",
+        inverse="not invertible: rounding is many-to-one",
+    ),
+)

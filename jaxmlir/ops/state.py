@@ -1,0 +1,82 @@
+"""Mutable references, ``!jaxpr.ref<tensor<...>>``, and buffers whose lifetime is explicit."""
+
+from __future__ import annotations
+
+from jaxmlir.ops._record import Op, op, unary
+
+_SPACE = "memory_space: any?"
+_UNREAD = "not invertible: the result is a place, not a value"
+
+OPS: tuple[Op, ...] = (
+    unary(
+        "new_ref",
+        "A new reference that holds the operand.",
+        _SPACE,
+        "kind: any?",
+        "pin: bool = false @ >=0.11",
+        inverse="freeze",
+    ),
+    op(
+        "empty_ref",
+        0,
+        1,
+        "A new reference whose value is not defined.",
+        "ty: type",
+        _SPACE,
+        "pin: bool = false @ >=0.11",
+    ),
+    unary("freeze", "The value of a reference, which ends here.", inverse="new_ref"),
+    op("free_ref", 1, 0, "Ends a reference without reading it."),
+    op("get", None, 1, "Reads ref[indices], of operands (ref, *indices).", "tree: tree"),
+    op(
+        "swap",
+        None,
+        1,
+        "Writes ref[indices] and gives its old value, of operands (ref, value, *indices).",
+        "tree: tree",
+        # A kernel on a SparseCore may mask, add or compress as it writes.
+        "has_mask: bool?",
+        "add: bool?",
+        "compress: bool?",
+    ),
+    op(
+        "addupdate",
+        None,
+        0,
+        "Adds to ref[indices], of operands (ref, value, *indices).",
+        "tree: tree",
+    ),
+    unary(
+        "accum_grad_in_ref",
+        "The operand; its gradient is accumulated in a reference.",
+        linear=(0,),
+        inverse="accum_grad_in_ref",
+    ),
+    op(
+        "run_state",
+        None,
+        None,
+        "Calls a function on references that hold the operands: gives their values at the end.",
+        "jaxpr: function",
+        "which_linear: bools",
+        "is_initialized: bools",
+        bodies="inspected",
+    ),
+    op(
+        "run_scoped",
+        None,
+        None,
+        "Calls a function on references that live as long as the call; operands are its consts.",
+        "jaxpr: function",
+        "collective_axes: any = ()",
+        "ref_transforms: any? = none",
+        bodies="inspected",
+    ),
+    # Buffers whose lifetime the program states itself
+    op("create_linear", 0, 1, "A new buffer that is written once.", "ty: type", _SPACE),
+    unary(
+        "pin", "A buffer that stays where it is, holding the operand.", "to: any", inverse="unpin"
+    ),
+    unary("unpin", "The value of a pinned buffer.", inverse="pin"),
+    unary("stage", "The operand, computed apart from its uses.", linear=(0,), inverse="stage"),
+)
