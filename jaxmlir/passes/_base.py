@@ -83,9 +83,7 @@ class Pass:
                 )
         for name, option in options.items():
             if option.required and name not in texts:
-                raise PipelineError(
-                    f"pass '{cls.name}' needs the option '{name}' ({option.kind})"
-                )
+                raise PipelineError(f"pass '{cls.name}' needs the option '{name}' ({option.kind})")
         values = {options[n].field.name: options[n].parse(t, cls.name) for n, t in texts.items()}
         return cls(**values)
 

@@ -3,10 +3,10 @@
     pipeline ::= element (`,` element)*
     element  ::= pass-name (`{` options `}`)?  |  op-name `(` pipeline `)`
 
-``builtin.module(canonicalize, jaxpr-foo{max-depth=3}, func.func(cse))`` mixes passes of jaxmlir with
-those of MLIR, StableHLO and Shardy; the outer ``builtin.module(...)`` may be left out.  A C++ pass
-that runs on functions only is nested in ``func.func(...)`` without being asked to, so that it can be
-named where a module pass can.  Neighbouring C++ passes run as one PassManager.
+``builtin.module(canonicalize, jaxpr-foo{max-depth=3}, func.func(cse))`` mixes passes of jaxmlir
+with those of MLIR, StableHLO and Shardy; the outer ``builtin.module(...)`` may be left out.  A C++
+pass that runs on functions only is nested in ``func.func(...)`` without being asked to, so that it
+can be named where a module pass can.  Neighbouring C++ passes run as one PassManager.
 """
 
 from __future__ import annotations

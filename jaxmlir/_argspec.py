@@ -1,0 +1,188 @@
+"""Arguments written on a command line: ``f32[8,128], float, {"w": bf16[3]}, (1, "mode")``.
+
+=====================  ====================================================================
+``f32[8,128]``         an array; the dtype as JAX abbreviates it, ``f32[]`` a scalar
+``key<fry>[4]``        an array of PRNG keys
+``f32[b,2*b]``         symbolic dimensions, shared by all arguments
+``float``, ``int``     a Python scalar: its dtype is weak (``bool`` and ``complex`` too)
+``1``, ``"x"``, None   a literal
+``(..)``, ``[..]``     pytrees of these, and ``{"name": ..}``
+=====================  ====================================================================
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from typing import Any
+
+from jaxmlir._cli import UsageError
+
+DTYPES = {
+    "bool": "bool",
+    "pred": "bool",
+    **{f"i{n}": f"int{n}" for n in (2, 4, 8, 16, 32, 64)},
+    **{f"s{n}": f"int{n}" for n in (2, 4, 8, 16, 32, 64)},
+    **{f"u{n}": f"uint{n}" for n in (2, 4, 8, 16, 32, 64)},
+    **{f"f{n}": f"float{n}" for n in (16, 32, 64)},
+    "bf16": "bfloat16",
+    "c64": "complex64",
+    "c128": "complex128",
+}
+_PYTHON_SCALARS = {"bool": False, "int": 0, "float": 0.0, "complex": 0j}
+_EMPTY_SHAPE = re.compile(r"(?<=\w)\[\s*\]")
+_KEY = re.compile(r"\bkey<(\w+)>")
+
+
+def parse_positional(text: str) -> tuple[Any, ...]:
+    """The values of a comma-separated list; arrays are ``jax.ShapeDtypeStruct``s.
+
+    Raises:
+      UsageError: the text is not of the form above.
+    """
+    tree = _parse(f"({text},)" if text.strip() else "()", text)
+    return _Reader(text).value(tree)
+
+
+def parse_keywords(text: str) -> dict[str, Any]:
+    """The values of ``name=value, ...``.
+
+    Raises:
+      UsageError: the text is not of that form.
+    """
+    tree = _parse(f"dict({text})", text)
+    assert isinstance(tree, ast.Call)
+    if tree.args or any(keyword.arg is None for keyword in tree.keywords):
+        raise UsageError(f"expected name=value, ..., got '{text}'")
+    reader = _Reader(text)
+    return {str(k.arg): reader.value(k.value) for k in tree.keywords}
+
+
+def is_abstract(value: Any) -> bool:
+    """Whether a value stands for an array in some leaf, as opposed to being a literal."""
+    import jax
+
+    return any(
+        isinstance(leaf, (jax.ShapeDtypeStruct, _PythonScalar))
+        for leaf in jax.tree_util.tree_leaves(value)
+    )
+
+
+class _PythonScalar:
+    """Marks an argument that is passed as a Python scalar while tracing."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+
+def concrete_scalars(value: Any) -> Any:
+    """The value with each ``float``, ``int`` ... replaced by such a Python scalar."""
+    import jax
+
+    return jax.tree_util.tree_map(
+        lambda leaf: leaf.value if isinstance(leaf, _PythonScalar) else leaf, value
+    )
+
+
+def _parse(source: str, shown: str) -> ast.expr:
+    # `f32[]` and `key<fry>` are how JAX writes types, but not Python.
+    source = _KEY.sub(r"key_\1", source)
+    source = _EMPTY_SHAPE.sub("[()]", source)
+    try:
+        return ast.parse(source, mode="eval").body
+    except SyntaxError as e:
+        raise UsageError(f"cannot read the arguments '{shown}': {e.msg}") from None
+
+
+class _Reader:
+    """From Python syntax to values; symbolic dimensions of one reader share their scope."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self.scope: Any = None
+
+    def error(self, node: ast.expr, why: str) -> UsageError:
+        return UsageError(
+            f"cannot read '{ast.unparse(node)}' in the arguments '{self.text}': {why}; write "
+            'arrays as f32[8,128], Python scalars as float, and literals as in 3 or "name"'
+        )
+
+    def value(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Tuple(elts=items):
+                return tuple(map(self.value, items))
+            case ast.List(elts=items):
+                return list(map(self.value, items))
+            case ast.Dict(keys=keys, values=values):
+                return {
+                    self.literal(k): self.value(v) for k, v in zip(keys, values, strict=True) if k
+                }
+            case ast.Subscript(value=ast.Name(id=dtype), slice=shape):
+                return self.array(node, dtype, shape)
+            case ast.Name(id=name) if name in _PYTHON_SCALARS:
+                return _PythonScalar(_PYTHON_SCALARS[name])
+        return self.literal(node)
+
+    def literal(self, node: ast.expr) -> Any:
+        try:
+            return ast.literal_eval(node)
+        except ValueError:
+            raise self.error(node, "it is neither an array nor a literal") from None
+
+    def array(self, node: ast.expr, dtype: str, shape: ast.expr) -> Any:
+        import jax
+
+        dims = shape.elts if isinstance(shape, ast.Tuple) else [shape]
+        return jax.ShapeDtypeStruct(self.shape(dims), self.dtype(node, dtype))
+
+    def dtype(self, node: ast.expr, name: str) -> Any:
+        import jax
+        import jax.numpy as jnp
+
+        if name.startswith("key_"):
+            return jax.random.key(0, impl=_key_impl(name.removeprefix("key_"))).dtype
+        full = DTYPES.get(name, name)
+        try:
+            return jnp.dtype(getattr(jnp, full, full))
+        except TypeError:
+            raise self.error(node, f"'{name}' is not a dtype") from None
+
+    def shape(self, dims: list[ast.expr]) -> tuple[Any, ...]:
+        if all(isinstance(d, ast.Constant) and isinstance(d.value, int) for d in dims):
+            return tuple(d.value for d in dims)  # type: ignore[attr-defined]
+        from jax import export
+
+        self.scope = self.scope or export.SymbolicScope()
+        text = ", ".join(map(ast.unparse, dims))
+        return export.symbolic_shape(text, scope=self.scope)
+
+
+def _key_impl(tag: str) -> str:
+    """JAX's name of the key type that it prints as ``key<tag>``."""
+    names = {"fry": "threefry2x32", "rbg": "rbg", "urbg": "unsafe_rbg"}
+    return names.get(tag, tag)
+
+
+def split_static(
+    f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """Binds the literal arguments into the function, as static ones; the abstract ones stay.
+
+    A whole argument is static when no leaf of it stands for an array.
+    """
+    import functools
+
+    dynamic = [i for i, value in enumerate(args) if is_abstract(value)]
+    static_kwargs = {k: v for k, v in kwargs.items() if not is_abstract(v)}
+    dynamic_kwargs = {k: concrete_scalars(v) for k, v in kwargs.items() if is_abstract(v)}
+
+    @functools.wraps(f)
+    def with_static(*values: Any, **keywords: Any) -> Any:
+        given = iter(values)
+        full = [next(given) if i in dynamic else value for i, value in enumerate(args)]
+        return f(*full, **static_kwargs, **keywords)
+
+    if len(dynamic) == len(args) and not static_kwargs:
+        with_static = f
+    return with_static, tuple(concrete_scalars(args[i]) for i in dynamic), dynamic_kwargs

@@ -1,0 +1,247 @@
+"""Command lines in the manner of LLVM's tools, shared by ``jaxmlir-opt``, ``-translate``, ``-run``.
+
+``-flag`` and ``--flag`` are the same, a value follows ``=`` or is the next word.  Flags that are
+not in a tool's table are handed back in their order: for ``jaxmlir-opt`` they are passes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import linecache
+import sys
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+
+from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError
+
+
+class UsageError(JaxmlirError):
+    """The command line is wrong, or a file that it names cannot be read or written."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One flag of a tool.
+
+    Attributes:
+      name: without dashes.
+      help: one line or a few.
+      metavar: what its value is; empty for a switch, which takes ``=0`` and ``=false`` too.
+      optional: the value may be left out, and then can only follow ``=``.
+    """
+
+    name: str
+    help: str
+    metavar: str = ""
+    optional: bool = False
+
+    def __str__(self) -> str:
+        value = f"=<{self.metavar}>" if self.metavar else ""
+        return f"--{self.name}" + (f"[{value}]" if self.optional else value)
+
+
+HELP = Flag("help", "Print this help and exit")
+VERSION = Flag("version", "Print the versions of jaxmlir, JAX and jaxlib, and exit")
+OUTPUT = Flag("o", "Write the output to this file; '-', the default, is stdout", "filename")
+
+
+@dataclass
+class Arguments:
+    """What was on the command line.
+
+    Attributes:
+      values: the values of each flag that was given, in order; a switch has ``"true"``/``"false"``.
+      positional: the other words.
+      unknown: flags that are not in the table, in order, with the value after ``=`` if any.
+    """
+
+    values: dict[str, list[str]] = field(default_factory=dict)
+    positional: list[str] = field(default_factory=list)
+    unknown: list[tuple[str, str | None]] = field(default_factory=list)
+
+    def on(self, name: str, default: bool = False) -> bool:
+        """Whether a switch is on."""
+        return self.values[name][-1] == "true" if name in self.values else default
+
+    def get(self, name: str) -> str | None:
+        return self.values[name][-1] if name in self.values else None
+
+    def names(self, name: str) -> frozenset[str]:
+        """The values of a flag that takes comma-separated names."""
+        return frozenset(part for text in self.values.get(name, ()) for part in text.split(","))
+
+    def integer(self, name: str) -> int | None:
+        text = self.get(name)
+        try:
+            return None if text is None else int(text)
+        except ValueError:
+            raise UsageError(f"--{name} expects an integer, got '{text}'") from None
+
+
+def parse_arguments(argv: Sequence[str], flags: Iterable[Flag]) -> Arguments:
+    """Sorts a command line into flags, positional words and unknown flags.
+
+    Raises:
+      UsageError: a value is missing, superfluous, or not a truth value.
+    """
+    table = {flag.name: flag for flag in flags}
+    arguments = Arguments()
+    words = list(argv)
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            arguments.positional += words
+            break
+        if word == "-" or not word.startswith("-"):
+            arguments.positional.append(word)
+            continue
+        name, has_value, value = word.lstrip("-").partition("=")
+        given = value if has_value else None
+        name = {"h": "help"}.get(name, name)
+        if name not in table:
+            arguments.unknown.append((name, given))
+            continue
+        flag = table[name]
+        if given is None and flag.metavar and not flag.optional:
+            if not words:
+                raise UsageError(f"--{name} needs a value: {flag}")
+            given = words.pop(0)
+        text = (given or "") if flag.metavar else _truth(name, given)
+        arguments.values.setdefault(name, []).append(text)
+    return arguments
+
+
+def _truth(name: str, text: str | None) -> str:
+    if text in (None, "1", "true", "TRUE", "True"):
+        return "true"
+    if text in ("0", "false", "FALSE", "False"):
+        return "false"
+    raise UsageError(f"--{name} is a switch: expected 0, 1, true or false, got '{text}'")
+
+
+def reject_unknown(arguments: Arguments, known: Iterable[str]) -> None:
+    """Fails on the first flag that nobody knows, with the nearest that somebody does."""
+    for name, _ in arguments.unknown:
+        raise unknown_flag(name, known)
+
+
+def unknown_flag(name: str, known: Iterable[str]) -> UsageError:
+    nearest = difflib.get_close_matches(name, list(known), n=1)
+    hint = f"did you mean '--{nearest[0]}'?" if nearest else "see --help"
+    return UsageError(f"unknown command line argument '--{name}'; {hint}")
+
+
+def help_text(
+    overview: str, usage: str, flags: Iterable[Flag], sections: Mapping[str, str] | None = None
+) -> str:
+    """The text of ``--help``."""
+    out = [f"OVERVIEW: {overview}", "", f"USAGE: {usage}", "", "OPTIONS:", ""]
+    out += [entry(str(flag), flag.help) for flag in flags]
+    for title, body in (sections or {}).items():
+        out += ["", f"{title}:", "", body]
+    return "\n".join(out)
+
+
+def entry(name: str, text: str, width: int = 34) -> str:
+    """A line ``name - text``, wrapped."""
+    return textwrap.fill(
+        f"  {name:<{width}} - {text}",
+        100,
+        subsequent_indent=" " * (width + 5),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def version_text(tool: str) -> str:
+    def of(package: str) -> str:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return "(not installed as a package)"
+
+    return f"{tool}: jaxmlir {of('jaxmlir')}, jax {of('jax')}, jaxlib {of('jaxlib')}"
+
+
+def read_bytes(path: str) -> bytes:
+    """The contents of a file; of stdin where the path is ``-``."""
+    try:
+        if path == "-":
+            return sys.stdin.buffer.read()
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as e:
+        raise UsageError(f"cannot open input file '{path}': {e.strerror}") from None
+
+
+def write_bytes(path: str, data: bytes) -> None:
+    """Writes a file; to stdout where the path is ``-``."""
+    try:
+        if path == "-":
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        else:
+            with open(path, "wb") as file:
+                file.write(data)
+    except BrokenPipeError:
+        sys.stderr.close()  # The reader of our output went away; there is nobody to tell.
+    except OSError as e:
+        raise UsageError(f"cannot open output file '{path}': {e.strerror}") from None
+
+
+def display_path(path: str) -> str:
+    """The name under which diagnostics speak of an input."""
+    return "<stdin>" if path == "-" else path
+
+
+def single_input(arguments: Arguments) -> str:
+    """The one input file, stdin by default."""
+    if len(arguments.positional) > 1:
+        raise UsageError(f"expected one input file, got {' '.join(arguments.positional)}")
+    return arguments.positional[0] if arguments.positional else "-"
+
+
+def diagnostics_from(error: JaxmlirError, filename: str) -> list[Diagnostic]:
+    """An error as diagnostics about ``filename``; where a pass raised it, a note names the pass."""
+    if isinstance(error, DiagnosticError):
+        found = [_placed(d, filename) for d in error.diagnostics]
+    else:
+        found = [Diagnostic("error", str(error), filename)]
+    notes = getattr(error, "__notes__", ())
+    if notes and found:
+        extra = tuple(Diagnostic("note", note, filename) for note in notes)
+        last = found[-1]
+        found[-1] = Diagnostic(
+            last.severity, last.message, last.file, last.line, last.col, last.notes + extra
+        )
+    return found
+
+
+def _placed(d: Diagnostic, filename: str) -> Diagnostic:
+    """MLIR calls a parsed string ``-``; a diagnostic without a place is about the whole file."""
+    file = filename if d.file in ("", "-") else d.file
+    notes = tuple(_placed(note, filename) for note in d.notes)
+    return Diagnostic(d.severity, d.message, file, d.line, d.col, notes)
+
+
+def print_diagnostics(
+    diagnostics: Iterable[Diagnostic], filename: str, text: str | None = None
+) -> None:
+    """Prints ``file:line:col: error: message``, the source line and a caret, as mlir-opt does."""
+    lines = text.split("\n") if text is not None else []
+    for d in diagnostics:
+        place = f"{d.file}:{d.line}:{d.col}" if d.line else d.file
+        print(f"{place}: {d.severity}: {d.message}", file=sys.stderr)
+        line = _source_line(d, filename, lines)
+        if line:
+            blanks = "".join("\t" if c == "\t" else " " for c in line[: max(d.col - 1, 0)])
+            print(f"{line}\n{blanks}^", file=sys.stderr)
+        print_diagnostics(d.notes, filename, text)
+
+
+def _source_line(d: Diagnostic, filename: str, lines: list[str]) -> str:
+    if d.file == filename:
+        return lines[d.line - 1] if 0 < d.line <= len(lines) else ""
+    return linecache.getline(d.file, d.line).rstrip("\n") if d.line else ""

@@ -1,0 +1,344 @@
+"""``jaxmlir-opt``: read a module, run passes on it, print it; mlir-opt for the jaxpr dialect.
+
+JAX is imported only when something needs its rules: ``--version``, ``--help``, ``--list-passes``,
+parsing, printing and MLIR's own passes do without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from jaxmlir import _cli
+from jaxmlir._cli import Arguments, Flag, UsageError
+from jaxmlir.errors import Diagnostic, JaxmlirError
+
+if TYPE_CHECKING:
+    from jaxlib.mlir import ir
+
+    from jaxmlir.passes import Pipeline
+
+_SEPARATOR = "// -----"
+
+FLAGS = (
+    _cli.HELP,
+    _cli.VERSION,
+    _cli.OUTPUT,
+    Flag(
+        "pass-pipeline",
+        "Run this pipeline, e.g. 'builtin.module(jaxpr-verify,func.func(cse))'",
+        "pipeline",
+    ),
+    Flag("dump-pass-pipeline", "Print the pipeline that will be run on stderr"),
+    Flag("verify-each", "Verify the program after each pass (default: on)"),
+    Flag(
+        "split-input-file",
+        f"Process the pieces between '{_SEPARATOR}' lines, or between the given marker, one by one",
+        "marker",
+        optional=True,
+    ),
+    Flag("verify-diagnostics", "Check that diagnostics match the expected-* comments of the input"),
+    Flag("load", "Import this Python module first, for its primitives and passes", "module"),
+    Flag("list-passes", "List the passes and exit"),
+    Flag("show-dialects", "List the registered dialects and exit"),
+    Flag("emit-bytecode", "Write MLIR bytecode instead of text"),
+    Flag("mlir-print-debuginfo", "Print locations"),
+    Flag("mlir-print-op-generic", "Print all operations in the generic form"),
+    Flag("mlir-print-local-scope", "Print types, attributes and locations without aliases"),
+    Flag("mlir-elide-elementsattrs-if-larger", "Elide constants of more elements", "uint"),
+    Flag("mlir-print-ir-before", "Print the module before these passes", "pass,..."),
+    Flag("mlir-print-ir-before-all", "Print the module before every pass"),
+    Flag("mlir-print-ir-after", "Print the module after these passes", "pass,..."),
+    Flag("mlir-print-ir-after-all", "Print the module after every pass"),
+    Flag("mlir-timing", "Print how long each pass took"),
+    Flag("allow-unregistered-dialect", "Accepted for the sake of mlir-opt's users: always on"),
+)
+
+_DIALECTS = (
+    "arith",
+    "builtin",
+    "cf",
+    "chlo",
+    "complex",
+    "func",
+    "gpu",
+    "linalg",
+    "llvm",
+    "math",
+    "memref",
+    "mhlo",
+    "mpmd",
+    "nvgpu",
+    "nvvm",
+    "quant",
+    "scf",
+    "sdy",
+    "shape",
+    "sparse_tensor",
+    "stablehlo",
+    "tensor",
+    "ub",
+    "vector",
+    "vhlo",
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the tool; the exit status is 1 where anything went wrong."""
+    try:
+        return _main(sys.argv[1:] if argv is None else argv)
+    except UsageError as e:
+        print(f"jaxmlir-opt: {e}", file=sys.stderr)
+    except JaxmlirError as e:
+        print(e, file=sys.stderr)
+    return 1
+
+
+def _main(argv: Sequence[str]) -> int:
+    arguments = _cli.parse_arguments(argv, FLAGS)
+    if arguments.on("version"):
+        print(_cli.version_text("jaxmlir-opt"))
+        return 0
+    _load(arguments)
+    for name, text in (("help", _help), ("list-passes", _pass_list), ("show-dialects", _dialects)):
+        if arguments.on(name):
+            print(text())
+            return 0
+    pipeline = _pipeline(arguments)
+    if arguments.on("dump-pass-pipeline"):
+        print(f"Pass Manager with {len(pipeline.passes)} passes:\n{pipeline}", file=sys.stderr)
+    path = _cli.single_input(arguments)
+    return _Driver(arguments, pipeline, _cli.display_path(path)).run(_cli.read_bytes(path))
+
+
+def _load(arguments: Arguments) -> None:
+    if "load" in arguments.values and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    for name in arguments.values.get("load", ()):
+        try:
+            importlib.import_module(name)
+        except Exception as e:
+            traceback.print_exc()
+            raise UsageError(
+                f"--load: cannot import '{name}': {type(e).__name__}: {e}; it is looked for as "
+                "Python does, and in the current directory"
+            ) from e
+
+
+def _help() -> str:
+    return _cli.help_text(
+        "runs passes on a module of the jaxpr dialect, as mlir-opt does on others",
+        "jaxmlir-opt [options] [passes] [file]    (stdin where there is no file, or it is '-')",
+        FLAGS,
+        {
+            "PASSES": _pass_list(),
+            "EXAMPLES": "  jaxmlir-opt --jaxpr-verify program.mlir\n"
+            "  jaxmlir-opt --inline='default-pipeline=cse' --cse program.mlir -o out.mlir\n"
+            "  jaxmlir-opt --pass-pipeline='builtin.module(jaxpr-verify,func.func(cse))'",
+        },
+    )
+
+
+def _pass_list() -> str:
+    """Every pass with its summary.  Nothing is imported for this, so the options are not shown."""
+    from jaxmlir.passes import list_passes
+
+    out = []
+    for title, group in list_passes().items():
+        if group:
+            out += [f"{title}:", *(_cli.entry(f"--{n}", s) for n, s in sorted(group.items())), ""]
+    return "\n".join(out).rstrip()
+
+
+def _dialects() -> str:
+    from jaxmlir.ir import DIALECT, context
+
+    def registered(name: str) -> bool:
+        try:
+            context().get_dialect_descriptor(name)
+        except ValueError:
+            return False
+        return True
+
+    names = sorted([DIALECT, *filter(registered, _DIALECTS)])
+    return "Available Dialects: " + ",".join(names)
+
+
+def _pipeline(arguments: Arguments) -> Pipeline:
+    """The pipeline of the command line: ``--pass-pipeline``, or the pass flags in their order."""
+    from jaxmlir.passes import parse_pipeline
+
+    text = arguments.get("pass-pipeline")
+    if text is None:
+        text = ",".join(_element(name, options) for name, options in arguments.unknown)
+    elif arguments.unknown:
+        name, _ = arguments.unknown[0]
+        raise UsageError(f"--pass-pipeline cannot be used with individual passes, here --{name}")
+    elif not text.strip().startswith("builtin.module("):
+        raise UsageError(
+            "expected pass pipeline to be wrapped with the anchor operation type, e.g. "
+            f"'builtin.module({text.strip()})'"
+        )
+    return parse_pipeline(text)
+
+
+def _element(name: str, options: str | None) -> str:
+    from jaxmlir.passes import list_passes, pass_exists
+
+    if not pass_exists(name):
+        flags = [flag.name for flag in FLAGS]
+        passes = [n for group in list_passes().values() for n in group]
+        raise _cli.unknown_flag(name, flags + passes)
+    return f"{name}{{{options}}}" if options else name
+
+
+class _Driver:
+    """Takes the input through parsing, the pipeline and printing."""
+
+    def __init__(self, arguments: Arguments, pipeline: Pipeline, filename: str):
+        from jaxmlir.passes import Instrumentation, Timing
+
+        self.arguments = arguments
+        self.pipeline = pipeline
+        self.filename = filename
+        self.debug_info = arguments.on("mlir-print-debuginfo")
+        self.elide_over = arguments.integer("mlir-elide-elementsattrs-if-larger")
+        self.timing = Timing() if arguments.on("mlir-timing") else None
+        self.instrumentation = Instrumentation(
+            verify_each=arguments.on("verify-each", default=True),
+            print_before=arguments.names("mlir-print-ir-before"),
+            print_after=arguments.names("mlir-print-ir-after"),
+            print_before_all=arguments.on("mlir-print-ir-before-all"),
+            print_after_all=arguments.on("mlir-print-ir-after-all"),
+            debug_info=self.debug_info,
+            elide_over=self.elide_over,
+            timing=self.timing,
+        )
+
+    def run(self, data: bytes) -> int:
+        """Processes the whole input; returns the exit status."""
+        from jaxmlir._input import to_text
+
+        try:
+            pieces = self._split(to_text(data, self.filename))
+        except JaxmlirError as e:
+            _cli.print_diagnostics(_cli.diagnostics_from(e, self.filename), self.filename)
+            return 1
+        results = [self._process(piece) for piece in pieces]
+        if len(pieces) > 1:
+            self._write(f"\n{_SEPARATOR}\n".encode().join((out or b"") for _, out in results))
+        elif results[0][1] is not None:
+            self._write(results[0][1])
+        if self.timing is not None:
+            print(self.timing.report(), file=sys.stderr)
+        return 0 if all(ok for ok, _ in results) else 1
+
+    def _split(self, text: str) -> list[str]:
+        """The pieces, each behind as many empty lines as it has lines before it in the file."""
+        marker = self.arguments.get("split-input-file")
+        if marker is None:
+            return [text]
+        pieces: list[list[str]] = [[]]
+        for number, line in enumerate(text.split("\n"), 1):
+            if line.rstrip() == (marker or _SEPARATOR):
+                pieces.append([""] * number)
+            else:
+                pieces[-1].append(line)
+        if len(pieces) > 1 and self.arguments.on("emit-bytecode"):
+            raise UsageError("--emit-bytecode writes one module, but the input was split in many")
+        return ["\n".join(piece) for piece in pieces]
+
+    def _process(self, text: str) -> tuple[bool, bytes | None]:
+        """Whether a piece did what it should, and its output unless it failed."""
+        output = None
+        with _collect_diagnostics(self.filename) as diagnostics:
+            try:
+                output = self._transform(text)
+            except JaxmlirError as e:
+                _print_crash(e)
+                diagnostics += _cli.diagnostics_from(e, self.filename)
+        if self.arguments.on("verify-diagnostics"):
+            from jaxmlir._expected import unmet
+
+            wrong = unmet(text, diagnostics, self.filename)
+            _cli.print_diagnostics(wrong, self.filename, text)
+            return not wrong, output
+        _cli.print_diagnostics(diagnostics, self.filename, text)
+        return output is not None, output
+
+    def _transform(self, text: str) -> bytes:
+        from jaxmlir.ir import parse_module, verify_module
+
+        with self._measure("parser"):
+            module = parse_module(text, self.filename)
+        if self.pipeline.passes:
+            from jaxmlir.program import Program
+
+            program = Program(module, {}, {})
+            self.pipeline.run(program, self.instrumentation)
+            module = program.module
+        else:
+            verify_module(module, self.filename)
+        with self._measure("output"):
+            return self._serialized(module)
+
+    def _measure(self, name: str) -> contextlib.AbstractContextManager[None]:
+        return self.instrumentation.measure(name)
+
+    def _serialized(self, module: ir.Module) -> bytes:
+        from jaxmlir.ir import module_bytecode
+
+        if self.arguments.on("emit-bytecode"):
+            return module_bytecode(module)
+        text = module.operation.get_asm(
+            enable_debug_info=self.debug_info,
+            large_elements_limit=self.elide_over,
+            print_generic_op_form=self.arguments.on("mlir-print-op-generic"),
+            use_local_scope=self.arguments.on("mlir-print-local-scope"),
+        )
+        return (text.rstrip("\n") + "\n").encode()
+
+    def _write(self, data: bytes) -> None:
+        _cli.write_bytes(self.arguments.get("o") or "-", data)
+
+
+def _print_crash(error: JaxmlirError) -> None:
+    """The traceback of an exception that a pass did not mean to raise."""
+    cause = error.__cause__
+    if cause is not None and not isinstance(cause, JaxmlirError):
+        traceback.print_exception(cause)
+
+
+@contextlib.contextmanager
+def _collect_diagnostics(filename: str) -> Iterator[list[Diagnostic]]:
+    """Collects the warnings and remarks of C++ passes; their errors are raised."""
+    from jaxmlir.ir import context, file_line_col
+
+    found: list[Diagnostic] = []
+
+    def convert(d: ir.Diagnostic) -> Diagnostic:
+        file, line, col = file_line_col(d.location)
+        severity = d.severity.name.lower()
+        file = filename if file in ("", "-") else file
+        return Diagnostic(severity, d.message, file, line, col, tuple(map(convert, d.notes)))
+
+    def keep(d: ir.Diagnostic) -> bool:
+        found.append(convert(d))
+        return True
+
+    # A Python handler cannot be called from MLIR's worker threads while they are waited for.
+    context().enable_multithreading(False)
+    handler = context().attach_diagnostic_handler(keep)
+    try:
+        yield found
+    finally:
+        handler.detach()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
