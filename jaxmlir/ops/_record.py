@@ -66,8 +66,8 @@ class Attr:
     jax: str = ""
     """The JAX versions in which the primitive has the param: ``">=0.12"``; ``""`` is all."""
     each: str = ""
-    """``"operands"`` or ``"results"``: the value is a tuple with an entry of ``kind`` for each of them,
-    and may be absent when every entry is ``default``."""
+    """``"operands"`` or ``"results"``: the value is a tuple with one entry, of ``kind``, for each
+    of them, and may be absent when every entry is ``default``."""
     renamed: tuple[tuple[str, str], ...] = ()
     """Pairs (JAX versions, the param's name there), where JAX renamed what the dialect did not."""
 

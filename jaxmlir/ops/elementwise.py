@@ -39,7 +39,7 @@ OPS: tuple[Op, ...] = (
     unary(
         "one_minus_square",
         "1 - x * x, without cancellation near |x| = 1.",
-        jax=">=0.12",
+        jax=">=0.11",
         inverse="sqrt(1 - y) on x >= 0",
     ),
     unary(

@@ -141,7 +141,7 @@ OPS: tuple[Op, ...] = (
         "input_output_aliases: any = ()",
         "use_custom_barrier: bool = false",
         "cost_estimate: any? @ >=0.12",
-        "skip_device_barrier: bool = false @ >=0.12",
+        "skip_device_barrier: bool = false @ >=0.11",
     ),
     op(
         "custom_fusion",

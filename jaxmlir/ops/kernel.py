@@ -59,9 +59,10 @@ OPS: tuple[Op, ...] = (
     unary(
         "bitcast",
         "The same bits as another type.",
-        "ty: any? @ >=0.11",
-        "dim: int? @ >=0.11",
-        "dtype: dtype? @ <0.11",
+        # Which of them there are depends on the backend whose kernel it is.
+        "ty: any?",
+        "dim: int?",
+        "dtype: dtype?",
         inverse="bitcast",
     ),
     op(
@@ -100,7 +101,7 @@ OPS: tuple[Op, ...] = (
         0,
         "Waits for a copy.",
         *_DMA,
-        "insert_dummy_device: bool? @ <0.11",
+        "insert_dummy_device: bool? @ <0.12",
         "is_wait_send: bool? @ >=0.11",
     ),
     op("semaphore_read", None, 1, "A semaphore's count.", _TREE),
@@ -115,7 +116,7 @@ OPS: tuple[Op, ...] = (
     ),
     op("semaphore_wait", None, 0, "Waits for a semaphore's count.", _TREE, "memory_scope: any?"),
     op(
-        "get_barrier_semaphore", 0, 1, "The semaphore that all devices share.", "tag: any? @ >=0.12"
+        "get_barrier_semaphore", 0, 1, "The semaphore that all devices share.", "tag: any? @ >=0.11"
     ),
     op("get_global", 0, 1, "A reference to memory that all programs share.", "what: any"),
     op("delay", 1, 0, "Waits for the operand's number of nanoseconds."),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from jaxmlir.ops._record import Op, op, unary
 
 _AXES = "axes: ints"
-_OUT = "out_sharding: sharding? @ >=0.11"
 _MANY = "not invertible: a reduction is many-to-one"
 
 
@@ -20,11 +19,13 @@ OPS: tuple[Op, ...] = (
     ),
     unary("reduce_prod", "Product over axes.", _AXES, inverse=_MANY),
     unary(
-        "reduce_max", "Largest element over axes; NaN if there is one.", _AXES, _OUT, inverse=_MANY
+        "reduce_max",
+        "Largest element over axes; NaN if there is one.",
+        _AXES,
+        "out_sharding: sharding? @ >=0.11",
+        inverse=_MANY,
     ),
-    unary(
-        "reduce_min", "Smallest element over axes; NaN if there is one.", _AXES, _OUT, inverse=_MANY
-    ),
+    unary("reduce_min", "Smallest element over axes; NaN if there is one.", _AXES, inverse=_MANY),
     unary("reduce_and", "Bitwise and over axes; of booleans `all`.", _AXES, inverse=_MANY),
     unary("reduce_or", "Bitwise or over axes; of booleans `any`.", _AXES, inverse=_MANY),
     unary("reduce_xor", "Bitwise exclusive or over axes.", _AXES, inverse=_MANY),

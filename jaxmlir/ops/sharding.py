@@ -16,7 +16,6 @@ OPS: tuple[Op, ...] = (
         "out_specs: any",
         "check_vma: bool = true",
         "newly_manual_axes: any",
-        "debug_info: handle? @ <0.11",
     ),
     op(
         "device_put",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from jaxmlir.ops._record import Op, op
 
 _DOT = ("dimension_numbers: any", "preferred_element_type: dtype?")
-_INFO = "spinfo: record"
+_INFO = "spinfo: any"
 _TRANSPOSE = "transpose: bool = false"
 _FROM = ("nse: int", "index_dtype: dtype")
 _BATCHED_FROM = ("nse: int", "n_batch: int", "n_dense: int", "index_dtype: dtype")
@@ -77,15 +77,15 @@ OPS: tuple[Op, ...] = (
         1,
         "Contraction of a BCOO array with a dense one.",
         *_DOT,
-        "lhs_spinfo: record",
+        "lhs_spinfo: any",
     ),
     op(
         "bcoo_spdot_general",
         4,
         2,
         "Contraction of two BCOO arrays, to a BCOO array.",
-        "lhs_spinfo: record",
-        "rhs_spinfo: record",
+        "lhs_spinfo: any",
+        "rhs_spinfo: any",
         *_DOT,
     ),
     op(
@@ -111,6 +111,6 @@ OPS: tuple[Op, ...] = (
         1,
         "Contraction of a BCSR array with a dense one.",
         *_DOT,
-        "lhs_spinfo: record",
+        "lhs_spinfo: any",
     ),
 )

@@ -15,7 +15,7 @@ OPS: tuple[Op, ...] = (
     unary("log", "Natural logarithm, log(x).", _ACCURACY, inverse="exp"),
     unary("log1p", "log(1 + x), accurate near 0.", _ACCURACY, inverse="expm1"),
     unary(
-        "log2", "Logarithm to base two, log(x) / log(2).", _ACCURACY, jax=">=0.12", inverse="exp2"
+        "log2", "Logarithm to base two, log(x) / log(2).", _ACCURACY, jax=">=0.11", inverse="exp2"
     ),
     unary(
         "logistic", "Logistic function, 1 / (1 + e ** -x).", _ACCURACY, inverse="log(y) - log1p(-y)"
