@@ -1,0 +1,25 @@
+"""Real JAX programs, as users of the ecosystem write them, to be sent through the dialect.
+
+    from programs import PROGRAMS
+
+    function, arguments = PROGRAMS["flax_train_step"]()
+    expected = jax.jit(function)(*arguments)
+
+Each factory takes nothing and returns a fresh function and its arguments, pytrees of arrays, the
+same ones on every call. Every function runs under plain `jax.jit` on eight CPU devices, on every
+supported JAX. Nothing here imports jaxmlir.
+"""
+
+from programs import containers, control, derivatives, ecosystem, effects, numerics
+from programs._table import PROGRAMS, Program
+
+__all__ = [
+    "PROGRAMS",
+    "Program",
+    "containers",
+    "control",
+    "derivatives",
+    "ecosystem",
+    "effects",
+    "numerics",
+]
