@@ -2,8 +2,13 @@
 
 The rules live in the program, so they can be saved, inspected and transformed. A rule that could
 not be traced leaves its function out and the reason in ``*_error``: running the program works, and
-only differentiating it raises that error. An attribute here is the dialect's own; JAX's params hold
-Python callables in its place.
+only differentiating it raises that error. JAX's params hold Python callables in place of these
+functions.
+
+What belongs to a rule rather than to a call of it stands on the rule's function:
+``jaxpr.out_zeros`` tells which of its results are zero and left out, ``jaxpr.num_res`` how many
+residuals a forward rule gives, and ``jaxpr.input_fwds`` which of them are operands, by index, and
+so left out too.
 """
 
 from __future__ import annotations
@@ -15,14 +20,12 @@ OPS: tuple[Op, ...] = (
         "custom_jvp_call_jaxpr",
         None,
         None,
-        "Calls a function whose JVP is jvp_jaxpr: (*primals, *tangents) -> (*primals, *tangents); "
-        "out_zeros tells which tangents out are zero and left out.",
+        "Calls a function whose JVP is jvp_jaxpr: (*primals, *tangents) -> (*primals, *tangents).",
         "call_jaxpr: function",
         "jvp_jaxpr: function?",
         "jvp_error: str?",
         "num_consts: int = 0",
         "symbolic_zeros: bool = false",
-        "out_zeros: bools? = none",
         primitives=("custom_jvp_call", "custom_jvp_call_jaxpr"),
     ),
     op(
@@ -37,9 +40,6 @@ OPS: tuple[Op, ...] = (
         "fwd_error: str?",
         "bwd_error: str?",
         "num_consts: int = 0",
-        "num_res: int = 0",
-        # For each residual the index of the operand that it is, or none.
-        "input_fwds: any = ()",
         "symbolic_zeros: bool = false",
         primitives=("custom_vjp_call",),
     ),

@@ -1,5 +1,4 @@
-"""Elementwise arithmetic: all operands and results have one shape, and each element is on its "
-"own."""
+"""Elementwise arithmetic: operands and results have one shape; each element is on its own."""
 
 from __future__ import annotations
 

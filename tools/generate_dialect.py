@@ -1,0 +1,230 @@
+"""Writes what stock MLIR tools and people read about the dialect, from the op table.
+
+    python tools/generate_dialect.py            write dialect/jaxpr.irdl.mlir and dialect/README.md
+    python tools/generate_dialect.py --check    fail if the files are not what would be written
+
+It needs no JAX.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import EllipsisType, ModuleType
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from jaxmlir import ops  # noqa: E402
+
+# --- the dialect in IRDL --------------------------------------------------------------------------
+
+_IRDL_HEADER = """\
+// The jaxpr dialect for stock MLIR tools: mlir-opt --irdl-file=dialect/jaxpr.irdl.mlir program.mlir
+// Generated from the op table, jaxmlir/ops, by tools/generate_dialect.py. Do not edit.
+//
+// IRDL states how many operands and results an op has, and which attributes it cannot do without.
+// What it cannot state: attributes that may be absent, and a list of operands of any length whose
+// types differ. IRDL takes all members of a variadic list to have one type, so a program with mixed
+// lists is first rewritten by tools/stock_verify.py, which casts their members to !jaxpr.any.
+"""
+
+_IRDL_TYPES = """\
+  // A random key of an implementation, as in tensor<4x!jaxpr.key<"fry">>.
+  irdl.type @key {
+    %0 = irdl.base "#builtin.string"
+    irdl.parameters(impl: %0)
+  }
+
+  // A mutable reference to a value, as in !jaxpr.ref<tensor<4xf32>>.
+  irdl.type @ref {
+    %0 = irdl.any
+    irdl.parameters(value: %0)
+  }
+
+  // Orders side effects; holds no data.
+  irdl.type @token
+
+  // The element type of the tangents of integers; it has one value and holds no data.
+  irdl.type @float0
+
+  // Any type: only where tools/stock_verify.py hides the types of a mixed list.
+  irdl.type @any
+"""
+
+# Attributes of these kinds have one form; values of the others may be written in several.
+_IRDL_BASES = {
+    "function": "#builtin.symbol_ref",
+    "functions": "#builtin.array",
+    "str": "#builtin.string",
+}
+
+
+def irdl() -> str:
+    """The dialect as an IRDL module."""
+    body = "\n".join(_irdl_operation(op) for op in ops.OPS.values())
+    return f"{_IRDL_HEADER}\nirdl.dialect @jaxpr {{\n{_IRDL_TYPES}\n{body}}}\n"
+
+
+def _irdl_operation(op: ops.Op) -> str:
+    constraints: list[str] = []
+
+    def constraint(text: str) -> str:
+        constraints.append(text)
+        return f"%{len(constraints) - 1}"
+
+    def values(keyword: str, count: int | None) -> str:
+        if count == 0:
+            return ""
+        if count is None:
+            return f"irdl.{keyword}({keyword}: variadic {constraint('irdl.any')})"
+        each = (f"{keyword[0]}{i}: {constraint('irdl.any')}" for i in range(count))
+        return f"irdl.{keyword}({', '.join(each)})"
+
+    attributes = ", ".join(
+        f'"{a.name}" = {constraint(_irdl_attribute(a))}' for a in op.attributes if a.mandatory
+    )
+    clauses = [
+        values("operands", op.operands),
+        values("results", op.results),
+        f"irdl.attributes {{{attributes}}}" if attributes else "",
+    ]
+    lines = [f"%{i} = {text}" for i, text in enumerate(constraints)]
+    lines += [clause for clause in clauses if clause]
+    inside = "".join(f"    {line}\n" for line in lines)
+    return f"  // {op.summary}\n  irdl.operation @{op.name} {{\n{inside}  }}\n"
+
+
+def _irdl_attribute(attribute: ops.Attr) -> str:
+    base = None if attribute.each else _IRDL_BASES.get(attribute.kind)
+    return f'irdl.base "{base}"' if base else "irdl.any"
+
+
+# --- the reference --------------------------------------------------------------------------------
+
+_REFERENCE_HEADER = """\
+# The jaxpr dialect: reference of its ops
+
+Generated from the op table, `jaxmlir/ops`, by `tools/generate_dialect.py`.
+
+An equation of a jaxpr is one op, `jaxpr.<primitive>`; its params are attributes under JAX's names;
+a sub-jaxpr is a private function that the attribute names. An attribute that is equal to its default
+is not printed. Ops print in MLIR's generic form:
+
+```mlir
+%2 = "jaxpr.reduce_sum"(%1) {axes = array<i64: 1>} : (tensor<8x128xf32>) -> tensor<8xf32>
+```
+
+Any op may have besides `jaxpr.effects`, its side effects, and `jaxpr.ctx`, where the configuration
+that it was traced under is not JAX's default.
+
+The columns of the tables:
+
+- **in**, **out**: how many operands and results; *n* is any number.
+- **attributes**: name, kind, and default after `=`; one in **bold** has none and is always there. A
+  kind that ends in `?` allows `none`. The kinds are explained in `jaxmlir/ops/_record.py`.
+- **linear in**: the operands, counted from 0, in which the op is jointly linear.
+- **inverse**: of an op with one operand and one result, what undoes it.
+- **JAX**: the versions whose primitives include it, where that is not all; an attribute's after `@`.
+
+Ops whose lowering looks into the equations of their functions, and so does not accept a mere call of
+another function in their place, are marked with †.
+"""
+
+
+def reference() -> str:
+    """The op reference as Markdown."""
+    contents = [
+        f"- [{_title(family)}](#{_title(family).lower().replace(' ', '-')}): "
+        f"{', '.join(f'`{op.name}`' for op in family.OPS)}"
+        for family in ops.FAMILIES
+    ]
+    count = f"{len(ops.OPS)} ops in {len(ops.FAMILIES)} families:\n"
+    sections = [section for family in ops.FAMILIES for section in _section(family)]
+    return "\n".join([_REFERENCE_HEADER, count, *contents, "", *sections])
+
+
+def _title(family: ModuleType) -> str:
+    return family.__name__.rpartition(".")[2].replace("_", " ").capitalize()
+
+
+def _section(family: ModuleType) -> Iterator[str]:
+    yield f"## {_title(family)}\n"
+    yield f"{(family.__doc__ or '').strip()}\n"
+    yield "| op | meaning | in | out | attributes | linear in | inverse | JAX |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for op in family.OPS:
+        cells = [
+            f"`{op.name}`" + ("†" if op.functions and op.bodies == "inspected" else ""),
+            op.summary,
+            _count(op.operands),
+            _count(op.results),
+            "<br>".join(map(_attribute, op.attributes)),
+            _linear(op.linear),
+            op.inverse or "",
+            "none: the dialect's own" if op.jax == ops.OURS else op.jax,
+        ]
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    yield ""
+
+
+def _count(count: int | None) -> str:
+    return "*n*" if count is None else str(count)
+
+
+def _attribute(attribute: ops.Attr) -> str:
+    name = f"**{attribute.name}**" if attribute.required else attribute.name
+    each = f"each of the {attribute.each}: " if attribute.each else ""
+    default = "" if attribute.required else f" = {_default(attribute.default)}"
+    versions = f" @ {attribute.jax}" if attribute.jax else ""
+    renamed = "".join(f" ({old} @ {where})" for where, old in attribute.renamed)
+    return f"{name}: {each}{attribute.kind}{default}{versions}{renamed}"
+
+
+def _default(value: object) -> str:
+    if isinstance(value, str):
+        return f'"{value}"'
+    return "none" if value is None else str(value).lower()
+
+
+def _linear(linear: tuple[int | EllipsisType, ...] | None) -> str:
+    return ", ".join("..." if i is ... else str(i) for i in linear or ())
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def files() -> dict[Path, str]:
+    """The generated files: path from the root of the repository, and text."""
+    return {
+        Path("dialect/jaxpr.irdl.mlir"): irdl(),
+        Path("dialect/README.md"): reference(),
+    }
+
+
+def stale() -> list[Path]:
+    """The files that are missing or differ from what the op table says."""
+    return [
+        path
+        for path, text in files().items()
+        if not (ROOT / path).exists() or (ROOT / path).read_text() != text
+    ]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if stale")
+    if parser.parse_args(argv).check:
+        for path in stale():
+            print(f"{path} is stale: run python tools/generate_dialect.py", file=sys.stderr)
+        return 1 if stale() else 0
+    for path, text in files().items():
+        (ROOT / path).parent.mkdir(exist_ok=True)
+        (ROOT / path).write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""Verifies a program of the jaxpr dialect with stock MLIR: mlir-opt and the dialect in IRDL.
+
+    python tools/stock_verify.py program.mlir
+    python tools/stock_verify.py program.mlir --print     the module that mlir-opt reads
+
+Two things that IRDL cannot state are taken out of its way first. In a list of operands or results
+of any length all types have to be one in IRDL, so the members of a mixed list are cast to
+``!jaxpr.any`` and back. And an op that the file does not declare is an error, so a user's own
+primitives are declared in a copy of it, with no more than their name.
+
+Errors are located in the program as it was given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from jaxmlir import ops  # noqa: E402
+from jaxmlir.ir import ir, parse_module, scope  # noqa: E402
+
+IRDL = ROOT / "dialect" / "jaxpr.irdl.mlir"
+
+
+def mlir_opt() -> str | None:
+    """The stock mlir-opt on this machine that can read the IRDL file."""
+    return shutil.which("mlir-opt-22")
+
+
+def verify(text: str, filename: str = "-") -> subprocess.CompletedProcess[str]:
+    """Runs stock mlir-opt on a program; its errors are in ``stderr``.
+
+    Raises:
+      ParseError: jaxlib's MLIR cannot parse the text.
+      FileNotFoundError: there is no stock mlir-opt.
+    """
+    tool = mlir_opt()
+    if tool is None:
+        raise FileNotFoundError("mlir-opt-22 is not installed (Debian: mlir-22-tools)")
+    with scope():
+        module = parse_module(text, filename)
+        foreign = prepare(module)
+        source = module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
+    with tempfile.TemporaryDirectory() as folder:
+        irdl = Path(folder, IRDL.name)
+        irdl.write_text(declare(foreign))
+        command = [tool, f"--irdl-file={irdl}", "-o", "/dev/null", "-"]
+        done = subprocess.run(command, input=source, capture_output=True, text=True)
+    # MLIR calls a parsed string "-".
+    done.stderr = re.sub(r"(?m)^-:", f"{filename}:", done.stderr)
+    return done
+
+
+def prepare(module: ir.Module) -> set[str]:
+    """Casts mixed lists to one type, in place; the names of ops that the dialect lacks."""
+    found: list[ir.Operation] = []
+
+    def collect(op: ir.OpView | ir.Operation) -> ir.WalkResult:
+        operation = op.operation
+        if operation.name.startswith("jaxpr."):
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(collect)
+    foreign = {_name(op) for op in found} - ops.OPS.keys()
+    for op in found:
+        _unify(op)
+    return foreign
+
+
+def declare(names: set[str]) -> str:
+    """The dialect in IRDL, with ops of those names besides."""
+    text = IRDL.read_text()
+    lists = "irdl.operands(operands: variadic %0) irdl.results(results: variadic %1)"
+    extra = "".join(
+        f"  irdl.operation @{name} {{ %0 = irdl.any %1 = irdl.any {lists} }}\n"
+        for name in sorted(names)
+    )
+    return f"{text[: text.rindex('}')]}{extra}}}\n"
+
+
+def _name(op: ir.Operation) -> str:
+    return op.name.removeprefix("jaxpr.")
+
+
+def _unify(op: ir.Operation) -> None:
+    """Replaces an op with mixed variadic lists by one on ``!jaxpr.any``."""
+    record = ops.OPS.get(_name(op))
+    operands, results = list(op.operands), list(op.results)
+    mixed_in = (record is None or record.operands is None) and _mixed(operands)
+    mixed_out = (record is None or record.results is None) and _mixed(results)
+    if not mixed_in and not mixed_out:
+        return
+    hidden = ir.Type.parse("!jaxpr.any")
+    with ir.InsertionPoint(op), op.location:
+        new = ir.Operation.create(
+            op.name,
+            [hidden if mixed_out else value.type for value in results],
+            [_cast(value, hidden) for value in operands] if mixed_in else operands,
+            dict(op.attributes.items()),
+        )
+        for old, value in zip(results, new.results, strict=True):
+            old.replace_all_uses_with(_cast(value, old.type) if mixed_out else value)
+    op.erase()
+
+
+def _mixed(values: list[ir.Value]) -> bool:
+    return len({value.type for value in values}) > 1
+
+
+def _cast(value: ir.Value, to: ir.Type) -> ir.Value:
+    return ir.Operation.create("builtin.unrealized_conversion_cast", [to], [value]).result
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("program", type=Path)
+    parser.add_argument("--print", action="store_true", help="print what mlir-opt reads, and stop")
+    arguments = parser.parse_args(argv)
+    text = arguments.program.read_text()
+    if arguments.print:
+        with scope():
+            module = parse_module(text, str(arguments.program))
+            prepare(module)
+            print(module)
+        return 0
+    done = verify(text, str(arguments.program))
+    print(done.stderr, end="", file=sys.stderr)
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
