@@ -6,13 +6,17 @@ not in a tool's table are handed back in their order: for ``jaxmlir-opt`` they a
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import importlib
 import linecache
+import os
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from types import ModuleType
 
 from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError
 
@@ -42,6 +46,7 @@ class Flag:
         return f"--{self.name}" + (f"[{value}]" if self.optional else value)
 
 
+LOAD = Flag("load", "Import this Python module first, for its primitives and passes", "module")
 HELP = Flag("help", "Print this help and exit")
 VERSION = Flag("version", "Print the versions of jaxmlir, JAX and jaxlib, and exit")
 OUTPUT = Flag("o", "Write the output to this file; '-', the default, is stdout", "filename")
@@ -156,6 +161,8 @@ def entry(name: str, text: str, width: int = 34) -> str:
 
 
 def version_text(tool: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     def of(package: str) -> str:
         try:
             return version(package)
@@ -163,6 +170,54 @@ def version_text(tool: str) -> str:
             return "(not installed as a package)"
 
     return f"{tool}: jaxmlir {of('jaxmlir')}, jax {of('jax')}, jaxlib {of('jaxlib')}"
+
+
+def run_tool(
+    tool: str, body: Callable[[Sequence[str]], int], argv: Sequence[str] | None = None
+) -> int:
+    """Runs a tool's body; an error that it does not report itself is printed, and the status 1."""
+    try:
+        return body(sys.argv[1:] if argv is None else argv)
+    except UsageError as e:
+        print(f"{tool}: {e}", file=sys.stderr)
+    except JaxmlirError as e:
+        print(e, file=sys.stderr)
+    return 1
+
+
+@dataclass
+class Status:
+    """The exit status of a tool."""
+
+    code: int = 0
+
+
+@contextlib.contextmanager
+def reporting(filename: str) -> Iterator[Status]:
+    """Prints the diagnostics of an error about ``filename``, and makes the status 1."""
+    status = Status()
+    try:
+        yield status
+    except DiagnosticError as e:
+        print_diagnostics(diagnostics_from(e, filename), filename)
+        status.code = 1
+
+
+def load_modules(arguments: Arguments) -> None:
+    """Imports the modules of ``--load``, which may lie in the current directory."""
+    for name in arguments.values.get("load", ()):
+        try:
+            import_here(name)
+        except Exception as e:
+            traceback.print_exc()
+            raise UsageError(f"--load: cannot import '{name}': {type(e).__name__}: {e}") from e
+
+
+def import_here(name: str) -> ModuleType:
+    """Imports a module as ``python -m`` does: the current directory counts."""
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    return importlib.import_module(name)
 
 
 def read_bytes(path: str) -> bytes:

@@ -7,11 +7,11 @@ parsing, printing and MLIR's own passes do without.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jaxmlir import _cli
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jaxlib.mlir import ir
 
     from jaxmlir.passes import Pipeline
+    from jaxmlir.program import Program
 
 _SEPARATOR = "// -----"
 
@@ -43,7 +44,7 @@ FLAGS = (
         optional=True,
     ),
     Flag("verify-diagnostics", "Check that diagnostics match the expected-* comments of the input"),
-    Flag("load", "Import this Python module first, for its primitives and passes", "module"),
+    _cli.LOAD,
     Flag("list-passes", "List the passes and exit"),
     Flag("show-dialects", "List the registered dialects and exit"),
     Flag("emit-bytecode", "Write MLIR bytecode instead of text"),
@@ -59,44 +60,15 @@ FLAGS = (
     Flag("allow-unregistered-dialect", "Accepted for the sake of mlir-opt's users: always on"),
 )
 
-_DIALECTS = (
-    "arith",
-    "builtin",
-    "cf",
-    "chlo",
-    "complex",
-    "func",
-    "gpu",
-    "linalg",
-    "llvm",
-    "math",
-    "memref",
-    "mhlo",
-    "mpmd",
-    "nvgpu",
-    "nvvm",
-    "quant",
-    "scf",
-    "sdy",
-    "shape",
-    "sparse_tensor",
-    "stablehlo",
-    "tensor",
-    "ub",
-    "vector",
-    "vhlo",
-)
+_DIALECTS = """
+    arith builtin cf chlo complex func gpu linalg llvm math memref mhlo mpmd nvgpu nvvm quant
+    scf sdy shape sparse_tensor stablehlo tensor ub vector vhlo
+""".split()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the tool; the exit status is 1 where anything went wrong."""
-    try:
-        return _main(sys.argv[1:] if argv is None else argv)
-    except UsageError as e:
-        print(f"jaxmlir-opt: {e}", file=sys.stderr)
-    except JaxmlirError as e:
-        print(e, file=sys.stderr)
-    return 1
+    return _cli.run_tool("jaxmlir-opt", _main, argv)
 
 
 def _main(argv: Sequence[str]) -> int:
@@ -104,7 +76,7 @@ def _main(argv: Sequence[str]) -> int:
     if arguments.on("version"):
         print(_cli.version_text("jaxmlir-opt"))
         return 0
-    _load(arguments)
+    _cli.load_modules(arguments)
     for name, text in (("help", _help), ("list-passes", _pass_list), ("show-dialects", _dialects)):
         if arguments.on(name):
             print(text())
@@ -114,20 +86,6 @@ def _main(argv: Sequence[str]) -> int:
         print(f"Pass Manager with {len(pipeline.passes)} passes:\n{pipeline}", file=sys.stderr)
     path = _cli.single_input(arguments)
     return _Driver(arguments, pipeline, _cli.display_path(path)).run(_cli.read_bytes(path))
-
-
-def _load(arguments: Arguments) -> None:
-    if "load" in arguments.values and os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    for name in arguments.values.get("load", ()):
-        try:
-            importlib.import_module(name)
-        except Exception as e:
-            traceback.print_exc()
-            raise UsageError(
-                f"--load: cannot import '{name}': {type(e).__name__}: {e}; it is looked for as "
-                "Python does, and in the current directory"
-            ) from e
 
 
 def _help() -> str:
@@ -206,6 +164,7 @@ class _Driver:
         self.arguments = arguments
         self.pipeline = pipeline
         self.filename = filename
+        self.is_plain_file = False
         self.debug_info = arguments.on("mlir-print-debuginfo")
         self.elide_over = arguments.integer("mlir-elide-elementsattrs-if-larger")
         self.timing = Timing() if arguments.on("mlir-timing") else None
@@ -222,13 +181,17 @@ class _Driver:
 
     def run(self, data: bytes) -> int:
         """Processes the whole input; returns the exit status."""
-        from jaxmlir._input import to_text
+        from jaxmlir._module_io import is_bytecode, to_text
 
         try:
             pieces = self._split(to_text(data, self.filename))
         except JaxmlirError as e:
             _cli.print_diagnostics(_cli.diagnostics_from(e, self.filename), self.filename)
             return 1
+        # MLIR can read such a file itself, and then its name is in every location.
+        self.is_plain_file = (
+            len(pieces) == 1 and not is_bytecode(data) and os.path.isfile(self.filename)
+        )
         results = [self._process(piece) for piece in pieces]
         if len(pieces) > 1:
             self._write(f"\n{_SEPARATOR}\n".encode().join((out or b"") for _, out in results))
@@ -272,39 +235,59 @@ class _Driver:
         return output is not None, output
 
     def _transform(self, text: str) -> bytes:
-        from jaxmlir.ir import parse_module, verify_module
-
         with self._measure("parser"):
-            module = parse_module(text, self.filename)
-        if self.pipeline.passes:
-            from jaxmlir.program import Program
-
-            program = Program(module, {}, {})
-            self.pipeline.run(program, self.instrumentation)
-            module = program.module
-        else:
-            verify_module(module, self.filename)
+            module = self._parse(text)
+        program = self._program(module)
+        program.verify()
+        self.pipeline.run(program, self.instrumentation)
         with self._measure("output"):
-            return self._serialized(module)
+            return self._serialized(program.module)
+
+    def _parse(self, text: str) -> ir.Module:
+        from jaxmlir._module_io import parse_file
+        from jaxmlir.ir import parse_module
+
+        if self.is_plain_file:
+            return parse_file(self.filename)
+        return parse_module(text, self.filename)
+
+    def _program(self, module: ir.Module) -> Program | _MlirModule:
+        """What the passes run on; without passes of ours, it need not know about JAX."""
+        if all(pass_.is_cxx for pass_ in self.pipeline.passes):
+            return _MlirModule(module)
+        from jaxmlir.program import Program
+
+        return Program(module, {}, {})
 
     def _measure(self, name: str) -> contextlib.AbstractContextManager[None]:
         return self.instrumentation.measure(name)
 
     def _serialized(self, module: ir.Module) -> bytes:
-        from jaxmlir.ir import module_bytecode
+        from jaxmlir._module_io import serialized
 
-        if self.arguments.on("emit-bytecode"):
-            return module_bytecode(module)
-        text = module.operation.get_asm(
-            enable_debug_info=self.debug_info,
-            large_elements_limit=self.elide_over,
-            print_generic_op_form=self.arguments.on("mlir-print-op-generic"),
-            use_local_scope=self.arguments.on("mlir-print-local-scope"),
+        return serialized(
+            module,
+            bytecode=self.arguments.on("emit-bytecode"),
+            debug_info=self.debug_info,
+            elide_over=self.elide_over,
+            generic=self.arguments.on("mlir-print-op-generic"),
+            local_scope=self.arguments.on("mlir-print-local-scope"),
         )
-        return (text.rstrip("\n") + "\n").encode()
 
     def _write(self, data: bytes) -> None:
         _cli.write_bytes(self.arguments.get("o") or "-", data)
+
+
+@dataclass(frozen=True)
+class _MlirModule:
+    """A module that is verified by MLIR alone, which does not import JAX."""
+
+    module: ir.Module
+
+    def verify(self) -> None:
+        from jaxmlir.ir import verify_module
+
+        verify_module(self.module)
 
 
 def _print_crash(error: JaxmlirError) -> None:

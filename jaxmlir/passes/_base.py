@@ -39,6 +39,7 @@ class Pass:
     """Base of all passes. ``run`` changes ``program.module`` in place."""
 
     name: ClassVar[str]
+    is_cxx: ClassVar[bool] = False
 
     loaded: ClassVar[dict[str, type[Pass]]] = {}
     """Every pass class defined so far, by name."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from jaxlib.mlir import ir
 
@@ -139,6 +139,7 @@ class _CxxPass:
 
     name: str
     element: str
+    is_cxx: ClassVar[bool] = True
 
     def __str__(self) -> str:
         return self.element

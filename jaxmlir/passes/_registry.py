@@ -7,12 +7,14 @@ import difflib
 import importlib
 import importlib.util
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jaxmlir.errors import PipelineError
-from jaxmlir.passes import _cxx
 from jaxmlir.passes._base import Pass
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP = "jaxmlir.passes"
 
@@ -36,6 +38,8 @@ def find(name: str, builtin: tuple[tuple[str, str], ...]) -> type[Pass] | None:
 
 def plugins() -> tuple[EntryPoint, ...]:
     """The passes that installed packages offer: ``[project.entry-points."jaxmlir.passes"]``."""
+    from importlib.metadata import entry_points
+
     return tuple(entry_points(group=ENTRY_POINT_GROUP))
 
 
@@ -76,7 +80,3 @@ def summary(target: str) -> str:
 
 def first_line(docstring: str | None) -> str:
     return (docstring or "").strip().partition("\n")[0].rstrip(".")
-
-
-def cxx_summaries() -> dict[str, str]:
-    return _cxx.available()

@@ -1,4 +1,4 @@
-"""Reading modules that somebody else wrote, as the command line tools do.
+"""Modules from files that somebody else wrote, and to files, as the command line tools do it.
 
 Text goes to MLIR's parser, which survives anything.  MLIR's bytecode reader does not: it aborts the
 process on corrupted input.  So bytecode is read in a child process that prints it as text, and what
@@ -10,9 +10,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
+from jaxmlir import _cli
 from jaxmlir.errors import ParseError
-from jaxmlir.ir import ir, parse_module
+from jaxmlir.ir import context, diagnostics_of, ir, module_bytecode, parse_module
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
 
 BYTECODE_MAGIC = b"ML\xefR"
 
@@ -67,15 +72,56 @@ def bytecode_to_text(data: bytes, filename: str) -> str:
     raise ParseError(f"{filename} is corrupted MLIR bytecode: {reason}")
 
 
-def read_module(data: bytes, filename: str) -> ir.Module:
-    """A module from the contents of a file: text or bytecode.
+def parse_file(path: str) -> ir.Module:
+    """Parses a text file; unlike a string's, its locations name the file.
 
     Raises:
-      ParseError: with MLIR's diagnostics, located in ``filename``.
+      ParseError: with MLIR's diagnostics.
     """
-    return parse_module(to_text(data, filename), filename)
+    with context():
+        try:
+            return ir.Module.parseFile(path)
+        except ir.MLIRError as e:
+            raise ParseError(diagnostics_of(e, path)) from None
 
 
 def to_text(data: bytes, filename: str) -> str:
     """The contents of a file as MLIR text."""
     return bytecode_to_text(data, filename) if is_bytecode(data) else decode_text(data, filename)
+
+
+def serialized(
+    module: ir.Module,
+    *,
+    bytecode: bool = False,
+    debug_info: bool = False,
+    elide_over: int | None = None,
+    generic: bool = False,
+    local_scope: bool = False,
+) -> bytes:
+    """The module as the contents of a file."""
+    if bytecode:
+        return module_bytecode(module)
+    text = module.operation.get_asm(
+        enable_debug_info=debug_info,
+        large_elements_limit=elide_over,
+        print_generic_op_form=generic,
+        use_local_scope=local_scope,
+    )
+    return (text.rstrip("\n") + "\n").encode()
+
+
+def read_program(path: str) -> Program:
+    """The program in a file; in stdin where the path is ``-``.
+
+    Raises:
+      UsageError: the file cannot be read.
+      ParseError: it is not a module.
+    """
+    from jaxmlir.program import Program
+
+    data = _cli.read_bytes(path)
+    if path != "-" and not is_bytecode(data):
+        return Program(parse_file(path), {}, {})
+    filename = _cli.display_path(path)
+    return Program(parse_module(to_text(data, filename), filename), {}, {})

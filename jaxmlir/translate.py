@@ -1,0 +1,153 @@
+"""``jaxmlir-translate``: between the jaxpr dialect and what is next to it.
+
+A Python function becomes a module of the dialect; a module becomes StableHLO or a printed jaxpr.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir import _cli
+from jaxmlir._cli import Arguments, Flag, UsageError
+from jaxmlir.errors import JaxmlirError
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+FLAGS = (
+    _cli.HELP,
+    _cli.VERSION,
+    _cli.OUTPUT,
+    Flag(
+        "import-python",
+        "Trace this Python function and write the module; takes no input file",
+        "pkg.module:function",
+    ),
+    Flag(
+        "args",
+        "Its positional arguments, e.g. 'f32[8,128], float, {\"w\": bf16[3]}'; literals are static",
+        "arguments",
+    ),
+    Flag("kwargs", "Its keyword arguments, e.g. 'mask=bool[8], mode=\"fast\"'", "arguments"),
+    Flag("to-stablehlo", "Lower the module to StableHLO"),
+    Flag("platforms", "Lower for these platforms: cpu, cuda, rocm, tpu", "platform,..."),
+    Flag("to-jaxpr", "Write the module as a jaxpr, as JAX prints it"),
+    Flag("emit-bytecode", "Write MLIR bytecode instead of text"),
+    Flag("mlir-print-debuginfo", "Print locations"),
+    _cli.LOAD,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the tool; the exit status is 1 where anything went wrong."""
+    return _cli.run_tool("jaxmlir-translate", _main, argv)
+
+
+def _main(argv: Sequence[str]) -> int:
+    arguments = _cli.parse_arguments(argv, FLAGS)
+    _cli.reject_unknown(arguments, [flag.name for flag in FLAGS])
+    if arguments.on("version"):
+        print(_cli.version_text("jaxmlir-translate"))
+        return 0
+    if arguments.on("help"):
+        print(_help())
+        return 0
+    _cli.load_modules(arguments)
+    filename = arguments.get("import-python") or _cli.display_path(_cli.single_input(arguments))
+    with _cli.reporting(filename) as status:
+        output = _output(_program(arguments), arguments)
+        _cli.write_bytes(arguments.get("o") or "-", output)
+    return status.code
+
+
+def _help() -> str:
+    return _cli.help_text(
+        "translates between Python functions, the jaxpr dialect, StableHLO and jaxprs",
+        "jaxmlir-translate --import-python=<pkg.module:function> --args=<arguments> [options]\n"
+        "       jaxmlir-translate (--to-stablehlo | --to-jaxpr) [options] [file]",
+        FLAGS,
+        {
+            "EXAMPLES": "  jaxmlir-translate --import-python jax.numpy:sinc --args 'f32[8]'\n"
+            "  jaxmlir-translate --import-python jax.numpy:sum --args 'f32[8,2]' --kwargs 'axis=1'"
+            " | jaxmlir-translate --to-stablehlo --platforms=cpu,cuda\n"
+            "  jaxmlir-translate --to-jaxpr program.mlir"
+        },
+    )
+
+
+def _program(arguments: Arguments) -> Program:
+    target = arguments.get("import-python")
+    if target is None:
+        for name in ("args", "kwargs"):
+            if name in arguments.values:
+                raise UsageError(f"--{name} goes with --import-python")
+        from jaxmlir._module_io import read_program
+
+        return read_program(_cli.single_input(arguments))
+    if arguments.positional:
+        raise UsageError(f"--import-python takes no input file, got {arguments.positional[0]}")
+    return _trace(target, arguments.get("args") or "", arguments.get("kwargs") or "")
+
+
+def _trace(target: str, args: str, kwargs: str) -> Program:
+    import jaxmlir
+    from jaxmlir import _argspec
+
+    f = _find_function(target)
+    f, positional, keywords = _argspec.split_static(
+        f, _argspec.parse_positional(args), _argspec.parse_keywords(kwargs)
+    )
+    try:
+        return jaxmlir.trace(f)(*positional, **keywords)
+    except JaxmlirError:
+        raise
+    except Exception as e:
+        raise UsageError(
+            f"tracing {target} with ({args}{', ' if args and kwargs else ''}{kwargs}) raised "
+            f"{type(e).__name__}: {e}"
+        ) from e
+
+
+def _find_function(target: str) -> Callable[..., Any]:
+    module, _, path = target.partition(":")
+    if not path:
+        raise UsageError(f"--import-python expects pkg.module:function, got '{target}'")
+    try:
+        found: Any = _cli.import_here(module)
+        for name in path.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError) as e:
+        raise UsageError(f"--import-python: cannot find '{target}': {e}") from e
+    if not callable(found):
+        raise UsageError(f"--import-python: '{target}' is no function but {found!r}")
+    return found
+
+
+def _output(program: Program, arguments: Arguments) -> bytes:
+    from jaxmlir._module_io import serialized
+
+    to_stablehlo, to_jaxpr = arguments.on("to-stablehlo"), arguments.on("to-jaxpr")
+    if to_stablehlo and to_jaxpr:
+        raise UsageError("--to-stablehlo and --to-jaxpr exclude each other")
+    if not (to_stablehlo or to_jaxpr or "import-python" in arguments.values):
+        raise UsageError("nothing to do: give --import-python, --to-stablehlo or --to-jaxpr")
+    if to_jaxpr:
+        return f"{program.to_jaxpr()}\n".encode()
+    if to_stablehlo:
+        program = program.run_passes(_legalize(arguments.get("platforms")))
+    return serialized(
+        program.module,
+        bytecode=arguments.on("emit-bytecode"),
+        debug_info=arguments.on("mlir-print-debuginfo"),
+    )
+
+
+def _legalize(platforms: str | None) -> str:
+    options = f"{{platforms={platforms}}}" if platforms else ""
+    return f"builtin.module(jaxpr-legalize-to-stablehlo{options})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
