@@ -11,7 +11,7 @@ import argparse
 import difflib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,8 @@ CHECK_SUFFIXES = ("", "-NEXT", "-SAME", "-NOT", "-DAG", "-LABEL", "-EMPTY")
 DIAGNOSTICS = ("expected-error", "expected-warning", "expected-remark", "expected-note")
 
 # A comment's first word, when it looks like a directive: capitals, digits, dashes, underscores.
-DIRECTIVE = re.compile(r"^\s*(?://+|#+|;+)\s*(?P<word>[A-Z][A-Z0-9_-]*)(?P<rest>.*)$")
+# A `.test` file holds nothing but directives and their input, so there it needs no comment sign.
+DIRECTIVE = re.compile(r"^\s*(?P<sign>//+|#+|;+|)\s*(?P<word>[A-Z][A-Z0-9_-]*)(?P<rest>.*)$")
 DIAGNOSTIC = re.compile(r"^\s*//\s*(?P<word>expect[a-z]*-[a-z]+)(?P<rest>.*)$")
 CHECK_PREFIX = re.compile(r"--?check-prefix(?:es)?[= ]([\w,-]+)")
 CHECK_WORD = re.compile(
@@ -47,9 +48,8 @@ class RunLines:
     commands: tuple[str, ...]
 
     @classmethod
-    def of(cls, lines: list[str]) -> "RunLines":
-        found = (DIRECTIVE.match(line) for line in lines)
-        rests = (m["rest"] for m in found if m and m["word"] == "RUN")
+    def of(cls, directives: Iterable[re.Match[str]]) -> "RunLines":
+        rests = (m["rest"] for m in directives if m["word"] == "RUN")
         return cls(tuple(rest[1:].strip() for rest in rests if rest.startswith(":")))
 
     @property
@@ -70,17 +70,21 @@ class RunLines:
 
 def lint(path: Path) -> Iterator[Finding]:
     """All findings in one lit test."""
-    lines = path.read_text().splitlines()
-    runs = RunLines.of(lines)
+    lines = dict(enumerate(path.read_text().splitlines(), start=1))
+    directives = {
+        number: match
+        for number, line in lines.items()
+        if (match := DIRECTIVE.match(line)) and (match["sign"] or path.suffix == ".test")
+    }
+    runs = RunLines.of(directives.values())
     if not runs.commands:
         yield Finding(path, 1, "no RUN line: lit never runs this file")
-    for number, line in enumerate(lines, start=1):
+    for number, line in lines.items():
+        message = None
         if match := DIAGNOSTIC.match(line):
             message = _diagnostic_problem(match["word"], match["rest"], runs)
-        elif match := DIRECTIVE.match(line):
+        elif match := directives.get(number):
             message = _directive_problem(match["word"], match["rest"], runs)
-        else:
-            continue
         if message:
             yield Finding(path, number, message)
 
