@@ -1,0 +1,334 @@
+"""Passes, their options, and pipelines; MLIR's own parser and passes are the oracle."""
+
+import importlib
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jaxlib.mlir.passmanager import PassManager
+
+from jaxmlir.errors import PassError, PipelineError
+from jaxmlir.ir import context, functions, ir, parse_module
+from jaxmlir.passes import (
+    BUILTIN_PASSES,
+    Instrumentation,
+    Pass,
+    Timing,
+    _cxx,
+    list_passes,
+    parse_pipeline,
+)
+from jaxmlir.program import Program
+
+TWO_COSINES = """
+func.func public @f(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = stablehlo.cosine %x : tensor<2xf32>
+  %1 = stablehlo.cosine %x : tensor<2xf32>
+  %2 = stablehlo.add %0, %1 : tensor<2xf32>
+  return %2 : tensor<2xf32>
+}
+"""
+
+
+@dataclass(frozen=True)
+class Sample(Pass):
+    """Options of every type; what it does is up to ``action``."""
+
+    name: ClassVar[str] = "test-sample"
+    in_axes: tuple[int | None, ...] = (0,)
+    mode: Literal["fast", "exact"] = "fast"
+    deep: bool = False
+    label: str = ""
+    scale: float = 1.0
+    limit: int | None = None
+    action: str = "nothing"
+
+    def run(self, program):
+        if self.action == "crash":
+            raise KeyError("lost")
+        if self.action == "rename":
+            for function in functions(program.module).values():
+                function.attributes["sym_name"] = ir.StringAttr.get("renamed")
+        if self.action == "break":
+            for function in functions(program.module).values():
+                type_ = ir.TypeAttr.get(ir.FunctionType.get([], []))
+                function.attributes["function_type"] = type_
+
+
+@dataclass(frozen=True)
+class Needy(Pass):
+    """An option without a default."""
+
+    name: ClassVar[str] = "test-needy"
+    depth: int
+
+
+def program(text: str = TWO_COSINES) -> Program:
+    return Program(parse_module(text), {}, {})
+
+
+def only(text: str) -> Pass:
+    (found,) = parse_pipeline(text).passes
+    return found
+
+
+# -- options --
+
+
+def test_options_are_parsed_to_their_types():
+    options = "in-axes=1,none,-2 mode=exact deep label='a b' scale=2.5 limit=3"
+    assert only(f"test-sample{{{options}}}") == Sample((1, None, -2), "exact", True, "a b", 2.5, 3)
+
+
+@pytest.mark.parametrize("quoted", ["label='a b'", 'label="a b"', "label={a b}"])
+def test_values_with_blanks_are_quoted(quoted):
+    assert only(f"test-sample{{{quoted} deep=0}}") == Sample(label="a b")
+
+
+def test_defaults_are_not_printed():
+    assert str(Sample()) == "test-sample"
+    assert str(Sample(limit=3, in_axes=())) == "test-sample{in-axes= limit=3}"
+
+
+words = st.text(st.characters(categories=["L", "N"]) | st.sampled_from(" -_.,"))
+
+
+@given(
+    st.builds(
+        Sample,
+        in_axes=st.lists(st.none() | st.integers()).map(tuple),
+        mode=st.sampled_from(["fast", "exact"]),
+        deep=st.booleans(),
+        label=words,
+        scale=st.floats(allow_nan=False),
+        limit=st.none() | st.integers(),
+    )
+)
+def test_a_pass_survives_printing_and_parsing(sample):
+    assert only(str(sample)) == sample
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("test-sample{axes=1}", "has no option 'axes'; its options are: in-axes=<int|none,...>"),
+        ("test-sample{limit=x}", "option 'limit' of pass 'test-sample' expects int|none, got 'x'"),
+        ("test-sample{mode=slow}", "expects fast|exact, got 'slow'"),
+        ("test-sample{deep=perhaps}", "expects bool, got 'perhaps'"),
+        ("test-sample{=3}", "expected key=value, got '=3'"),
+        ("test-needy", "pass 'test-needy' needs the option 'depth' (int)"),
+        ("jaxpr-verify{x=1}", "has no option 'x'; it has no options"),
+        ("cse{x=1}", "pass 'cse' does not take 'x=1'; it has no options"),
+    ],
+)
+def test_wrong_options(text, message):
+    with pytest.raises(PipelineError) as e:
+        parse_pipeline(text)
+    assert message in str(e.value)
+
+
+def test_two_passes_of_one_name():
+    with pytest.raises(PipelineError, match="two passes are named 'test-sample'"):
+
+        @dataclass(frozen=True)
+        class Other(Pass):
+            name: ClassVar[str] = "test-sample"
+
+
+# -- pipelines --
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "builtin.module(cse)",
+        "builtin.module(cse,func.func(canonicalize,cse),symbol-dce)",
+        "builtin.module( cse , func.func( cse ) )",
+        "builtin.module(inline{default-pipeline=canonicalize max-iterations=2},cse)",
+        "builtin.module()",
+    ],
+)
+def test_pipelines_of_cxx_passes_mean_what_mlir_reads(text):
+    with context():
+        expected = str(PassManager.parse(text))
+        ours = str(PassManager.parse(str(parse_pipeline(text))))
+    assert ours.replace("),func.func(", ",") == expected
+
+
+def test_anchor_may_be_left_out():
+    assert parse_pipeline("cse,test-sample") == parse_pipeline("builtin.module(cse,test-sample)")
+    assert parse_pipeline("").passes == ()
+
+
+def test_function_passes_are_nested_by_themselves():
+    pipeline = parse_pipeline("chlo-legalize-to-stablehlo,cse")
+    assert str(pipeline) == "builtin.module(func.func(chlo-legalize-to-stablehlo),cse)"
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "message"),
+    [
+        ("builtin.module(cse,jaxpr-verfy)", 20, "unknown pass 'jaxpr-verfy'; did you mean 'jaxpr-"),
+        ("func.func(csee)", 11, "unknown pass 'csee'; did you mean 'cse'?"),
+        ("quite-another-thing", 1, "unknown pass 'quite-another-thing'; see jaxmlir-opt --list"),
+        ("cse,", 5, "expected the name of a pass or of an operation"),
+        ("func.func(cse", 14, "expected ',' or ')'"),
+        ("cse)", 4, "expected ',' or the end of the pipeline"),
+        ("cse,canonicalize{top-down", 17, "this '{' has no closing '}'"),
+        ("func.func(jaxpr-verify)", 11, "'jaxpr-verify' runs on the whole module and cannot be"),
+    ],
+)
+def test_malformed_pipelines_point_at_the_column(text, column, message):
+    with pytest.raises(PipelineError) as e:
+        parse_pipeline(text)
+    first, shown, caret = str(e.value).split("\n")
+    assert first.startswith(f"<pass-pipeline>:1:{column}: error: ")
+    assert message in first
+    assert shown == text
+    assert caret == " " * (column - 1) + "^"
+
+
+def test_passes_of_both_kinds_run_in_their_order():
+    p = program()
+    parse_pipeline("cse,test-sample{action=rename},func.func(canonicalize)").run(p)
+    assert str(p.module).count("stablehlo.cosine") == 1
+    assert list(functions(p.module)) == ["renamed"]
+
+
+def test_neighbouring_cxx_passes_share_a_pass_manager():
+    pipeline = parse_pipeline("cse,canonicalize,test-sample,cse,symbol-dce")
+    assert [len(s) for s in pipeline._steps(Instrumentation())] == [2, 1, 2]
+    assert [len(s) for s in pipeline._steps(Instrumentation(timing=Timing()))] == [1] * 5
+
+
+# -- failures --
+
+
+def test_a_crash_names_the_pass():
+    with pytest.raises(PassError, match="pass 'test-sample' crashed: KeyError: 'lost'") as e:
+        parse_pipeline("cse,test-sample{action=crash}").run(program())
+    assert isinstance(e.value.__cause__, KeyError)
+    assert e.value.__notes__ == ["while running pass 'test-sample'"]
+
+
+def test_a_cxx_pass_that_fails_gives_its_diagnostics():
+    many = program(
+        "func.func public @main(%x: tensor<?xf32>) -> tensor<?xf32> {\n"
+        "  return %x : tensor<?xf32>\n}\nfunc.func public @other() { return }"
+    )
+    with pytest.raises(PassError) as e:
+        parse_pipeline("stablehlo-refine-arguments{types=tensor<2xf32>,tensor<3xf32>}").run(many)
+    assert e.value.diagnostics[0].message
+    assert e.value.__notes__ == ["while running pass 'stablehlo-refine-arguments'"]
+
+
+def test_verify_each_blames_the_pass_that_broke_the_program():
+    broken = parse_pipeline("test-sample{action=break},cse")
+    with pytest.raises(Exception, match="entry block must have 0 arguments") as e:
+        broken.run(program())
+    assert "after running pass 'test-sample'" in e.value.__notes__[0]
+
+
+# -- instrumentation --
+
+
+def test_dumps(capsys):
+    instrumentation = Instrumentation(
+        print_before=frozenset({"cse"}), print_after=frozenset({"test-sample"})
+    )
+    parse_pipeline("cse,test-sample{action=rename}").run(program(), instrumentation)
+    headers = [line for line in capsys.readouterr().err.split("\n") if line.startswith("//")]
+    assert headers == [
+        "// -----// IR Dump Before CSE (cse) //----- //",
+        "// -----// IR Dump After TestSample (test-sample) //----- //",
+    ]
+
+
+def test_a_failed_pass_is_dumped(capsys):
+    with pytest.raises(PassError):
+        parse_pipeline("test-sample{action=crash}").run(
+            program(), Instrumentation(print_after_all=True)
+        )
+    assert "IR Dump After TestSample Failed (test-sample)" in capsys.readouterr().err
+
+
+def test_timing_adds_up():
+    timing = Timing()
+    parse_pipeline("cse,test-sample,cse").run(program(), Instrumentation(timing=timing))
+    report = timing.report()
+    rows = [line.split()[-1] for line in report.split("\n") if "%)" in line]
+    assert rows == ["CSE", "Verifier", "TestSample", "Rest", "Total"]
+    assert "(100.0%)  Total" in report
+
+
+# -- the registry --
+
+
+def test_the_table_of_built_in_passes_names_the_classes():
+    for name, target in BUILTIN_PASSES:
+        module, _, attribute = target.partition(":")
+        assert getattr(importlib.import_module(module), attribute).name == name
+    assert list(BUILTIN_PASSES) == sorted(BUILTIN_PASSES)
+
+
+def test_every_listed_pass_has_a_summary():
+    for group in list_passes().values():
+        for name, summary in group.items():
+            assert summary, name
+
+
+def test_every_listed_cxx_pass_is_known_to_mlir():
+    assert set(_cxx.PASSES) - set(_cxx.available()) == set()
+
+
+def test_passes_of_installed_packages(tmp_path, monkeypatch):
+    (tmp_path / "plugged.py").write_text(
+        "from dataclasses import dataclass\nfrom typing import ClassVar\n"
+        "from jaxmlir.passes import Pass\n\n\n@dataclass(frozen=True)\n"
+        "class Plugged(Pass):\n    '''Plugged in.'''\n\n    name: ClassVar[str] = 'test-plugged'\n"
+    )
+    metadata = tmp_path / "plugged-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: plugged\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(
+        "[jaxmlir.passes]\ntest-plugged = plugged:Plugged\ntest-gone = plugged:Gone\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    listed = list_passes()["Passes of loaded modules and installed packages"]
+    assert listed["test-plugged"] == "Plugged in"
+    assert only("test-plugged").name == "test-plugged"
+    with pytest.raises(PipelineError, match="plugged:Gone, which cannot be imported"):
+        parse_pipeline("test-gone")
+
+
+# -- JAX stays out until it is needed --
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--version"],
+        ["--help"],
+        ["--list-passes"],
+        ["--show-dialects"],
+        ["{file}"],
+        ["{file}", "--cse", "--mlir-print-debuginfo"],
+        ["{file}", "--emit-bytecode", "-o", "{file}.bc"],
+    ],
+)
+def test_the_tool_does_not_import_jax(tmp_path, arguments):
+    file = tmp_path / "f.mlir"
+    file.write_text(TWO_COSINES)
+    code = (
+        "import sys; from jaxmlir.opt import main; status = main(sys.argv[1:]); "
+        "sys.exit('jax was imported' if 'jax' in sys.modules else status)"
+    )
+    argv = [a.format(file=file) for a in arguments]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *argv], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
