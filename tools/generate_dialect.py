@@ -110,15 +110,15 @@ _REFERENCE_HEADER = """\
 Generated from the op table, `jaxmlir/ops`, by `tools/generate_dialect.py`.
 
 An equation of a jaxpr is one op, `jaxpr.<primitive>`; its params are attributes under JAX's names;
-a sub-jaxpr is a private function that the attribute names. An attribute that is equal to its default
-is not printed. Ops print in MLIR's generic form:
+a sub-jaxpr is a private function that the attribute names. An attribute that is equal to its
+default is not printed. Ops print in MLIR's generic form:
 
 ```mlir
 %2 = "jaxpr.reduce_sum"(%1) {axes = array<i64: 1>} : (tensor<8x128xf32>) -> tensor<8xf32>
 ```
 
-Any op may have besides `jaxpr.effects`, its side effects, and `jaxpr.ctx`, where the configuration
-that it was traced under is not JAX's default.
+Any op may have besides `jaxpr.effects`, its side effects; `jaxpr.ctx`, where the configuration that
+it was traced under is not JAX's default; and `jaxpr.primitive`, where two primitives have one name.
 
 The columns of the tables:
 
@@ -127,10 +127,11 @@ The columns of the tables:
   kind that ends in `?` allows `none`. The kinds are explained in `jaxmlir/ops/_record.py`.
 - **linear in**: the operands, counted from 0, in which the op is jointly linear.
 - **inverse**: of an op with one operand and one result, what undoes it.
-- **JAX**: the versions whose primitives include it, where that is not all; an attribute's after `@`.
+- **JAX**: the versions whose primitives include it, where that is not all; an attribute's stand
+  after its `@`.
 
-Ops whose lowering looks into the equations of their functions, and so does not accept a mere call of
-another function in their place, are marked with †.
+Marked with † are ops whose lowering looks into the equations of their functions, and so does not
+accept a mere call of another function in their place.
 """
 
 

@@ -30,9 +30,9 @@ from jaxmlir.ops import (
     state,
     transcendental,
 )
-from jaxmlir.ops._record import OURS, REQUIRED, Attr, Op
+from jaxmlir.ops._record import OURS, REQUIRED, Attr, Op, holds
 
-__all__ = ["BY_PRIMITIVE", "FAMILIES", "OPS", "OURS", "REQUIRED", "Attr", "Op"]
+__all__ = ["BY_PRIMITIVE", "FAMILIES", "OPS", "OURS", "REQUIRED", "Attr", "Op", "holds"]
 
 # In the order of the reference: from the elementwise to the exotic.
 FAMILIES = (

@@ -110,6 +110,15 @@ class Op:
     def primitive_names(self) -> tuple[str, ...]:
         return self.primitives or (self.name,)
 
+    def params(self, jax: tuple[int, ...]) -> dict[str, Attr]:
+        """The attributes that JAX of that version has as params, by the param's name there."""
+        names = {}
+        for attribute in self.attributes:
+            if holds(attribute.jax, jax):
+                old = (name for where, name in attribute.renamed if holds(where, jax))
+                names[next(old, attribute.name)] = attribute
+        return names
+
     @property
     def functions(self) -> tuple[Attr, ...]:
         """The attributes that refer to functions."""
@@ -128,6 +137,15 @@ class Op:
                 return (*first, *range(last, count))
             case indices:
                 return indices
+
+
+def holds(versions: str, jax: tuple[int, ...]) -> bool:
+    """Whether ``versions`` (``">=0.12"``, ``"<0.11"``; ``""``: all) has one like ``(0, 12, 0)``."""
+    if not versions:
+        return True
+    relation, _, bound = versions.rpartition("=") if "=" in versions else ("<", "", versions[1:])
+    reached = jax >= tuple(map(int, bound.split(".")))
+    return reached if relation == ">" else not reached
 
 
 _ATTR = re.compile(

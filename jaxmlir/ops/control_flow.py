@@ -35,6 +35,8 @@ OPS: tuple[Op, ...] = (
         None,
         "Calls one of several functions, branches[i](*args), of operands (i, *args).",
         "branches: functions",
+        # Of a cond over `platform_index`: the platforms of each branch.
+        "branches_platforms: any?",
     ),
     op(
         "platform_index",
