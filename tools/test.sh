@@ -30,7 +30,7 @@ lint() {
 
 run_pytest() { .venv/bin/python -m pytest -q -n 2; }
 
-run_lit() { .venv/bin/lit --succinct --order=lexical -j 2 lit_tests; }
+run_lit() { .venv/bin/lit -sv --no-progress-bar --order=lexical -j 2 lit_tests; }
 
 # The command that starts Python 3.12, also where pyenv hides it behind a shim; else nothing.
 find_python312() {
