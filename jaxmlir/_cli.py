@@ -133,9 +133,15 @@ def reject_unknown(arguments: Arguments, known: Iterable[str]) -> None:
 
 
 def unknown_flag(name: str, known: Iterable[str]) -> UsageError:
+    known = [f"--{flag}" for flag in known]
+    return unknown_name(f"unknown command line argument '--{name}'", f"--{name}", known)
+
+
+def unknown_name(message: str, name: str, known: Iterable[str]) -> UsageError:
+    """An error that goes on with what was probably meant."""
     nearest = difflib.get_close_matches(name, list(known), n=1)
-    hint = f"did you mean '--{nearest[0]}'?" if nearest else "see --help"
-    return UsageError(f"unknown command line argument '--{name}'; {hint}")
+    hint = f"did you mean '{nearest[0]}'?" if nearest else "see --help"
+    return UsageError(f"{message}; {hint}")
 
 
 def help_text(

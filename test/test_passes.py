@@ -1,9 +1,11 @@
 """Passes, their options, and pipelines; MLIR's own parser and passes are the oracle."""
 
 import importlib
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import pytest
@@ -332,3 +334,11 @@ def test_the_tool_does_not_import_jax(tmp_path, arguments):
         [sys.executable, "-c", code, *argv], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_pass_of_the_documentation_runs(capsys):
+    page = Path(__file__).parent.parent / "docs" / "jaxmlir-opt.md"
+    source = re.search(r"```python\n(.*?)```", page.read_text(), re.DOTALL)[1]
+    exec(compile(source, str(page), "exec"), {"__name__": "documented"})
+    parse_pipeline("count-ops{minimum=4},count-ops{minimum=5}").run(program())
+    assert capsys.readouterr().out == "4\n"

@@ -1,0 +1,29 @@
+"""Functions for jaxmlir-translate to import."""
+
+import jax
+import jax.numpy as jnp
+
+
+def scaled_sum(x, w, *, mode="plus"):
+    return x * 2 + w["bias"] if mode == "plus" else x * 2 - w["bias"]
+
+
+def power(x, n):
+    return x**n
+
+
+def uniform(key):
+    return jax.random.uniform(key, (2,))
+
+
+class Layer:
+    @staticmethod
+    def apply(x):
+        return jnp.sin(x)
+
+
+def fails(x):
+    return x @ jnp.ones((3, 3))
+
+
+CONSTANT = 3
