@@ -124,7 +124,8 @@ The columns of the tables:
 
 - **in**, **out**: how many operands and results; *n* is any number.
 - **attributes**: name, kind, and default after `=`; one in **bold** has none and is always there. A
-  kind that ends in `?` allows `none`. The kinds are explained in `jaxmlir/ops/_record.py`.
+  kind that ends in `?` allows `none`; the default `absent` is of a param that JAX leaves out itself.
+  The kinds are explained in `jaxmlir/ops/_record.py`.
 - **linear in**: the operands, counted from 0, in which the op is jointly linear.
 - **inverse**: of an op with one operand and one result, what undoes it.
 - **JAX**: the versions whose primitives include it, where that is not all; an attribute's stand
@@ -178,13 +179,16 @@ def _count(count: int | None) -> str:
 def _attribute(attribute: ops.Attr) -> str:
     name = f"**{attribute.name}**" if attribute.required else attribute.name
     each = f"each of the {attribute.each}: " if attribute.each else ""
-    default = "" if attribute.required else f" = {_default(attribute.default)}"
+    default = "" if attribute.required else f" = {_default(attribute)}"
     versions = f" @ {attribute.jax}" if attribute.jax else ""
     renamed = "".join(f" ({old} @ {where})" for where, old in attribute.renamed)
     return f"{name}: {each}{attribute.kind}{default}{versions}{renamed}"
 
 
-def _default(value: object) -> str:
+def _default(attribute: ops.Attr) -> str:
+    value = attribute.default
+    if attribute.optional:
+        return "absent"
     if isinstance(value, str):
         return f'"{value}"'
     return "none" if value is None else str(value).lower()

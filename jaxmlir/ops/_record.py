@@ -65,6 +65,9 @@ class Attr:
     """The value that an absent attribute means; an attribute equal to it is not printed."""
     jax: str = ""
     """The JAX versions in which the primitive has the param: ``">=0.12"``; ``""`` is all."""
+    optional: bool = False
+    """JAX leaves the param out where it has nothing to say: an absent attribute is then no param,
+    rather than one with the default."""
     each: str = ""
     """``"operands"`` or ``"results"``: the value is a tuple with one entry, of ``kind``, for each
     of them, and may be absent when every entry is ``default``."""
@@ -152,14 +155,15 @@ _ATTR = re.compile(
     r"(?P<name>\w+): (?P<each>each operand's |each result's )?(?P<kind>[^=@]+?)"
     r"(?: = (?P<default>[^@]+?))?(?: @ (?P<jax>\S+))?$"
 )
-_DEFAULTS = {"none": None, "true": True, "false": False, "()": ()}
+_DEFAULTS = {"none": None, "absent": None, "true": True, "false": False, "()": ()}
 
 
 def attr(text: str, **renamed: str) -> Attr:
     """Reads ``"name: kind = default @ versions"``, the notation of the tables.
 
     The default and the versions may be left out. A kind that ends in ``?`` has the default
-    ``none``, ``"name: kind? = required"`` has none at all. A kind may begin with ``each operand's``
+    ``none``, ``"name: kind? = required"`` has none at all, and ``"name: kind = absent"`` is of a
+    param that JAX may leave out. A kind may begin with ``each operand's``
     or ``each result's``. Keywords give the names that JAX uses elsewhere:
     ``attr("call_jaxpr: function", jaxpr="<0.11")``.
     """
@@ -178,9 +182,8 @@ def attr(text: str, **renamed: str) -> Attr:
     else:
         value = default[1:-1] if default[0] == '"' else int(default)
     per = {None: "", "each operand's ": "operands", "each result's ": "results"}[each]
-    return Attr(
-        name, kind, value, jax or "", per, tuple((where, old) for old, where in renamed.items())
-    )
+    names = tuple((versions, old) for old, versions in renamed.items())
+    return Attr(name, kind, value, jax or "", default == "absent", per, names)
 
 
 def op(

@@ -36,7 +36,7 @@ OPS: tuple[Op, ...] = (
         "Calls one of several functions, branches[i](*args), of operands (i, *args).",
         "branches: functions",
         # Of a cond over `platform_index`: the platforms of each branch.
-        "branches_platforms: any?",
+        "branches_platforms: any = absent",
     ),
     op(
         "platform_index",

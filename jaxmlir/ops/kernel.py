@@ -60,9 +60,9 @@ OPS: tuple[Op, ...] = (
         "bitcast",
         "The same bits as another type.",
         # Which of them there are depends on the backend whose kernel it is.
-        "ty: any?",
-        "dim: int?",
-        "dtype: dtype?",
+        "ty: any = absent",
+        "dim: int = absent",
+        "dtype: dtype = absent",
         inverse="bitcast",
     ),
     op(

@@ -35,9 +35,9 @@ OPS: tuple[Op, ...] = (
         "Writes ref[indices] and gives its old value, of operands (ref, value, *indices).",
         "tree: tree",
         # A kernel on a SparseCore may mask, add or compress as it writes.
-        "has_mask: bool?",
-        "add: bool?",
-        "compress: bool?",
+        "has_mask: bool = absent",
+        "add: bool = absent",
+        "compress: bool = absent",
     ),
     op(
         "addupdate",

@@ -53,7 +53,7 @@ OPS: tuple[Op, ...] = (
     unary(
         "conj",
         "Complex conjugate, x - iy; linear over the reals.",
-        "input_dtype: dtype?",
+        "input_dtype: dtype = absent",
         linear=(0,),
         inverse="conj",
     ),
