@@ -124,12 +124,12 @@ The columns of the tables:
 
 - **in**, **out**: how many operands and results; *n* is any number.
 - **attributes**: name, kind, and default after `=`; one in **bold** has none and is always there. A
-  kind that ends in `?` allows `none`; the default `absent` is of a param that JAX leaves out itself.
+  kind that ends in `?` allows `none`; `absent` is the default of a param that JAX may leave out.
   The kinds are explained in `jaxmlir/ops/_record.py`.
 - **linear in**: the operands, counted from 0, in which the op is jointly linear.
 - **inverse**: of an op with one operand and one result, what undoes it.
 - **JAX**: the versions whose primitives include it, where that is not all; an attribute's stand
-  after its `@`.
+  after `@`.
 
 Marked with † are ops whose lowering looks into the equations of their functions, and so does not
 accept a mere call of another function in their place.
