@@ -293,13 +293,28 @@ def print_diagnostics(
     """Prints ``file:line:col: error: message``, the source line and a caret, as mlir-opt does."""
     lines = text.split("\n") if text is not None else []
     for d in diagnostics:
-        place = f"{d.file}:{d.line}:{d.col}" if d.line else d.file
-        print(f"{place}: {d.severity}: {d.message}", file=sys.stderr)
-        line = _source_line(d, filename, lines)
-        if line:
-            blanks = "".join("\t" if c == "\t" else " " for c in line[: max(d.col - 1, 0)])
-            print(f"{line}\n{blanks}^", file=sys.stderr)
-        print_diagnostics(d.notes, filename, text)
+        place = ""
+        for message in (d, *_flattened(d.notes)):
+            before, place = place, _place(message)
+            print(f"{place}: {message.severity}: {message.message}", file=sys.stderr)
+            # A note about the same place does not show the line again.
+            if place != before and (line := _source_line(message, filename, lines)):
+                print(f"{line}\n{_blanks(line, message.col)}^", file=sys.stderr)
+
+
+def _blanks(line: str, column: int) -> str:
+    """What to print before a caret under ``column``; tabs stay, for their width is unknown."""
+    return "".join("\t" if c == "\t" else " " for c in line[: max(column - 1, 0)])
+
+
+def _flattened(diagnostics: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
+    for d in diagnostics:
+        yield d
+        yield from _flattened(d.notes)
+
+
+def _place(d: Diagnostic) -> str:
+    return f"{d.file}:{d.line}:{d.col}" if d.line else d.file
 
 
 def _source_line(d: Diagnostic, filename: str, lines: list[str]) -> str:

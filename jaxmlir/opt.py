@@ -194,7 +194,8 @@ class _Driver:
         )
         results = [self._process(piece) for piece in pieces]
         if len(pieces) > 1:
-            self._write(f"\n{_SEPARATOR}\n".encode().join((out or b"") for _, out in results))
+            outputs = [out + b"\n" if out else b"" for _, out in results]
+            self._write(f"{_SEPARATOR}\n".encode().join(outputs))
         elif results[0][1] is not None:
             self._write(results[0][1])
         if self.timing is not None:

@@ -1,0 +1,117 @@
+"""The command line tools beside stock mlir-opt: same input, same flags, same output and status."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from jaxmlir import opt
+
+GOOD = """func.func @f(%x: f32) -> f32 {
+  return %x : f32
+}
+"""
+WRONG_TYPE = """func.func @f(%x: f32) -> i32 {
+  return %x : f32
+}
+"""
+SYNTAX_ERROR = "func.func @f(\n"
+COSINES = """func.func @f(%x: f32) -> f32 {
+  %0 = math.cos %x : f32
+  %1 = math.cos %x : f32
+  %2 = arith.addf %0, %1 : f32
+  return %2 : f32
+}
+"""
+EXPECTED = """func.func @f(%x: f32) -> i32 {
+  // expected-error@+1 {{doesn't match function result type}}
+  return %x : f32
+}
+"""
+SEVERAL_EXPECTED = """func.func @f(%x: f32) -> i32 {
+  // expected-note@below {{see current operation}}
+  // expected-error-re@below {{operand {{[0-9]}} ('f32') doesn't match}}
+  return %x : f32
+  // expected-error@above {{not this}}
+}
+"""
+
+
+def pieces(*texts: str) -> str:
+    return "// -----\n".join(texts)
+
+
+CASES = [
+    pytest.param(GOOD, [], id="good"),
+    pytest.param(WRONG_TYPE, [], id="verification error"),
+    pytest.param(SYNTAX_ERROR, [], id="syntax error"),
+    pytest.param("", [], id="empty"),
+    pytest.param(COSINES, ["--cse"], id="a pass"),
+    pytest.param(COSINES, ["-cse", "-canonicalize"], id="one dash"),
+    pytest.param(COSINES, ["--pass-pipeline=builtin.module(func.func(cse))"], id="pipeline"),
+    pytest.param(COSINES, ["--pass-pipeline", "builtin.module(cse)"], id="separate value"),
+    pytest.param(COSINES, ["--canonicalize=max-iterations=2 top-down=false"], id="options"),
+    pytest.param(COSINES, ["--cse", "--mlir-print-ir-after-all"], id="dump after"),
+    pytest.param(COSINES, ["--cse", "--mlir-print-ir-before=cse"], id="dump before"),
+    pytest.param(COSINES, ["--mlir-print-debuginfo"], id="locations"),
+    pytest.param(COSINES, ["--mlir-print-debuginfo", "--mlir-print-local-scope"], id="local scope"),
+    pytest.param(COSINES, ["--mlir-print-op-generic"], id="generic form"),
+    pytest.param(pieces(GOOD, COSINES), ["--split-input-file", "--cse"], id="split"),
+    pytest.param(pieces(GOOD, WRONG_TYPE, GOOD), ["--split-input-file"], id="split with an error"),
+    pytest.param(pieces(GOOD, GOOD), [], id="not split"),
+    pytest.param(EXPECTED, ["--verify-diagnostics"], id="expected"),
+    pytest.param(SEVERAL_EXPECTED, ["--verify-diagnostics"], id="one unmet"),
+    pytest.param(GOOD, ["--verify-diagnostics"], id="nothing expected"),
+    pytest.param(WRONG_TYPE, ["--verify-diagnostics"], id="unexpected"),
+    pytest.param(
+        pieces(GOOD, EXPECTED, SEVERAL_EXPECTED),
+        ["--split-input-file", "--verify-diagnostics"],
+        id="split and expected",
+    ),
+    pytest.param(
+        "func.func @f() -> tensor<3xf32> {\n  %0 = arith.constant dense<[1.0, 2.0, 3.0]> :"
+        " tensor<3xf32>\n  return %0 : tensor<3xf32>\n}\n",
+        ["--mlir-elide-elementsattrs-if-larger=2"],
+        id="elided",
+    ),
+]
+
+
+def run_ours(file, flags, capfdbinary):
+    status = opt.main([str(file), *flags])
+    out, err = capfdbinary.readouterr()
+    return status, out.decode(), err.decode()
+
+
+def run_stock(file, flags):
+    done = subprocess.run(
+        ["mlir-opt-22", str(file), *flags], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def without_tildes(text: str) -> str:
+    """mlir-opt underlines what it knows the extent of; we print the caret alone."""
+    return "\n".join(
+        line.rstrip("~") if set(line) <= {" ", "^", "~"} else line for line in text.split("\n")
+    )
+
+
+@pytest.mark.skipif(shutil.which("mlir-opt-22") is None, reason="needs Debian's mlir-22-tools")
+@pytest.mark.parametrize(("text", "flags"), CASES)
+def test_as_mlir_opt(tmp_path, capfdbinary, text, flags):
+    file = tmp_path / "input.mlir"
+    file.write_text(text)
+    expected = run_stock(file, flags)
+    status, out, err = run_ours(file, flags, capfdbinary)
+    assert status == expected[0]
+    assert out.strip() == expected[1].strip()
+    assert without_tildes(err).strip() == without_tildes(expected[2]).strip()
+
+
+def test_the_tools_are_modules():
+    for tool in ("opt", "translate", "run"):
+        command = [sys.executable, "-m", f"jaxmlir.{tool}", "--version"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert done.stdout.startswith(f"jaxmlir-{tool}: jaxmlir ")
