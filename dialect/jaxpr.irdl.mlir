@@ -1403,7 +1403,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"window_dimensions" = %0, "window_strides" = %1, "padding" = %2, "base_dilation" = %3, "window_dilation" = %4}
   }
 
-  // Adds each source element into the element that its window selects; operands (operand, source, initial value).
+  // Combines each source element, by one function, with the element that another selects in its window; operands (operand, source, initial value).
   irdl.operation @select_and_scatter {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.base "#builtin.symbol_ref"
@@ -1907,7 +1907,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"call_jaxpr" = %0}
   }
 
-  // Calls a function whose side effects keep the order in which they are written.
+  // Calls a function whose ops run in the order in which they are written: enforced, or a hint.
   irdl.operation @program_order {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -2202,7 +2202,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"jaxpr" = %0}
   }
 
-  // A new buffer that is written once.
+  // A new buffer: a value to be used exactly once.
   irdl.operation @create_linear {
     %0 = irdl.any
     %1 = irdl.any
@@ -2210,14 +2210,12 @@ irdl.dialect @jaxpr {
     irdl.attributes {"ty" = %0}
   }
 
-  // A buffer that stays where it is, holding the operand.
+  // The operand in a buffer of a memory space: a value to be used exactly once.
   irdl.operation @pin {
     %0 = irdl.any
     %1 = irdl.any
-    %2 = irdl.any
-    irdl.operands(o0: %1)
-    irdl.results(r0: %2)
-    irdl.attributes {"to" = %0}
+    irdl.operands(o0: %0)
+    irdl.results(r0: %1)
   }
 
   // The value of a pinned buffer.
@@ -2228,7 +2226,7 @@ irdl.dialect @jaxpr {
     irdl.results(r0: %1)
   }
 
-  // The operand, computed apart from its uses.
+  // The operand, a value of the program even where it was a literal.
   irdl.operation @stage {
     %0 = irdl.any
     %1 = irdl.any

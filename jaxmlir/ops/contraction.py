@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.ops._record import Op, attr, binary, op, unary
+from jaxmlir.ops._record import Op, binary, op, unary
 
 _WINDOW = ("window_dimensions: ints", "window_strides: ints", "padding: any")
 _DILATED = (*_WINDOW, "base_dilation: ints", "window_dilation: ints")
@@ -76,10 +76,10 @@ OPS: tuple[Op, ...] = (
         "select_and_scatter",
         3,
         1,
-        "Adds each source element into the element that its window selects; operands (operand, "
-        "source, initial value).",
+        "Combines each source element, by one function, with the element that another selects in its "
+        "window; operands (operand, source, initial value).",
         "select_jaxpr: function",
-        attr("select_consts: any = ()"),
+        "select_consts: any = ()",
         "scatter_jaxpr: function",
         "scatter_consts: any = ()",
         *_WINDOW,

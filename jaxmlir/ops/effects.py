@@ -97,7 +97,13 @@ OPS: tuple[Op, ...] = (
         "The operands; no optimisation moves anything across.",
         linear=(0, ...),
     ),
-    op("dce_sink", 1, 0, "Uses the operand, so that it is not dead.", "prevent_mlir_dce: bool?"),
+    op(
+        "dce_sink",
+        1,
+        0,
+        "Uses the operand, so that it is not dead.",
+        "prevent_mlir_dce: bool = false",
+    ),
     binary("tie", "The second operand, made to depend on the first."),
     unary(
         "stop_gradient",

@@ -73,10 +73,18 @@ OPS: tuple[Op, ...] = (
         bodies="inspected",
     ),
     # Buffers whose lifetime the program states itself
-    op("create_linear", 0, 1, "A new buffer that is written once.", "ty: type", _SPACE),
+    op("create_linear", 0, 1, "A new buffer: a value to be used exactly once.", "ty: type", _SPACE),
     unary(
-        "pin", "A buffer that stays where it is, holding the operand.", "to: any", inverse="unpin"
+        "pin",
+        "The operand in a buffer of a memory space: a value to be used exactly once.",
+        "to: str?",
+        inverse="unpin",
     ),
     unary("unpin", "The value of a pinned buffer.", inverse="pin"),
-    unary("stage", "The operand, computed apart from its uses.", linear=(0,), inverse="stage"),
+    unary(
+        "stage",
+        "The operand, a value of the program even where it was a literal.",
+        linear=(0,),
+        inverse="stage",
+    ),
 )
