@@ -97,7 +97,7 @@ def closed_over_constants() -> Program:
         "int4": np.arange(-8, 8).astype(ml_dtypes.int4),
         "complex": np.array([complex(-0.0, np.nan), 1 - 2j], np.complex64),
         "bool": np.array([True, False]),
-        "uint64_like": np.array([2**32 - 1], np.uint32),
+        "uint32": np.array([2**32 - 1], np.uint32),
         "empty": np.zeros((0, 3), np.float32),
         "key": jax.random.key(3),
     }

@@ -299,7 +299,7 @@ def batching_rule() -> Program:
     return batching_rule, (np.float32(2.0), np.array([1.0, 2.0, 3.0], np.float32))
 
 
-def halve(divisor, x):
+def quotient(divisor, x):
     """Linear in `x`, with a transpose of its own."""
 
     def divide(divisor, x):
@@ -311,8 +311,12 @@ def halve(divisor, x):
 @program
 def linear_calls() -> Program:
     def linear_calls(divisor, x):
-        transposed = jax.linear_transpose(partial(halve, divisor), x)
-        return halve(divisor, x), transposed(x), jax.grad(lambda x: halve(divisor, x).sum())(x)
+        transposed = jax.linear_transpose(partial(quotient, divisor), x)
+        return (
+            quotient(divisor, x),
+            transposed(x),
+            jax.grad(lambda x: quotient(divisor, x).sum())(x),
+        )
 
     return linear_calls, (np.float32(4.0), np.array([1.0, 2.0], np.float32))
 
