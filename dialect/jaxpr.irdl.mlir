@@ -1907,7 +1907,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"call_jaxpr" = %0}
   }
 
-  // Calls a function whose ops run in the order in which they are written: enforced, or a hint.
+  // Calls a function whose ops run in the order in which they are written, enforced or as a hint.
   irdl.operation @program_order {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any

@@ -35,7 +35,8 @@ OPS: tuple[Op, ...] = (
         "program_order",
         None,
         None,
-        "Calls a function whose ops run in the order in which they are written: enforced, or a hint.",
+        "Calls a function whose ops run in the order in which they are written, enforced or as a "
+        "hint.",
         "call_jaxpr: function",
         "enforce: bool",
         "strict_in: bool",

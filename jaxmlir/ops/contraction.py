@@ -76,8 +76,8 @@ OPS: tuple[Op, ...] = (
         "select_and_scatter",
         3,
         1,
-        "Combines each source element, by one function, with the element that another selects in its "
-        "window; operands (operand, source, initial value).",
+        "Combines each source element, by one function, with the element that another selects in "
+        "its window; operands (operand, source, initial value).",
         "select_jaxpr: function",
         "select_consts: any = ()",
         "scatter_jaxpr: function",
