@@ -16,6 +16,7 @@ Nothing here imports JAX: the table loads in a few milliseconds.
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from types import EllipsisType
@@ -158,6 +159,7 @@ _ATTR = re.compile(
 _DEFAULTS = {"none": None, "absent": None, "true": True, "false": False, "()": ()}
 
 
+@functools.cache
 def attr(text: str, **renamed: str) -> Attr:
     """Reads ``"name: kind = default @ versions"``, the notation of the tables.
 
