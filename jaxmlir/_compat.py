@@ -34,6 +34,7 @@ _MODULES = {
     "dtypes": "jax._src.dtypes",
     "effects": "jax._src.effects",
     "jax_mlir_ext": "jaxlib.mlir._mlir_libs._jax_mlir_ext",
+    "literals": "jax._src.literals",
     "lu": "jax._src.linear_util",
     "mesh_lib": "jax._src.mesh",
     "mlir": "jax._src.interpreters.mlir",
@@ -48,7 +49,7 @@ _MODULES = {
     "state_types": "jax._src.state.types",
     "traceback_util": "jax._src.traceback_util",
     "tree_util": "jax._src.tree_util",
-    "xc": "jax._src.lib.xla_client",
+    "jaxlib_jax": "jaxlib._jax",
 }
 
 
@@ -66,3 +67,181 @@ def jax_version() -> tuple[int, ...]:
     from importlib.metadata import version
 
     return tuple(int(part) for part in re.findall(r"\d+", version("jax"))[:3])
+
+
+# The classes whose instances may stand in an equation's parameters and can be written down, by the
+# tag the dialect gives them: where they live, and the fields (with the constructor's keyword where
+# it differs).  ``None``: an enum, a named tuple or a dataclass, which know their own fields.
+PARAM_CLASSES: dict[str, tuple[str, dict[str, str] | None]] = {
+    "AbstractDevice": ("jax._src.mesh", None),
+    "AbstractMesh": (
+        "jax._src.mesh",
+        {
+            "axis_sizes": "axis_sizes",
+            "axis_names": "axis_names",
+            "axis_types": "axis_types",
+            "abstract_device": "abstract_device",
+        },
+    ),
+    "AccumClass": ("jax._src.lax.control_flow.loops", None),
+    "AccuracyMode": ("jax._src.lax.lax", None),
+    "ArrayCopySemantics": ("jaxlib._jax", None),
+    "AxisType": ("jax._src.mesh", None),
+    "ConvDimensionNumbers": ("jax._src.lax.convolution", None),
+    "DotAlgorithm": ("jax._src.lax.lax", None),
+    "DotAlgorithmPreset": ("jax._src.lax.lax", None),
+    "EigImplementation": ("jax._src.lax.linalg", None),
+    "EighImplementation": ("jax._src.lax.linalg", None),
+    "FftType": ("jax._src.lax.fft", None),
+    "GatherDimensionNumbers": ("jax._src.lax.slicing", None),
+    "GatherScatterMode": ("jax._src.lax.slicing", None),
+    "IgammaMode": ("jax._src.lax.special", None),
+    "Inline": ("jax._src.api", None),
+    "Layout": (
+        "jax._src.layout",
+        {
+            "major_to_minor": "major_to_minor",
+            "tiling": "tiling",
+            "sub_byte_element_size_in_bits": "sub_byte_element_size_in_bits",
+        },
+    ),
+    "LayoutMode": ("jax._src.layout", None),
+    "ManualAxisType": (
+        "jax._src.core",
+        {
+            "varying": "varying",
+            "unreduced": "unreduced",
+            "reduced": "reduced",
+            "unreduced_kind": "unreduced_kind",
+        },
+    ),
+    "MemorySpace": ("jax._src.core", None),
+    "NamedSharding": (
+        "jax._src.named_sharding",
+        {
+            "mesh": "mesh",
+            "spec": "spec",
+            "_memory_kind": "memory_kind",
+            "_logical_device_ids": "_logical_device_ids",
+        },
+    ),
+    "Precision": ("jax._src.lax.lax", None),
+    "RaggedDotDimensionNumbers": ("jax._src.lax.lax", None),
+    "RaggedDotMode": ("jax._src.lax.lax", None),
+    "RandomAlgorithm": ("jax._src.lax.lax", None),
+    "RoundingMethod": ("jax._src.lax.lax", None),
+    "ScatterDimensionNumbers": ("jax._src.lax.slicing", None),
+    "SvdAlgorithm": ("jax._src.lax.linalg", None),
+    "Tolerance": (
+        "jax._src.lax.lax",
+        {"atol": "atol", "rtol": "rtol", "ulps": "ulps"},
+    ),
+    "UnreducedKind": ("jax._src.partition_spec", None),
+    "_LinearSolveTuple": ("jax._src.lax.control_flow.solves", None),
+}
+
+# Objects of which there is one, by the tag the dialect gives them.
+PARAM_SINGLETONS: dict[str, tuple[str, str]] = {
+    "UNSPECIFIED": ("jax._src.named_sharding", "UNSPECIFIED"),
+    "AUTO_LAYOUT": ("jax._src.layout", "AutoLayout"),
+}
+
+# Effects without fields, by class.
+EFFECT_CLASSES: dict[str, str] = {
+    "AccumEffect": "jax._src.state.types",
+    "BufferCallbackEffect": "jax._src.buffer_callback",
+    "DebugEffect": "jax._src.debugging",
+    "IOEffect": "jax._src.callback",
+    "InternalMutableArrayEffect": "jax._src.core",
+    "NoDCEEffect": "jax._src.lax.lax",
+    "OrderedDebugEffect": "jax._src.debugging",
+    "OrderedIOEffect": "jax._src.callback",
+    "ReadEffect": "jax._src.state.types",
+    "ShapeAssertionEffect": "jax._src.export.shape_poly",
+    "WriteEffect": "jax._src.state.types",
+}
+
+
+def resolve(module: str, name: str) -> Any:
+    """An attribute of a module of JAX; ``None`` where this JAX does not have it."""
+    try:
+        return getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return None
+
+
+def close_jaxpr(jaxpr: Any, consts: Any = ()) -> Any:
+    """A closed jaxpr of an open one and its constants, in the installed JAX's representation."""
+    from jax._src import core
+
+    if hasattr(jaxpr, "with_consts"):
+        return jaxpr.with_consts(list(consts))
+    return core.ClosedJaxpr(jaxpr, list(consts))
+
+
+def open_jaxpr(jaxpr: Any) -> tuple[Any, list[Any]]:
+    """The open jaxpr and the constants of a closed or open one."""
+    from jax._src import core
+
+    if type(jaxpr) is core.Jaxpr:
+        return jaxpr, list(getattr(jaxpr, "consts", ()))
+    return jaxpr.jaxpr, list(jaxpr.consts)
+
+
+def closed_and_open_differ() -> bool:
+    """Whether this JAX has closed jaxprs as a class of their own (before 0.11)."""
+    return jax_version() < (0, 11)
+
+
+# Parameters that hold an open jaxpr where that is a class of its own.
+OPEN_JAXPR_PARAMS = frozenset(
+    {
+        ("call", "call_jaxpr"),
+        ("pallas_call", "jaxpr"),
+        ("reduce_window", "jaxpr"),
+        ("remat2", "jaxpr"),
+        ("run_state", "jaxpr"),
+        ("run_scoped", "jaxpr"),
+        ("scatter", "update_jaxpr"),
+        ("scatter-add", "update_jaxpr"),
+        ("scatter-max", "update_jaxpr"),
+        ("scatter-min", "update_jaxpr"),
+        ("scatter-mul", "update_jaxpr"),
+        ("scatter-sub", "update_jaxpr"),
+        ("select_and_scatter", "scatter_jaxpr"),
+        ("select_and_scatter", "select_jaxpr"),
+        ("shard_map", "jaxpr"),
+    }
+)
+
+
+def call_bwd(bwd: Any, *args: Any) -> list[Any]:
+    """The cotangents that a custom_vjp's flat backward rule returns."""
+    out = bwd.call_wrapped(*args)
+    return list(out[0] if jax_version() >= (0, 12) else out)
+
+
+def wrap_bwd(function: Any, debug_info: Any) -> Any:
+    """A flat backward rule, as the installed JAX wants it, of a function returning cotangents."""
+    from jax._src import linear_util as lu
+
+    if jax_version() >= (0, 12):
+        return lu.wrap_init(lambda *args: (list(function(*args)), None), debug_info=debug_info)
+    return lu.wrap_init(lambda *args: list(function(*args)), debug_info=debug_info)
+
+
+def debug_info(traced_for: str, name: str, n_args: int, n_results: int) -> Any:
+    """Debug information that names a function and nothing else."""
+    from jax._src import core
+
+    return core.DebugInfo(traced_for, name, (None,) * n_args, (None,) * n_results)
+
+
+def version_matches(specifier: str) -> bool:
+    """Whether the installed JAX is one that ``">=0.11"``, ``"<0.12"`` or ``""`` (all) names."""
+    if not specifier:
+        return True
+    sign, *numbers = re.findall(r"[<>]=?|\d+", specifier)
+    wanted = tuple(map(int, numbers))
+    have = jax_version()[: len(wanted)]
+    return have >= wanted if sign == ">=" else have < wanted

@@ -9,6 +9,7 @@ single one they compare and hash by address everywhere, and what is worked out o
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import re
@@ -46,6 +47,13 @@ def context() -> ir.Context:
     mhlo.register_mhlo_dialect(ctx)
     ctx.allow_unregistered_dialects = True
     return ctx
+
+
+@contextlib.contextmanager
+def scope() -> Iterator[None]:
+    """The process-wide context, with an unknown location for what is built in it."""
+    with context() as ctx, ir.Location.unknown(ctx):
+        yield
 
 
 def parse_module(source: str | bytes, filename: str = "-") -> ir.Module:
@@ -143,6 +151,7 @@ __all__ = [
     "module_bytecode",
     "module_text",
     "parse_module",
+    "scope",
     "stablehlo",
     "symbol_uses",
     "verify_module",

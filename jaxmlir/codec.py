@@ -1,0 +1,656 @@
+"""Parameters of equations as MLIR attributes, and back: one codec per Python type.
+
+=======================  ====================================================================
+``None``                 ``none``
+``True``                 ``true``
+``3``                    ``3 : i64`` (beyond 64 bits: ``{int = "..."}``)
+``1.0``                  ``1.000000e+00 : f64``
+``1j``                   ``{complex = [0.0, 1.0]}``
+``"s"``                  ``"s"``
+``np.dtype("f4")``       ``f32`` (an element type); ``np.float32`` is ``{scalar_type = f32}``
+an aval                  ``tensor<4xf32>`` (a whole type)
+``(1, 2)``               ``array<i64: 1, 2>``; ``(True,)`` is ``array<i1: true>``
+other tuples             ``[...]``
+``[...]``                ``{list = [...]}``; ``{dict = [[k, v], ...]}``; ``{set = [...]}``
+an enum                  ``{GatherScatterMode = "CLIP"}``
+a named tuple or class   ``{GatherDimensionNumbers = {offset_dims = array<i64: 1>, ...}}``
+a numpy array            ``dense<...>``; a numpy scalar is ``{scalar = dense<...>}``
+a (closed) jaxpr         ``@f``, the symbol of a function
+a primitive              ``{primitive = "ge"}``
+anything else            ``{handle = "h0"}`` (see :mod:`jaxmlir.handles`)
+=======================  ====================================================================
+
+A value of another class is a dictionary with one entry, its tag; so every attribute can be decoded
+without knowing which parameter it is.  Attributes are uniqued in the process-wide context, which
+makes the decoding of one a dictionary look-up the second time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from jaxmlir import _compat, handles
+from jaxmlir._compat import core, dtypes
+from jaxmlir.errors import ExportError, ImportingError
+from jaxmlir.ir import context, ir, scope
+
+
+class Writer(Protocol):
+    """What an encoder needs of the module it writes into."""
+
+    def function(self, jaxpr: Any) -> str:
+        """The symbol of the function made from a (closed) jaxpr."""
+
+    def handle(self, value: Any) -> str:
+        """The name of an in-process handle for ``value``."""
+
+
+class Reader(Protocol):
+    """What a decoder needs of the module it reads from."""
+
+    def jaxpr(self, symbol: str) -> Any:
+        """The closed jaxpr made from a function."""
+
+
+class _NoModule:
+    """Writes and reads attributes that belong to no module, such as the encodings of types."""
+
+    def function(self, jaxpr: Any) -> str:
+        raise ImportingError("a jaxpr cannot stand here")
+
+    def handle(self, value: Any) -> str:
+        return handles.keep(value)
+
+    def jaxpr(self, symbol: str) -> Any:
+        raise ExportError(f"@{symbol} cannot stand here")
+
+
+_NO_MODULE = _NoModule()
+
+Encoder = Callable[[Any, Writer], ir.Attribute]
+_encoders: dict[type, Encoder] = {}
+_tagged_decoders: dict[str, Callable[[ir.Attribute, Reader], Any]] = {}
+_cache: dict[Any, ir.Attribute] = {}
+_decoded: dict[ir.Attribute, Any] = {}
+
+
+def encode(value: Any, writer: Writer = _NO_MODULE) -> ir.Attribute:
+    """The attribute of a parameter's value."""
+    encoder = _encoders.get(type(value))
+    if encoder is None:
+        encoder = _encoders[type(value)] = _find_encoder(type(value))
+    return encoder(value, writer)
+
+
+def decode(attr: ir.Attribute, reader: Reader = _NO_MODULE) -> Any:
+    """The value that :func:`encode` wrote as ``attr``."""
+    try:
+        return _decoded[attr]
+    except KeyError:
+        value = _decode(attr, reader)
+        if not _depends_on_module(attr):
+            _decoded[attr] = value
+        return value
+
+
+def register_param_type(cls: type, tag: str | None = None) -> None:
+    """Lets a user's own enum, named tuple or dataclass be written down as ``{tag = ...}``.
+
+    Args:
+      cls: the class; its fields must be encodable in turn.
+      tag: its name in the dialect; by default the class's name.
+    """
+    tag = tag or cls.__name__
+    _register_class(tag, cls, None)
+
+
+def tagged(tag: str, payload: ir.Attribute) -> ir.Attribute:
+    """``{tag = payload}``."""
+    return ir.DictAttr.get({tag: payload})
+
+
+def _array(attrs: Sequence[ir.Attribute]) -> ir.Attribute:
+    return ir.ArrayAttr.get(list(attrs))
+
+
+# --- encoding ---------------------------------------------------------------------------------
+
+
+def _cached(encoder: Callable[[Any], ir.Attribute]) -> Encoder:
+    """For immutable values whose equality, within one type, means being the same."""
+
+    def encode_cached(value: Any, _: Writer) -> ir.Attribute:
+        key = (type(value), value)
+        found = _cache.get(key)
+        if found is None:
+            with context():
+                found = _cache[key] = encoder(value)
+        return found
+
+    return encode_cached
+
+
+def _int(value: int) -> ir.Attribute:
+    if -(2**63) <= value < 2**63:
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), int(value))
+    return tagged("int", ir.StringAttr.get(str(int(value))))
+
+
+def _float(value: float, _: Writer = _NO_MODULE) -> ir.Attribute:
+    with scope():
+        return ir.FloatAttr.get(ir.F64Type.get(), float(value))
+
+
+def _complex(value: complex, _: Writer) -> ir.Attribute:
+    with context():
+        return tagged("complex", _array([_float(value.real), _float(value.imag)]))
+
+
+def _tuple(value: tuple, writer: Writer) -> ir.Attribute:
+    kinds = set(map(type, value))
+    if kinds == {int}:
+        found = _cache.get(value)
+        if found is None:
+            with context():
+                if all(-(2**63) <= v < 2**63 for v in value):
+                    found = ir.DenseI64ArrayAttr.get(list(value))
+                else:
+                    found = _array([encode(v, writer) for v in value])
+            _cache[value] = found
+        return found
+    if kinds == {bool}:
+        with context():
+            return ir.DenseBoolArrayAttr.get(list(value))
+    with context():
+        return _array([encode(v, writer) for v in value])
+
+
+def _list(value: list, writer: Writer) -> ir.Attribute:
+    with context():
+        return tagged("list", _array([encode(v, writer) for v in value]))
+
+
+def _dict(value: dict, writer: Writer) -> ir.Attribute:
+    with context():
+        items = [_array([encode(k, writer), encode(v, writer)]) for k, v in value.items()]
+        return tagged("dict", _array(items))
+
+
+def _set(value: frozenset | set, writer: Writer) -> ir.Attribute:
+    with context():
+        attrs = sorted((encode(v, writer) for v in value), key=str)
+        return tagged("set", _array(attrs))
+
+
+def _dtype(value: Any) -> ir.Attribute:
+    from jaxmlir import types
+
+    return ir.TypeAttr.get(types.element_of(value))
+
+
+def _dtype_class(value: type, writer: Writer) -> ir.Attribute:
+    try:
+        dtype = np.dtype(value) if value is not object else None
+    except TypeError:
+        dtype = None
+    if dtype is None or value not in (dtype.type, *_PYTHON_SCALARS):
+        return _handle(value, writer)
+    with context():
+        if value in _PYTHON_SCALARS:
+            return tagged("scalar_type", ir.StringAttr.get(value.__name__))
+        return tagged("scalar_type", _dtype(dtype))
+
+
+_PYTHON_SCALARS = (bool, int, float, complex)
+
+
+def _aval(value: Any, _: Writer) -> ir.Attribute:
+    from jaxmlir import types
+
+    with context():
+        return ir.TypeAttr.get(types.type_of(value))
+
+
+def _ndarray(value: np.ndarray, writer: Writer) -> ir.Attribute:
+    return dense(np.asarray(value))
+
+
+def _np_scalar(value: np.generic, _: Writer) -> ir.Attribute:
+    with context():
+        return tagged("scalar", dense(np.asarray(value)))
+
+
+def _jaxpr(value: Any, writer: Writer) -> ir.Attribute:
+    with context():
+        return ir.FlatSymbolRefAttr.get(writer.function(value))
+
+
+def _handle(value: Any, writer: Writer) -> ir.Attribute:
+    with context():
+        return tagged("handle", ir.StringAttr.get(writer.handle(value)))
+
+
+def _primitive(value: Any, writer: Writer) -> ir.Attribute:
+    from jaxmlir import primitives
+
+    if primitives.find(value.name) is not value:
+        return _handle(value, writer)
+    with context():
+        return tagged("primitive", ir.StringAttr.get(value.name))
+
+
+def _partition_spec(value: Any, writer: Writer) -> ir.Attribute:
+    with context():
+        extras = {
+            name: encode(getattr(value, name), writer)
+            for name in ("unreduced", "reduced", "unreduced_kind")
+            if getattr(value, name, None)
+        }
+        entries = encode(tuple(value), writer)
+        payload = ir.DictAttr.get({"partitions": entries, **extras}) if extras else entries
+        return tagged("PartitionSpec", payload)
+
+
+def _device(value: Any, _: Writer) -> ir.Attribute:
+    with context():
+        return tagged("Device", ir.StringAttr.get(f"{value.platform}:{value.id}"))
+
+
+def _mesh(value: Any, writer: Writer) -> ir.Attribute:
+    with context():
+        devices = value.devices
+        fields = {
+            "devices": _array([encode(d, writer) for d in devices.flat]),
+            "shape": encode(devices.shape, writer),
+            "axis_names": encode(value.axis_names, writer),
+            "axis_types": encode(value.axis_types, writer),
+        }
+        return tagged("Mesh", ir.DictAttr.get(fields))
+
+
+def _single_device_sharding(value: Any, writer: Writer) -> ir.Attribute:
+    with context():
+        fields = {
+            "device": encode(value._device, writer),
+            "memory_kind": encode(value._memory_kind, writer),
+        }
+        return tagged("SingleDeviceSharding", ir.DictAttr.get(fields))
+
+
+def _treedef(value: Any, writer: Writer) -> ir.Attribute:
+    from jaxmlir import pytrees
+
+    with context():
+        return tagged("pytree", pytrees.encode(value, writer))
+
+
+def _effect(value: Any, writer: Writer) -> ir.Attribute:
+    """Effects on an operand carry its index here; the importer has put it in place of the var."""
+    name = type(value).__name__
+    if _compat.resolve(_compat.EFFECT_CLASSES.get(name, "jaxmlir"), name) is not type(value):
+        if name == "NamedAxisEffect":
+            with context():
+                return tagged(name, encode(value.name, writer))
+        return _handle(value, writer)
+    with context():
+        index = getattr(value, "input", None)
+        return tagged(name, encode(index, writer))
+
+
+def _prng_impl(value: Any, writer: Writer) -> ir.Attribute:
+    from jaxmlir._compat import prng
+
+    if prng.prngs.get(value.name) is not value:
+        return _handle(value, writer)
+    with context():
+        return tagged("PRNGImpl", ir.StringAttr.get(value.name))
+
+
+def _singleton(tag: str) -> Encoder:
+    def encode_singleton(value: Any, _: Writer) -> ir.Attribute:
+        with context():
+            return tagged("constant", ir.StringAttr.get(tag))
+
+    return encode_singleton
+
+
+def _register_class(tag: str, cls: type, fields: dict[str, str] | None) -> None:
+    if issubclass(cls, enum.Enum):
+
+        def encoder(value: Any, _: Writer) -> ir.Attribute:
+            key = (cls, value.name)
+            found = _cache.get(key)
+            if found is None:
+                with context():
+                    found = _cache[key] = tagged(tag, ir.StringAttr.get(value.name))
+            return found
+
+        _encoders[cls] = encoder
+        _tagged_decoders[tag] = lambda attr, reader: cls[_string(attr)]
+        return
+
+    defaults: dict[str, Any] = {}
+    if fields is None and hasattr(cls, "_fields"):
+        fields = {name: name for name in cls._fields}
+        defaults = cls._field_defaults
+    elif fields is None:
+        own = [f for f in dataclasses.fields(cls) if f.init]
+        fields = {f.name: f.name for f in own}
+        defaults = {f.name: f.default for f in own if f.default is not dataclasses.MISSING}
+
+    def encode_fields(value: Any, writer: Writer) -> ir.Attribute:
+        with context():
+            payload = {}
+            for field, keyword in fields.items():
+                item = getattr(value, field, None)
+                if item != defaults.get(field):
+                    payload[keyword] = encode(item, writer)
+            return tagged(tag, ir.DictAttr.get(payload))
+
+    is_tuple = hasattr(cls, "_fields")
+
+    def decode_fields(attr: ir.Attribute, reader: Reader) -> Any:
+        kwargs = {item.name: decode(item.attr, reader) for item in attr}
+        if is_tuple:
+            kwargs = {name: kwargs.get(name, defaults.get(name)) for name in cls._fields}
+        return cls(**kwargs)
+
+    _encoders[cls] = encode_fields
+    _tagged_decoders[tag] = decode_fields
+
+
+def _string(attr: ir.Attribute) -> str:
+    return ir.StringAttr(attr).value
+
+
+def _find_encoder(cls: type) -> Encoder:
+    """The encoder of a class seen for the first time, by what it derives from."""
+    for base, encoder in _BASES.items():
+        if issubclass(cls, base):
+            return encoder
+    _register_jax_classes()
+    if cls in _encoders:
+        return _encoders[cls]
+    for base, encoder in _jax_bases():
+        if isinstance(base, type) and issubclass(cls, base):
+            return encoder
+    return _handle
+
+
+def _jax_bases() -> list[tuple[Any, Encoder]]:
+    import jax
+    from jax import sharding
+
+    from jaxmlir._compat import effects, mesh_lib, prng, tree_util
+
+    return [
+        (dtypes.ExtendedDType, _cached(_dtype)),
+        (core.Jaxpr, _jaxpr),
+        (core.ClosedJaxpr if hasattr(core, "ClosedJaxpr") else core.Jaxpr, _jaxpr),
+        (core.AbstractValue, _aval),
+        (core.Primitive, _primitive),
+        (prng.PRNGImpl, _prng_impl),
+        (sharding.PartitionSpec, _partition_spec),
+        (sharding.SingleDeviceSharding, _single_device_sharding),
+        (mesh_lib.Mesh, _mesh),
+        (jax.Device, _device),
+        (tree_util.PyTreeDef, _treedef),
+        (effects.Effect, _effect),
+        (type, _dtype_class),
+        (tuple, lambda value, writer: _tuple(value, writer) if type(value) is tuple
+         else _handle(value, writer)),
+    ]
+
+
+_registered = False
+
+
+def _register_jax_classes() -> None:
+    global _registered
+    if _registered:
+        return
+    _registered = True
+    for tag, (module, fields) in _compat.PARAM_CLASSES.items():
+        cls = _compat.resolve(module, tag)
+        if cls is not None and cls not in _encoders:
+            _register_class(tag, cls, fields)
+    for tag, (module, name) in _compat.PARAM_SINGLETONS.items():
+        value = _compat.resolve(module, name)
+        if value is not None:
+            _encoders[type(value)] = _singleton(tag)
+
+
+_encoders.update(
+    {
+        type(None): _cached(lambda _: ir.TypeAttr.get(ir.NoneType.get())),
+        bool: _cached(ir.BoolAttr.get),
+        int: _cached(_int),
+        float: _float,
+        complex: _complex,
+        str: _cached(ir.StringAttr.get),
+        tuple: _tuple,
+        list: _list,
+        dict: _dict,
+        frozenset: _set,
+        set: _set,
+    }
+)
+_BASES: dict[type, Encoder] = {
+    np.dtype: _cached(_dtype),
+    np.generic: _np_scalar,
+    np.ndarray: _ndarray,
+}
+
+
+# --- decoding ---------------------------------------------------------------------------------
+
+
+def _decode(attr: ir.Attribute, reader: Reader) -> Any:
+    if isinstance(attr, ir.TypeAttr):
+        return _decode_type(attr.value)
+    if isinstance(attr, (ir.BoolAttr, ir.IntegerAttr, ir.StringAttr, ir.FloatAttr)):
+        return attr.value
+    if isinstance(attr, ir.FlatSymbolRefAttr):
+        return reader.jaxpr(attr.value)
+    if isinstance(attr, (ir.DenseI64ArrayAttr, ir.DenseBoolArrayAttr)):
+        return tuple(attr)
+    if isinstance(attr, ir.ArrayAttr):
+        return tuple(decode(item, reader) for item in attr)
+    if isinstance(attr, ir.DenseElementsAttr):
+        return undense(attr)
+    if isinstance(attr, ir.DictAttr) and len(attr) == 1:
+        (item,) = attr
+        _register_jax_classes()
+        decoder = _tagged_decoders.get(item.name)
+        if decoder is not None:
+            return decoder(item.attr, reader)
+        raise ExportError(
+            f'{attr}: this process knows no parameter type "{item.name}"; '
+            "register_param_type makes a class known"
+        )
+    raise ExportError(f"{attr} is not the encoding of a parameter")
+
+
+def _decode_type(type_: ir.Type) -> Any:
+    from jaxmlir import types
+
+    if isinstance(type_, ir.NoneType):
+        return None
+    text = str(type_)
+    if isinstance(type_, ir.RankedTensorType) or text.startswith(
+        ("!jaxpr.ref<", "!jaxpr.token", "!jaxpr.aval<")
+    ):
+        return types.aval_of(type_)
+    return types.dtype_of(type_)
+
+
+def _depends_on_module(attr: ir.Attribute) -> bool:
+    if isinstance(attr, ir.FlatSymbolRefAttr):
+        return True
+    if isinstance(attr, ir.ArrayAttr):
+        return any(_depends_on_module(item) for item in attr)
+    if isinstance(attr, ir.DictAttr):
+        return any(
+            item.name in ("handle", "Device", "list", "dict") or _depends_on_module(item.attr)
+            for item in attr
+        )
+    return False
+
+
+def _decode_scalar_type(attr: ir.Attribute, _: Reader) -> type:
+    if isinstance(attr, ir.StringAttr):
+        return {cls.__name__: cls for cls in _PYTHON_SCALARS}[attr.value]
+    return decode(attr).type
+
+
+def _decode_partition_spec(attr: ir.Attribute, reader: Reader) -> Any:
+    from jax.sharding import PartitionSpec
+
+    if isinstance(attr, ir.DictAttr):
+        fields = {item.name: decode(item.attr, reader) for item in attr}
+        return PartitionSpec(*fields.pop("partitions"), **fields)
+    return PartitionSpec(*decode(attr, reader))
+
+
+def _decode_device(attr: ir.Attribute, _: Reader) -> Any:
+    import jax
+
+    platform, id_ = _string(attr).split(":")
+    for device in jax.devices(platform):
+        if device.id == int(id_):
+            return device
+    raise ExportError(f"there is no device {platform}:{id_} here")
+
+
+def _decode_mesh(attr: ir.Attribute, reader: Reader) -> Any:
+    from jax.sharding import Mesh
+
+    fields = {item.name: decode(item.attr, reader) for item in attr}
+    devices = np.empty(fields["shape"], object)
+    devices.reshape(-1)[:] = fields["devices"]
+    return Mesh(devices, fields["axis_names"], axis_types=fields["axis_types"])
+
+
+def _decode_single_device_sharding(attr: ir.Attribute, reader: Reader) -> Any:
+    from jax.sharding import SingleDeviceSharding
+
+    fields = {item.name: decode(item.attr, reader) for item in attr}
+    return SingleDeviceSharding(fields["device"], memory_kind=fields["memory_kind"])
+
+
+def _decode_primitive(attr: ir.Attribute, _: Reader) -> Any:
+    from jaxmlir import primitives
+
+    return primitives.get(_string(attr))
+
+
+def _decode_pytree(attr: ir.Attribute, reader: Reader) -> Any:
+    from jaxmlir import pytrees
+
+    return pytrees.decode(attr, reader)
+
+
+def _decode_effect(name: str) -> Callable[[ir.Attribute, Reader], Any]:
+    def decode_effect(attr: ir.Attribute, reader: Reader) -> Any:
+        cls = _compat.resolve(_compat.EFFECT_CLASSES[name], name)
+        if cls is None:
+            raise ExportError(f"this JAX has no effect {name}")
+        index = decode(attr, reader)
+        return cls() if index is None else cls(index)
+
+    return decode_effect
+
+
+def _decode_prng_impl(attr: ir.Attribute, _: Reader) -> Any:
+    from jaxmlir._compat import prng
+
+    return prng.prngs[_string(attr)]
+
+
+_tagged_decoders.update(
+    {
+        "int": lambda attr, _: int(_string(attr)),
+        "complex": lambda attr, reader: complex(*decode(attr, reader)),
+        "list": lambda attr, reader: [decode(item, reader) for item in attr],
+        "dict": lambda attr, reader: dict(decode(item, reader) for item in attr),
+        "set": lambda attr, reader: frozenset(decode(item, reader) for item in attr),
+        "scalar_type": _decode_scalar_type,
+        "scalar": lambda attr, _: undense(attr)[()],
+        "primitive": _decode_primitive,
+        "handle": lambda attr, _: handles.get(_string(attr)),
+        "pytree": _decode_pytree,
+        "PartitionSpec": _decode_partition_spec,
+        "Device": _decode_device,
+        "Mesh": _decode_mesh,
+        "SingleDeviceSharding": _decode_single_device_sharding,
+        "PRNGImpl": _decode_prng_impl,
+        "NamedAxisEffect": lambda attr, reader: core.NamedAxisEffect(decode(attr, reader)),
+        "constant": lambda attr, _: _compat.resolve(*_compat.PARAM_SINGLETONS[_string(attr)]),
+        **{name: _decode_effect(name) for name in _compat.EFFECT_CLASSES},
+    }
+)
+
+
+# --- arrays -----------------------------------------------------------------------------------
+
+
+def dense(value: np.ndarray) -> ir.Attribute:
+    """``dense<...> : tensor<...>`` with exactly the bits of ``value``."""
+    from jaxmlir import types
+
+    with scope():
+        if value.dtype == dtypes.float0:
+            value = np.zeros(value.shape, np.bool_)
+        return ir.DenseElementsAttr.get(
+            np.ascontiguousarray(value), type=types.element_of(value.dtype), shape=value.shape
+        )
+
+
+# What the bindings hand to numpy exactly; the rest is read from the printed form.
+_BUFFER_TYPES = {f"{s}{n}" for s in ("i", "ui") for n in (8, 16, 32, 64)} | {"f16", "f32", "f64"}
+_BUFFER_TYPES.add("i1")
+
+
+def undense(attr: ir.DenseElementsAttr) -> np.ndarray:
+    """The array that :func:`dense` wrote as ``attr``, bit for bit."""
+    from jaxmlir import types
+
+    type_ = attr.type
+    dtype = np.dtype(types.dtype_of(type_.element_type))
+    shape = tuple(type_.shape)
+    if str(type_.element_type) in _BUFFER_TYPES:
+        return np.array(attr, dtype=dtype).reshape(shape)
+    return _parse_dense(str(attr), dtype, shape)
+
+
+_ATOM = re.compile(r"0x[0-9A-Fa-f]+|[-+]?\d[\d.]*(?:[eE][-+]?\d+)?")
+
+
+def _parse_dense(text: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    """Reads MLIR's printed elements: decimals round-trip, hexadecimals are bit patterns."""
+    body = text[text.index("<") + 1 : text.rindex("> : ")]
+    size = int(np.prod(shape, dtype=np.int64))
+    if body.startswith('"0x'):
+        flat = np.frombuffer(bytes.fromhex(body[3:-1]), dtype)
+        return np.broadcast_to(flat, size).reshape(shape).copy()
+    part = np.empty((), dtype).real.dtype if dtype.kind == "c" else dtype
+    atoms = [_parse_atom(match[0], part) for match in _ATOM.finditer(body)]
+    flat = np.array(atoms, part)
+    if dtype.kind == "c":
+        flat = flat.view(dtype)
+    return np.broadcast_to(flat, size).reshape(shape).copy() if size else np.zeros(shape, dtype)
+
+
+def _parse_atom(text: str, dtype: np.dtype) -> Any:
+    if text.startswith("0x"):
+        bits = np.array(int(text, 16), f"u{dtype.itemsize}")
+        return bits.view(dtype)[()]
+    if "int" in dtype.name:
+        return np.array(int(text)).astype(dtype)[()]
+    return np.array(float(text)).astype(dtype)[()]

@@ -1,0 +1,88 @@
+"""Effects and equation contexts as attributes ``jaxpr.effects`` and ``jaxpr.ctx``.
+
+Both are absent where they say nothing: no effects, and the context an equation has when no
+configuration was set.  An effect on an operand carries the operand's index.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxmlir import codec
+from jaxmlir._compat import core, effects
+from jaxmlir.ir import context, ir
+
+_ctx_attrs: dict[Any, ir.Attribute | None] = {}
+_ctxs: dict[ir.Attribute, Any] = {}
+
+
+def encode(eqn: Any, writer: codec.Writer) -> ir.Attribute:
+    """The effects of an equation, in a stable order."""
+    attrs = []
+    for effect in eqn.effects:
+        if isinstance(effect, effects.JaxprInputEffect) and not isinstance(effect.input, int):
+            index = next(i for i, v in enumerate(eqn.invars) if v is effect.input)
+            effect = effect.replace(index)
+        attrs.append(codec.encode(effect, writer))
+    return ir.ArrayAttr.get(sorted(attrs, key=str))
+
+
+def decode(attr: ir.Attribute, invars: list[Any]) -> Any:
+    """The effects of an exported equation with those operands."""
+    found = {codec.decode(item) for item in attr}
+    return core.resolve_input_effects(found, invars)
+
+
+def encode_ctx(ctx: Any) -> ir.Attribute | None:
+    """The fields in which an equation's context differs from the default one."""
+    try:
+        return _ctx_attrs[ctx]
+    except KeyError:
+        pass
+    default = _default_ctx()
+    changed = {}
+    for name in _ctx_fields():
+        value = getattr(ctx, name)
+        if value is not getattr(default, name) and value != getattr(default, name):
+            changed[name] = value
+    attr = None
+    if changed:
+        with context():
+            attr = ir.DictAttr.get({k: codec.encode(v) for k, v in changed.items()})
+    _ctx_attrs[ctx] = attr
+    return attr
+
+
+def _ctx_fields() -> list[str]:
+    return [
+        name
+        for name in core.JaxprEqnContext.__slots__
+        if name not in ("configs", "__weakref__")
+    ]
+
+
+def _default_ctx() -> Any:
+    """The context of an equation made under JAX's default configuration."""
+    global _default
+    if _default is None:
+        _default = core.JaxprEqnContext()
+    return _default
+
+
+_default: Any = None
+
+
+def decode_ctx(attr: ir.Attribute | None) -> Any:
+    """The context that :func:`encode_ctx` wrote as ``attr``."""
+    if attr is None:
+        return _default_ctx()
+    found = _ctxs.get(attr)
+    if found is None:
+        default = _default_ctx()
+        fields = {name: getattr(default, name) for name in _ctx_fields()}
+        fields.update((item.name, codec.decode(item.attr)) for item in attr)
+        metadata = fields.get("xla_metadata")
+        if isinstance(metadata, dict):
+            fields["xla_metadata"] = tuple(sorted(metadata.items()))
+        found = _ctxs[attr] = core.JaxprEqnContext._create(*fields.values())
+    return found

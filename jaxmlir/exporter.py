@@ -1,0 +1,172 @@
+"""Dialect to jaxpr: the inverse of :mod:`jaxmlir.importer`.
+
+Every op becomes an equation with the primitive, parameters, effects, context and source position it
+was imported from; every function a closed jaxpr, made once.  Custom rules become the thunks JAX
+expects, which return the jaxprs of the rules' functions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from jaxmlir import codec, effect_attrs, locations, params, rules_export
+from jaxmlir._compat import close_jaxpr, core, debug_info, dtypes
+from jaxmlir.errors import Diagnostic, ExportError, JaxmlirError
+from jaxmlir.ir import context, file_line_col, func, functions, ir
+from jaxmlir.types import aval_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+
+class Exporter:
+    """Makes jaxprs of one program's functions.  Also the ``Reader`` that codecs use."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.functions = functions(program.module)
+        self._jaxprs: dict[str, Any] = {}
+
+    def jaxpr(self, symbol: str) -> Any:
+        """The closed jaxpr of the function ``@symbol``.
+
+        Raises:
+          ExportError: there is no such function, it calls itself, or an op has no equation.
+        """
+        found = self._jaxprs.get(symbol)
+        if found is _IN_PROGRESS:
+            raise ExportError(
+                f"@{symbol} calls itself: only a custom derivative rule may refer to the function "
+                "it belongs to"
+            )
+        if found is None:
+            function = self.functions.get(symbol)
+            if function is None:
+                raise ExportError(f"the module has no function @{symbol}")
+            self._jaxprs[symbol] = _IN_PROGRESS
+            try:
+                with context():
+                    found = _export_function(self, function)
+            except BaseException:
+                del self._jaxprs[symbol]
+                raise
+            self._jaxprs[symbol] = found
+        return found
+
+
+_IN_PROGRESS = object()
+
+
+def constant_value(program: Program, op: Any) -> Any:
+    """The value of a ``jaxpr.constant`` op, as JAX would hold it.
+
+    Raises:
+      ExportError: it names an array that the program's side table does not have.
+    """
+    attributes = op.attributes
+    aval = aval_of(op.results[0].type)
+    if "name" in attributes:
+        name = ir.StringAttr(attributes["name"]).value
+        if name not in program.constants:
+            raise ExportError(
+                f'constant "{name}" has no value: text holds arrays over a few KiB by name only; '
+                "pass constants={...} to parse"
+            )
+        value = program.constants[name]
+    else:
+        value = codec.decode(attributes["value"])
+    if isinstance(aval, core.ShapedArray):
+        if isinstance(aval.dtype, dtypes.ExtendedDType):
+            if isinstance(value, np.ndarray):
+                value = jax.random.wrap_key_data(value, impl=aval.dtype._impl.name)
+        elif aval.dtype == dtypes.float0:
+            value = np.zeros(aval.shape, dtypes.float0)
+    return value
+
+
+def _export_function(exporter: Exporter, function: func.FuncOp) -> Any:
+    block = function.entry_block
+    env: dict[ir.Value, Any] = {}
+    invars = []
+    for argument in block.arguments:
+        env[argument] = var = core.Var(aval_of(argument.type))
+        invars.append(var)
+    num_constvars = 0
+    if "jaxpr.num_constvars" in function.attributes:
+        num_constvars = codec.decode(function.attributes["jaxpr.num_constvars"])
+    constvars: list[Any] = []
+    consts: list[Any] = []
+    eqns: list[Any] = []
+    outvars: list[Any] = []
+    for op in block.operations:
+        name = op.name if type(op) is ir.OpView else op.operation.name
+        if isinstance(op, func.ReturnOp):
+            outvars = [env[v] for v in op.operands]
+            break
+        try:
+            if name == "jaxpr.constant":
+                atom = _constant(exporter, op, constvars, consts)
+                env[op.results[0]] = atom
+            else:
+                eqns.append(_equation(exporter, op, name, env))
+        except JaxmlirError as e:
+            raise at_op(e, op, name) from e
+    name = function.name.value
+    info = debug_info("jit", name, len(invars), len(outvars))
+    own_constvars, invars = invars[:num_constvars], invars[num_constvars:]
+    effects = _jaxpr_effects(eqns, [*constvars, *invars])
+    jaxpr = core.Jaxpr([*own_constvars, *constvars], invars, outvars, eqns, effects, info)
+    return jaxpr if own_constvars else close_jaxpr(jaxpr, consts)
+
+
+def _jaxpr_effects(eqns: list[Any], binders: list[Any]) -> Any:
+    from jaxmlir._compat import pe
+
+    return pe.make_jaxpr_effects([], binders, [], eqns)
+
+
+def _constant(exporter: Exporter, op: Any, constvars: list[Any], consts: list[Any]) -> Any:
+    from jaxmlir._compat import literals
+
+    value = constant_value(exporter.program, op)
+    aval = aval_of(op.results[0].type)
+    if isinstance(value, np.ndarray) and aval.dtype != dtypes.float0:
+        typed = literals.TypedNdArray(value, aval)
+        if not aval.shape:
+            return core.Literal(typed, aval)
+        value = typed
+    constvars.append(core.Var(aval))
+    consts.append(value)
+    return constvars[-1]
+
+
+def _equation(exporter: Exporter, op: Any, name: str, env: dict[ir.Value, Any]) -> Any:
+    invars = [env[v] for v in op.operands]
+    outvars = [core.Var(aval_of(v.type)) for v in op.results]
+    env.update(zip(op.results, outvars, strict=True))
+    if name in rules_export.OPS:
+        primitive, parameters = rules_export.read(op, name, exporter)
+    else:
+        primitive, parameters = params.of_op(op, name, exporter)
+    attributes = op.attributes
+    effects = core.no_effects
+    if "jaxpr.effects" in attributes:
+        effects = effect_attrs.decode(attributes["jaxpr.effects"], invars)
+    ctx = effect_attrs.decode_ctx(attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None)
+    return core.new_jaxpr_eqn(
+        invars, outvars, primitive, parameters, effects, locations.source_info(op.location), ctx
+    )
+
+
+def at_op(error: JaxmlirError, op: Any, name: str) -> ExportError:
+    """The error with the op's name and the user's line, unless it already points somewhere."""
+    if isinstance(error, ExportError) and error.diagnostics[0].line:
+        return error
+    file, line, col = file_line_col(op.location)
+    message = str(error)
+    if not message.startswith(f"'{name}'"):
+        message = f"'{name}' op: {message}"
+    return ExportError([Diagnostic("error", message, file, line, col)])

@@ -1,0 +1,315 @@
+"""Jaxpr to dialect: ``ClosedJaxpr`` in, module out.
+
+An equation becomes one op, a variable one value, a sub-jaxpr one private function referred to by
+symbol.  A jaxpr that several equations share becomes one function.  The work per equation is kept
+to a few dictionary look-ups: types, attributes and locations are memoised process-wide.
+
+Custom derivative rules are Python thunks in a jaxpr; :mod:`jaxmlir.rules` runs them, and this
+module writes what they return as functions like any other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jaxmlir import codec, effect_attrs, handles, locations, normalize, primitives, rules
+from jaxmlir._compat import core, dtypes, open_jaxpr, state_types
+from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError
+from jaxmlir.ir import DIALECT_VERSION, func, ir, scope
+from jaxmlir.types import aval_of, type_of
+
+# Larger constants stay out of the IR, in the program's side table.
+INLINE_CONSTANT_BYTES = 4096
+
+
+def import_jaxpr(closed_jaxpr: Any, name: str = "main") -> Importer:
+    """Writes a closed jaxpr as a module whose public function is ``name``.
+
+    Returns the importer, which holds the ``module`` and the side tables ``constants`` and
+    ``handles`` of what the module refers to.
+
+    Raises:
+      ImportingError: a value or parameter has no form in the dialect; names the equation.
+    """
+    importer = Importer()
+    jaxpr, consts = open_jaxpr(closed_jaxpr)
+    with scope():
+        importer.add_function(jaxpr, consts, name, public=True)
+    return importer
+
+
+class Importer:
+    """Builds one module.  Also the ``Writer`` that parameter codecs use for jaxprs and handles."""
+
+    def __init__(self) -> None:
+        with scope():
+            self.module = ir.Module.create()
+            self.module.operation.attributes["jaxpr.version"] = ir.StringAttr.get(DIALECT_VERSION)
+        self.constants: dict[str, Any] = {}
+        self.handles: dict[str, handles.Box] = {}
+        self.identity = rules.Identities()
+        self._names: set[str] = set()
+        self._functions: dict[Any, str] = {}
+        self._constant_names: dict[int, str] = {}
+        # ids are keys above; what they identify must not be freed meanwhile.
+        self._alive: list[Any] = []
+
+    # -- what codecs ask for --
+
+    def function(self, jaxpr: Any) -> str:
+        """The symbol of a (closed) jaxpr's function, written when first seen."""
+        jaxpr, consts = open_jaxpr(jaxpr)
+        key = (id(jaxpr), *map(id, consts))
+        symbol = self._functions.get(key)
+        if symbol is None:
+            self._alive.append((jaxpr, consts))
+            hint = getattr(jaxpr.debug_info, "func_name", "") or "jaxpr"
+            symbol = self._functions[key] = self.unique_name(hint)
+            self.add_function(jaxpr, consts, symbol)
+        return symbol
+
+    def handle(self, value: Any) -> str:
+        """An in-process handle that lives as long as the program."""
+        box = handles.box(value)
+        self.handles[box.name] = box
+        return box.name
+
+    # -- functions --
+
+    def unique_name(self, hint: str) -> str:
+        """A symbol made from ``hint`` that the module does not have yet."""
+        base = re.sub(r"\W+", "_", hint).strip("_") or "function"
+        name, n = base, 0
+        while name in self._names:
+            name, n = f"{base}_{n}", n + 1
+        self._names.add(name)
+        return name
+
+    def rule(self, key: Any, hint: str, trace: Any) -> str:
+        """The symbol of a custom rule's function; ``trace() -> (jaxpr, consts)`` runs on a miss.
+
+        The symbol is known before the rule is traced, so that a rule may call the function it
+        belongs to.
+        """
+        symbol = self._functions.get(key)
+        if symbol is None:
+            symbol = self._functions[key] = self.unique_name(hint)
+            try:
+                jaxpr, consts, attributes = trace()
+            except BaseException:
+                self._names.discard(symbol)
+                del self._functions[key]
+                raise
+            self._alive.append((key, jaxpr, consts))
+            function = self.add_function(jaxpr, consts, symbol)
+            for name, value in attributes.items():
+                function.attributes[name] = codec.encode(value, self)
+        return symbol
+
+    def residual_types(self, fwd: str, in_avals: Sequence[Any]) -> list[Any]:
+        """The avals of the residuals that a forward rule leaves: operands it forwards, and its own
+        first results, in the order its backward rule takes them."""
+        function = next(
+            op
+            for op in self.module.body.operations
+            if isinstance(op, func.FuncOp) and op.name.value == fwd
+        )
+        own = iter(function.type.results)
+        forwarded = codec.decode(function.attributes["jaxpr.input_fwds"])
+        return [aval_of(next(own)) if i is None else in_avals[i] for i in forwarded]
+
+    def add_function(
+        self, jaxpr: Any, consts: Sequence[Any], name: str, *, public: bool = False
+    ) -> func.FuncOp:
+        """Writes an open jaxpr with its constants as the function ``@name``."""
+        self._names.add(name)
+        # Open jaxprs of JAX before 0.11 may bind constants that their equation passes itself.
+        unbound = list(jaxpr.constvars)[len(consts) :] if not consts else []
+        invars = [*unbound, *jaxpr.invars]
+        type_ = ir.FunctionType.get(
+            [type_of(v.aval) for v in invars], [type_of(v.aval) for v in jaxpr.outvars]
+        )
+        with ir.InsertionPoint(self.module.body):
+            op = func.FuncOp(
+                name,
+                type_,
+                visibility="public" if public else "private",
+                loc=locations.of_function(jaxpr.debug_info),
+            )
+        if unbound:
+            op.attributes["jaxpr.num_constvars"] = codec.encode(len(unbound))
+        block = op.add_entry_block()
+        _Function(self, block).write(jaxpr, dict(zip(invars, block.arguments, strict=True)), consts)
+        return op
+
+    def constant_attributes(self, value: Any, aval: Any) -> dict[str, ir.Attribute]:
+        """The attributes of the ``jaxpr.constant`` that holds ``value``."""
+        if isinstance(aval, core.ShapedArray) and not isinstance(value, core.Token):
+            dtype = aval.dtype
+            if isinstance(dtype, dtypes.ExtendedDType):
+                value = core_key_data(value)
+            if value is not None:
+                if getattr(value, "nbytes", 0) > INLINE_CONSTANT_BYTES:
+                    return {"name": ir.StringAttr.get(self._constant_name(value))}
+                array = np.asarray(value)
+                if not isinstance(dtype, dtypes.ExtendedDType):
+                    array = array.astype(dtype, copy=False)
+                return {"value": codec.dense(array)}
+        return {"value": codec._handle(value, self)}
+
+    def _constant_name(self, value: Any) -> str:
+        name = self._constant_names.get(id(value))
+        if name is None:
+            name = self._constant_names[id(value)] = f"c{len(self.constants)}"
+            self.constants[name] = value
+        return name
+
+
+def core_key_data(keys: Any) -> Any | None:
+    """The integers under an array of random keys; ``None`` for other extended dtypes."""
+    import jax
+
+    return jax.random.key_data(keys) if jax.dtypes.issubdtype(keys.dtype, jax.dtypes.prng_key) else None
+
+
+class _Function:
+    """Writes the equations of one jaxpr into one block."""
+
+    def __init__(self, importer: Importer, block: ir.Block):
+        self.importer = importer
+        self.block = block
+        self.literals: dict[Any, ir.Value] = {}
+
+    def write(self, jaxpr: Any, env: dict[Any, ir.Value], consts: Sequence[Any]) -> None:
+        create = ir.Operation.create
+        literal_type = core.Literal
+        locate = locations.of_equation
+        no_effects = core.no_effects
+        with ir.InsertionPoint(self.block):
+            for var, value in zip(jaxpr.constvars, consts, strict=False):
+                env[var] = self.constant(value, var.aval, ir.Location.unknown())
+            for eqn in jaxpr.eqns:
+                loc = locate(eqn.source_info)
+                try:
+                    operands = [
+                        self.literal(v, loc) if type(v) is literal_type else env[v]
+                        for v in eqn.invars
+                    ]
+                    name, attributes = self.attributes(eqn)
+                    if eqn.effects is not no_effects and eqn.effects:
+                        attributes["jaxpr.effects"] = effect_attrs.encode(eqn, self.importer)
+                    ctx = effect_attrs.encode_ctx(eqn.ctx)
+                    if ctx is not None:
+                        attributes["jaxpr.ctx"] = ctx
+                    outvars = eqn.outvars
+                    op = create(name, [type_of(v.aval) for v in outvars], operands, attributes, loc=loc)
+                except JaxmlirError as e:
+                    raise _at_equation(e, eqn) from e
+                if len(outvars) == 1:
+                    env[outvars[0]] = op.result
+                else:
+                    env.update(zip(outvars, op.results, strict=True))
+            end = ir.Location.unknown()
+            results = [
+                self.literal(v, end) if type(v) is literal_type else env[v] for v in jaxpr.outvars
+            ]
+            func.ReturnOp(results, loc=end)
+
+    def attributes(self, eqn: Any) -> tuple[str, dict[str, ir.Attribute]]:
+        """The op's name and attributes."""
+        primitive = eqn.primitive
+        name, defaults, rewrite = _plan(primitive)
+        params = eqn.params
+        attributes: dict[str, ir.Attribute] = {}
+        if not params:
+            return name, attributes
+        if rewrite is not None:
+            if rewrite is rules.write:
+                return name, rewrite(eqn, self.importer)
+            params = rewrite(params, eqn)
+        importer = self.importer
+        encode = codec.encode
+        for key, value in params.items():
+            default = defaults.get(key, _REQUIRED)
+            if value is default or (type(value) is type(default) and value == default):
+                continue
+            if type(default) is _Each and all(item == default.value for item in value):
+                continue
+            attributes[key] = encode(value, importer)
+        if name is _FOREIGN:
+            name = f"jaxpr.{primitive.name}"
+            attributes["jaxpr.primitive"] = codec._handle(primitive, importer)
+        return name, attributes
+
+    def literal(self, literal: Any, loc: ir.Location) -> ir.Value:
+        aval = literal.aval
+        value = literal.val
+        if isinstance(aval, core.ShapedArray) and not isinstance(aval.dtype, dtypes.ExtendedDType):
+            array = np.asarray(value, aval.dtype)
+            key = (aval, array.tobytes())
+        else:
+            key = id(value)
+        found = self.literals.get(key)
+        if found is None:
+            found = self.literals[key] = self.constant(value, aval, loc)
+        return found
+
+    def constant(self, value: Any, aval: Any, loc: ir.Location) -> ir.Value:
+        attributes = self.importer.constant_attributes(value, aval)
+        if isinstance(aval, state_types.AbstractRef):
+            self.importer._alive.append(value)
+        return ir.Operation.create(
+            "jaxpr.constant", [type_of(aval)], [], attributes, loc=loc
+        ).result
+
+
+@dataclass(frozen=True)
+class _Each:
+    """The default of a tuple with one entry for each operand or result."""
+
+    value: Any
+
+
+_REQUIRED = object()
+_FOREIGN = "jaxpr.<another primitive of that name>"
+_plans: dict[Any, tuple[str, dict[str, Any], Any]] = {}
+
+
+def _plan(primitive: Any) -> tuple[str, dict[str, Any], Any]:
+    """How equations of a primitive are written: op name, default attributes, parameter rewrite."""
+    plan = _plans.get(primitive)
+    if plan is None:
+        from jaxmlir import ops
+
+        if not primitives.meet(primitive):
+            plan = (_FOREIGN, {}, None)
+        else:
+            record = ops.BY_PRIMITIVE.get(primitive.name)
+            defaults = {
+                attr.name: _Each(attr.default) if attr.each else attr.default
+                for attr in (record.attributes if record else ())
+                if attr.default is not ops.REQUIRED
+            }
+            rewrite = (
+                rules.write
+                if primitive.name in rules.PRIMITIVES
+                else normalize.TO_DIALECT.get(primitive.name)
+            )
+            plan = (primitives.op_name(primitive.name), defaults, rewrite)
+        _plans[primitive] = plan
+    return plan
+
+
+def _at_equation(error: JaxmlirError, eqn: Any) -> ImportingError:
+    """The error with the equation's primitive, user line and name stack."""
+    if isinstance(error, ImportingError) and error.diagnostics[0].line:
+        return error
+    file, line, col = locations.user_position(eqn.source_info)
+    return ImportingError(
+        [Diagnostic("error", f"importing '{eqn.primitive.name}': {error}", file, line, col)]
+    )

@@ -1,0 +1,103 @@
+"""Where an equation came from, as MLIR locations, and back.
+
+An op's location is ``loc("name/stack"(callsite("f"("file.py":3:4) at ...)))``: JAX's name stack
+around the user's Python frames, innermost first.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+from jaxmlir._compat import jax_mlir_ext, jaxlib_jax, mlir, source_info_util
+from jaxmlir.ir import context, file_line_col, ir
+
+_NO_STACK = source_info_util.NameStack()
+_named: dict[Any, ir.Location] = {}
+
+
+@functools.cache
+def _tracebacks() -> Any:
+    """The bindings' cache from tracebacks to locations, for the process-wide context."""
+    with context():
+        return jax_mlir_ext.TracebackToLocationCache(
+            code_to_filename=mlir._code_to_filename, frame_limit=10
+        )
+
+
+def of_equation(source_info: Any) -> ir.Location:
+    """The location of an equation.  The context must be entered."""
+    traceback = source_info.traceback
+    stack = source_info.name_stack
+    if traceback is None:
+        location = ir.Location.unknown()
+    else:
+        location = _tracebacks().get(traceback)
+    if not stack.stack:
+        return location
+    key = (stack, location.attr)
+    named = _named.get(key)
+    if named is None:
+        named = _named[key] = ir.Location.name(str(stack), childLoc=location)
+    return named
+
+
+_SOURCE = re.compile(r"^(?P<name>.*?) at (?P<file>.*):(?P<line>\d+)$")
+
+
+def of_function(debug_info: Any) -> ir.Location:
+    """The location of a function: its name, and the file and line of its definition."""
+    match = _SOURCE.match(getattr(debug_info, "func_src_info", None) or "")
+    if not match:
+        return ir.Location.unknown()
+    child = ir.Location.file(match["file"], int(match["line"]), 1)
+    return ir.Location.name(match["name"], childLoc=child)
+
+
+def user_position(source_info: Any) -> tuple[str, int, int]:
+    """File, line and column of the user's frame that made an equation."""
+    frame = source_info_util.user_frame(source_info.traceback)
+    return (frame.file_name, frame.start_line, frame.start_column) if frame else ("", 0, 0)
+
+
+def name_stack(location: ir.Location) -> Any:
+    """JAX's name stack of an op's location."""
+    if isinstance(location, ir.NameLoc) and not _is_frame(location):
+        return source_info_util.NameStack((source_info_util.Scope(location.name_str),))
+    return _NO_STACK
+
+
+def _is_frame(location: ir.NameLoc) -> bool:
+    """Whether a name stands directly on a file position: then it is a Python function's."""
+    return isinstance(location.child_loc, ir.FileLineColLoc)
+
+
+_source_infos: dict[ir.Attribute, Any] = {}
+
+
+def source_info(location: ir.Location) -> Any:
+    """JAX's source information of an op's location, for an exported equation."""
+    key = location.attr
+    found = _source_infos.get(key)
+    if found is None:
+        found = source_info_util.SourceInfo(_traceback(location), name_stack(location))
+        _source_infos[key] = found
+    return found
+
+
+def _traceback(location: ir.Location) -> Any:
+    file, line, _ = file_line_col(location)
+    return _traceback_at(file, line) if line else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _traceback_at(file: str, line: int) -> Any:
+    """A traceback whose innermost frame is ``file:line``.
+
+    JAX takes tracebacks only from live frames, so one is made: a function compiled to stand there.
+    """
+    namespace: dict[str, Any] = {}
+    code = compile("\n" * (line - 1) + "def user(here): return here()", file, "exec")
+    exec(code, namespace)
+    return namespace["user"](jaxlib_jax.Traceback.get_traceback)

@@ -1,0 +1,73 @@
+"""Where the dialect's parameters differ from the installed JAX's, and where JAX's versions differ.
+
+The dialect's schema is stable: what JAX renamed or repacked is undone on import and redone on
+export, so that a module written under one supported version reads under another.
+``TO_DIALECT[primitive](params, eqn)`` and ``FROM_DIALECT[primitive](params, n_operands, n_results)``
+each return new parameters; primitives that need neither are not listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jaxmlir import _compat
+from jaxmlir._compat import jax_version, named_sharding
+
+_NEW_INLINE = jax_version() >= (0, 11) and _compat.resolve("jax._src.api", "Inline") is not None
+_PACKED_SCAN = _compat.resolve("jax._src.flattree", "pack") is not None
+
+
+def _jit_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
+    """``None`` is an unspecified sharding and an absent mesh; ``inline=False`` is automatic."""
+    params = dict(params)
+    for name in ("in_shardings", "out_shardings"):
+        params[name] = tuple(
+            None if s is named_sharding.UNSPECIFIED else s for s in params[name]
+        )
+    if params["ctx_mesh"].empty:
+        params["ctx_mesh"] = None
+    if _NEW_INLINE and params["inline"].name == "AUTO":
+        params["inline"] = False
+    return params
+
+
+def _jit_from_dialect(params: dict[str, Any], n_operands: int, n_results: int) -> dict[str, Any]:
+    from jax.sharding import Mesh
+
+    params = dict(params)
+    for name in ("in_shardings", "out_shardings"):
+        params[name] = tuple(named_sharding.UNSPECIFIED if s is None else s for s in params[name])
+    if params["ctx_mesh"] is None:
+        params["ctx_mesh"] = Mesh((), ())
+    if _NEW_INLINE and isinstance(params["inline"], bool):
+        inline = _compat.resolve("jax._src.api", "Inline")
+        params["inline"] = inline.JAX_LATE if params["inline"] else inline.AUTO
+    return params
+
+
+def _scan_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
+    """Two counts say how operands and results divide into constants, carry and slices."""
+    params = dict(params)
+    consts, carry, _ = params.pop("ft_in").unpack()
+    params.pop("ft_out")
+    return {**params, "num_consts": len(list(consts)), "num_carry": len(list(carry))}
+
+
+def _scan_from_dialect(params: dict[str, Any], n_operands: int, n_results: int) -> dict[str, Any]:
+    pack = _compat.resolve("jax._src.flattree", "pack")
+    nones = _compat.resolve("jax._src.flattree", "nones")
+    params = dict(params)
+    consts, carry = params.pop("num_consts"), params.pop("num_carry")
+    params["ft_in"] = pack((nones(consts), nones(carry), nones(n_operands - consts - carry)))
+    params["ft_out"] = pack((nones(carry), nones(n_results - carry)))
+    return params
+
+
+TO_DIALECT: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {"jit": _jit_to_dialect}
+FROM_DIALECT: dict[str, Callable[[dict[str, Any], int, int], dict[str, Any]]] = {
+    "jit": _jit_from_dialect
+}
+if _PACKED_SCAN:
+    TO_DIALECT["scan"] = _scan_to_dialect
+    FROM_DIALECT["scan"] = _scan_from_dialect

@@ -1,0 +1,74 @@
+"""An op's attributes as the parameters of its primitive, in the installed JAX's form."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from jaxmlir import codec, normalize, ops, primitives
+from jaxmlir._compat import (
+    OPEN_JAXPR_PARAMS,
+    closed_and_open_differ,
+    open_jaxpr,
+    version_matches,
+)
+from jaxmlir.errors import ExportError
+from jaxmlir.ir import ir
+
+_NO_DEFAULT = object()
+
+
+def of_op(op: Any, name: str, reader: codec.Reader) -> tuple[Any, dict[str, Any]]:
+    """The primitive of an op called ``name``, and its parameters.
+
+    Raises:
+      ExportError: the installed JAX lacks the primitive or a parameter, or one cannot be read.
+    """
+    attributes = op.attributes
+    given = {key: attributes[key] for key in attributes}
+    foreign = given.get("jaxpr.primitive")
+    primitive = codec.decode(foreign) if foreign is not None else primitives.of_op(name)
+    defaults = {} if foreign is not None else _defaults(name)
+    params: dict[str, Any] = {}
+    for key, (param, default, each) in defaults.items():
+        attr = given.pop(key, None)
+        if attr is not None:
+            params[param] = codec.decode(attr, reader)
+        elif default is not _NO_DEFAULT:
+            count = {"": 0, "operands": len(op.operands), "results": len(op.results)}[each]
+            params[param] = (default,) * count if each else default
+        else:
+            raise ExportError(f"'{name}' op requires attribute '{key}'")
+    for key, attr in given.items():
+        if not key.startswith("jaxpr."):
+            params[key] = codec.decode(attr, reader)
+    rewrite = normalize.FROM_DIALECT.get(primitive.name)
+    if rewrite is not None:
+        params = rewrite(params, len(op.operands), len(op.results))
+    if closed_and_open_differ():
+        for key in params:
+            if (primitive.name, key) in OPEN_JAXPR_PARAMS and params[key] is not None:
+                params[key] = open_jaxpr(params[key])[0]
+    return primitive, params
+
+
+@functools.cache
+def _defaults(name: str) -> dict[str, tuple[str, Any, str]]:
+    """For each attribute of an op's record: the installed JAX's name of the parameter, its default
+    and whether that is one for each operand or result."""
+    record = ops.OPS.get(name.removeprefix("jaxpr."))
+    found = {}
+    for attr in record.attributes if record else ():
+        if version_matches(attr.jax):
+            names = [old for where, old in attr.renamed if version_matches(where)]
+            default = _NO_DEFAULT if attr.default is ops.REQUIRED else attr.default
+            found[attr.name] = (names[0] if names else attr.name, default, attr.each)
+    return found
+
+
+def functions_of(op: ir.OpView) -> set[str]:
+    """The symbols that an op refers to."""
+    from jaxmlir.ir import symbol_uses
+
+    attributes = op.attributes
+    return {symbol for key in attributes for symbol in symbol_uses(attributes[key])}

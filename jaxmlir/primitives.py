@@ -1,0 +1,92 @@
+"""JAX's primitives by name, and the names of the ops they become.
+
+JAX keeps no list of its primitives, but every one that can do something stands in a registry of
+rules; a user's own is found there too once its module is imported.  One that was met in an imported
+jaxpr is remembered, rules or not.
+"""
+
+from __future__ import annotations
+
+import difflib
+import weakref
+from typing import Any
+
+from jaxmlir import ops
+from jaxmlir._compat import ad, batching, core, mlir
+from jaxmlir.errors import ExportError
+
+_known: dict[str, Any] = {}
+_met: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+
+
+def _registries() -> list[Any]:
+    return [
+        mlir._lowerings,
+        *mlir._platform_specific_lowerings.values(),
+        ad.primitive_jvps,
+        ad.primitive_transposes,
+        ad.fancy_transposes,
+        batching.fancy_primitive_batchers,
+    ]
+
+
+def _scan() -> None:
+    for registry in _registries():
+        for primitive in registry:
+            if isinstance(primitive, core.Primitive):
+                _known.setdefault(primitive.name, primitive)
+
+
+def find(name: str) -> Any | None:
+    """The primitive of that name, or ``None``."""
+    found = _known.get(name) or _met.get(name)
+    if found is None:
+        _scan()
+        found = _known.get(name)
+    return found
+
+
+def get(name: str) -> Any:
+    """The primitive of that name.
+
+    Raises:
+      ExportError: this process has none; suggests the nearest name.
+    """
+    found = find(name)
+    if found is None:
+        near = difflib.get_close_matches(name, _known, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ExportError(
+            f'the installed JAX has no primitive "{name}", and no imported module registers one{hint}'
+        )
+    return found
+
+
+def meet(primitive: Any) -> bool:
+    """Remembers a primitive; false where another one already goes by its name."""
+    found = find(primitive.name)
+    if found is None:
+        _met[primitive.name] = primitive
+        return True
+    return found is primitive
+
+
+def op_name(primitive_name: str) -> str:
+    """``jaxpr.<name>``: the primitive's name, or the one its record gives it."""
+    record = ops.BY_PRIMITIVE.get(primitive_name)
+    return f"jaxpr.{record.name if record else primitive_name}"
+
+
+def of_op(op_name: str) -> Any:
+    """The primitive of an op ``jaxpr.<name>``.
+
+    Raises:
+      ExportError: the installed JAX has no such primitive.
+    """
+    name = op_name.removeprefix("jaxpr.")
+    record = ops.OPS.get(name)
+    for candidate in (record.primitives if record else ()) or (name,):
+        found = find(candidate)
+        if found is not None:
+            return found
+    return get((record.primitives if record and record.primitives else (name,))[0])

@@ -1,0 +1,253 @@
+"""Custom derivative rules: Python thunks in a jaxpr, functions in the dialect.
+
+``custom_jvp_call``, ``custom_vjp_call`` and ``custom_lin`` equations carry their rules as callables
+that trace the user's function when they are called.  Import calls them once, with every tangent and
+cotangent present, and writes the jaxpr they return; export hands JAX a thunk that returns it.
+
+A rule may call the function it belongs to, and every trace of that call makes new thunks.  So rules
+are told apart by structure (:class:`Identities`), not by object: the user's function behind the
+wrappers, what it closes over, and the abstract arguments.
+
+A rule that cannot be traced does not make the import fail: the op records the reason, and only
+differentiating it raises that error.
+"""
+
+from __future__ import annotations
+
+import functools
+import types as py_types
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxmlir import codec
+from jaxmlir._compat import (
+    ad_util,
+    call_bwd,
+    core,
+    debug_info,
+    lu,
+    pe,
+    tree_util,
+    wrap_bwd,
+)
+from jaxmlir.errors import JaxmlirError
+from jaxmlir.ir import ir
+
+PRIMITIVES = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_lin"})
+
+# A rule whose arguments change with every call of itself would be traced for ever.
+MAX_DEPTH = 64
+_depth = 0
+
+
+class RuleDepthError(JaxmlirError):
+    """A custom rule calls its own function with ever new arguments."""
+
+
+def write(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
+    """The attributes of the op of a custom-derivative equation."""
+    return _WRITERS[eqn.primitive.name](eqn, importer)
+
+
+def _attributes(importer: Any, **params: Any) -> dict[str, ir.Attribute]:
+    """Encoded parameters, those that say nothing (``None``, 0, ``False``, ``()``) left out."""
+    return {name: codec.encode(value, importer) for name, value in params.items() if value}
+
+
+def _function_or_error(
+    importer: Any, name: str, key: Any, hint: str, trace: Any
+) -> dict[str, ir.Attribute]:
+    """``{name: @rule}``, or the reason why there is none under ``<stem>_error``."""
+    global _depth
+    if _depth >= MAX_DEPTH:
+        raise RuleDepthError(
+            f"the custom derivative rule {hint!r} calls its own function with new arguments each "
+            f"time; gave up after {MAX_DEPTH} of them"
+        )
+    _depth += 1
+    try:
+        return {name: ir.FlatSymbolRefAttr.get(importer.rule(key, hint, trace))}
+    except RuleDepthError:
+        raise
+    except Exception as e:
+        error = f"{type(e).__name__}: {e}"
+        return {f"{name.split('_')[0]}_error": ir.StringAttr.get(error)}
+    finally:
+        _depth -= 1
+
+
+def _write_jvp(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
+    params = eqn.params
+    thunk = params["jvp_jaxpr_fun"]
+    num_consts = params["num_consts"]
+    in_avals = [v.aval for v in eqn.invars[num_consts:]]
+
+    def trace() -> tuple[Any, Sequence[Any], dict[str, Any]]:
+        jaxpr, consts, out_zeros = thunk.call_wrapped(*[False] * len(in_avals))
+        return jaxpr, consts, {"jaxpr.out_zeros": tuple(out_zeros)} if any(out_zeros) else {}
+
+    key = ("jvp", importer.identity(thunk), tuple(in_avals))
+    return {
+        **_attributes(
+            importer,
+            call_jaxpr=params["call_jaxpr"],
+            num_consts=num_consts,
+            symbolic_zeros=params["symbolic_zeros"],
+        ),
+        **_function_or_error(importer, "jvp_jaxpr", key, thunk.debug_info.func_name, trace),
+    }
+
+
+def _write_vjp(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
+    params = eqn.params
+    fwd, bwd = params["fwd_jaxpr_thunk"], params["bwd"]
+    num_consts = params["num_consts"]
+    in_avals = [v.aval for v in eqn.invars[num_consts:]]
+    out_avals = [v.aval for v in eqn.outvars]
+    shared = (importer.identity(fwd), importer.identity(bwd), tuple(in_avals))
+
+    def trace_fwd() -> tuple[Any, Sequence[Any], dict[str, Any]]:
+        jaxpr, consts = fwd.call_wrapped(*[True] * len(in_avals))
+        _, res_tree, input_fwds = params["out_trees"]()
+        # JAX counts forwarded operands with the constants in front; fwd does not take these.
+        operands = tuple(i if i is None else i - num_consts for i in input_fwds)
+        return jaxpr, consts, {
+            "jaxpr.num_res": res_tree.num_leaves,
+            "jaxpr.input_fwds": operands,
+        }
+
+    attributes = _attributes(
+        importer,
+        call_jaxpr=params["call_jaxpr"],
+        num_consts=num_consts,
+        symbolic_zeros=params["symbolic_zeros"],
+    )
+    attributes |= _function_or_error(
+        importer, "fwd_jaxpr", ("fwd", shared), fwd.debug_info.func_name, trace_fwd
+    )
+    if "fwd_jaxpr" not in attributes:
+        return attributes
+
+    def trace_bwd() -> tuple[Any, Sequence[Any], dict[str, Any]]:
+        residuals = importer.residual_types(attributes["fwd_jaxpr"].value, in_avals)
+        return _trace_bwd(bwd, residuals, [a.to_ct_aval() for a in out_avals], in_avals)
+
+    return attributes | _function_or_error(
+        importer, "bwd_jaxpr", ("bwd", shared), bwd.debug_info.func_name, trace_bwd
+    )
+
+
+def _write_lin(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
+    params = eqn.params
+    bwd, num_res = params["bwd"], params["num_res"]
+    residuals = [v.aval for v in eqn.invars[:num_res]]
+    in_zeros = tuple(params["in_zeros"])
+    cotangents = [a.to_ct_aval() for a in params["out_avals"]]
+
+    def trace() -> tuple[Any, Sequence[Any], dict[str, Any]]:
+        return _trace_bwd(bwd, residuals, cotangents, None)
+
+    key = ("lin", importer.identity(bwd), tuple(residuals), tuple(cotangents))
+    return {
+        **_attributes(
+            importer, num_res=num_res, in_zeros=in_zeros, symbolic_zeros=params["symbolic_zeros"]
+        ),
+        **_function_or_error(importer, "bwd", key, bwd.debug_info.func_name, trace),
+    }
+
+
+def _trace_bwd(
+    bwd: Any, residuals: Sequence[Any], cotangents: Sequence[Any], in_avals: Sequence[Any] | None
+) -> tuple[Any, Sequence[Any], dict[str, Any]]:
+    """A backward rule as a jaxpr ``(*residuals, *cotangents) -> (*cotangents)``, zeros dropped."""
+    zeros: list[bool] = []
+
+    def flat(*args: Any) -> list[Any]:
+        outs = call_bwd(bwd, *args)
+        zeros[:] = [type(ct) in (ad_util.Zero, ad_util.SymbolicZero) for ct in outs]
+        return [ct for ct, zero in zip(outs, zeros, strict=True) if not zero]
+
+    args = [*residuals, *cotangents]
+    info = debug_info("custom_vjp bwd", bwd.debug_info.func_name, len(args), 0)
+    wrapped = lu.wrap_init(flat, debug_info=info._replace(arg_names=None, result_paths=None))
+    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, args)
+    return jaxpr, consts, {"jaxpr.out_zeros": tuple(zeros)} if any(zeros) else {}
+
+
+_WRITERS = {
+    "custom_jvp_call": _write_jvp,
+    "custom_vjp_call": _write_vjp,
+    "custom_lin": _write_lin,
+}
+
+
+# --- what makes two rules the same --------------------------------------------------------------
+
+_ATOMS = (str, bytes, int, float, complex, bool, type(None), type, np.dtype, tree_util.PyTreeDef)
+
+
+class Identities:
+    """Numbers for objects: equal for rules that would trace alike.
+
+    Functions are their code with what they close over, wrapped functions what they wrap; a new
+    closure over equal things gets the same number.  What cannot be compared is its own address, so
+    everything numbered is kept alive.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+        self._of_object: dict[int, int] = {}
+        self._alive: list[Any] = []
+
+    def __call__(self, value: Any) -> int:
+        if isinstance(value, _ATOMS):
+            return self._number((type(value), value))
+        known = self._of_object.get(id(value))
+        if known is None:
+            self._alive.append(value)
+            self._of_object[id(value)] = self._number("cycle")
+            known = self._of_object[id(value)] = self._number(self._structure(value))
+        return known
+
+    def _number(self, key: Any) -> int:
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def _structure(self, value: Any) -> Any:
+        if isinstance(value, lu.WrappedFun):
+            transforms = [(self(gen), self(args)) for gen, args in value.transforms]
+            return ("wrapped", self(value.f), *transforms)
+        if isinstance(value, functools.partial):
+            return ("partial", self(value.func), self(value.args), self(value.keywords))
+        if isinstance(value, py_types.MethodType):
+            return ("method", self(value.__func__), self(value.__self__))
+        if isinstance(value, py_types.FunctionType):
+            cells = [self(_cell(cell)) for cell in value.__closure__ or ()]
+            return (value.__code__, self(value.__defaults__), self(value.__kwdefaults__), *cells)
+        if isinstance(value, _INCIDENTAL) or type(value) is object:
+            return type(value)
+        if isinstance(value, (tuple, list)):
+            return (type(value), *map(self, value))
+        if isinstance(value, dict):
+            # The memo of a thunk grows by calling it.
+            return "memo" if _is_memo(value) else tuple((self(k), self(v)) for k, v in value.items())
+        if isinstance(value, core.AbstractValue):
+            return value
+        return ("object", id(value))
+
+
+# What tells nothing about a rule: the trace that made it, what tracing it filled in, its names
+# (and sentinels, bare objects).
+_INCIDENTAL = (core.Trace, lu.Store, lu.EqualStore, core.DebugInfo)
+
+
+def _cell(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return "empty cell"
+
+
+def _is_memo(value: dict[Any, Any]) -> bool:
+    return all(isinstance(k, tuple) and all(isinstance(b, bool) for b in k) for k in value)

@@ -1,0 +1,191 @@
+"""Custom derivative rules: functions in the dialect, thunks in the jaxpr that goes back to JAX.
+
+The counterpart of :mod:`jaxmlir.rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from jaxmlir import codec, primitives
+from jaxmlir._compat import ad_util, core, debug_info, lu, open_jaxpr, pe, wrap_bwd
+from jaxmlir.errors import ExportError
+from jaxmlir.types import aval_of
+
+if TYPE_CHECKING:
+    from jaxmlir.exporter import Exporter
+
+OPS = frozenset(
+    {"jaxpr.custom_jvp_call_jaxpr", "jaxpr.custom_vjp_call_jaxpr", "jaxpr.custom_lin"}
+)
+
+
+def read(op: Any, name: str, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
+    """The primitive and parameters of a custom-derivative op."""
+    return _READERS[name](op, exporter)
+
+
+class _Attributes:
+    """An op's attributes, absent ones as a default; functions as symbols, not jaxprs."""
+
+    def __init__(self, op: Any):
+        self._attributes = op.attributes
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return codec.decode(self._attributes[name]) if name in self._attributes else default
+
+    def symbol(self, name: str) -> str | None:
+        return self._attributes[name].value if name in self._attributes else None
+
+
+def _rule(exporter: Exporter, attributes: _Attributes, name: str) -> str:
+    """The symbol of a rule's function.
+
+    Raises:
+      ExportError: the rule could not be traced; with the reason, when it is asked for.
+    """
+    symbol = attributes.symbol(name)
+    if symbol is None:
+        stem = name.split("_")[0]
+        reason = attributes.get(f"{stem}_error", "it is absent")
+        raise ExportError(f"the custom derivative rule '{name}' could not be traced: {reason}")
+    return symbol
+
+
+def _function_attribute(exporter: Exporter, symbol: str, name: str, default: Any) -> Any:
+    attributes = exporter.functions[symbol].attributes
+    return codec.decode(attributes[name]) if name in attributes else default
+
+
+def _read_jvp(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
+    attributes = _Attributes(op)
+    call_jaxpr = exporter.jaxpr(attributes.symbol("call_jaxpr"))
+    num_consts = attributes.get("num_consts", 0)
+    in_avals = [aval_of(v.type) for v in op.operands][num_consts:]
+    n_out = len(op.results)
+
+    def thunk(*in_zeros: bool) -> tuple[Any, Sequence[Any], list[bool]]:
+        symbol = _rule(exporter, attributes, "jvp_jaxpr")
+        out_zeros = _function_attribute(exporter, symbol, "jaxpr.out_zeros", (False,) * n_out)
+        jaxpr, consts = open_jaxpr(exporter.jaxpr(symbol))
+        if any(in_zeros):
+            jaxpr, consts = _instantiate_tangents(jaxpr, consts, in_avals, in_zeros)
+        return jaxpr, consts, list(out_zeros)
+
+    name = attributes.symbol("jvp_jaxpr") or "jvp"
+    info = debug_info("custom_jvp jvp", name, 2 * len(in_avals), 2 * n_out)
+    return primitives.get("custom_jvp_call"), {
+        "call_jaxpr": call_jaxpr,
+        "jvp_jaxpr_fun": lu.wrap_init(thunk, debug_info=info),
+        "num_consts": num_consts,
+        "symbolic_zeros": attributes.get("symbolic_zeros", False),
+    }
+
+
+def _instantiate_tangents(
+    jaxpr: Any, consts: Sequence[Any], in_avals: Sequence[Any], in_zeros: Sequence[bool]
+) -> tuple[Any, Sequence[Any]]:
+    """A rule for all tangents as a rule for the nonzero ones: the others are zeros."""
+    tangent_avals = [a.to_tangent_aval() for a in in_avals]
+
+    def rule(*args: Any) -> list[Any]:
+        nonzero = iter(args[len(in_avals) :])
+        tangents = [
+            ad_util.zeros_like_aval(aval) if zero else next(nonzero)
+            for aval, zero in zip(tangent_avals, in_zeros, strict=True)
+        ]
+        return core.eval_jaxpr(jaxpr, consts, *args[: len(in_avals)], *tangents)
+
+    avals = [*in_avals, *(a for a, zero in zip(tangent_avals, in_zeros, strict=True) if not zero)]
+    name = jaxpr.debug_info.func_name
+    info = debug_info("custom_jvp jvp", name, len(avals), 0)._replace(
+        arg_names=None, result_paths=None
+    )
+    traced, _, traced_consts = pe.trace_to_jaxpr_dynamic(lu.wrap_init(rule, debug_info=info), avals)
+    return traced, traced_consts
+
+
+def _read_vjp(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
+    attributes = _Attributes(op)
+    num_consts = attributes.get("num_consts", 0)
+    operand_avals = [aval_of(v.type) for v in op.operands]
+    in_avals = operand_avals[num_consts:]
+    n_out = len(op.results)
+
+    def fwd(*nonzeros: bool) -> tuple[Any, Sequence[Any]]:
+        return open_jaxpr(exporter.jaxpr(_rule(exporter, attributes, "fwd_jaxpr")))
+
+    def bwd(*args: Any) -> list[Any]:
+        symbol = _rule(exporter, attributes, "bwd_jaxpr")
+        return _call_bwd(exporter, symbol, [a.to_ct_aval() for a in in_avals], args)
+
+    def out_trees() -> tuple[Any, Any, list[int | None]]:
+        symbol = _rule(exporter, attributes, "fwd_jaxpr")
+        num_res = _function_attribute(exporter, symbol, "jaxpr.num_res", 0)
+        input_fwds = _function_attribute(exporter, symbol, "jaxpr.input_fwds", ())
+        forwarded = [i if i is None else i + num_consts for i in input_fwds]
+        return _flat_tree(n_out), _flat_tree(num_res), forwarded
+
+    fwd_name = attributes.symbol("fwd_jaxpr") or "fwd"
+    fwd_info = debug_info("custom_vjp fwd", fwd_name, len(in_avals), n_out)
+    return primitives.get("custom_vjp_call"), {
+        "call_jaxpr": exporter.jaxpr(attributes.symbol("call_jaxpr")),
+        "fwd_jaxpr_thunk": lu.wrap_init(fwd, debug_info=fwd_info),
+        "bwd": wrap_bwd(bwd, _bwd_info(attributes.symbol("bwd_jaxpr") or "bwd")),
+        "num_consts": num_consts,
+        "out_trees": out_trees,
+        "symbolic_zeros": attributes.get("symbolic_zeros", False),
+    }
+
+
+def _bwd_info(name: str) -> Any:
+    return debug_info("custom_vjp bwd", name, 0, 0)._replace(arg_names=None, result_paths=None)
+
+
+def _call_bwd(
+    exporter: Exporter, symbol: str, ct_avals: Sequence[Any] | None, args: Sequence[Any]
+) -> list[Any]:
+    """Runs a backward rule's function and puts back the zeros that it leaves out."""
+    closed = exporter.jaxpr(symbol)
+    args = [
+        ad_util.zeros_like_aval(a.aval) if type(a) in (ad_util.SymbolicZero, ad_util.Zero) else a
+        for a in args
+    ]
+    outs = iter(core.jaxpr_as_fun(closed)(*args))
+    n_own = len(closed.out_avals)
+    zeros = _function_attribute(exporter, symbol, "jaxpr.out_zeros", (False,) * n_own)
+    return [
+        ad_util.Zero(ct_avals[i] if ct_avals else core.ShapedArray((), "float32"))
+        if zero
+        else next(outs)
+        for i, zero in enumerate(zeros)
+    ]
+
+
+def _flat_tree(n: int) -> Any:
+    return jax.tree.structure((0,) * n)
+
+
+def _read_lin(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
+    attributes = _Attributes(op)
+
+    def bwd(*args: Any) -> list[Any]:
+        return _call_bwd(exporter, _rule(exporter, attributes, "bwd"), None, args)
+
+    return primitives.get("custom_lin"), {
+        "num_res": attributes.get("num_res", 0),
+        "bwd": wrap_bwd(bwd, _bwd_info(attributes.symbol("bwd") or "bwd")),
+        "out_avals": [aval_of(v.type) for v in op.results],
+        "symbolic_zeros": attributes.get("symbolic_zeros", False),
+        "in_zeros": list(attributes.get("in_zeros", ())),
+    }
+
+
+_READERS = {
+    "jaxpr.custom_jvp_call_jaxpr": _read_jvp,
+    "jaxpr.custom_vjp_call_jaxpr": _read_vjp,
+    "jaxpr.custom_lin": _read_lin,
+}

@@ -1,0 +1,244 @@
+"""Abstract values and MLIR types, one to one.
+
+===============================  ==========================================================
+``f32[4]``                       ``tensor<4xf32>``
+weakly typed ``f32[]``           ``tensor<f32, {weak_type}>``
+``f32[b, 128]``                  ``tensor<?x128xf32, {shape = "b, 128"}>``
+``key<fry>[4]``                  ``tensor<4x!jaxpr.key<"fry">>``
+``float0[3]``                    ``tensor<3x!jaxpr.float0>``
+``Ref{f32[4]}``                  ``!jaxpr.ref<tensor<4xf32>>``
+a token                          ``!jaxpr.token``
+===============================  ==========================================================
+
+What an aval knows beyond shape and dtype (weak type, symbolic shape, sharding, varying manual axes,
+memory space) is the tensor's encoding, a dictionary, absent where it says nothing.  So a value's
+type tells its aval without looking at the op that made it, and equal signatures are equal types.
+
+An aval that no type describes (a Pallas semaphore, a user's own) becomes
+``!jaxpr.aval<"name", "handle">``; it lives as long as the process (see :mod:`jaxmlir.handles`).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from jaxmlir import codec, handles
+from jaxmlir._compat import core, dtypes, prng, state_types
+from jaxmlir.errors import ImportingError
+from jaxmlir.ir import ir, scope
+
+_ELEMENT_NAMES = {
+    "bool": "i1",
+    **{f"int{n}": f"i{n}" for n in (2, 4, 8, 16, 32, 64)},
+    **{f"uint{n}": f"ui{n}" for n in (2, 4, 8, 16, 32, 64)},
+    **{f"float{n}": f"f{n}" for n in (16, 32, 64)},
+    "bfloat16": "bf16",
+    "complex64": "complex<f32>",
+    "complex128": "complex<f64>",
+    "float4_e2m1fn": "f4E2M1FN",
+    "float8_e3m4": "f8E3M4",
+    "float8_e4m3": "f8E4M3",
+    "float8_e4m3b11fnuz": "f8E4M3B11FNUZ",
+    "float8_e4m3fn": "f8E4M3FN",
+    "float8_e4m3fnuz": "f8E4M3FNUZ",
+    "float8_e5m2": "f8E5M2",
+    "float8_e5m2fnuz": "f8E5M2FNUZ",
+    "float8_e8m0fnu": "f8E8M0FNU",
+}
+_DTYPE_NAMES = {element: name for name, element in _ELEMENT_NAMES.items()}
+# int1/uint1 exist in newer ml_dtypes; MLIR's i1 is taken by bool.
+_OPAQUE_ELEMENTS = {"int1": "!jaxpr.int1", "uint1": "!jaxpr.uint1"}
+
+_type_of_aval: dict[Any, ir.Type] = {}
+_aval_of_type: dict[ir.Type, Any] = {}
+_element_of_dtype: dict[Any, ir.Type] = {}
+_dtype_of_element: dict[ir.Type, Any] = {}
+
+
+def type_of(aval: Any) -> ir.Type:
+    """The MLIR type of an abstract value."""
+    found = _type_of_aval.get(aval)
+    if found is None:
+        with scope():
+            found = _make_type(aval)
+        _type_of_aval[aval] = found
+        _aval_of_type.setdefault(found, aval)
+    return found
+
+
+def aval_of(type_: ir.Type) -> Any:
+    """The abstract value that :func:`type_of` wrote as ``type_``."""
+    found = _aval_of_type.get(type_)
+    if found is None:
+        with scope():
+            found = _aval_of_type[type_] = _make_aval(type_)
+    return found
+
+
+def element_of(dtype: Any) -> ir.Type:
+    """The MLIR element type of a dtype, extended dtypes included."""
+    found = _element_of_dtype.get(dtype)
+    if found is None:
+        with scope():
+            found = _element_of_dtype[dtype] = _make_element(dtype)
+    return found
+
+
+def dtype_of(element: ir.Type) -> Any:
+    """The dtype that :func:`element_of` wrote as ``element``."""
+    found = _dtype_of_element.get(element)
+    if found is None:
+        found = _dtype_of_element[element] = _make_dtype(element)
+    return found
+
+
+def _make_element(dtype: Any) -> ir.Type:
+    if isinstance(dtype, dtypes.ExtendedDType):
+        impl = getattr(dtype, "_impl", None)
+        if isinstance(impl, prng.PRNGImpl) and prng.prngs.get(impl.name) is impl:
+            return ir.Type.parse(f"!jaxpr.key<{json.dumps(impl.tag)}>")
+        return ir.Type.parse(f'!jaxpr.dtype<{json.dumps(str(dtype))}, "{handles.keep(dtype)}">')
+    dtype = np.dtype(dtype)
+    if dtype == dtypes.float0:
+        return ir.Type.parse("!jaxpr.float0")
+    name = _ELEMENT_NAMES.get(dtype.name) or _OPAQUE_ELEMENTS.get(dtype.name)
+    if name is None:
+        raise ImportingError(f"no MLIR element type for dtype {dtype}")
+    return ir.Type.parse(name)
+
+
+def _make_dtype(element: ir.Type) -> Any:
+    text = str(element)
+    if text.startswith("!jaxpr.key<"):
+        (tag,) = _string_parameters(text)
+        for impl in prng.prngs.values():
+            if impl.tag == tag:
+                return prng.KeyTy(impl)
+        known = ", ".join(sorted(impl.tag for impl in prng.prngs.values()))
+        raise ImportingError(f'{text}: no random-number generator "{tag}" is registered ({known})')
+    if text.startswith("!jaxpr.dtype<"):
+        return handles.get(_string_parameters(text)[1])
+    if text == "!jaxpr.float0":
+        return dtypes.float0
+    for name, opaque in _OPAQUE_ELEMENTS.items():
+        if opaque == text:
+            return np.dtype(getattr(ml_dtypes, name))
+    if text not in _DTYPE_NAMES:
+        raise ImportingError(f"{text} is the element type of no dtype of JAX")
+    import jax.numpy as jnp
+
+    name = _DTYPE_NAMES[text]
+    return np.dtype(np.bool_ if name == "bool" else getattr(jnp, name))
+
+
+def _string_parameters(text: str) -> list[str]:
+    return json.loads("[" + text[text.index("<") + 1 : text.rindex(">")] + "]")
+
+
+def _make_type(aval: Any) -> ir.Type:
+    if type(aval) is core.ShapedArray:
+        return _make_tensor(aval)
+    if isinstance(aval, core.AbstractToken):
+        return ir.Type.parse("!jaxpr.token")
+    if type(aval) is state_types.AbstractRef:
+        plain = aval.memory_space is None and aval.kind is None
+        if plain and type(aval.inner_aval) is core.ShapedArray:
+            return ir.Type.parse(f"!jaxpr.ref<{type_of(aval.inner_aval)}>")
+    return ir.Type.parse(f'!jaxpr.aval<{json.dumps(str(aval))}, "{handles.keep(aval)}">')
+
+
+def _make_tensor(aval: Any) -> ir.Type:
+    extras: dict[str, ir.Attribute] = {}
+    if aval.weak_type:
+        extras["weak_type"] = ir.UnitAttr.get()
+    shape = aval.shape
+    if not all(type(d) is int for d in shape):
+        scope = next(d.scope for d in shape if not core.is_constant_dim(d))
+        constraints = _constraints(scope)
+        _scopes.setdefault(constraints, scope)
+        extras["shape"] = ir.StringAttr.get(", ".join(map(str, shape)))
+        if constraints:
+            extras["constraints"] = codec.encode(constraints)
+        dynamic = ir.ShapedType.get_dynamic_size()
+        shape = [d if core.is_constant_dim(d) else dynamic for d in shape]
+    if not aval.sharding.mesh.empty:
+        extras["mesh"] = codec.encode(aval.sharding.mesh)
+        extras["spec"] = codec.encode(aval.sharding.spec)
+        if not aval.mat.empty:
+            extras["manual"] = codec.encode(aval.mat)
+    if aval.memory_space is not core.MemorySpace.Device:
+        extras["memory_space"] = codec.encode(aval.memory_space)
+    layout = getattr(aval, "layout", None)
+    if layout is not None and not _is_default_layout(layout):
+        extras["layout"] = codec.encode(layout)
+    encoding = ir.DictAttr.get(extras) if extras else None
+    return ir.RankedTensorType.get(shape, element_of(aval.dtype), encoding)
+
+
+def _is_default_layout(layout: Any) -> bool:
+    return layout is core.ShapedArray((), np.float32).layout
+
+
+_scopes: dict[tuple[str, ...], Any] = {}
+
+
+def _constraints(scope: Any) -> tuple[str, ...]:
+    return tuple(constraint.debug_str for constraint in scope._explicit_constraints)
+
+
+def _symbolic_shape(shape: str, constraints: tuple[str, ...]) -> tuple[Any, ...]:
+    from jax import export
+
+    scope = _scopes.get(constraints)
+    if scope is None:
+        scope = _scopes[constraints] = export.SymbolicScope(constraints)
+    return export.symbolic_shape(shape, scope=scope)
+
+
+def _make_aval(type_: ir.Type) -> Any:
+    if isinstance(type_, ir.RankedTensorType):
+        return _make_shaped_array(type_)
+    text = str(type_)
+    if text == "!jaxpr.token":
+        return core.abstract_token
+    if text.startswith("!jaxpr.ref<"):
+        inner = ir.Type.parse(text[len("!jaxpr.ref<") : -1])
+        return state_types.AbstractRef(aval_of(inner))
+    if text.startswith("!jaxpr.aval<"):
+        return handles.get(_string_parameters(text)[1])
+    raise ImportingError(f"{text} is not a type of the jaxpr dialect")
+
+
+def _make_shaped_array(type_: ir.RankedTensorType) -> Any:
+    encoding = type_.encoding
+    dtype = dtype_of(type_.element_type)
+    if encoding is None:
+        if not type_.has_static_shape:
+            raise ImportingError(f'{type_}: a dynamic shape needs an encoding {{shape = "b, ..."}}')
+        return core.ShapedArray(tuple(type_.shape), dtype)
+    if not isinstance(encoding, ir.DictAttr):
+        raise ImportingError(f"{type_}: the encoding is not a dictionary")
+    extras = {item.name: item.attr for item in encoding}
+    shape: tuple[Any, ...] = ()
+    if "shape" in extras:
+        constraints = tuple(codec.decode(extras["constraints"])) if "constraints" in extras else ()
+        shape = _symbolic_shape(extras["shape"].value, constraints)
+    else:
+        shape = tuple(type_.shape)
+    kwargs: dict[str, Any] = {}
+    if "mesh" in extras:
+        from jax.sharding import NamedSharding
+
+        kwargs["sharding"] = NamedSharding(
+            codec.decode(extras["mesh"]), codec.decode(extras["spec"])
+        )
+        if "manual" in extras:
+            kwargs["manual_axis_type"] = codec.decode(extras["manual"])
+    for name in ("memory_space", "layout"):
+        if name in extras:
+            kwargs[name] = codec.decode(extras[name])
+    return core.ShapedArray(shape, dtype, "weak_type" in extras, **kwargs)
