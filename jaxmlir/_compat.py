@@ -234,7 +234,7 @@ def debug_info(traced_for: str, name: str, n_args: int, n_results: int) -> Any:
     """Debug information that names a function and nothing else."""
     from jax._src import core
 
-    return core.DebugInfo(traced_for, name, (None,) * n_args, (None,) * n_results)
+    return core.DebugInfo(traced_for, name, ("",) * n_args, ("",) * n_results)
 
 
 def version_matches(specifier: str) -> bool:

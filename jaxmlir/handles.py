@@ -50,6 +50,11 @@ def keep(value: Any) -> str:
     return found.name
 
 
+def find_box(name: str) -> Box | None:
+    """The box behind a handle, ``None`` where nothing holds it."""
+    return _by_name.get(name)
+
+
 def get(name: str) -> Any:
     """The object behind a handle."""
     return get_box(name).value
@@ -61,7 +66,7 @@ def get_box(name: str) -> Box:
     Raises:
       JaxmlirError: no living program of this process holds it.
     """
-    found = _by_name.get(name)
+    found = find_box(name)
     if found is None:
         raise JaxmlirError(
             f'handle "{name}" stands for a Python object of another process, or of a program that '

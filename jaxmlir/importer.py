@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from jaxmlir import codec, effect_attrs, handles, locations, normalize, primitives, rules
-from jaxmlir._compat import core, dtypes, open_jaxpr, state_types
+from jaxmlir._compat import core, dtypes, open_jaxpr, state_types, version_matches
 from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError
 from jaxmlir.ir import DIALECT_VERSION, func, ir, scope
 from jaxmlir.types import aval_of, type_of
@@ -39,7 +39,7 @@ def import_jaxpr(closed_jaxpr: Any, name: str = "main") -> Importer:
     importer = Importer()
     jaxpr, consts = open_jaxpr(closed_jaxpr)
     with scope():
-        importer.add_function(jaxpr, consts, name, public=True)
+        importer.add_function(jaxpr, consts, importer.unique_name(name), public=True)
     return importer
 
 
@@ -300,9 +300,24 @@ def _plan(primitive: Any) -> tuple[str, dict[str, Any], Any]:
                 if primitive.name in rules.PRIMITIVES
                 else normalize.TO_DIALECT.get(primitive.name)
             )
+            if rewrite is None and record is not None:
+                rewrite = _renaming(record)
             plan = (primitives.op_name(primitive.name), defaults, rewrite)
         _plans[primitive] = plan
     return plan
+
+
+def _renaming(record: Any) -> Any | None:
+    """A rewrite that gives parameters the dialect's names, where this JAX has others."""
+    names = {
+        old: attr.name
+        for attr in record.attributes
+        for where, old in attr.renamed
+        if version_matches(where)
+    }
+    if not names:
+        return None
+    return lambda params, _: {names.get(key, key): value for key, value in params.items()}
 
 
 def _at_equation(error: JaxmlirError, eqn: Any) -> ImportingError:

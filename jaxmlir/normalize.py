@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxmlir import _compat
-from jaxmlir._compat import jax_version, named_sharding
+from jaxmlir._compat import jax_version, mesh_lib, named_sharding
 
 _NEW_INLINE = jax_version() >= (0, 11) and _compat.resolve("jax._src.api", "Inline") is not None
 _PACKED_SCAN = _compat.resolve("jax._src.flattree", "pack") is not None
@@ -33,13 +33,11 @@ def _jit_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
 
 
 def _jit_from_dialect(params: dict[str, Any], n_operands: int, n_results: int) -> dict[str, Any]:
-    from jax.sharding import Mesh
-
     params = dict(params)
     for name in ("in_shardings", "out_shardings"):
         params[name] = tuple(named_sharding.UNSPECIFIED if s is None else s for s in params[name])
     if params["ctx_mesh"] is None:
-        params["ctx_mesh"] = Mesh((), ())
+        params["ctx_mesh"] = mesh_lib.empty_concrete_mesh
     if _NEW_INLINE and isinstance(params["inline"], bool):
         inline = _compat.resolve("jax._src.api", "Inline")
         params["inline"] = inline.JAX_LATE if params["inline"] else inline.AUTO

@@ -16,6 +16,8 @@ from jaxmlir.errors import ExportError
 from jaxmlir.ir import ir
 
 _NO_DEFAULT = object()
+# JAX itself leaves such a parameter out, and asks whether it is there.
+_ABSENT = object()
 
 
 def of_op(op: Any, name: str, reader: codec.Reader) -> tuple[Any, dict[str, Any]]:
@@ -34,6 +36,8 @@ def of_op(op: Any, name: str, reader: codec.Reader) -> tuple[Any, dict[str, Any]
         attr = given.pop(key, None)
         if attr is not None:
             params[param] = codec.decode(attr, reader)
+        elif default is _ABSENT:
+            continue
         elif default is not _NO_DEFAULT:
             count = {"": 0, "operands": len(op.operands), "results": len(op.results)}[each]
             params[param] = (default,) * count if each else default
@@ -62,6 +66,8 @@ def _defaults(name: str) -> dict[str, tuple[str, Any, str]]:
         if version_matches(attr.jax):
             names = [old for where, old in attr.renamed if version_matches(where)]
             default = _NO_DEFAULT if attr.default is ops.REQUIRED else attr.default
+            if attr.optional:
+                default = _ABSENT
             found[attr.name] = (names[0] if names else attr.name, default, attr.each)
     return found
 

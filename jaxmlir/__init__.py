@@ -1,0 +1,36 @@
+"""jaxmlir: JAX programs as an MLIR dialect, still transformable.
+
+    program = jaxmlir.trace(f)(x)     # a Python function becomes a module of the jaxpr dialect
+    print(program)                    # ... which is plain MLIR text
+    program = jaxmlir.parse(text)     # and back
+    program(x)                        # lowered to StableHLO and run through PJRT
+
+Names are loaded on first use: parsing and printing modules does not import JAX.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "Program": "program",
+    "from_jaxpr": "program",
+    "jit": "program",
+    "parse": "program",
+    "register_node_type": "pytrees",
+    "register_param_type": "codec",
+    "trace": "program",
+}
+
+__all__ = ["Program", "from_jaxpr", "jit", "parse", "register_node_type", "register_param_type", "trace"]  # noqa: E501
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
+    globals()[name] = value
+    return value

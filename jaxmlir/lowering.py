@@ -1,0 +1,297 @@
+"""Dialect to StableHLO, through JAX's own lowering rules.
+
+A program is lowered where JAX lowers the equation that calls it: the rule of ``jaxmlir_call``
+(:mod:`jaxmlir.runtime`) walks the function's block and emits each op into JAX's module.
+
+* **Leaves.**  A rule runs once per signature: op, attributes, operand and result types.  Its output
+  is kept as a detached function and copied in for every other op of that signature, in C++ -- what
+  JAX does for equations, with a key that costs a few microseconds instead of tens.
+* **Ops with functions** (jit, scan, cond, shard_map, custom rules, a user's own ...) run JAX's rule
+  for them too.  Where the rule only evaluates or calls the sub-jaxpr, it is given a stub: a jaxpr of
+  one ``jaxmlir_call`` equation, which lowers by walking that function in turn.  Where it looks at
+  the equations (``bodies="inspected"`` in the op's record), it is given the exported jaxpr.
+
+So no op has a lowering rule of ours, and none can be missing or differ from JAX's.  Custom
+derivative rules are dropped here and nowhere earlier: JAX's rule for them lowers the called
+function.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from jaxlib.mlir.dialects import func as func_dialect
+
+from jaxmlir import codec, effect_attrs, locations, ops, params, rules_export
+from jaxmlir._compat import core, effects, jax_mlir_ext, mlir, source_info_util
+from jaxmlir.errors import Diagnostic, JaxmlirError, LoweringError
+from jaxmlir.exporter import constant_value
+from jaxmlir.ir import context, file_line_col, func, ir
+from jaxmlir.types import aval_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+_SIGNATURES = "jaxmlir signatures"
+
+
+def lower_function(
+    ctx: Any, program: Program, symbol: str, args: Sequence[Any]
+) -> tuple[list[Any], Any]:
+    """Emits the body of ``@symbol`` at JAX's current insertion point.
+
+    Args:
+      ctx: JAX's ``LoweringRuleContext`` of the calling equation.
+      args: the operands, as JAX's IR values.
+
+    Returns:
+      The results, and the tokens of the ordered effects after the last op.
+
+    Raises:
+      LoweringError: JAX has no rule for an op on the platform; names the op and the user's line.
+    """
+    return _Body(ctx, program).lower(program.function(symbol), args)
+
+
+class _Body:
+    """Lowers the ops of one block; one instance per call of a function."""
+
+    def __init__(self, ctx: Any, program: Program):
+        self.ctx = ctx
+        self.program = program
+        self.module_context = ctx.module_context
+        self.tokens = ctx.tokens_in
+        # JAX's cache lives as long as the module being built, and so do our templates.
+        self.cache: dict[Any, Any] = ctx.module_context.lowering_cache
+        self.prefix = str(ctx.name_stack)
+
+    def lower(self, function: func.FuncOp, args: Sequence[Any]) -> tuple[list[Any], Any]:
+        block = function.entry_block
+        env: dict[ir.Value, Any] = dict(zip(block.arguments, args, strict=True))
+        cache = self.cache
+        inlined_call = jax_mlir_ext.inlined_func_call
+        dim_vars = tuple(self.ctx.dim_var_values)
+        for op in block.operations:
+            name = op.name if type(op) is ir.OpView else op.operation.name
+            if name == "func.return":
+                return [env[v] for v in op.operands], self.tokens
+            operands = op.operands
+            values = [operands[i] for i in range(len(operands))]
+            try:
+                with self.location(op):
+                    if name == "jaxpr.constant":
+                        env[op.results[0]] = self.constant(op)
+                        continue
+                    attributes = op.attributes
+                    results = op.results
+                    key = (
+                        self.program if _depends_on_program(name, attributes) else None,
+                        name,
+                        tuple(attributes.items()) if len(attributes) else (),
+                        tuple([v.type for v in values]),
+                        tuple(results.types),
+                    )
+                    template = cache.get(key)
+                    if template is None:
+                        template = cache[key] = self.template(op, name)
+                    nodes = [env[v] for v in values]
+                    if type(template) is _Template:
+                        outs = inlined_call(template.function, [*dim_vars, *nodes])
+                        if len(outs) == 1:
+                            env[results[0]] = outs[0]
+                        else:
+                            env.update(zip(results, outs, strict=True))
+                    else:
+                        env.update(zip(results, template(self, op, nodes), strict=True))
+            except JaxmlirError as e:
+                raise self.at_op(e, op, name) from e
+            except NotImplementedError as e:
+                raise self.at_op(e, op, name) from e
+        raise LoweringError(f"@{function.name.value} has no return")
+
+    def constant(self, op: Any) -> Any:
+        value = constant_value(self.program, op)
+        aval = aval_of(op.results[0].type)
+        return mlir.ir_constant(value, const_lowering=self.ctx.const_lowering, aval=aval)
+
+    def template(self, op: Any, name: str) -> Any:
+        """What to do for every op of this one's signature."""
+        reader = self.program.stubs if _bodies(name) == "opaque" else self.program.exporter
+        with context():
+            if name in rules_export.OPS:
+                primitive, parameters = rules_export.read(op, name, reader)
+            else:
+                primitive, parameters = params.of_op(op, name, reader)
+            attributes = op.attributes
+            ctx_attr = attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None
+            eqn_ctx = effect_attrs.decode_ctx(ctx_attr)
+            op_effects: Any = core.no_effects
+            if "jaxpr.effects" in attributes:
+                op_effects = frozenset(codec.decode(a) for a in attributes["jaxpr.effects"])
+            avals_in = tuple(aval_of(v.type) for v in op.operands)
+            avals_out = tuple(aval_of(v.type) for v in op.results)
+        rules = mlir._get_lowering_rules(self.module_context, primitive, eqn_ctx)
+        lower = functools.partial(
+            mlir._uncached_lowering, primitive, eqn_ctx, op_effects, *rules[:2]
+        )
+        ordered = tuple(effects.ordered_effects.filter_in(op_effects))
+        traceback = locations.source_info(op.location).traceback
+        if primitive in mlir._uncacheable_primitives:
+            return functools.partial(
+                _lower_in_place,
+                primitive=primitive,
+                lower=lower,
+                eqn_ctx=eqn_ctx,
+                avals_in=avals_in,
+                avals_out=avals_out,
+                parameters=parameters,
+            )
+        with source_info_util.user_context(traceback), eqn_ctx.manager:
+            entry = mlir._emit_lowering_rule_as_fun(
+                lower,
+                self.module_context,
+                eqn_ctx,
+                primitive,
+                ordered,
+                avals_in,
+                avals_out,
+                rules[2],
+                **parameters,
+            )
+        plain = all(isinstance(t, ir.Type) for t in entry.flat_output_types) and not entry.const_args
+        arrays = all(type(a) is core.ShapedArray for a in (*avals_in, *avals_out))
+        if entry.inline and not ordered and plain and arrays:
+            return _Template(entry.func.operation)
+        return functools.partial(_call_entry, entry=entry, ordered=ordered)
+
+    def location(self, op: Any) -> ir.Location:
+        """The op's location in JAX's context, under the name stack of the calling equation."""
+        key = (self.prefix, op.location.attr)
+        found = self.cache.get(key)
+        if found is None:
+            found = self.cache[key] = self.translate(op.location)
+        return found
+
+    def translate(self, location: ir.Location) -> ir.Location:
+        name = ""
+        if isinstance(location, ir.NameLoc) and not isinstance(location.child_loc, ir.FileLineColLoc):
+            name, location = location.name_str, location.child_loc
+        stack = "/".join(part for part in (self.prefix, name) if part)
+        frames = _translate_frames(location)
+        return ir.Location.name(stack, childLoc=frames) if stack else frames
+
+    def at_op(self, error: Exception, op: Any, name: str) -> LoweringError:
+        if isinstance(error, LoweringError) and error.diagnostics[0].line:
+            return error
+        file, line, col = file_line_col(op.location)
+        message = str(error)
+        if not message.startswith(f"'{name}'"):
+            message = f"'{name}' op cannot be lowered: {message}"
+        return LoweringError([Diagnostic("error", message, file, line, col)])
+
+
+class _Template:
+    """A rule's output as a function to copy in."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Any):
+        self.function = function
+
+
+def _lower_in_place(
+    body: _Body,
+    op: Any,
+    nodes: Sequence[Any],
+    *,
+    primitive: Any,
+    lower: Any,
+    eqn_ctx: Any,
+    avals_in: Sequence[Any],
+    avals_out: Sequence[Any],
+    parameters: dict[str, Any],
+) -> Sequence[Any]:
+    """Runs a rule that must not be cached, at the op."""
+    outer = body.ctx
+    traceback = locations.source_info(op.location).traceback
+    name_stack = outer.name_stack + locations.name_stack(op.location)
+    with source_info_util.user_context(traceback), eqn_ctx.manager:
+        ctx = mlir.LoweringRuleContext(
+            module_context=body.module_context,
+            primitive=primitive,
+            name_stack=name_stack,
+            traceback=traceback or outer.traceback,
+            avals_in=avals_in,
+            avals_out=avals_out,
+            tokens_in=body.tokens,
+            tokens_out=None,
+            jaxpr_eqn_ctx=eqn_ctx,
+            dim_var_values=outer.dim_var_values,
+            const_lowering=outer.const_lowering,
+        )
+        outs = lower(ctx, *nodes, **parameters)
+    if ctx.tokens_out is not None:
+        body.tokens = body.tokens.update_tokens(ctx.tokens_out)
+    return [out if isinstance(out, ir.Value) else tuple(out) for out in outs]
+
+
+def _call_entry(
+    body: _Body, op: Any, nodes: Sequence[Any], *, entry: Any, ordered: Sequence[Any]
+) -> Sequence[Any]:
+    """Uses a rule's output that threads tokens, takes constants, or must stay a function."""
+    ctx = body.ctx
+    consts = tuple(
+        mlir.ir_constants(c, const_lowering=ctx.const_lowering, aval=aval)
+        for c, aval in zip(entry.const_args, entry.const_arg_avals, strict=True)
+    )
+    tokens = tuple(body.tokens.get(effect) for effect in ordered)
+    flat, _ = mlir.ir_tree_registry.flatten((*ctx.dim_var_values, *tokens, *consts, *nodes))
+    if entry.inline:
+        outs = jax_mlir_ext.inlined_func_call(entry.func.operation, flat)
+    else:
+        symbol = ir.FlatSymbolRefAttr.get(entry.func.sym_name.value)
+        outs = func_dialect.CallOp(entry.flat_output_types, symbol, flat).results
+    outs = list(entry.output_treedef.unflatten(outs))
+    new_tokens, outs = outs[: len(ordered)], outs[len(ordered) :]
+    if ordered:
+        updated = mlir.TokenSet(dict(zip(ordered, new_tokens, strict=True)))
+        body.tokens = body.tokens.update_tokens(updated)
+    return outs
+
+
+def _translate_frames(location: ir.Location) -> ir.Location:
+    """A location of our context rebuilt in the current one."""
+    if isinstance(location, ir.NameLoc):
+        return ir.Location.name(location.name_str, childLoc=_translate_frames(location.child_loc))
+    if isinstance(location, ir.CallSiteLoc):
+        caller = _translate_frames(location.caller)
+        return ir.Location.callsite(_translate_frames(location.callee), [caller])
+    if isinstance(location, ir.FileLineColLoc):
+        return ir.Location.file(location.filename, location.start_line, location.start_col)
+    if isinstance(location, ir.FusedLoc):
+        return ir.Location.fused([_translate_frames(child) for child in location.locations])
+    return ir.Location.unknown()
+
+
+@functools.cache
+def _bodies(name: str) -> str:
+    record = ops.OPS.get(name.removeprefix("jaxpr."))
+    # A primitive nobody knows may look into the jaxprs it is given.
+    return record.bodies if record is not None else "inspected"
+
+
+@functools.cache
+def _has_functions(name: str) -> bool:
+    record = ops.OPS.get(name.removeprefix("jaxpr."))
+    return record is None or bool(record.functions) or name in _FUNCTIONS_IN_RECORDS
+
+
+# Ops whose functions are inside a record attribute.
+_FUNCTIONS_IN_RECORDS = frozenset({"jaxpr.custom_linear_solve"})
+
+
+def _depends_on_program(name: str, attributes: Any) -> bool:
+    """Whether an op's symbols (and so its signature) mean something in its own program only."""
+    return len(attributes) > 0 and _has_functions(name)

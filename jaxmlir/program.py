@@ -1,0 +1,445 @@
+"""``Program``: a staged-out JAX program as a module of the jaxpr dialect, with its side tables.
+
+A program is made by :func:`trace` (or :func:`jit`) from a Python function, or by :func:`parse` from
+text.  It can be printed, verified, transformed by passes, turned back into a jaxpr, lowered and
+called, alone or inside other JAX code.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from jaxmlir import codec, handles, ir as mlir_ir, pytrees, runtime
+from jaxmlir._compat import core, effects, state_types
+from jaxmlir.errors import ArgumentError, JaxmlirError
+from jaxmlir.exporter import Exporter
+from jaxmlir.importer import import_jaxpr
+from jaxmlir.ir import context, func, functions, ir, parse_module, scope
+from jaxmlir.types import aval_of
+
+if TYPE_CHECKING:
+    from jax.stages import Lowered
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What calling a function takes and gives."""
+
+    operands: tuple[Any, ...]
+    results: tuple[Any, ...]
+    effects: Any
+    uses_refs: bool
+
+
+class Program:
+    """A module of the jaxpr dialect and what it refers to outside itself.
+
+    Attributes:
+      module: the MLIR module.  Passes change it in place; call :meth:`changed` after doing so.
+      constants: arrays too large for the IR, by the name their ``jaxpr.constant`` ops give them.
+      handles: what keeps alive the Python objects that the module names by handle.
+    """
+
+    def __init__(
+        self,
+        module: ir.Module,
+        constants: Mapping[str, Any] | None = None,
+        handles: Mapping[str, handles.Box] | None = None,
+    ):
+        self.module = module
+        self.constants = dict(constants or {})
+        self.handles = dict(handles or {})
+        self.changed()
+
+    def changed(self) -> None:
+        """Forgets what was derived from the module."""
+        self._signatures: dict[str, Signature] = {}
+        self._callees: dict[str, runtime.Callee] = {}
+        for name in ("exporter", "stubs", "functions", "in_tree", "out_tree", "_jitted"):
+            self.__dict__.pop(name, None)
+
+    # -- reading --
+
+    @functools.cached_property
+    def functions(self) -> dict[str, func.FuncOp]:
+        """The module's functions by symbol."""
+        return functions(self.module)
+
+    def function(self, symbol: str) -> func.FuncOp:
+        """The function ``@symbol``.
+
+        Raises:
+          JaxmlirError: the module has none.
+        """
+        if symbol not in self.functions:
+            raise JaxmlirError(f"the module has no function @{symbol}")
+        return self.functions[symbol]
+
+    @property
+    def name(self) -> str:
+        """The symbol of the function that a call of the program runs: the first public one."""
+        with context():
+            for symbol, op in self.functions.items():
+                if _is_public(op):
+                    return symbol
+        raise JaxmlirError("the module has no public function to call")
+
+    @functools.cached_property
+    def in_tree(self) -> Any:
+        """The pytree of ``(args, kwargs)`` that a call takes."""
+        return self._tree("jaxpr.in_tree", len(self.in_avals), lambda n: ((0,) * n, {}))
+
+    @functools.cached_property
+    def out_tree(self) -> Any:
+        """The pytree of a call's result."""
+        n = len(self.out_avals)
+        return self._tree("jaxpr.out_tree", n, lambda n: 0 if n == 1 else (0,) * n)
+
+    def _tree(self, name: str, n: int, default: Callable[[int], Any]) -> Any:
+        with context():
+            attributes = self.function(self.name).attributes
+            if name not in attributes:
+                return jax.tree.structure(default(n))
+            tree = pytrees.decode(attributes[name])
+        if tree.num_leaves != n:
+            raise JaxmlirError(f"{name} has {tree.num_leaves} leaves, @{self.name} has {n} values")
+        return tree
+
+    @property
+    def in_avals(self) -> tuple[Any, ...]:
+        """The abstract values of the flat arguments."""
+        return self.signature(self.name).operands
+
+    @property
+    def out_avals(self) -> tuple[Any, ...]:
+        """The abstract values of the flat results."""
+        return self.signature(self.name).results
+
+    def signature(self, symbol: str) -> Signature:
+        """Operands, results and effects of a function, as JAX has them."""
+        found = self._signatures.get(symbol)
+        if found is None:
+            with context():
+                found = self._signatures[symbol] = _signature(self.function(symbol))
+        return found
+
+    def as_text(self, *, debug_info: bool = False) -> str:
+        """The module as MLIR text.  Constants of the side table appear by name only.
+
+        Args:
+          debug_info: also print locations: the user's Python lines and JAX's name stacks.
+        """
+        return mlir_ir.module_text(self.module, debug_info=debug_info)
+
+    __str__ = as_text
+
+    def __repr__(self) -> str:
+        args = ", ".join(aval.str_short(short_dtypes=True) for aval in self.in_avals)
+        outs = ", ".join(aval.str_short(short_dtypes=True) for aval in self.out_avals)
+        return f"<Program @{self.name}({args}) -> ({outs})>"
+
+    # -- checking and transforming --
+
+    def verify(self) -> None:
+        """Checks the module: MLIR's rules, the ops' records, and types by abstract evaluation.
+
+        Raises:
+          VerificationError: names the op, its location, what was expected and what came.
+        """
+        from jaxmlir.verifier import verify
+
+        verify(self)
+
+    def run_passes(self, pipeline: str, *, verify_each: bool = True) -> Program:
+        """The program after a pipeline of passes, e.g. ``"jaxpr-dce,cse"``; this one stays as it is.
+
+        Raises:
+          PipelineError: the pipeline is malformed, or names a pass that does not exist.
+          PassError: a pass failed, or left an invalid module.
+        """
+        from jaxmlir.passes import Instrumentation, parse_pipeline
+
+        result = self.clone()
+        parse_pipeline(pipeline).run(result, Instrumentation(verify_each=verify_each))
+        result.changed()
+        return result
+
+    def clone(self) -> Program:
+        """A copy whose module can be changed; constants and handles are shared."""
+        with context():
+            module = ir.Module.parse(mlir_ir.module_bytecode(self.module))
+        return Program(module, self.constants, self.handles)
+
+    def to_jaxpr(self) -> Any:
+        """The program as a ``ClosedJaxpr`` over its flat arguments, custom rules included.
+
+        Raises:
+          ExportError: the installed JAX lacks a primitive that the program uses.
+        """
+        return self.exporter.jaxpr(self.name)
+
+    # -- running --
+
+    @functools.cached_property
+    def exporter(self) -> Exporter:
+        """Makes jaxprs of the functions, each once."""
+        return Exporter(self)
+
+    @functools.cached_property
+    def stubs(self) -> runtime.Stubs:
+        """Makes one-equation jaxprs that call the functions."""
+        return runtime.Stubs(self)
+
+    def callee(self, symbol: str) -> runtime.Callee:
+        """The parameter of equations that call a function; one object per function."""
+        return self._callees.setdefault(symbol, runtime.Callee(self, symbol))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the program on arrays, or stages it out where JAX is tracing.
+
+        Raises:
+          ArgumentError: the arguments have another pytree, shape or dtype than the program's.
+        """
+        return self._jitted(*args, **kwargs)
+
+    @functools.cached_property
+    def _jitted(self) -> Any:
+        return jax.jit(_named(self._call, self.name))
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        flat, tree = jax.tree.flatten((args, kwargs))
+        if tree != self.in_tree:
+            raise ArgumentError(
+                f"@{self.name} takes arguments of the pytree {_tree_text(self.in_tree)}, "
+                f"got {_tree_text(tree)}"
+            )
+        paths = [path for path, _ in jax.tree_util.tree_flatten_with_path((args, kwargs))[0]]
+        converted = [
+            self._convert(value, aval, path)
+            for value, aval, path in zip(flat, self.in_avals, paths, strict=True)
+        ]
+        results = runtime.call(self, self.name, converted)
+        return jax.tree.unflatten(self.out_tree, results)
+
+    def _convert(self, value: Any, aval: Any, path: Any) -> Any:
+        """A flat argument with the aval that the program was traced for."""
+        have = core.typeof(value)
+        if not isinstance(aval, core.ShapedArray) or not isinstance(have, core.ShapedArray):
+            return value
+        same_shape = have.shape == aval.shape or not all(type(d) is int for d in aval.shape)
+        if have.dtype != aval.dtype and have.weak_type and _widens(have.dtype, aval.dtype):
+            value = jax.lax.convert_element_type(value, aval.dtype)
+            have = have.update(dtype=aval.dtype)
+        if not same_shape or have.dtype != aval.dtype:
+            raise ArgumentError(
+                f"@{self.name}: argument {_argument_name(path)} must be "
+                f"{aval.str_short(short_dtypes=True)}, got {have.str_short(short_dtypes=True)}"
+            )
+        if have.weak_type != aval.weak_type:
+            value = jax.lax.convert_element_type_p.bind(
+                value, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None
+            )
+        return value
+
+    def lower(self, platforms: Sequence[str] | None = None) -> Lowered:
+        """The program lowered to StableHLO, as JAX's ahead-of-time stage.
+
+        Args:
+          platforms: ``"cpu"``, ``"cuda"``, ``"rocm"``, ``"tpu"``; by default the default backend.
+
+        Raises:
+          LoweringError: an op cannot be lowered for a platform; names it and the user's line.
+        """
+        args, kwargs = jax.tree.unflatten(self.in_tree, map(_abstract_argument, self.in_avals))
+        traced = self._jitted.trace(*args, **kwargs)
+        if platforms is None:
+            return traced.lower()
+        return traced.lower(lowering_platforms=tuple(platforms))
+
+
+def _abstract_argument(aval: Any) -> Any:
+    if isinstance(aval, core.ShapedArray):
+        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+    return aval
+
+
+def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The function under the name that JAX gives the compiled module."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+def _is_public(op: func.FuncOp) -> bool:
+    return "sym_visibility" not in op.attributes or op.visibility.value == "public"
+
+
+def _signature(function: func.FuncOp) -> Signature:
+    type_ = function.type
+    found: set[Any] = set()
+    for op in function.entry_block.operations:
+        attributes = op.attributes
+        if "jaxpr.effects" in attributes:
+            found.update(codec.decode(attr) for attr in attributes["jaxpr.effects"])
+    operands = tuple(map(aval_of, type_.inputs))
+    internal = getattr(core, "InternalMutableArrayEffect", ())
+    uses_refs = any(isinstance(e, (effects.JaxprInputEffect, internal)) for e in found) or any(
+        isinstance(aval, state_types.AbstractRef) for aval in operands
+    )
+    return Signature(operands, tuple(map(aval_of, type_.results)), frozenset(found), uses_refs)
+
+
+def _widens(have: Any, want: Any) -> bool:
+    """Whether a Python scalar of dtype ``have`` may stand for one of ``want``: 1 for a float."""
+    order = [jax.numpy.integer, jax.numpy.floating, jax.numpy.complexfloating]
+
+    def rank(dtype: Any) -> int:
+        return next((i for i, k in enumerate(order) if jax.dtypes.issubdtype(dtype, k)), -1)
+
+    return 0 <= rank(have) <= rank(want)
+
+
+def _tree_text(tree: Any) -> str:
+    args, kwargs = jax.tree.unflatten(tree, ["*"] * tree.num_leaves)
+    parts = [*map(str, args), *(f"{k}={v}" for k, v in kwargs.items())]
+    return f"({', '.join(parts)})".replace("'*'", "*")
+
+
+def _argument_name(path: Any) -> str:
+    (side, first, *rest) = path
+    name = str(first.idx) if side.idx == 0 else str(first.key)
+    return name + jax.tree_util.keystr(rest)
+
+
+# --- making programs --------------------------------------------------------------------------
+
+
+def trace(
+    fun: Callable[..., Any],
+    *,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Sequence[str] | None = None,
+) -> Callable[..., Program]:
+    """``trace(f)(*args, **kwargs)`` is the program of ``f`` for arguments of those shapes.
+
+    Args:
+      fun: a function of pytrees of arrays.
+      static_argnums, static_argnames: arguments that are Python values of the trace, as for
+        ``jax.jit``; the program does not take them.
+
+    Returns:
+      A function of arrays or ``jax.ShapeDtypeStruct`` that returns a :class:`Program`.
+    """
+    jitted = jax.jit(fun, static_argnums=static_argnums, static_argnames=static_argnames)
+
+    @functools.wraps(fun)
+    def traced(*args: Any, **kwargs: Any) -> Program:
+        return _program_of(jitted.trace(*args, **kwargs), getattr(fun, "__name__", "main"))
+
+    return traced
+
+
+def _program_of(traced: Any, name: str) -> Program:
+    """The program of JAX's traced stage."""
+    importer = import_jaxpr(traced.jaxpr, name)
+    with scope():
+        function = next(iter(functions(importer.module).values()))
+        attributes = function.attributes
+        attributes["jaxpr.in_tree"] = pytrees.encode(jax.tree.structure(traced.args_info), importer)
+        attributes["jaxpr.out_tree"] = pytrees.encode(jax.tree.structure(traced.out_info), importer)
+    return Program(importer.module, importer.constants, importer.handles)
+
+
+def from_jaxpr(closed_jaxpr: Any, name: str = "main") -> Program:
+    """The program of a ``ClosedJaxpr``: flat arguments, flat results."""
+    importer = import_jaxpr(closed_jaxpr, name)
+    return Program(importer.module, importer.constants, importer.handles)
+
+
+def parse(
+    text: str,
+    *,
+    constants: Mapping[str, Any] | None = None,
+    filename: str = "-",
+    verify: bool = True,
+) -> Program:
+    """The program that :meth:`Program.as_text` printed.
+
+    Args:
+      text: MLIR text.
+      constants: values of the constants that the text holds by name.
+      filename: what diagnostics call the text.
+      verify: check the program; without it, an invalid one fails later or not at all.
+
+    Raises:
+      ParseError: the text is not MLIR.
+      VerificationError: it is not a valid program.
+    """
+    program = Program(parse_module(text, filename), constants, _handles_in(text))
+    if verify:
+        program.verify()
+    return program
+
+
+def _handles_in(text: str) -> dict[str, handles.Box]:
+    """The boxes of the handles that a text names; unknown ones fail when they are used."""
+    import re
+
+    found = {}
+    for name in set(re.findall(r'\{handle = "(h\d+)"\}', text)):
+        box = handles.find_box(name)
+        if box is not None:
+            found[name] = box
+    return found
+
+
+def jit(fun: Callable[..., Any], **options: Any) -> JitFunction:
+    """``jax.jit``, compiled through the dialect.
+
+    Args:
+      fun: a function of pytrees of arrays.
+      options: those of ``jax.jit``: ``static_argnums``, ``static_argnames``, ``donate_argnums``,
+        ``donate_argnames``, ``in_shardings``, ``out_shardings``, ``keep_unused`` ...
+    """
+    return JitFunction(fun, options)
+
+
+class JitFunction:
+    """A function that JAX compiles through the dialect, with JAX's stages.
+
+    Calling it costs what calling a ``jax.jit`` function costs: it is one, of a function that traces
+    ``fun``, imports the jaxpr and stages out a call of the program.
+    """
+
+    def __init__(self, fun: Callable[..., Any], options: Mapping[str, Any]):
+        functools.update_wrapper(self, fun)
+        static = {k: v for k, v in options.items() if k.startswith("static_")}
+        self.trace: Callable[..., Program] = trace(fun, **static)
+
+        @functools.wraps(fun)
+        def through_dialect(*args: Any, **kwargs: Any) -> Any:
+            program = self.trace(*args, **kwargs)
+            flat = [x for x in jax.tree.leaves((args, kwargs)) if _is_array(x)]
+            results = runtime.call(program, program.name, flat)
+            return jax.tree.unflatten(program.out_tree, results)
+
+        self._jitted = jax.jit(through_dialect, **options)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._jitted(*args, **kwargs)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """JAX's ``Lowered`` stage: StableHLO, to be printed or compiled."""
+        return self._jitted.lower(*args, **kwargs)
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, core.Tracer)

@@ -1,0 +1,283 @@
+"""``jaxmlir-run``: compile a module's function with PJRT, call it, print or save its results."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir import _cli
+from jaxmlir._cli import Arguments, Flag, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from jaxmlir.program import Program
+
+FLAGS = (
+    _cli.HELP,
+    _cli.VERSION,
+    Flag("o", "Save the results to this .npz file (.npy for one) instead of printing", "filename"),
+    Flag("entry", "The function to run (default: the public one)", "name"),
+    Flag("platform", "The PJRT platform: cpu, cuda, rocm, tpu (default: JAX's)", "platform"),
+    Flag(
+        "args",
+        "The arguments as literals, e.g. '1.0, [1,2,3]', with \"x.npy\" for the contents of a file",
+        "literals",
+    ),
+    Flag(
+        "input",
+        "Take arguments from this .npy file, or from all arrays of this .npz; may be repeated",
+        "filename",
+    ),
+    Flag(
+        "random-args",
+        "Make up the arguments that are not given: standard normal, or 0 to 9 for integers",
+        "seed",
+        optional=True,
+    ),
+    _cli.LOAD,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the tool; the exit status is 1 where anything went wrong."""
+    return _cli.run_tool("jaxmlir-run", _main, argv)
+
+
+def _main(argv: Sequence[str]) -> int:
+    arguments = _cli.parse_arguments(argv, FLAGS)
+    _cli.reject_unknown(arguments, [flag.name for flag in FLAGS])
+    if arguments.on("version"):
+        print(_cli.version_text("jaxmlir-run"))
+        return 0
+    if arguments.on("help"):
+        print(_help())
+        return 0
+    platform = arguments.get("platform")
+    if platform:
+        # JAX reads this once, when it first looks for devices.
+        os.environ["JAX_PLATFORMS"] = platform
+    _cli.load_modules(arguments)
+    path = _cli.single_input(arguments)
+    with _cli.reporting(_cli.display_path(path)) as status:
+        _run(path, arguments)
+    return status.code
+
+
+def _help() -> str:
+    return _cli.help_text(
+        "runs a function of a jaxpr or StableHLO module",
+        "jaxmlir-run [options] [file]    (stdin where there is no file, or it is '-')",
+        FLAGS,
+        {
+            "EXAMPLES": "  jaxmlir-run program.mlir --args '1.0, [1, 2, 3]'\n"
+            "  jaxmlir-run program.mlir --entry=step --input state.npz --random-args=7 -o out.npz\n"
+            "  jaxmlir-translate --import-python jax.numpy:sinc --args 'f32[3]'"
+            " | jaxmlir-run --args '[0, 0.5, 1]'"
+        },
+    )
+
+
+def _run(path: str, arguments: Arguments) -> None:
+    from jaxmlir._module_io import read_program
+
+    program = read_program(path)
+    entry = _select_entry(program, arguments.get("entry"))
+    program.verify()
+    values = _Values(entry, _argument_types(program, entry)).read(arguments)
+    results = _call(program, values)
+    output = arguments.get("o")
+    if output is None or output == "-":
+        _print(results)
+    else:
+        _save(output, results)
+
+
+def _select_entry(program: Program, name: str | None) -> str:
+    """Makes the function to run the only public one, and returns its name."""
+    from jaxmlir.ir import functions, ir, scope
+
+    defined = functions(program.module)
+    public = [n for n, f in defined.items() if f.visibility.value == "public"]
+    if name is None:
+        if len(public) != 1:
+            raise UsageError(
+                f"the module has {len(public)} public functions ({', '.join(public) or 'none'}); "
+                "say which to run with --entry"
+            )
+        name = public[0]
+    if name not in defined:
+        raise _cli.unknown_name(f"the module has no function '{name}'", name, defined)
+    with scope():
+        for other, function in defined.items():
+            visibility = "public" if other == name else "private"
+            function.attributes["sym_visibility"] = ir.StringAttr.get(visibility)
+    return name
+
+
+class _Values:
+    """Gathers the arguments of the entry function, one by one in the order of its operands."""
+
+    def __init__(self, entry: str, avals: Sequence[Any]):
+        self.entry = entry
+        self.avals = avals
+
+    def read(self, arguments: Arguments) -> list[Any]:
+        """The arguments: ``--args`` first, then ``--input`` files, then random ones.
+
+        Raises:
+          UsageError: too few or too many, or one does not have its operand's shape.
+        """
+        given = [*_literals(arguments.get("args") or "")]
+        for path in arguments.values.get("input", ()):
+            given += _arrays_of(path).values()
+        if len(given) > len(self.avals):
+            raise self.error(f"{len(given)} arguments were given")
+        values = [self.converted(i, value) for i, value in enumerate(given)]
+        missing = range(len(given), len(self.avals))
+        if missing and "random-args" not in arguments.values:
+            raise self.error(f"{len(given)} arguments were given; --random-args makes up the rest")
+        seed = arguments.integer("random-args") if arguments.get("random-args") else 0
+        return values + [self.random(i, seed or 0) for i in missing]
+
+    def error(self, came: str) -> UsageError:
+        types = ", ".join(aval.str_short(short_dtypes=True) for aval in self.avals)
+        return UsageError(f"@{self.entry} takes {len(self.avals)} arguments ({types}), {came}")
+
+    def converted(self, index: int, value: Any) -> Any:
+        """A literal or array as the operand's dtype; its shape must already be right."""
+        import jax
+        import numpy as np
+
+        aval = self.avals[index]
+        if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
+            return self.key(aval, value)
+        try:
+            array = np.asarray(value)
+            # npy files hold bfloat16, fp8 and int4 as bytes without a name.
+            array = array.view(aval.dtype) if array.dtype.kind == "V" else array.astype(aval.dtype)
+        except (TypeError, ValueError) as e:
+            raise self.mismatch(index, repr(value), str(e)) from None
+        if array.shape != aval.shape:
+            raise self.mismatch(index, f"an array of shape {list(array.shape)}")
+        return array
+
+    def key(self, aval: Any, value: Any) -> Any:
+        """PRNG keys from a seed, or from the raw key data that ``-o`` saves."""
+        import jax
+        import numpy as np
+
+        impl = jax.random.key_impl(jax.numpy.empty((), aval.dtype))
+        data = np.asarray(value)
+        keys = (
+            jax.random.key(int(data), impl=impl)
+            if data.ndim == 0
+            else jax.random.wrap_key_data(data.astype(np.uint32), impl=impl)
+        )
+        return jax.numpy.broadcast_to(keys, aval.shape) if data.ndim == 0 else keys
+
+    def mismatch(self, index: int, got: str, why: str = "") -> UsageError:
+        expected = self.avals[index].str_short(short_dtypes=True)
+        detail = f" ({why})" if why else ""
+        return UsageError(f"argument {index} of @{self.entry} is {expected}, but got {got}{detail}")
+
+    def random(self, index: int, seed: int) -> Any:
+        import jax
+        import numpy as np
+
+        aval = self.avals[index]
+        if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
+            return self.key(aval, seed + index)
+        generator = np.random.default_rng((seed, index))
+        if jax.numpy.issubdtype(aval.dtype, np.inexact):
+            drawn = generator.standard_normal(aval.shape)
+            if jax.numpy.issubdtype(aval.dtype, np.complexfloating):
+                drawn = drawn + 1j * generator.standard_normal(aval.shape)
+            return np.asarray(drawn).astype(aval.dtype)
+        top = 2 if aval.dtype.itemsize * 8 == 8 and aval.dtype == np.bool_ else 10
+        return np.asarray(generator.integers(0, top, aval.shape)).astype(aval.dtype)
+
+
+def _literals(text: str) -> tuple[Any, ...]:
+    """The values of ``--args``; a string names a .npy file, or a .npz file for all its arrays."""
+    from jaxmlir._argspec import is_abstract, parse_positional
+
+    values: list[Any] = []
+    for value in parse_positional(text):
+        if is_abstract(value):
+            raise UsageError(f"--args expects literals, got {value} in '{text}'")
+        values += _arrays_of(value).values() if isinstance(value, str) else [value]
+    return tuple(values)
+
+
+def _arrays_of(path: str) -> Mapping[str, np.ndarray[Any, Any]]:
+    """The arrays of a .npy or .npz file, in their order; never unpickles."""
+    import numpy as np
+
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except OSError as e:
+        raise UsageError(f"cannot open input file '{path}': {e.strerror or e}") from None
+    except ValueError as e:
+        raise UsageError(f"'{path}' is neither a .npy nor a .npz file of arrays: {e}") from None
+    return {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+
+
+def _print(results: Any) -> None:
+    for path, value in _named(results):
+        print(f"result{path}: {_type_text(value)} = {_value_text(value)}")
+
+
+def _named(results: Any) -> list[tuple[str, Any]]:
+    import jax
+
+    leaves = jax.tree_util.tree_leaves_with_path(results)
+    return [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
+
+
+def _type_text(value: Any) -> str:
+    import jax
+
+    return jax.typeof(value).str_short(short_dtypes=True)
+
+
+def _plain(value: Any) -> np.ndarray[Any, Any]:
+    """A result as a numpy array; of PRNG keys, their data."""
+    import jax
+    import numpy as np
+
+    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        value = jax.random.key_data(value)
+    return np.asarray(value)
+
+
+def _value_text(value: Any) -> str:
+    """Every digit that tells a number from its neighbours; long arrays are abridged."""
+    import numpy as np
+
+    return np.array2string(
+        _plain(value), separator=", ", formatter={"all": str}, max_line_width=100, threshold=1000
+    )
+
+
+def _save(path: str, results: Any) -> None:
+    """One array as .npy; several as .npz, in their order, under their place in the result."""
+    import numpy as np
+
+    arrays = {f"result{name}": _plain(value) for name, value in _named(results)}
+    try:
+        if not path.endswith(".npy"):
+            with open(path, "wb") as file:
+                np.savez(file, **arrays)
+        elif len(arrays) == 1:
+            np.save(path, *arrays.values())
+        else:
+            raise UsageError(f"{len(arrays)} results do not fit in '{path}'; save them as .npz")
+    except OSError as e:
+        raise UsageError(f"cannot open output file '{path}': {e.strerror}") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
