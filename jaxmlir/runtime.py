@@ -116,10 +116,10 @@ ad.primitive_transposes[call_p] = _transpose
 
 def _batch(axis_data: Any, args: Any, dims: Any, *, callee: Callee) -> tuple[list[Any], list[int]]:
     function = core.jaxpr_as_fun(callee.closed_jaxpr)
-    in_axes = [None if d is batching.not_mapped else d for d in dims]
+    in_axes = [d if isinstance(d, int) else None for d in dims]
     outs = jax.vmap(
         lambda *xs: function(*xs),
-        in_axes=in_axes,
+        in_axes=tuple(in_axes),
         axis_size=axis_data.size,
         axis_name=axis_data.name if axis_data.name is not core.no_axis_name else None,
         spmd_axis_name=axis_data.spmd_name,
