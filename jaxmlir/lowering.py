@@ -28,13 +28,37 @@ from jaxmlir import codec, effect_attrs, locations, ops, params, rules_export
 from jaxmlir._compat import core, effects, jax_mlir_ext, mlir, source_info_util
 from jaxmlir.errors import Diagnostic, JaxmlirError, LoweringError
 from jaxmlir.exporter import constant_value
-from jaxmlir.ir import context, file_line_col, func, ir
+from jaxmlir.ir import context, file_line_col, func, functions, ir, parse_module
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
 
-_SIGNATURES = "jaxmlir signatures"
+
+def legalize(program: Program, platforms: Sequence[str] | None = None) -> None:
+    """Replaces a program's module with the StableHLO of its public function, under its name.
+
+    Args:
+      platforms: ``"cpu"``, ``"cuda"``, ``"rocm"``, ``"tpu"``; by default the default backend.
+
+    Raises:
+      LoweringError: an op cannot be lowered for a platform.
+    """
+    name, pytrees = program.name, {}
+    with context():
+        attributes = program.function(name).attributes
+        for key in ("jaxpr.in_tree", "jaxpr.out_tree"):
+            if key in attributes:
+                pytrees[key] = attributes[key]
+    text = mlir.module_to_string(program.lower(platforms).compiler_ir(), enable_debug_info=True)
+    module = parse_module(text)
+    with context():
+        main = functions(module)["main"]
+        ir.SymbolTable.set_symbol_name(main, name)
+        for key, tree in pytrees.items():
+            main.attributes[key] = tree
+    program.module = module
+    program.changed()
 
 
 def lower_function(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from jaxmlir import codec, handles, ir as mlir_ir, pytrees, runtime
-from jaxmlir._compat import core, effects, state_types
+from jaxmlir._compat import close_jaxpr, core, effects, open_jaxpr, pe, state_types
 from jaxmlir.errors import ArgumentError, JaxmlirError
 from jaxmlir.exporter import Exporter
 from jaxmlir.importer import import_jaxpr
@@ -342,7 +342,7 @@ def trace(
 
     @functools.wraps(fun)
     def traced(*args: Any, **kwargs: Any) -> Program:
-        return _program_of(jitted.trace(*args, **kwargs), getattr(fun, "__name__", "main"))
+        return _program_of(jitted.trace(*args, **kwargs), _name_of(fun))
 
     return traced
 
@@ -423,13 +423,17 @@ class JitFunction:
         functools.update_wrapper(self, fun)
         static = {k: v for k, v in options.items() if k.startswith("static_")}
         self.trace: Callable[..., Program] = trace(fun, **static)
+        traceable = jax.jit(fun, **static)
 
         @functools.wraps(fun)
         def through_dialect(*args: Any, **kwargs: Any) -> Any:
-            program = self.trace(*args, **kwargs)
-            flat = [x for x in jax.tree.leaves((args, kwargs)) if _is_array(x)]
-            results = runtime.call(program, program.name, flat)
-            return jax.tree.unflatten(program.out_tree, results)
+            traced = traceable.trace(*args, **kwargs)
+            # Under jit every leaf is a tracer but those of static arguments.
+            leaves = [x for x in jax.tree.leaves((args, kwargs)) if isinstance(x, core.Tracer)]
+            closed, closed_over = _lift_tracers(traced.jaxpr)
+            program = from_jaxpr(closed, _name_of(fun))
+            results = runtime.call(program, program.name, [*closed_over, *leaves])
+            return jax.tree.unflatten(jax.tree.structure(traced.out_info), results)
 
         self._jitted = jax.jit(through_dialect, **options)
 
@@ -441,5 +445,13 @@ class JitFunction:
         return self._jitted.lower(*args, **kwargs)
 
 
-def _is_array(value: Any) -> bool:
-    return isinstance(value, core.Tracer)
+def _lift_tracers(closed_jaxpr: Any) -> tuple[Any, list[Any]]:
+    """Makes arguments of the constants, if any of them is a value of an enclosing trace."""
+    jaxpr, consts = open_jaxpr(closed_jaxpr)
+    if not any(isinstance(c, core.Tracer) for c in consts):
+        return closed_jaxpr, []
+    return close_jaxpr(pe.convert_constvars_jaxpr(jaxpr)), consts
+
+
+def _name_of(fun: Callable[..., Any]) -> str:
+    return getattr(fun, "__name__", type(fun).__name__)
