@@ -20,6 +20,9 @@ from types import ModuleType
 
 from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError
 
+# JAX says so when it is imported; the tools load jaxlib before that, and would log at INFO.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+
 
 class UsageError(JaxmlirError):
     """The command line is wrong, or a file that it names cannot be read or written."""

@@ -42,6 +42,7 @@ _MODULES = {
     "pe": "jax._src.interpreters.partial_eval",
     "pjit": "jax._src.pjit",
     "prng": "jax._src.random.prng",
+    "shape_poly": "jax._src.export.shape_poly",
     "sharding_impls": "jax._src.sharding_impls",
     "site_initialize": "jaxlib.mlir._mlir_libs",
     "source_info_util": "jax._src.source_info_util",
@@ -177,6 +178,26 @@ def close_jaxpr(jaxpr: Any, consts: Any = ()) -> Any:
     if hasattr(jaxpr, "with_consts"):
         return jaxpr.with_consts(list(consts))
     return core.ClosedJaxpr(jaxpr, list(consts))
+
+
+def bind_leading(closed_jaxpr: Any, values: Any) -> Any:
+    """A closed jaxpr whose first arguments are fixed to values."""
+    from jax._src import core
+
+    if not values:
+        return closed_jaxpr
+    jaxpr, consts = open_jaxpr(closed_jaxpr)
+    n = len(values)
+    info = debug_info("jit", jaxpr.debug_info.func_name, len(jaxpr.invars) - n, len(jaxpr.outvars))
+    bound = core.Jaxpr(
+        [*jaxpr.constvars, *jaxpr.invars[:n]],
+        jaxpr.invars[n:],
+        jaxpr.outvars,
+        jaxpr.eqns,
+        jaxpr.effects,
+        info,
+    )
+    return close_jaxpr(bound, [*consts, *values])
 
 
 def open_jaxpr(jaxpr: Any) -> tuple[Any, list[Any]]:

@@ -17,6 +17,7 @@ a named tuple or class   ``{GatherDimensionNumbers = {offset_dims = array<i64: 1
 a numpy array            ``dense<...>``; a numpy scalar is ``{scalar = dense<...>}``
 a (closed) jaxpr         ``@f``, the symbol of a function
 a primitive              ``{primitive = "ge"}``
+a symbolic dimension     ``{dim = "2*b"}``; with its scope's constraints ``{dim = ["b", "b>=2"]}``
 anything else            ``{handle = "h0"}`` (see :mod:`jaxmlir.handles`)
 =======================  ====================================================================
 
@@ -303,6 +304,14 @@ def _effect(value: Any, writer: Writer) -> ir.Attribute:
         return tagged(name, encode(index, writer))
 
 
+def _dimension(value: Any, _: Writer) -> ir.Attribute:
+    from jaxmlir import types
+
+    with context():
+        parts = [ir.StringAttr.get(part) for part in (str(value), *types.remember_scope(value))]
+        return tagged("dim", parts[0] if len(parts) == 1 else _array(parts))
+
+
 def _prng_impl(value: Any, writer: Writer) -> ir.Attribute:
     from jaxmlir._compat import prng
 
@@ -387,7 +396,7 @@ def _jax_bases() -> list[tuple[Any, Encoder]]:
     import jax
     from jax import sharding
 
-    from jaxmlir._compat import effects, mesh_lib, prng, tree_util
+    from jaxmlir._compat import effects, mesh_lib, prng, shape_poly, tree_util
 
     return [
         (dtypes.ExtendedDType, _cached(_dtype)),
@@ -402,6 +411,7 @@ def _jax_bases() -> list[tuple[Any, Encoder]]:
         (jax.Device, _device),
         (tree_util.PyTreeDef, _treedef),
         (effects.Effect, _effect),
+        (shape_poly._DimExpr, _dimension),
         (type, _dtype_class),
         (tuple, lambda value, writer: _tuple(value, writer) if type(value) is tuple
          else _handle(value, writer)),
@@ -567,6 +577,15 @@ def _decode_effect(name: str) -> Callable[[ir.Attribute, Reader], Any]:
     return decode_effect
 
 
+def _decode_dimension(attr: ir.Attribute, _: Reader) -> Any:
+    from jaxmlir import types
+
+    if isinstance(attr, ir.StringAttr):
+        return types.symbolic_shape(attr.value, ())[0]
+    text, *constraints = map(_string, attr)
+    return types.symbolic_shape(text, tuple(constraints))[0]
+
+
 def _decode_prng_impl(attr: ir.Attribute, _: Reader) -> Any:
     from jaxmlir._compat import prng
 
@@ -583,6 +602,7 @@ _tagged_decoders.update(
         "scalar_type": _decode_scalar_type,
         "scalar": lambda attr, _: undense(attr)[()],
         "primitive": _decode_primitive,
+        "dim": _decode_dimension,
         "handle": lambda attr, _: handles.get(_string(attr)),
         "pytree": _decode_pytree,
         "PartitionSpec": _decode_partition_spec,

@@ -54,7 +54,7 @@ def legalize(program: Program, platforms: Sequence[str] | None = None) -> None:
     module = parse_module(text)
     with context():
         main = functions(module)["main"]
-        ir.SymbolTable.set_symbol_name(main, name)
+        main.attributes["sym_name"] = ir.StringAttr.get(name)
         for key, tree in pytrees.items():
             main.attributes[key] = tree
     program.module = module

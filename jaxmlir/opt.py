@@ -295,6 +295,9 @@ class _MlirModule:
 
         verify_module(self.module)
 
+    def changed(self) -> None:
+        """Nothing is derived from the module."""
+
 
 def _print_crash(error: JaxmlirError) -> None:
     """The traceback of an exception that a pass did not mean to raise."""

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from jaxmlir import codec, handles, ir as mlir_ir, pytrees, runtime
-from jaxmlir._compat import close_jaxpr, core, effects, open_jaxpr, pe, state_types
-from jaxmlir.errors import ArgumentError, JaxmlirError
+from jaxmlir._compat import bind_leading, core, effects, state_types
+from jaxmlir.errors import ArgumentError, ImportingError, JaxmlirError
 from jaxmlir.exporter import Exporter
 from jaxmlir.importer import import_jaxpr
 from jaxmlir.ir import context, func, functions, ir, parse_module, scope
@@ -349,7 +349,11 @@ def trace(
 
 def _program_of(traced: Any, name: str) -> Program:
     """The program of JAX's traced stage."""
-    importer = import_jaxpr(traced.jaxpr, name)
+    if any(isinstance(c, core.Tracer) for c in traced._consts):
+        raise ImportingError(
+            f"{name} closes over a value of an enclosing JAX transformation; pass it as an argument"
+        )
+    importer = import_jaxpr(bind_leading(traced.jaxpr, traced._consts), name)
     with scope():
         function = next(iter(functions(importer.module).values()))
         attributes = function.attributes
@@ -430,9 +434,8 @@ class JitFunction:
             traced = traceable.trace(*args, **kwargs)
             # Under jit every leaf is a tracer but those of static arguments.
             leaves = [x for x in jax.tree.leaves((args, kwargs)) if isinstance(x, core.Tracer)]
-            closed, closed_over = _lift_tracers(traced.jaxpr)
-            program = from_jaxpr(closed, _name_of(fun))
-            results = runtime.call(program, program.name, [*closed_over, *leaves])
+            program = from_jaxpr(traced.jaxpr, _name_of(fun))
+            results = runtime.call(program, program.name, [*traced._consts, *leaves])
             return jax.tree.unflatten(jax.tree.structure(traced.out_info), results)
 
         self._jitted = jax.jit(through_dialect, **options)
@@ -443,14 +446,6 @@ class JitFunction:
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """JAX's ``Lowered`` stage: StableHLO, to be printed or compiled."""
         return self._jitted.lower(*args, **kwargs)
-
-
-def _lift_tracers(closed_jaxpr: Any) -> tuple[Any, list[Any]]:
-    """Makes arguments of the constants, if any of them is a value of an enclosing trace."""
-    jaxpr, consts = open_jaxpr(closed_jaxpr)
-    if not any(isinstance(c, core.Tracer) for c in consts):
-        return closed_jaxpr, []
-    return close_jaxpr(pe.convert_constvars_jaxpr(jaxpr)), consts
 
 
 def _name_of(fun: Callable[..., Any]) -> str:

@@ -1,6 +1,6 @@
 """Pytree structures as attributes.
 
-A leaf is ``unit``; ``None`` is ``none``; a tuple is an array; a list, dict, named tuple or custom
+A leaf is ``"*"``; ``None`` is ``none``; a tuple is an array; a list, dict, named tuple or custom
 node is a dictionary with one entry that says which: ``{list = [...]}``,
 ``{dict = [["key", child], ...]}``, ``{namedtuple = ["module:Name", [...]]}``,
 ``{node = ["module:Name", metadata, [...]]}``.
@@ -48,7 +48,7 @@ def encode(tree: Any, writer: codec.Writer = codec._NO_MODULE) -> ir.Attribute:
 def _encode(tree: Any, writer: codec.Writer) -> ir.Attribute:
     data = tree.node_data()
     if data is None:
-        return ir.UnitAttr.get()
+        return ir.StringAttr.get("*")
     cls, metadata = data
     children = [_encode(child, writer) for child in tree.children()]
     if cls is type(None):
@@ -84,7 +84,7 @@ def decode(attr: ir.Attribute, reader: codec.Reader = codec._NO_MODULE) -> Any:
       ExportError: a node's type is not known to this process.
     """
     registry = tree_util.default_registry
-    if isinstance(attr, ir.UnitAttr):
+    if isinstance(attr, ir.StringAttr):
         return jax.tree.structure(0)
     if isinstance(attr, ir.TypeAttr):
         return jax.tree.structure(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -86,13 +87,63 @@ def _run(path: str, arguments: Arguments) -> None:
     program = read_program(path)
     entry = _select_entry(program, arguments.get("entry"))
     program.verify()
-    values = _Values(entry, _argument_types(program, entry)).read(arguments)
-    results = _call(program, values)
+    values = _Values(entry, program.signature(entry).operands).read(arguments)
+    results = _call(program, entry, values)
     output = arguments.get("o")
     if output is None or output == "-":
         _print(results)
     else:
         _save(output, results)
+
+
+def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:
+    """The results, in the pytree that the module says."""
+    import jax
+
+    from jaxmlir import runtime
+
+    def run(*args: Any) -> Any:
+        if _has_jaxpr_ops(program):
+            return runtime.call(program, entry, list(args))
+        return _stablehlo_primitive().bind(*args, program=program, entry=entry)
+
+    return jax.tree.unflatten(program.out_tree, jax.jit(run)(*values))
+
+
+def _has_jaxpr_ops(program: Program) -> bool:
+    return any(
+        op.operation.name.startswith("jaxpr.")
+        for function in program.functions.values()
+        for block in function.regions[0]
+        for op in block.operations
+    )
+
+
+@functools.cache
+def _stablehlo_primitive() -> Any:
+    """A JAX primitive that calls a function of a StableHLO module.
+
+    So StableHLO is compiled and dispatched by JAX, as everything else is.
+    """
+    from jaxmlir._compat import core, mlir
+    from jaxmlir.ir import func, functions, ir, module_bytecode
+
+    primitive = core.Primitive("jaxmlir_run_stablehlo")
+    primitive.multiple_results = True
+
+    @primitive.def_abstract_eval
+    def abstract_eval(*_: Any, program: Program, entry: str) -> Any:
+        return program.signature(entry).results
+
+    def lowering(ctx: Any, *args: Any, program: Program, entry: str) -> Any:
+        target = ctx.module_context.module
+        module = ir.Module.parse(module_bytecode(program.module), target.context)
+        types = functions(module)[entry].type.results
+        symbol = mlir.merge_mlir_modules(target, entry, module)
+        return func.CallOp(types, ir.FlatSymbolRefAttr.get(symbol), args).results
+
+    mlir.register_lowering(primitive, lowering)
+    return primitive
 
 
 def _select_entry(program: Program, name: str | None) -> str:

@@ -157,9 +157,7 @@ def _make_tensor(aval: Any) -> ir.Type:
         extras["weak_type"] = ir.UnitAttr.get()
     shape = aval.shape
     if not all(type(d) is int for d in shape):
-        scope = next(d.scope for d in shape if not core.is_constant_dim(d))
-        constraints = _constraints(scope)
-        _scopes.setdefault(constraints, scope)
+        constraints = remember_scope(next(d for d in shape if not core.is_constant_dim(d)))
         extras["shape"] = ir.StringAttr.get(", ".join(map(str, shape)))
         if constraints:
             extras["constraints"] = codec.encode(constraints)
@@ -186,11 +184,15 @@ def _is_default_layout(layout: Any) -> bool:
 _scopes: dict[tuple[str, ...], Any] = {}
 
 
-def _constraints(scope: Any) -> tuple[str, ...]:
-    return tuple(constraint.debug_str for constraint in scope._explicit_constraints)
+def remember_scope(dim: Any) -> tuple[str, ...]:
+    """The constraints of a dimension's scope, which :func:`symbolic_shape` will find by them."""
+    constraints = tuple(c.debug_str for c in dim.scope._explicit_constraints)
+    _scopes.setdefault(constraints, dim.scope)
+    return constraints
 
 
-def _symbolic_shape(shape: str, constraints: tuple[str, ...]) -> tuple[Any, ...]:
+def symbolic_shape(shape: str, constraints: tuple[str, ...]) -> tuple[Any, ...]:
+    """The dimensions that a text such as ``"b, 2*b"`` stands for, in the scope it came from."""
     from jax import export
 
     scope = _scopes.get(constraints)
@@ -226,7 +228,7 @@ def _make_shaped_array(type_: ir.RankedTensorType) -> Any:
     shape: tuple[Any, ...] = ()
     if "shape" in extras:
         constraints = tuple(codec.decode(extras["constraints"])) if "constraints" in extras else ()
-        shape = _symbolic_shape(extras["shape"].value, constraints)
+        shape = symbolic_shape(extras["shape"].value, constraints)
     else:
         shape = tuple(type_.shape)
     kwargs: dict[str, Any] = {}

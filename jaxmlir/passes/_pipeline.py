@@ -194,6 +194,7 @@ def _run_step(
                 _run_python(step[0], program)
             else:
                 _run_cxx(",".join(map(str, step)), program, instrumentation.verify_each)
+        program.changed()
     except JaxmlirError as e:
         e.add_note(where)
         instrumentation.failed(step[0].name, program.module)

@@ -1,0 +1,18 @@
+// RUN: jaxmlir-run %s --entry=double --args 3 | FileCheck %s --check-prefix=DOUBLE
+// RUN: jaxmlir-run %s --entry triple --args 3 | FileCheck %s --check-prefix=TRIPLE
+// RUN: not jaxmlir-run %s --args 3 2>&1 | FileCheck %s --check-prefix=WHICH
+// RUN: not jaxmlir-run %s --entry=tripel --args 3 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+
+// DOUBLE: result: f32[] = 6.0
+// TRIPLE: result: f32[] = 9.0
+// WHICH: jaxmlir-run: the module has 2 public functions (double, triple); say which to run with --entry
+// UNKNOWN: jaxmlir-run: the module has no function 'tripel'; did you mean 'triple'?
+func.func public @double(%x: tensor<f32>) -> tensor<f32> {
+  %0 = "jaxpr.add"(%x, %x) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+func.func public @triple(%x: tensor<f32>) -> tensor<f32> {
+  %0 = "jaxpr.add"(%x, %x) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  %1 = "jaxpr.add"(%0, %x) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %1 : tensor<f32>
+}

@@ -1,0 +1,21 @@
+// RUN: not jaxmlir-run %s 2>&1 | FileCheck %s --check-prefix=NONE
+// RUN: not jaxmlir-run %s --args '[1,2], 3, 4' 2>&1 | FileCheck %s --check-prefix=MANY
+// RUN: not jaxmlir-run %s --args '[1,2,3]' 2>&1 | FileCheck %s --check-prefix=SHAPE
+// RUN: not jaxmlir-run %s --args '[[1],2], 3' 2>&1 | FileCheck %s --check-prefix=RAGGED
+// RUN: not jaxmlir-run %s --args 'f32[2], 3' 2>&1 | FileCheck %s --check-prefix=TYPE
+// RUN: not jaxmlir-run %s --entri=f 2>&1 | FileCheck %s --check-prefix=FLAG
+// RUN: jaxmlir-run --help | FileCheck %s --check-prefix=HELP
+// RUN: jaxmlir-run --version | FileCheck %s --check-prefix=VERSION
+
+// NONE: jaxmlir-run: @f takes 2 arguments (f32[2], i32[]), 0 arguments were given; --random-args makes up the rest
+// MANY: jaxmlir-run: @f takes 2 arguments (f32[2], i32[]), 3 arguments were given
+// SHAPE: jaxmlir-run: argument 0 of @f is f32[2], but got an array of shape [3]
+// RAGGED: jaxmlir-run: argument 0 of @f is f32[2], but got {{.*}}1], 2] (
+// TYPE: jaxmlir-run: --args expects literals, got ShapeDtypeStruct
+// FLAG: unknown command line argument '--entri'; did you mean '--entry'?
+// HELP: USAGE: jaxmlir-run
+// HELP: --random-args[=<seed>]
+// VERSION: jaxmlir-run: jaxmlir {{.*}}, jax {{[0-9.]+}}, jaxlib {{[0-9.]+}}
+func.func public @f(%x: tensor<2xf32>, %n: tensor<i32>) -> tensor<2xf32> {
+  return %x : tensor<2xf32>
+}
