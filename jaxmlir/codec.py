@@ -30,7 +30,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -566,13 +568,19 @@ def _decode_pytree(attr: ir.Attribute, reader: Reader) -> Any:
     return pytrees.decode(attr, reader)
 
 
+@functools.cache
+def _the_instance(cls: type) -> Any:
+    """An effect without fields is one object, which its module holds; JAX compares by identity."""
+    return next(v for v in vars(sys.modules[cls.__module__]).values() if type(v) is cls)
+
+
 def _decode_effect(name: str) -> Callable[[ir.Attribute, Reader], Any]:
     def decode_effect(attr: ir.Attribute, reader: Reader) -> Any:
         cls = _compat.resolve(_compat.EFFECT_CLASSES[name], name)
         if cls is None:
             raise ExportError(f"this JAX has no effect {name}")
         index = decode(attr, reader)
-        return cls() if index is None else cls(index)
+        return _the_instance(cls) if index is None else cls(index)
 
     return decode_effect
 
