@@ -346,7 +346,7 @@ def _register_class(tag: str, cls: type, fields: dict[str, str] | None) -> None:
         _tagged_decoders[tag] = lambda attr, reader: cls[_string(attr)]
         return
 
-    defaults: dict[str, Any] = {}
+    defaults: dict[str, Any] = dict.fromkeys(fields or ())
     if fields is None and hasattr(cls, "_fields"):
         fields = {name: name for name in cls._fields}
         defaults = cls._field_defaults
@@ -360,7 +360,7 @@ def _register_class(tag: str, cls: type, fields: dict[str, str] | None) -> None:
             payload = {}
             for field, keyword in fields.items():
                 item = getattr(value, field, None)
-                if item != defaults.get(field):
+                if field not in defaults or item != defaults[field]:
                     payload[keyword] = encode(item, writer)
             return tagged(tag, ir.DictAttr.get(payload))
 
