@@ -31,6 +31,7 @@ _MODULES = {
     "core": "jax._src.core",
     "custom_derivatives": "jax._src.custom_derivatives",
     "debugging": "jax._src.debugging",
+    "dispatch": "jax._src.dispatch",
     "dtypes": "jax._src.dtypes",
     "effects": "jax._src.effects",
     "jax_mlir_ext": "jaxlib.mlir._mlir_libs._jax_mlir_ext",

@@ -60,7 +60,7 @@ class Program:
         """Forgets what was derived from the module."""
         self._signatures: dict[str, Signature] = {}
         self._callees: dict[str, runtime.Callee] = {}
-        for name in ("exporter", "stubs", "functions", "in_tree", "out_tree", "_jitted"):
+        for name in ("exporter", "stubs", "functions", "in_tree", "out_tree", "placement", "_jitted"):
             self.__dict__.pop(name, None)
 
     # -- reading --
@@ -194,6 +194,11 @@ class Program:
     def stubs(self) -> runtime.Stubs:
         """Makes one-equation jaxprs that call the functions."""
         return runtime.Stubs(self)
+
+    @functools.cached_property
+    def placement(self) -> Any | None:
+        """What JAX must know of the devices that the program mentions."""
+        return runtime.placement_of(self)
 
     def callee(self, symbol: str) -> runtime.Callee:
         """The parameter of equations that call a function; one object per function."""

@@ -46,6 +46,9 @@ if stock_opt := shutil.which("mlir-opt-22"):
     irdl = os.path.join(repository, "dialect", "jaxpr.irdl.mlir")
     substitute_tool("mlir-opt-irdl", f"'{stock_opt}' '--irdl-file={irdl}'")
 
+# For the folders that share one process that has imported JAX (see prefork.py).
+sys.path.insert(0, config.test_source_root)
+
 # `REQUIRES: jax-0.12` and the like.
 major, minor = metadata.version("jax").split(".")[:2]
 config.available_features.add(f"jax-{major}.{minor}")
