@@ -46,7 +46,25 @@ def context() -> ir.Context:
         dialect.register_dialect(ctx)
     mhlo.register_mhlo_dialect(ctx)
     ctx.allow_unregistered_dialects = True
+    _cast_dense_elements(ctx)
     return ctx
+
+
+def _cast_dense_elements(ctx: ir.Context) -> None:
+    """Lets the bindings read ``dense`` attributes of complex numbers.
+
+    Their own cast knows integers and floats only: elsewhere it raises TypeError, or, called from
+    ``NamedAttribute.attr``, ends the process.
+    """
+    typeid = ir.Attribute.parse("dense<true> : tensor<i1>", ctx).typeid
+
+    @ir.register_type_caster(typeid, replace=True)
+    def cast(attr: ir.Attribute) -> ir.Attribute:
+        element = ir.ShapedType(attr.type).element_type
+        if isinstance(element, ir.ComplexType):
+            return ir.DenseElementsAttr(attr)
+        is_float = isinstance(element, ir.FloatType)
+        return (ir.DenseFPElementsAttr if is_float else ir.DenseIntElementsAttr)(attr)
 
 
 @contextlib.contextmanager
