@@ -237,6 +237,13 @@ OPEN_JAXPR_PARAMS = frozenset(
 )
 
 
+def flatten_primals(values: Any) -> Any:
+    """A tuple of values as ``ad.linearize`` takes its primals."""
+    from jax._src.interpreters import ad
+
+    return ad.ft.flatten(tuple(values)) if hasattr(ad, "ft") else ad.FlatTree.flatten(tuple(values))
+
+
 def call_bwd(bwd: Any, *args: Any) -> list[Any]:
     """The cotangents that a custom_vjp's flat backward rule returns."""
     out = bwd.call_wrapped(*args)

@@ -62,6 +62,10 @@ class LoweringError(DiagnosticError):
     """A program cannot be lowered to StableHLO."""
 
 
+class TransformError(DiagnosticError):
+    """An op cannot be differentiated, transposed, batched or inverted."""
+
+
 class PipelineError(JaxmlirError):
     """A pass pipeline is malformed, or names a pass or option that does not exist."""
 

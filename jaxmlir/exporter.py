@@ -111,7 +111,9 @@ def _export_function(exporter: Exporter, function: func.FuncOp) -> Any:
                 atom = _constant(exporter, op, constvars, consts)
                 env[op.results[0]] = atom
             else:
-                eqns.append(_equation(exporter, op, name, env))
+                eqn = equation(exporter, op, name, [env[v] for v in op.operands])
+                env.update(zip(op.results, eqn.outvars, strict=True))
+                eqns.append(eqn)
         except JaxmlirError as e:
             raise at_op(e, op, name) from e
     name = function.name.value
@@ -143,10 +145,9 @@ def _constant(exporter: Exporter, op: Any, constvars: list[Any], consts: list[An
     return constvars[-1]
 
 
-def _equation(exporter: Exporter, op: Any, name: str, env: dict[ir.Value, Any]) -> Any:
-    invars = [env[v] for v in op.operands]
+def equation(exporter: Exporter, op: Any, name: str, invars: list[Any]) -> Any:
+    """The equation of an op on the given operands."""
     outvars = [core.Var(aval_of(v.type)) for v in op.results]
-    env.update(zip(op.results, outvars, strict=True))
     if name in rules_export.OPS:
         primitive, parameters = rules_export.read(op, name, exporter)
     else:

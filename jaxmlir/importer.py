@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from jaxmlir._compat import core, dtypes, open_jaxpr, state_types, version_match
 from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError
 from jaxmlir.ir import DIALECT_VERSION, func, ir, scope
 from jaxmlir.types import aval_of, type_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
 
 # Larger constants stay out of the IR, in the program's side table.
 INLINE_CONSTANT_BYTES = 4096
@@ -50,8 +53,20 @@ class Importer:
         with scope():
             self.module = ir.Module.create()
             self.module.operation.attributes["jaxpr.version"] = ir.StringAttr.get(DIALECT_VERSION)
-        self.constants: dict[str, Any] = {}
-        self.handles: dict[str, handles.Box] = {}
+        self._start({}, {})
+
+    @classmethod
+    def into(cls, program: Program) -> Importer:
+        """An importer that adds functions to a program, and shares those the program exports."""
+        self = cls.__new__(cls)
+        self.module = program.module
+        self._start(program.constants, program.handles)
+        self._names.update(program.functions)
+        return self
+
+    def _start(self, constants: dict[str, Any], boxes: dict[str, handles.Box]) -> None:
+        self.constants = constants
+        self.handles = boxes
         self.identity = rules.Identities()
         self._names: set[str] = set()
         self._functions: dict[Any, str] = {}
@@ -83,12 +98,15 @@ class Importer:
 
     def unique_name(self, hint: str) -> str:
         """A symbol made from ``hint`` that the module does not have yet."""
-        base = re.sub(r"\W+", "_", hint).strip("_") or "function"
-        name, n = base, 0
-        while name in self._names:
-            name, n = f"{base}_{n}", n + 1
-        self._names.add(name)
-        return name
+        return self.unique_symbol(re.sub(r"\W+", "_", hint).strip("_") or "function")
+
+    def unique_symbol(self, name: str) -> str:
+        """``name``, or ``name_0`` ... if the module has it; dots are kept."""
+        found, n = name, 0
+        while found in self._names:
+            found, n = f"{name}_{n}", n + 1
+        self._names.add(found)
+        return found
 
     def rule(self, key: Any, hint: str, trace: Any) -> str:
         """The symbol of a custom rule's function; ``trace() -> (jaxpr, consts)`` runs on a miss.
@@ -123,24 +141,43 @@ class Importer:
         forwarded = codec.decode(function.attributes["jaxpr.input_fwds"])
         return [aval_of(next(own)) if i is None else in_avals[i] for i in forwarded]
 
+    def extent(self) -> tuple[int, int, int]:
+        """How many functions, constants and handles there are: unchanged if nothing was added."""
+        return len(self._names), len(self.constants), len(self.handles)
+
+    def share(self, symbol: str, closed_jaxpr: Any) -> None:
+        """Makes :meth:`function` answer ``symbol`` for a jaxpr that was exported from it."""
+        jaxpr, consts = open_jaxpr(closed_jaxpr)
+        self._alive.append((jaxpr, consts))
+        self._functions[(id(jaxpr), *map(id, consts))] = symbol
+
     def add_function(
-        self, jaxpr: Any, consts: Sequence[Any], name: str, *, public: bool = False
+        self,
+        jaxpr: Any,
+        consts: Sequence[Any],
+        name: str,
+        *,
+        public: bool = False,
+        detached: bool = False,
     ) -> func.FuncOp:
-        """Writes an open jaxpr with its constants as the function ``@name``."""
-        self._names.add(name)
+        """Writes an open jaxpr with its constants as the function ``@name``.
+
+        Args:
+          detached: leave the function outside the module, to be copied in piecewise.
+        """
         # Open jaxprs of JAX before 0.11 may bind constants that their equation passes itself.
         unbound = list(jaxpr.constvars)[len(consts) :] if not consts else []
         invars = [*unbound, *jaxpr.invars]
         type_ = ir.FunctionType.get(
             [type_of(v.aval) for v in invars], [type_of(v.aval) for v in jaxpr.outvars]
         )
-        with ir.InsertionPoint(self.module.body):
-            op = func.FuncOp(
-                name,
-                type_,
-                visibility="public" if public else "private",
-                loc=locations.of_function(jaxpr.debug_info),
-            )
+        op = func.FuncOp(
+            name,
+            type_,
+            visibility="public" if public else "private",
+            loc=locations.of_function(jaxpr.debug_info),
+            ip=False if detached else ir.InsertionPoint(self.module.body),
+        )
         if unbound:
             op.attributes["jaxpr.num_constvars"] = codec.encode(len(unbound))
         block = op.add_entry_block()
@@ -165,7 +202,10 @@ class Importer:
     def _constant_name(self, value: Any) -> str:
         name = self._constant_names.get(id(value))
         if name is None:
-            name = self._constant_names[id(value)] = f"c{len(self.constants)}"
+            n = len(self.constants)
+            while f"c{n}" in self.constants:
+                n += 1
+            name = self._constant_names[id(value)] = f"c{n}"
             self.constants[name] = value
         return name
 

@@ -1,0 +1,108 @@
+"""What transformations share: walking a function, building a new one beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir import codec
+from jaxmlir.ir import func, ir, symbol_uses
+
+if TYPE_CHECKING:
+    from jaxmlir.passes._rules import Rules
+    from jaxmlir.program import Program
+
+
+class NewFunction:
+    """A function under construction: arguments first, result types when it is finished."""
+
+    def __init__(self, rules: Rules, name: str, arg_types: Sequence[ir.Type], like: func.FuncOp):
+        self.name = rules.importer.unique_symbol(name)
+        self.op = func.FuncOp(
+            self.name,
+            ir.FunctionType.get(list(arg_types), []),
+            visibility="private",
+            loc=like.location,
+            ip=ir.InsertionPoint(rules.program.module.body),
+        )
+        self.block = self.op.add_entry_block()
+        self.args = list(self.block.arguments)
+
+    @contextmanager
+    def body(self) -> Iterator[None]:
+        """Ops built meanwhile go to the end of the function."""
+        with ir.InsertionPoint(self.block):
+            yield
+
+    def finish(self, results: Sequence[ir.Value]) -> str:
+        """Returns the results; gives the symbol."""
+        with ir.InsertionPoint(self.block), ir.Location.unknown():
+            func.ReturnOp(list(results))
+        type_ = ir.FunctionType.get([v.type for v in self.args], [v.type for v in results])
+        self.op.attributes["function_type"] = ir.TypeAttr.get(type_)
+        return self.name
+
+
+def ops_of(function: func.FuncOp) -> Iterator[tuple[Any, str, list[ir.Value]]]:
+    """The ops before the return: each with its name and operands."""
+    for op in function.entry_block.operations:
+        name = op.name if type(op) is ir.OpView else op.operation.name
+        if name == "func.return":
+            return
+        operands = op.operands
+        yield op, name, [operands[i] for i in range(len(operands))]
+
+
+def returned(function: func.FuncOp) -> list[ir.Value]:
+    """The values that a function returns."""
+    *_, last = function.entry_block.operations
+    return list(last.operands)
+
+
+def copy(op: Any, name: str, operands: Sequence[ir.Value]) -> list[ir.Value]:
+    """The op again, on other operands; its results."""
+    return list(
+        ir.Operation.create(
+            name,
+            list(op.results.types),
+            list(operands),
+            dict(op.attributes.items()),
+            loc=op.location,
+        ).results
+    )
+
+
+def set_attribute(function: func.FuncOp, name: str, value: Any) -> None:
+    """Sets an attribute of a function through its codec."""
+    function.attributes[name] = codec.encode(value)
+
+
+def make_public(program: Program, symbol: str) -> None:
+    """Makes ``@symbol`` the function that a call of the program runs, and drops what it does not
+    reach."""
+    functions = program.functions
+    for name, op in functions.items():
+        visibility = "public" if name == symbol else "private"
+        op.attributes["sym_visibility"] = ir.StringAttr.get(visibility)
+    reached = _reachable(functions, symbol)
+    for name, op in functions.items():
+        if name not in reached:
+            op.operation.erase()
+    program.changed()
+
+
+def _reachable(functions: dict[str, func.FuncOp], symbol: str) -> set[str]:
+    reached: set[str] = set()
+    pending = [symbol]
+    while pending:
+        name = pending.pop()
+        if name in reached or name not in functions:
+            continue
+        reached.add(name)
+        for op in functions[name].entry_block.operations:
+            attributes = op.attributes
+            if len(attributes):
+                for attr in attributes.values():
+                    pending.extend(symbol_uses(attr))
+    return reached

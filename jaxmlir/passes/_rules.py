@@ -1,0 +1,250 @@
+"""JAX's transformation rules as functions of the dialect, one per signature.
+
+To differentiate, transpose or batch an op, JAX's own rule for its primitive is run on the jaxpr of
+that single equation, and what it traces is imported as a detached function, the *template*.  A
+transformation copies the template in, in C++, wherever the signature occurs again.  So every
+primitive is covered, a user's own and those with sub-functions included, and the rule itself runs
+once: per process for ops without sub-functions, else per transformed program.
+
+A signature is the op's name, attributes, operand and result types, and the *pattern*: which
+operands have tangents, are linear, or are batched along which dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir import exporter as exporting
+from jaxmlir._compat import (
+    ad,
+    ad_util,
+    batching,
+    close_jaxpr,
+    core,
+    debug_info,
+    dtypes,
+    flatten_primals,
+    jax_mlir_ext,
+    lu,
+    open_jaxpr,
+    pe,
+)
+from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError
+from jaxmlir.importer import Importer
+from jaxmlir.ir import file_line_col, func, ir, symbol_uses
+from jaxmlir.types import aval_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A template and what its results stand for."""
+
+    function: func.FuncOp
+    """Takes and returns what the method of :class:`Rules` that made it says."""
+    pattern: tuple[Any, ...]
+    """For each result of the op: whether it has a tangent, or its batch dimension."""
+
+    def inline(self, args: Sequence[ir.Value]) -> list[ir.Value]:
+        """Copies the template in at the current insertion point; its results."""
+        return list(jax_mlir_ext.inlined_func_call(self.function.operation, list(args)))
+
+
+@dataclass(frozen=True)
+class Linearization:
+    """The two halves of a linearized op."""
+
+    primal: Rule
+    """``(*operands) -> (*results, *residuals)``; the pattern: which results have tangents."""
+    tangent: Rule
+    """``(*residuals, *tangents of active operands) -> (*tangents of active results)``."""
+
+
+_process_wide: dict[Any, Any] = {}
+
+
+def signature(op: Any, name: str) -> tuple[Any, ...]:
+    """What rules are looked up by, apart from the pattern."""
+    operands = op.operands
+    attributes = op.attributes
+    return (
+        name,
+        tuple(attributes.items()) if len(attributes) else (),
+        tuple([operands[i].type for i in range(len(operands))]),
+        tuple(op.results.types),
+    )
+
+
+class Rules:
+    """The rules of one program's ops; new sub-functions are added to its module."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.importer = Importer.into(program)
+        self.exporter = exporting.Exporter(program)
+        self._own: dict[Any, Any] = {}
+        self._has_functions: dict[Any, bool] = {}
+
+    def jvp(self, op: Any, name: str, active: tuple[bool, ...]) -> Rule:
+        """``(*operands, *tangents of active ones) -> (*results, *tangents of active ones)``."""
+
+        def make(closed: Any) -> Rule:
+            jaxpr, active_out = ad.jvp_jaxpr(closed, active, instantiate=False)
+            return Rule(self._template(jaxpr), tuple(active_out))
+
+        return self._rule("jvp", op, name, active, make)
+
+    def linearize(self, op: Any, name: str, active: tuple[bool, ...]) -> Linearization:
+        """The op's results with residuals, and the linear map of tangents that uses these."""
+
+        def make(closed: Any) -> Linearization:
+            primal, tangent, active_out = _linearize(closed, active)
+            return Linearization(
+                Rule(self._template(primal), active_out), Rule(self._template(tangent), active_out)
+            )
+
+        return self._rule("linearize", op, name, active, make)
+
+    def transpose(
+        self, op: Any, name: str, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
+    ) -> Rule:
+        """``(*nonlinear operands, *nonzero cotangents) -> (*nonzero cotangents of linear ones)``.
+
+        The pattern tells for each linear operand whether its cotangent is nonzero.
+        """
+
+        def make(closed: Any) -> Rule:
+            jaxpr, nonzero_in = _transpose(closed, linear, nonzero)
+            return Rule(self._template(jaxpr), nonzero_in)
+
+        return self._rule("transpose", op, name, (linear, nonzero), make)
+
+    def batch(self, op: Any, name: str, dims: tuple[int | None, ...], axis: Any) -> Rule:
+        """The op on operands batched along ``dims``; the pattern: the results' dimensions."""
+
+        def make(closed: Any) -> Rule:
+            jaxpr, out_dims = batching.batch_jaxpr2(closed, axis, dims)
+            return Rule(self._template(jaxpr), tuple(out_dims))
+
+        return self._rule("batch", op, name, (dims, axis), make)
+
+    def _rule(
+        self, kind: str, op: Any, name: str, pattern: Any, make: Callable[[Any], Any]
+    ) -> Any:
+        op_signature = signature(op, name)
+        refers = self._has_functions.get(op_signature[:2])
+        if refers is None:
+            refers = any(True for _, attr in op_signature[1] for _ in symbol_uses(attr))
+            self._has_functions[op_signature[:2]] = refers
+        cache = self._own if refers else _process_wide
+        key = (kind, op_signature, pattern)
+        found = cache.get(key) or self._own.get(key)
+        if found is None:
+            before = self.importer.extent()
+            try:
+                found = make(self._jaxpr(op, name))
+            except JaxmlirError as e:
+                raise exporting.at_op(e, op, name) from e
+            except Exception as e:
+                raise _at_op(kind, op, name, e) from e
+            # What a rule leaves behind in the module belongs to this program only.
+            (cache if self.importer.extent() == before else self._own)[key] = found
+        return found
+
+    def _jaxpr(self, op: Any, name: str) -> Any:
+        """The closed jaxpr of one op, over its operands."""
+        known = set(self.exporter._jaxprs)
+        invars = [core.Var(aval_of(v.type)) for v in op.operands]
+        eqn = exporting.equation(self.exporter, op, name, invars)
+        for symbol in self.exporter._jaxprs.keys() - known:
+            self.importer.share(symbol, self.exporter._jaxprs[symbol])
+        info = debug_info("jit", name, len(invars), len(eqn.outvars))
+        effects = pe.make_jaxpr_effects([], invars, eqn.outvars, [eqn])
+        return close_jaxpr(core.Jaxpr([], invars, eqn.outvars, [eqn], effects, info))
+
+    def _template(self, closed: Any) -> func.FuncOp:
+        jaxpr, consts = open_jaxpr(closed)
+        return self.importer.add_function(jaxpr, consts, "template", detached=True)
+
+
+def _linearize(closed: Any, active: tuple[bool, ...]) -> tuple[Any, Any, tuple[bool, ...]]:
+    """A jaxpr split as linearization does: values and residuals first, tangents of residuals."""
+    function = core.jaxpr_as_fun(closed)
+    found: dict[str, Any] = {}
+
+    def primal(*args: Any) -> list[Any]:
+        def of_active(*xs: Any) -> list[Any]:
+            it = iter(xs)
+            return function(*[next(it) if a else x for a, x in zip(active, args, strict=True)])
+
+        chosen = tuple(x for a, x in zip(active, args, strict=True) if a)
+        out, out_zeros, jaxpr, consts, *_ = ad.linearize(
+            of_active, flatten_primals(chosen), is_vjp=True
+        )
+        found["active"] = tuple(not zero for zero in out_zeros)
+        found["tangent"] = pe.convert_constvars_jaxpr(jaxpr)
+        return [*out, *consts]
+
+    jaxpr = trace_flat(primal, closed.in_avals, "linearize")
+    return jaxpr, close_jaxpr(found["tangent"]), found["active"]
+
+
+def _transpose(
+    closed: Any, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
+) -> tuple[Any, tuple[bool, ...]]:
+    """The transpose of a jaxpr in some operands, given which cotangents are nonzero."""
+    jaxpr, consts = open_jaxpr(closed)
+    ct_avals = [aval.to_ct_aval() for aval in closed.out_avals]
+    found: dict[str, Any] = {}
+
+    def transposed(*args: Any) -> list[Any]:
+        it = iter(args)
+        primals = [
+            ad.UndefinedPrimal(v.aval) if lin else next(it)
+            for v, lin in zip(jaxpr.invars, linear, strict=True)
+        ]
+        cotangents = [
+            next(it) if nz else ad_util.Zero(a) for a, nz in zip(ct_avals, nonzero, strict=True)
+        ]
+        outs = ad.backward_pass(jaxpr, False, consts, primals, cotangents)
+        outs = [ct for ct, lin in zip(outs, linear, strict=True) if lin]
+        found["nonzero"] = tuple(type(ct) is not ad_util.Zero for ct in outs)
+        return [ct for ct in outs if type(ct) is not ad_util.Zero]
+
+    in_avals = [
+        *(v.aval for v, lin in zip(jaxpr.invars, linear, strict=True) if not lin),
+        *(a for a, nz in zip(ct_avals, nonzero, strict=True) if nz),
+    ]
+    return trace_flat(transposed, in_avals, "transpose"), found["nonzero"]
+
+
+def trace_flat(function: Callable[..., list[Any]], avals: Sequence[Any], name: str) -> Any:
+    """The closed jaxpr of a function of flat arguments."""
+    info = debug_info(name, name, len(avals), 0)._replace(arg_names=None, result_paths=None)
+    wrapped = lu.wrap_init(function, debug_info=info)
+    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, list(avals))
+    return close_jaxpr(jaxpr, consts)
+
+
+def has_tangent(value: ir.Value) -> bool:
+    """Whether a value's type has a nontrivial tangent type: not integers, booleans or keys."""
+    aval = aval_of(value.type)
+    return isinstance(aval, core.ShapedArray) and aval.to_tangent_aval().dtype != dtypes.float0
+
+
+_VERBS = {
+    "jvp": "differentiated",
+    "linearize": "differentiated in reverse mode",
+    "transpose": "transposed",
+    "batch": "batched",
+}
+
+
+def _at_op(kind: str, op: Any, name: str, error: Exception) -> TransformError:
+    file, line, col = file_line_col(op.location)
+    message = f"'{name}' op cannot be {_VERBS[kind]}: {type(error).__name__}: {error}"
+    return TransformError([Diagnostic("error", message, file, line, col)])
