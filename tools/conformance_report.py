@@ -1,0 +1,203 @@
+"""What ``conformance.py`` shows and saves: outcomes as counts, tables and a page of the docs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+Record = dict[str, Any]
+Summary = dict[str, Any]
+
+
+def load(state: Path) -> dict[str, Record]:
+    """The last record of each harness in a state file."""
+    if not state.exists():
+        return {}
+    records = map(json.loads, state.read_text().splitlines())
+    return {record["name"]: record for record in records}
+
+
+def settled(record: Record | None, steps: Iterable[str]) -> bool:
+    """Whether a harness need not run again: excluded, or passed in every step there is."""
+    if record is None or "excluded" in record:
+        return record is not None
+    done = record["steps"]
+    return all(step in done and not done[step].startswith("failed") for step in steps)
+
+
+def progress(records: Iterable[Record], total: int) -> Iterator[Record]:
+    """The records, with a bar that counts them and those that failed."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    failed = 0
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("0 failed", total=total)
+        for record in records:
+            failed += bool(_failures(record))
+            bar.update(task, advance=1, description=f"{failed} failed")
+            yield record
+
+
+def _failures(record: Record) -> dict[str, str]:
+    outcomes = record.get("steps", {}).items()
+    return {step: why for step, why in outcomes if why.startswith("failed")}
+
+
+def summarise(records: Sequence[Record], jax_version: str, steps: list[str]) -> Summary:
+    """Counts by group of primitives and step, with the reasons of what did not pass."""
+    groups: dict[str, dict[str, Any]] = {}
+    excluded: Counter[str] = Counter()
+    failures = []
+    same_text: Counter[str] = Counter()
+    for record in records:
+        row = groups.setdefault(record["group"], {"harnesses": 0})
+        row["harnesses"] += 1
+        if "excluded" in record:
+            row["excluded"] = row.get("excluded", 0) + 1
+            excluded[record["excluded"]] += 1
+            continue
+        for step, outcome in record["steps"].items():
+            counts = row.setdefault(step, {"passed": 0, "failed": 0})
+            counts["failed" if outcome.startswith("failed") else "passed"] += 1
+            same_text[step] += outcome == "same text"
+        for step, why in _failures(record).items():
+            failures.append(
+                {"harness": record["name"], "step": step, "why": why[len("failed: ") :]}
+            )
+    return {
+        "jax": jax_version,
+        "steps": steps,
+        "harnesses": len(records),
+        "same_text": {step: n for step, n in same_text.items() if n},
+        "excluded": dict(excluded.most_common()),
+        "failures": failures,
+        "groups": dict(sorted(groups.items())),
+    }
+
+
+def write_docs(docs: Path, summary: Summary) -> None:
+    """Saves the summary, and the page made from those of all versions."""
+    text = json.dumps(summary, separators=(",", ":"))
+    # One line a group: small, and a diff shows what changed.
+    text = text.replace('},"', '},\n"').replace("},{", "},\n{")
+    (docs / f"conformance-{summary['jax']}.json").write_text(text + "\n")
+    (docs / "conformance.md").write_text(markdown(saved_summaries(docs)))
+
+
+def saved_summaries(docs: Path) -> list[Summary]:
+    """The summaries of all versions, oldest first."""
+    found = [json.loads(path.read_text()) for path in docs.glob("conformance-*.json")]
+    return sorted(found, key=lambda summary: [int(n) for n in summary["jax"].split(".")])
+
+
+_INTRODUCTION = """\
+# Conformance
+
+JAX's own test harnesses (`jax._src.internal_test_util.test_harnesses`), each a configured use of a
+primitive with its arguments, go through the whole way: `tools/conformance.py` generated this page.
+
+| step | passes when |
+|---|---|
+| import | the traced function becomes a module with JAX's result types |
+| verify | the verifier accepts it |
+| text | printed, parsed and printed again it is the identical text, with and without locations |
+| export | the jaxpr of the parsed program is well formed, and jitted gives `jax.jit`'s result |
+| lower | the parsed program lowers to StableHLO |
+| run | calling the parsed program gives `jax.jit`'s result |
+
+Results are compared bit for bit (a NaN equals a NaN). Where the lowered text is the one `jax.jit`
+itself lowers, names and locations aside, they are the same by construction; of those, one in twenty
+is compiled and run all the same.
+"""
+
+
+def markdown(summaries: Sequence[Summary]) -> str:
+    """The page: totals, what is excluded and what fails, and the counts of every group."""
+    parts = [_INTRODUCTION, "\n## Totals\n"]
+    parts.append(_table(["jax", "harnesses", "excluded", *_steps(summaries)], _totals(summaries)))
+    parts.append("\n`n (m)`: n passed, of which m lower to the text that `jax.jit` lowers to.\n")
+    for summary in summaries:
+        parts.append(f"\n## Excluded, jax {summary['jax']}\n\n")
+        if not summary["excluded"]:
+            parts.append("None.\n")
+        for reason, n in summary["excluded"].items():
+            parts.append(f"- {n}: {reason}\n")
+    for summary in summaries:
+        parts.append(f"\n## Failed, jax {summary['jax']}\n\n")
+        if not summary["failures"]:
+            parts.append("None.\n")
+        for failure in summary["failures"]:
+            parts.append(f"- `{failure['harness']}`, {failure['step']}: {failure['why']}\n")
+    versions = " / ".join(summary["jax"] for summary in summaries)
+    parts.append(f"\n## Passed by primitive ({versions})\n")
+    parts.append(
+        _table(["primitive", "harnesses", "excluded", *_steps(summaries)], _rows(summaries))
+    )
+    return "".join(parts)
+
+
+def _steps(summaries: Sequence[Summary]) -> list[str]:
+    return list(dict.fromkeys(step for summary in summaries for step in summary["steps"]))
+
+
+def _totals(summaries: Sequence[Summary]) -> Iterator[list[str]]:
+    for summary in summaries:
+        cells = [summary["jax"], str(summary["harnesses"]), str(sum(summary["excluded"].values()))]
+        for step in _steps(summaries):
+            counts = [row[step] for row in summary["groups"].values() if step in row]
+            passed, failed = (sum(c[kind] for c in counts) for kind in ("passed", "failed"))
+            same = summary["same_text"].get(step)
+            cells.append(_cell(passed, failed) + (f" ({same})" if same else ""))
+        yield cells
+
+
+def _rows(summaries: Sequence[Summary]) -> Iterator[list[str]]:
+    for group in sorted({name for summary in summaries for name in summary["groups"]}):
+        rows = [summary["groups"].get(group) for summary in summaries]
+
+        def cell(read: Any, rows: Any = rows) -> str:
+            values = [read(row) if row is not None else "-" for row in rows]
+            return values[0] if len(set(values)) == 1 else " / ".join(values)
+
+        yield [
+            f"`{group}`",
+            cell(lambda row: str(row["harnesses"])),
+            cell(lambda row: str(row.get("excluded", 0))),
+            *(cell(lambda row, step=step: _step_cell(row.get(step))) for step in _steps(summaries)),
+        ]
+
+
+def _step_cell(counts: dict[str, int] | None) -> str:
+    return "-" if counts is None else _cell(counts["passed"], counts["failed"])
+
+
+def _cell(passed: int, failed: int) -> str:
+    return f"{passed}, **{failed} failed**" if failed else str(passed)
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def show(summary: Summary) -> None:
+    """Prints the groups, the excluded and the failed, and the totals last."""
+    console = Console(soft_wrap=True, markup=False, highlight=False)
+    console.print(
+        _table(["primitive", "harnesses", "excluded", *summary["steps"]], _rows([summary]))
+    )
+    for reason, n in summary["excluded"].items():
+        console.print(f"excluded {n}: {reason}")
+    for failure in summary["failures"]:
+        console.print(f"failed {failure['step']}: {failure['harness']}: {failure['why']}")
+    console.print(_table(["jax", "harnesses", "excluded", *summary["steps"]], _totals([summary])))

@@ -1,0 +1,249 @@
+"""What conformance means for one function: the steps it goes through, each compared with JAX.
+
+A ``Case`` is a function and its arguments.  A step is a function of a case that returns how it
+passed, or raises.  To add one, write it and add it to ``STEPS``.
+
+Compiling is what costs: a step that ends in running a program first compares the program's lowered
+text with the one ``jax.jit`` lowers.  Where they are the same but for names and locations, the
+results are the same by construction, and the step passes as ``SAME_TEXT`` without running; cases
+made with ``always_run=True`` run all the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+import jaxmlir
+from jaxmlir._compat import core
+
+PASSED = "passed"
+SAME_TEXT = "same text"
+
+
+class Mismatch(AssertionError):
+    """Something differs from what JAX gives."""
+
+
+@dataclass
+class Case:
+    """A function with its arguments, and, made when first asked for, what the steps compare."""
+
+    function: Callable[..., Any]
+    args: Sequence[Any]
+    always_run: bool = False
+
+    @functools.cached_property
+    def jitted(self) -> Any:
+        return jax.jit(self.function)
+
+    @functools.cached_property
+    def expected_text(self) -> str:
+        """What ``jax.jit`` lowers."""
+        return canonical(self.jitted.lower(*self.args))
+
+    @functools.cached_property
+    def expected(self) -> Any:
+        """What ``jax.jit`` returns."""
+        return jax.block_until_ready(self.jitted(*self.args))
+
+    @functools.cached_property
+    def imported(self) -> jaxmlir.Program:
+        return jaxmlir.trace(self.function)(*self.args)
+
+    @functools.cached_property
+    def program(self) -> jaxmlir.Program:
+        """The program read back from its text: what every later step works on."""
+        imported = self.imported
+        return jaxmlir.parse(imported.as_text(), constants=imported.constants, verify=False)
+
+    @functools.cached_property
+    def lowered(self) -> Any:
+        return self.program.lower()
+
+    @functools.cached_property
+    def exported(self) -> Any:
+        return self.program.to_jaxpr()
+
+
+def import_(case: Case) -> str:
+    """The jaxpr becomes a module, with JAX's types at both ends."""
+    shapes = jax.eval_shape(case.function, *case.args)
+    have = [(a.shape, a.dtype) for a in case.imported.out_avals if hasattr(a, "shape")]
+    want = [(s.shape, s.dtype) for s in jax.tree.leaves(shapes)]
+    if have != want:
+        raise Mismatch(f"the program's results are {have}, the function's {want}")
+    return PASSED
+
+
+def verify(case: Case) -> str:
+    """The verifier accepts the module."""
+    case.imported.verify()
+    return PASSED
+
+
+def text(case: Case) -> str:
+    """Print, parse, print: the identical text, with and without locations."""
+    for debug_info in (False, True):
+        first = case.imported.as_text(debug_info=debug_info)
+        parsed = jaxmlir.parse(first, constants=case.imported.constants, verify=False)
+        second = parsed.as_text(debug_info=debug_info)
+        if first != second:
+            raise Mismatch(f"printed again, the text differs: {_first_difference(first, second)}")
+    return PASSED
+
+
+def export(case: Case) -> str:
+    """The exported jaxpr is well formed, and JAX evaluates it to the same results."""
+    core.check_jaxpr(getattr(case.exported, "jaxpr", case.exported))
+    flat = jax.tree.leaves(case.args)
+    jitted = jax.jit(core.jaxpr_as_fun(case.exported))
+
+    def run() -> Any:
+        return jax.tree.unflatten(jax.tree.structure(case.expected), jitted(*flat))
+
+    return _same(case, canonical(jitted.lower(*flat)), run)
+
+
+def lower(case: Case) -> str:
+    """The program lowers to StableHLO."""
+    return PASSED if canonical(case.lowered) != case.expected_text else SAME_TEXT
+
+
+def run(case: Case) -> str:
+    """Calling the program gives ``jax.jit``'s results, bit for bit."""
+    return _same(case, canonical(case.lowered), lambda: case.program(*case.args))
+
+
+STEPS: dict[str, Callable[[Case], str]] = {
+    "import": import_,
+    "verify": verify,
+    "text": text,
+    "export": export,
+    "lower": lower,
+    "run": run,
+}
+
+
+def check(case: Case, steps: Sequence[str] = tuple(STEPS)) -> dict[str, Any]:
+    """Takes a case through the steps.
+
+    Returns:
+      ``{"excluded": why}`` where ``jax.jit`` itself does not run the function, else
+      ``{"steps": {step: "passed", "same text" or "failed: why"}}``.
+    """
+    try:
+        _ = case.expected, case.expected_text
+    except Exception as e:
+        return {"excluded": f"jax.jit fails: {_reason(e)}"}
+    results = {}
+    for step in steps:
+        try:
+            results[step] = STEPS[step](case)
+        except Exception as e:
+            results[step] = f"failed: {_reason(e)}"
+    return {"steps": results}
+
+
+def _reason(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [""]
+    kind = "" if isinstance(error, Mismatch) else f"{type(error).__name__}: "
+    return (kind + lines[0])[:400]
+
+
+def _same(case: Case, lowered_text: str, run: Callable[[], Any]) -> str:
+    same = lowered_text == case.expected_text
+    if not same or case.always_run:
+        compare(case.expected, run())
+    return SAME_TEXT if same else PASSED
+
+
+# --- comparing results ----------------------------------------------------------------------------
+
+
+def compare(expected: Any, got: Any) -> None:
+    """Two pytrees of arrays, bit for bit; a NaN equals a NaN.
+
+    Raises:
+      Mismatch: says where, and how many elements differ.
+    """
+    want, got_structure = jax.tree.structure(expected), jax.tree.structure(got)
+    if want != got_structure:
+        raise Mismatch(f"the result is the pytree {got_structure}, JAX's {want}")
+    leaves = jax.tree_util.tree_flatten_with_path(expected)[0]
+    for (path, a), b in zip(leaves, jax.tree.leaves(got), strict=True):
+        compare_arrays(a, b, f"result{jax.tree_util.keystr(path)}")
+
+
+def compare_arrays(expected: Any, got: Any, name: str) -> None:
+    """Two arrays, bit for bit; see :func:`compare`."""
+    a, b = core.typeof(expected), core.typeof(got)
+    if a != b or getattr(a, "weak_type", None) != getattr(b, "weak_type", None):
+        raise Mismatch(f"{name} is {_long(b)}, JAX's {_long(a)}")
+    x, y = _components(expected), _components(got)
+    # Every NaN counts as the same one; all else is compared by its bytes.
+    if x.dtype.kind not in "biu" and "int" not in x.dtype.name:
+        nan = np.isnan(x) & np.isnan(y)
+        x, y = np.where(nan, np.zeros_like(x), x), np.where(nan, np.zeros_like(y), y)
+    if x.tobytes() != y.tobytes():
+        shape = (-1, x.itemsize)
+        bits_x = np.frombuffer(x.tobytes(), np.uint8).reshape(shape)
+        bits_y = np.frombuffer(y.tobytes(), np.uint8).reshape(shape)
+        differ = (bits_x != bits_y).any(axis=1)
+        i = int(np.argmax(differ))
+        raise Mismatch(
+            f"{name}: {differ.sum()} of {len(differ)} elements differ, the first at {i}: "
+            f"{y.reshape(-1)[i]}, JAX's {x.reshape(-1)[i]}"
+        )
+
+
+def _components(value: Any) -> np.ndarray:
+    """The array's numbers; of random keys the key data, of complex numbers both parts."""
+    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        value = jax.random.key_data(value)
+    array = np.ascontiguousarray(value)
+    return array.reshape(-1).view(array.real.dtype) if array.dtype.kind == "c" else array
+
+
+def _long(aval: Any) -> str:
+    return f"{aval}, weakly typed" if getattr(aval, "weak_type", False) else str(aval)
+
+
+# --- comparing lowered programs -------------------------------------------------------------------
+
+_SYMBOL = re.compile(r'@(?:[\w.$-]+|"[^"]*")')
+# Where in the caller's pytree a result stands; not used by compilation.
+_RESULT_INFO = re.compile(r'jax\.result_info = "[^"]*"(?:, )?')
+
+
+def canonical(lowered: Any) -> str:
+    """A lowered module's text without locations and without the functions' names.
+
+    The functions are in the order in which the ones before refer to them.
+    """
+    head, *rest = re.split(r"(?m)^(?=  func\.func )", lowered.as_text())
+    rest[-1] = rest[-1].removesuffix("}\n")
+    functions = {_SYMBOL.search(source)[0]: source for source in rest}
+    numbers = {"@main": "@0"}
+    order = ["@main"]
+    for name in order:
+        for symbol in _SYMBOL.findall(functions[name]):
+            if symbol in functions and symbol not in numbers:
+                numbers[symbol] = f"@{len(numbers)}"
+                order.append(symbol)
+    body = "".join(functions[name] for name in order)
+    body = _SYMBOL.sub(lambda match: numbers.get(match[0], match[0]), body)
+    body = _RESULT_INFO.sub("", body).replace(" {}", "")
+    return _SYMBOL.sub("@module", head, count=1) + body
+
+
+def _first_difference(first: str, second: str) -> str:
+    pairs = zip(first.splitlines(), second.splitlines(), strict=False)
+    a, b = next(((a, b) for a, b in pairs if a != b), ("", "a different number of lines"))
+    return f"{a.strip()[:120]} became {b.strip()[:120]}"
