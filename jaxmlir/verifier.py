@@ -1,0 +1,471 @@
+"""Checks that a module is a program of the jaxpr dialect, before anything relies on it.
+
+In this order, each on ground that the ones before have made firm:
+
+1. MLIR's own verification: dominance, symbols, the types that a ``func.return`` gives.
+2. Structure, from the op's record: counts of operands and results, attributes, symbols.
+3. The functions an op names: they take and give what the op passes and expects
+   (:mod:`jaxmlir.signatures`).
+4. Types: the results that JAX's abstract evaluation of the primitive computes from the operands'
+   types and the parameters.  The abstract-evaluation rule *is* the type rule of the op, so no
+   primitive needs one written for it, a user's own included.
+5. The call graph: a function reaches itself through a custom derivative rule or not at all.
+
+What an op's types should be follows from its name, attributes and types alone, and these are
+uniqued in the process-wide context.  So a signature is checked once in a process, and every later
+op that has it costs a look-up: a few microseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from jaxmlir import codec, effect_attrs, ops, params, pytrees, rules_export, signatures
+from jaxmlir._compat import config, core, dtypes
+from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, VerificationError
+from jaxmlir.ir import context, file_line_col, func, ir, symbol_uses, verify_module
+from jaxmlir.types import aval_of, dtype_of, type_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+# More than these say nothing that the first ones do not.
+MAX_DIAGNOSTICS = 20
+
+# Signatures known to be right, by the configuration of JAX that they were checked under.
+_valid: dict[Any, set[Any]] = {}
+
+RULE_ATTRIBUTES = frozenset({"jvp_jaxpr", "fwd_jaxpr", "bwd_jaxpr", "bwd"})
+
+
+def verify(program: Program, filename: str = "-") -> None:
+    """Checks a program.
+
+    Args:
+      program: its module is read, not changed.
+      filename: what diagnostics call the text that the module was parsed from.
+
+    Raises:
+      VerificationError: with up to ``MAX_DIAGNOSTICS`` diagnostics, each of which names the op, its
+        place, what was expected and what came.
+    """
+    try:
+        verify_module(program.module, filename)
+    except DiagnosticError as e:
+        raise VerificationError(e.diagnostics) from None
+    with context():
+        found = _Verifier(program, filename).run()
+    if found:
+        raise VerificationError(found)
+
+
+class _Full(Exception):
+    """Enough diagnostics were found."""
+
+
+class _Verifier:
+    """Walks every function of one program once, callers before the functions they name."""
+
+    def __init__(self, program: Program, filename: str):
+        self.program = program
+        self.filename = filename
+        self.functions = program.functions
+        self.diagnostics: list[Diagnostic] = []
+        # The functions still to walk, and whether the shard_map around them tracks varying axes.
+        self.pending: dict[str, bool] = {}
+        self.calls: dict[str, dict[str, tuple[str, ir.Location]]] = {}
+
+    def run(self) -> list[Diagnostic]:
+        with contextlib.suppress(_Full):
+            for op in self.program.module.body.operations:
+                self.check_top_level(op)
+            for symbol, function in self.functions.items():
+                if function.visibility.value == "public":
+                    self.pending[symbol] = False
+            self.walk_pending()
+            for symbol in self.functions:
+                if symbol not in self.calls:
+                    self.pending[symbol] = False
+                    self.walk_pending()
+            self.check_call_graph()
+        return self.diagnostics
+
+    def report(self, op: Any, message: str) -> None:
+        self.report_at(op.location, message)
+
+    def report_at(self, location: ir.Location, message: str) -> None:
+        file, line, col = file_line_col(location)
+        if file == "-":
+            file = self.filename
+        self.diagnostics.append(Diagnostic("error", message, file, line, col))
+        if len(self.diagnostics) == MAX_DIAGNOSTICS:
+            raise _Full
+
+    # -- the walk --
+
+    def check_top_level(self, op: Any) -> None:
+        if isinstance(op, func.FuncOp):
+            for error in _tree_errors(op):
+                self.report(op, error)
+        elif type(op) is ir.OpView and op.name.startswith("jaxpr."):
+            self.report(op, f"'{op.name}' op: expected in the body of a func.func, got a module's")
+
+    def walk_pending(self) -> None:
+        while self.pending:
+            symbol = next(iter(self.pending))
+            self.walk(symbol, self.pending.pop(symbol))
+
+    def walk(self, symbol: str, check_vma: bool) -> None:
+        """Checks the ops of one function."""
+        calls = self.calls[symbol] = {}
+        known = _valid.setdefault((config.trace_context(), check_vma), set())
+        # Signatures that mean something in this program only, with the functions they name.
+        own: dict[Any, list[tuple[str, bool]]] = {}
+        for block in self.functions[symbol].body:
+            for op in block.operations:
+                # Ops of registered dialects have classes of their own; MLIR has checked them.
+                if type(op) is not ir.OpView:
+                    continue
+                name = op.name
+                if not name.startswith("jaxpr."):
+                    continue
+                if name == "jaxpr.constant":
+                    for error in _constant_errors(self.program, op):
+                        self.report(op, f"'{name}' op{error}")
+                    continue
+                operands = op.operands
+                attributes = op.attributes
+                key = (
+                    name,
+                    tuple(attributes.items()) if len(attributes) else (),
+                    tuple([operands[i].type for i in range(len(operands))]),
+                    tuple(op.results.types),
+                )
+                if key in known:
+                    continue
+                callees = own.get(key)
+                if callees is None:
+                    callees = self.check(op, name, check_vma)
+                    if callees is None:
+                        continue
+                    if _holds_in_every_program(name, attributes):
+                        known.add(key)
+                        continue
+                    own[key] = callees
+                for callee, is_rule in callees:
+                    if callee not in self.calls:
+                        self.pending.setdefault(callee, _tracks_axes(op, name, check_vma))
+                    if not is_rule:
+                        calls.setdefault(callee, (name, op.location))
+
+    def check(self, op: Any, name: str, check_vma: bool) -> list[tuple[str, bool]] | None:
+        """The functions that an op names, and whether as rules; ``None`` if the op is wrong."""
+        errors: Iterable[str] = _structure_errors(op, name)
+        callees: list[tuple[str, bool]] = []
+        if not (errors := list(errors)):
+            callees, errors = self.symbols(op)
+        if not errors:
+            errors = list(signatures.errors(op, name, self.functions))
+        if not errors:
+            errors = self.type_errors(op, name, check_vma)
+        for error in errors:
+            self.report(op, f"'{name}' op{error}")
+        return None if errors else callees
+
+    def symbols(self, op: Any) -> tuple[list[tuple[str, bool]], list[str]]:
+        """The functions that an op names, and what is wrong with those names."""
+        found, errors = [], []
+        for key, attr in op.attributes.items():
+            for symbol in symbol_uses(attr):
+                if symbol not in self.functions:
+                    errors.append(
+                        f" attribute '{key}': expected the symbol of a func.func of this module, "
+                        f"got @{symbol}{_nearest('@' + symbol, map('@{}'.format, self.functions))}"
+                    )
+                found.append((symbol, key in RULE_ATTRIBUTES))
+        return found, errors
+
+    # -- types --
+
+    def type_errors(self, op: Any, name: str, check_vma: bool) -> list[str]:
+        """Where the op's result types are not those that JAX computes."""
+        errors = self.type_errors_here(op, name, check_vma)
+        if errors and name in _known_ops():
+            # A program remembers its types, not whether it was traced with 64-bit types enabled,
+            # which a few rules ask for.  It is valid if either setting gives its types.
+            with jax.enable_x64(not config.enable_x64.value):
+                if not self.type_errors_here(op, name, check_vma):
+                    return []
+        return errors
+
+    def type_errors_here(self, op: Any, name: str, check_vma: bool) -> list[str]:
+        try:
+            primitive, expected = self.evaluate(op, name, check_vma)
+            got = [aval_of(v.type) for v in op.results]
+        except JaxmlirError as e:
+            return [_as_continuation(str(e), name)]
+        except Exception as e:
+            # Rules are JAX's or the user's: they raise what they like.
+            return [_rejection(op, name, e)]
+        by_rule = f"(by JAX's abstract evaluation of {primitive.name})"
+        if len(expected) != len(got):
+            return [f": expected {_count(len(expected), 'result')} {by_rule}, got {len(got)}"]
+        return [
+            f" result #{i}: expected {_type_text(want)} {by_rule}, got {op.results[i].type}"
+            for i, (want, have) in enumerate(zip(expected, got, strict=True))
+            if not core.typematch(want, have)
+        ]
+
+    def evaluate(self, op: Any, name: str, check_vma: bool) -> tuple[Any, list[Any]]:
+        """The primitive, and the abstract values that JAX computes for its results."""
+        read = rules_export.read if name in rules_export.OPS else params.of_op
+        primitive, parameters = read(op, name, self.program.stubs)
+        attributes = op.attributes
+        ctx = effect_attrs.decode_ctx(attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None)
+        variables: dict[ir.Value, Any] = {}
+        atoms = [variables.setdefault(v, core.Var(aval_of(v.type))) for v in op.operands]
+        with ctx.manager, _named_axes(ctx.cur_abstract_mesh), config._check_vma(check_vma):
+            typecheck = core.custom_typechecks.get(primitive)
+            if typecheck is not None:
+                found, _ = typecheck(_printing, *atoms, **parameters)
+            elif primitive.call_primitive:
+                found, _ = core._check_call(_printing, primitive, atoms, parameters)
+            else:
+                found, _ = primitive.abstract_eval(*[v.aval for v in atoms], **parameters)
+                found = found if primitive.multiple_results else [found]
+        return primitive, [getattr(aval, "aval", aval) for aval in found]
+
+    # -- the call graph --
+
+    def check_call_graph(self) -> None:
+        """Reports every call that closes a cycle."""
+        done: set[str] = set()
+        for root in self.functions:
+            path: dict[str, Iterator[str]] = {}
+            if root not in done:
+                path[root] = iter(self.calls[root])
+            while path:
+                caller = next(reversed(path))
+                callee = next(path[caller], None)
+                if callee is None:
+                    path.pop(caller)
+                    done.add(caller)
+                elif callee in path:
+                    self.report_cycle(caller, callee, list(path))
+                elif callee not in done:
+                    path[callee] = iter(self.calls[callee])
+
+    def report_cycle(self, caller: str, callee: str, path: list[str]) -> None:
+        name, location = self.calls[caller][callee]
+        cycle = " -> ".join(f"@{symbol}" for symbol in [*path[path.index(callee) :], callee])
+        self.report_at(
+            location,
+            f"'{name}' op: expected a function that does not reach itself, got @{callee}, which "
+            f"does: {cycle}; only a custom derivative rule may name the function it belongs to",
+        )
+
+
+# --- structure --------------------------------------------------------------------------------
+
+
+def _structure_errors(op: Any, name: str) -> Iterator[str]:
+    """What is wrong with an op by its record; a primitive without a record has free form."""
+    if len(op.regions):
+        yield f": expected no regions, got {len(op.regions)}; functions are referred to by symbol"
+    record = ops.OPS.get(name.removeprefix("jaxpr."))
+    attributes = op.attributes
+    if record is None or "jaxpr.primitive" in attributes:
+        return
+    for what, expected, got in (
+        ("operand", record.operands, len(op.operands)),
+        ("result", record.results, len(op.results)),
+    ):
+        if expected is not None and expected != got:
+            yield f": expected {_count(expected, what)}, got {got}"
+    given = [key for key in attributes if not key.startswith("jaxpr.")]
+    known = [attr.name for attr in record.attributes]
+    for attr in record.attributes:
+        if attr.mandatory and attr.name not in given:
+            others = ", ".join(repr(key) for key in given) or "none"
+            yield f" requires attribute '{attr.name}': expected {attr.kind}, got attributes {others}"
+    for key in given:
+        if key not in known:
+            takes = "one of " + ", ".join(map(repr, known)) if known else "no attributes"
+            yield f": expected {takes}, got attribute '{key}'{_nearest(key, known)}"
+            continue
+        attr = record.attribute(key)
+        if attr is not None and not attr.each and not _fits(attributes[key], attr.kind):
+            yield f" attribute '{key}': expected {attr.kind}, got {attributes[key]}"
+
+
+def _fits(attr: ir.Attribute, kind: str) -> bool:
+    """Whether an attribute can be of a kind, for those kinds that are easy to tell."""
+    if kind.endswith("?") and str(attr) == "none":
+        return True
+    match kind.removesuffix("?"):
+        case "bool":
+            return isinstance(attr, ir.BoolAttr)
+        case "str":
+            return isinstance(attr, ir.StringAttr)
+        case "int":
+            return isinstance(attr, (ir.IntegerAttr, ir.DictAttr)) and not _is_bool(attr)
+        case "function":
+            return isinstance(attr, ir.FlatSymbolRefAttr)
+        case "functions":
+            return isinstance(attr, ir.ArrayAttr) and all(_fits(a, "function") for a in attr)
+    return True
+
+
+def _is_bool(attr: ir.Attribute) -> bool:
+    return isinstance(attr, ir.BoolAttr)
+
+
+def _tree_errors(function: func.FuncOp) -> Iterator[str]:
+    """Where the pytrees of a function do not have as many leaves as it has values."""
+    type_ = function.type
+    for key, types, what in (
+        ("jaxpr.in_tree", type_.inputs, "argument"),
+        ("jaxpr.out_tree", type_.results, "result"),
+    ):
+        if key not in function.attributes:
+            continue
+        try:
+            leaves = pytrees.decode(function.attributes[key]).num_leaves
+        except JaxmlirError as e:
+            yield f"'func.func' op attribute '{key}': {_paragraph(e)}"
+            continue
+        if leaves != len(types):
+            yield (
+                f"'func.func' op attribute '{key}': expected a leaf for each of "
+                f"{_count(len(types), what)}, got {leaves}"
+            )
+
+
+def _constant_errors(program: Program, op: Any) -> Iterator[str]:
+    """What is wrong with a ``jaxpr.constant``; an absent value of a name is none, until it is used."""
+    attributes = op.attributes
+    operands, results = len(op.operands), len(op.results)
+    if operands or results != 1:
+        yield f": expected 0 operands and 1 result, got {operands} and {results}"
+        return
+    keys = [key for key in attributes if not key.startswith("jaxpr.")]
+    if keys not in (["value"], ["name"]):
+        got = ", ".join(map(repr, keys)) or "none"
+        yield f" requires attribute 'value' or 'name': expected one of them, got attributes {got}"
+        return
+    want, attr = op.results[0].type, attributes[keys[0]]
+    try:
+        aval = aval_of(want)
+        if keys == ["name"]:
+            value = program.constants.get(ir.StringAttr(attr).value)
+            if value is not None and not _holds(core.typeof(value), aval):
+                yield f" result #0: expected {_type_text(core.typeof(value))} by its value, got {want}"
+        elif not isinstance(attr, ir.DenseElementsAttr):
+            codec.decode(attr)
+        elif (have := _dense_type(attr)) != _payload_type(aval):
+            shape, element = _payload_type(aval)
+            expected = ir.RankedTensorType.get(shape, element)
+            yield f" attribute 'value': expected {expected} for a result {want}, got {attr.type}"
+            del have
+    except (JaxmlirError, ValueError) as e:
+        yield f": {_paragraph(e)}"
+
+
+def _dense_type(attr: ir.DenseElementsAttr) -> tuple[tuple[int, ...], ir.Type]:
+    type_ = attr.type
+    return tuple(type_.shape), type_.element_type
+
+
+def _payload_type(aval: Any) -> tuple[tuple[int, ...], ir.Type]:
+    """The shape and element type of the dense attribute that holds a constant of an aval."""
+    if not isinstance(aval, core.ShapedArray):
+        raise ValueError(f"expected a handle for a constant of type {type_of(aval)}, got an array")
+    if isinstance(aval.dtype, dtypes.ExtendedDType):
+        data = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(aval.shape, aval.dtype))
+        return data.shape, type_of(core.ShapedArray((), data.dtype)).element_type
+    dtype = bool if aval.dtype == dtypes.float0 else aval.dtype
+    return tuple(aval.shape), type_of(core.ShapedArray((), dtype)).element_type
+
+
+def _holds(have: Any, want: Any) -> bool:
+    return have.shape == want.shape and have.dtype == want.dtype
+
+
+# --- the surroundings of abstract evaluation -----------------------------------------------------
+
+
+def _named_axes(mesh: Any) -> contextlib.AbstractContextManager[Any]:
+    """The named axes that an op inside a shard_map over ``mesh`` may use."""
+    if mesh.empty:
+        return contextlib.nullcontext()
+    return core.extend_axis_env_nd([(axis, mesh.shape[axis]) for axis in mesh.manual_axes])
+
+
+def _tracks_axes(op: Any, name: str, around: bool) -> bool:
+    """Whether the functions that an op names are typed with the axes their values vary over."""
+    if name != "jaxpr.shard_map":
+        return around
+    return bool(codec.decode(op.attributes["check_vma"]))
+
+
+def _printing() -> tuple[Any, Any]:
+    """What JAX's type checks ask for to print a jaxpr."""
+    return core.JaxprPpContext(), core.JaxprPpSettings()
+
+
+def _holds_in_every_program(name: str, attributes: Any) -> bool:
+    """Whether a signature means the same everywhere: no symbols, no handles, no user's primitive."""
+    return name in _known_ops() and not any(
+        codec._depends_on_module(attr) for _, attr in attributes.items()
+    )
+
+
+def _known_ops() -> frozenset[str]:
+    global _op_names
+    if not _op_names:
+        _op_names = frozenset(f"jaxpr.{name}" for name in ops.OPS)
+    return _op_names
+
+
+_op_names: frozenset[str] = frozenset()
+
+
+# --- words ------------------------------------------------------------------------------------
+
+
+def _rejection(op: Any, name: str, error: Exception) -> str:
+    """JAX's reason for refusing the operands or parameters of an op."""
+    got = ", ".join(str(v.type) for v in op.operands) or "none"
+    return (
+        f": expected operands that JAX's abstract evaluation accepts, got {got}: "
+        f"{type(error).__name__}: {_paragraph(error)}"
+    )
+
+
+def _as_continuation(message: str, name: str) -> str:
+    """An error of another part of jaxmlir, to follow the op's name."""
+    prefix = f"'{name}' op"
+    return message[len(prefix) :] if message.startswith(prefix) else f": {message}"
+
+
+def _paragraph(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _type_text(aval: Any) -> str:
+    strip = getattr(aval, "strip_weak_type", None)
+    return str(type_of(strip() if strip else aval))
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0] if near[0][0] == '@' else repr(near[0])}?" if near else ""
