@@ -15,7 +15,7 @@ import numpy as np
 from jaxmlir import codec, effect_attrs, locations, params, rules_export
 from jaxmlir._compat import close_jaxpr, core, debug_info, dtypes
 from jaxmlir.errors import Diagnostic, ExportError, JaxmlirError
-from jaxmlir.ir import context, file_line_col, func, functions, ir
+from jaxmlir.ir import context, file_line_col, func, ir
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ class Exporter:
 
     def __init__(self, program: Program):
         self.program = program
-        self.functions = functions(program.module)
         self._jaxprs: dict[str, Any] = {}
 
     def jaxpr(self, symbol: str) -> Any:
@@ -43,9 +42,7 @@ class Exporter:
                 "it belongs to"
             )
         if found is None:
-            function = self.functions.get(symbol)
-            if function is None:
-                raise ExportError(f"the module has no function @{symbol}")
+            function = self.program.function(symbol)
             self._jaxprs[symbol] = _IN_PROGRESS
             try:
                 with context():

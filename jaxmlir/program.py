@@ -76,9 +76,14 @@ class Program:
         Raises:
           JaxmlirError: the module has none.
         """
-        if symbol not in self.functions:
+        found = self.functions.get(symbol)
+        if found is None:
+            # A pass may have added it since.
+            self.functions = functions(self.module)
+            found = self.functions.get(symbol)
+        if found is None:
             raise JaxmlirError(f"the module has no function @{symbol}")
-        return self.functions[symbol]
+        return found
 
     @property
     def name(self) -> str:

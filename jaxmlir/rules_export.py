@@ -56,7 +56,7 @@ def _rule(exporter: Exporter, attributes: _Attributes, name: str) -> str:
 
 
 def _function_attribute(exporter: Exporter, symbol: str, name: str, default: Any) -> Any:
-    attributes = exporter.functions[symbol].attributes
+    attributes = exporter.program.function(symbol).attributes
     return codec.decode(attributes[name]) if name in attributes else default
 
 
@@ -146,7 +146,7 @@ def _bwd_info(name: str) -> Any:
 
 
 def _call_bwd(
-    exporter: Exporter, symbol: str, ct_avals: Sequence[Any] | None, args: Sequence[Any]
+    exporter: Exporter, symbol: str, ct_avals: Sequence[Any], args: Sequence[Any]
 ) -> list[Any]:
     """Runs a backward rule's function and puts back the zeros that it leaves out."""
     closed = exporter.jaxpr(symbol)
@@ -158,10 +158,8 @@ def _call_bwd(
     n_own = len(closed.out_avals)
     zeros = _function_attribute(exporter, symbol, "jaxpr.out_zeros", (False,) * n_own)
     return [
-        ad_util.Zero(ct_avals[i] if ct_avals else core.ShapedArray((), "float32"))
-        if zero
-        else next(outs)
-        for i, zero in enumerate(zeros)
+        ad_util.Zero(aval) if zero else next(outs)
+        for aval, zero in zip(ct_avals, zeros, strict=True)
     ]
 
 
@@ -171,16 +169,21 @@ def _flat_tree(n: int) -> Any:
 
 def _read_lin(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
     attributes = _Attributes(op)
+    num_res = attributes.get("num_res", 0)
+    in_zeros = list(attributes.get("in_zeros", ()))
+    # Of a zero tangent nothing is known, and its cotangent is dropped.
+    nonzero = iter([aval_of(v.type).to_ct_aval() for v in op.operands][num_res:])
+    ct_avals = [core.abstract_token if zero else next(nonzero) for zero in in_zeros]
 
     def bwd(*args: Any) -> list[Any]:
-        return _call_bwd(exporter, _rule(exporter, attributes, "bwd"), None, args)
+        return _call_bwd(exporter, _rule(exporter, attributes, "bwd"), ct_avals, args)
 
     return primitives.get("custom_lin"), {
-        "num_res": attributes.get("num_res", 0),
+        "num_res": num_res,
         "bwd": wrap_bwd(bwd, _bwd_info(attributes.symbol("bwd") or "bwd")),
         "out_avals": [aval_of(v.type) for v in op.results],
         "symbolic_zeros": attributes.get("symbolic_zeros", False),
-        "in_zeros": list(attributes.get("in_zeros", ())),
+        "in_zeros": in_zeros,
     }
 
 

@@ -198,7 +198,6 @@ class Stubs:
 
     def __init__(self, program: Program):
         self.program = program
-        self.functions = program.exporter.functions
         self._jaxprs: dict[str, Any] = {}
 
     def jaxpr(self, symbol: str) -> Any:

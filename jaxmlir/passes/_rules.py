@@ -183,7 +183,7 @@ def _linearize(closed: Any, active: tuple[bool, ...]) -> tuple[Any, Any, tuple[b
 
         chosen = tuple(x for a, x in zip(active, args, strict=True) if a)
         out, out_zeros, jaxpr, consts, *_ = ad.linearize(
-            of_active, flatten_primals(chosen), is_vjp=True
+            of_active, flatten_primals(chosen), is_vjp=False
         )
         found["active"] = tuple(not zero for zero in out_zeros)
         found["tangent"] = pe.convert_constvars_jaxpr(jaxpr)
@@ -198,7 +198,9 @@ def _transpose(
 ) -> tuple[Any, tuple[bool, ...]]:
     """The transpose of a jaxpr in some operands, given which cotangents are nonzero."""
     jaxpr, consts = open_jaxpr(closed)
-    ct_avals = [aval.to_ct_aval() for aval in closed.out_avals]
+    # JAX's rules expect that results without cotangents are gone: of a scan, say.
+    jaxpr, _ = pe.dce_jaxpr(jaxpr, list(nonzero), True)
+    ct_avals = [v.aval.to_ct_aval() for v in jaxpr.outvars]
     found: dict[str, Any] = {}
 
     def transposed(*args: Any) -> list[Any]:
@@ -207,17 +209,14 @@ def _transpose(
             ad.UndefinedPrimal(v.aval) if lin else next(it)
             for v, lin in zip(jaxpr.invars, linear, strict=True)
         ]
-        cotangents = [
-            next(it) if nz else ad_util.Zero(a) for a, nz in zip(ct_avals, nonzero, strict=True)
-        ]
-        outs = ad.backward_pass(jaxpr, False, consts, primals, cotangents)
+        outs = ad.backward_pass(jaxpr, False, consts, primals, list(it))
         outs = [ct for ct, lin in zip(outs, linear, strict=True) if lin]
         found["nonzero"] = tuple(type(ct) is not ad_util.Zero for ct in outs)
         return [ct for ct in outs if type(ct) is not ad_util.Zero]
 
     in_avals = [
         *(v.aval for v, lin in zip(jaxpr.invars, linear, strict=True) if not lin),
-        *(a for a, nz in zip(ct_avals, nonzero, strict=True) if nz),
+        *ct_avals,
     ]
     return trace_flat(transposed, in_avals, "transpose"), found["nonzero"]
 
