@@ -39,9 +39,6 @@ import conformance_report as report  # noqa: E402
 Record = dict[str, Any]
 
 STATE = ROOT / "build" / "conformance"
-# Where the lowered text is JAX's own, one harness in so many is compiled and run all the same.
-RUN_EVERY = 20
-
 # Harnesses that jax.jit runs and that are not expected to pass: pattern of the name -> why.
 EXCLUDED: dict[str, str] = {}
 
@@ -65,8 +62,8 @@ def sample(groups: Sequence[str], size: int) -> list[int]:
     return chosen
 
 
-def run_harness(harness: Any, index: int) -> Record:
-    """The outcome of one harness."""
+def run_harness(harness: Any, index: int, run_every: int) -> Record:
+    """The outcome of one harness; every so many are run even where the lowered text is JAX's."""
     import conformance_steps as steps
     import numpy as np
 
@@ -75,7 +72,7 @@ def run_harness(harness: Any, index: int) -> Record:
         if re.search(pattern, harness.fullname):
             return {**record, "excluded": reason}
     args = harness.dyn_args_maker(np.random.RandomState(0))
-    case = steps.Case(harness.dyn_fun, args, always_run=index % RUN_EVERY == 0)
+    case = steps.Case(harness.dyn_fun, args, always_run=index % run_every == 0)
     return {**record, **steps.check(case)}
 
 
@@ -85,7 +82,7 @@ def run_harness(harness: Any, index: int) -> Record:
 _CLEAR_EVERY = 200
 
 
-def _work(connection: Connection) -> None:
+def _work(connection: Connection, run_every: int) -> None:
     """A worker: indices in, records out, until ``None`` comes."""
     import warnings
 
@@ -95,14 +92,14 @@ def _work(connection: Connection) -> None:
     known = harnesses()
     done = 0
     while (index := connection.recv()) is not None:
-        connection.send(run_harness(known[index], index))
+        connection.send(run_harness(known[index], index, run_every))
         done += 1
         if done % _CLEAR_EVERY == 0:
             jax.clear_caches()
 
 
 def run_all(
-    indices: Sequence[int], names: Sequence[tuple[str, str]], workers: int
+    indices: Sequence[int], names: Sequence[tuple[str, str]], workers: int, run_every: int
 ) -> Iterator[Record]:
     """The outcomes as they come; a harness whose process died failed."""
     context = multiprocessing.get_context("spawn")
@@ -111,7 +108,7 @@ def run_all(
 
     def start() -> None:
         ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(theirs,), daemon=True)
+        process = context.Process(target=_work, args=(theirs, run_every), daemon=True)
         process.start()
         theirs.close()
         feed(ours, process)
@@ -150,6 +147,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--select", metavar="REGEX", help="harnesses whose full name matches")
     parser.add_argument("--sample", metavar="N", type=int, help="about N of them, spread out")
     parser.add_argument("--workers", metavar="N", type=int, default=2, help="processes (2)")
+    parser.add_argument(
+        "--run-every",
+        metavar="K",
+        type=int,
+        default=20,
+        help="where the lowered text is JAX's own, run every K-th harness all the same (20)",
+    )
     parser.add_argument("--resume", action="store_true", help="leave out what has passed before")
     options = parser.parse_args(argv)
 
@@ -172,7 +176,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     started = time.time()
     STATE.mkdir(parents=True, exist_ok=True)
     with state.open("a" if options.resume else "w") as file:
-        for record in report.progress(run_all(todo, known, options.workers), len(todo)):
+        for record in report.progress(
+            run_all(todo, known, options.workers, options.run_every), len(todo)
+        ):
             records[record["name"]] = record
             file.write(json.dumps(record) + "\n")
             file.flush()
