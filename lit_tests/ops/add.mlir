@@ -1,0 +1,13 @@
+// add: Elementwise sum, x + y.
+
+// RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
+// RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO
+// RUN: jaxmlir-run %s --args '[1.5, 2.5], [3.0, 4.0]' | FileCheck %s --check-prefix=EXEC
+
+// CHECK: "jaxpr.add"(%{{.*}}, %{{.*}}) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+// HLO: stablehlo.add %{{.*}}, %{{.*}} : tensor<2xf32>
+// EXEC: result: f32[2] = [4.5, 6.5]
+func.func public @add(%arg0: tensor<2xf32>, %arg1: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = "jaxpr.add"(%arg0, %arg1) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}

@@ -1,0 +1,13 @@
+// copy: A copy in a buffer of its own.
+
+// RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
+// RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO
+// RUN: jaxmlir-run %s --args '[1.0, 2.0]' | FileCheck %s --check-prefix=EXEC
+
+// CHECK: "jaxpr.copy"(%{{.*}}) : (tensor<2xf32>) -> tensor<2xf32>
+// HLO: return
+// EXEC: result: f32[2] = [1.0, 2.0]
+func.func public @copy(%arg0: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = "jaxpr.copy"(%arg0) : (tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}

@@ -1,0 +1,15 @@
+// igamma: Regularised lower incomplete gamma function P(a, x).
+
+// RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
+// RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO
+// RUN: jaxmlir-run %s --args '[2.0, 3.0], [0.5, 1.5]' | FileCheck %s --check-prefix=EXEC
+
+// CHECK: "jaxpr.igamma"(%{{.*}}, %{{.*}}) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+// HLO: stablehlo.compare NE, %{{.*}}, %{{.*}}, FLOAT : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xi1>
+// HLO: stablehlo.compare NE, %{{.*}}, %{{.*}}, FLOAT : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xi1>
+// HLO: stablehlo.or %{{.*}}, %{{.*}} : tensor<2xi1>
+// EXEC: result: f32[2] = [0.09020{{[0-9]*}}, 0.19115{{[0-9]*}}]
+func.func public @igamma(%arg0: tensor<2xf32>, %arg1: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = "jaxpr.igamma"(%arg0, %arg1) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}

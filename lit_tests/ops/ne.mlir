@@ -1,0 +1,13 @@
+// ne: x != y; true where either is NaN.
+
+// RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
+// RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO
+// RUN: jaxmlir-run %s --args '[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]' | FileCheck %s --check-prefix=EXEC
+
+// CHECK: "jaxpr.ne"(%{{.*}}, %{{.*}}) : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xi1>
+// HLO: stablehlo.compare NE, %{{.*}}, %{{.*}}, FLOAT : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xi1>
+// EXEC: result: bool[3] = [True, False, True]
+func.func public @ne(%arg0: tensor<3xf32>, %arg1: tensor<3xf32>) -> tensor<3xi1> {
+  %0 = "jaxpr.ne"(%arg0, %arg1) : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xi1>
+  return %0 : tensor<3xi1>
+}

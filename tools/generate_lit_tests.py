@@ -1,0 +1,276 @@
+"""Writes lit_tests/ops/<op>.mlir, a test of every op, from the examples in tools/lit_examples.
+
+    python tools/generate_lit_tests.py [OP ...]
+    python tools/generate_lit_tests.py --check      fail if a file is stale, write nothing
+
+A test has a program with the op as jaxmlir imports it, the StableHLO that it becomes, and the
+numbers that it computes.  The last two are JAX's: of ``jax.jit`` of the example, lowered and run
+without jaxmlir.
+
+A file is written by the oldest supported JAX that has the op, and has to pass with all of them; with
+another JAX this tool leaves it alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import textwrap
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+from lit_examples import examples, without  # noqa: E402
+from lit_examples._example import Example  # noqa: E402
+
+from jaxmlir import ops  # noqa: E402
+from jaxmlir._compat import jax_version  # noqa: E402
+from jaxmlir.program import from_jaxpr  # noqa: E402
+
+FOLDER = ROOT / "lit_tests" / "ops"
+VERSIONS = ((0, 10), (0, 11), (0, 12))
+HLO_LINES = 3
+WIDTH = 100
+
+
+# --- one test -------------------------------------------------------------------------------------
+
+
+def lit_test(name: str, example: Example) -> str:
+    """The file for one op."""
+    record = ops.OPS[name]
+    flat = _flat(name, example)
+    program = _text(flat, name, example)
+    runs = ["jaxmlir-opt --jaxpr-verify %s | FileCheck %s"]
+    checks = [_directive("CHECK", _pattern(_operation(line))) for line in _op_lines(program, name)]
+    if not example.lowers:
+        runs.append(
+            "jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s"
+            " | FileCheck %s --check-prefix=HLO"
+        )
+        checks += [_directive("HLO", line) for line in _hlo_patterns(flat, example)]
+    if not example.lowers and not example.numbers:
+        args = f" --args '{_literals(example.args)}'" if example.args else ""
+        runs.append(f"jaxmlir-run %s{args} | FileCheck %s --check-prefix=EXEC")
+        checks += _exec_checks(flat, example)
+    lines = [*_comment(f"{name}: {record.summary}"), "", *(f"// RUN: {run}" for run in runs)]
+    if required := _requires(record, example):
+        lines.append(f"// REQUIRES: {required}")
+    for reason in (example.lowers, example.numbers):
+        if reason:
+            lines += ["", *_comment(reason)]
+    return "\n".join([*lines, "", *checks, program])
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent="// ", subsequent_indent="// ", break_on_hyphens=False
+    )
+
+
+def _directive(prefix: str, text: str) -> str:
+    return f"// {prefix}: {text}"
+
+
+def _requires(record: ops.Op, example: Example) -> str:
+    """The lit feature of a JAX version that has the op, where not all have it."""
+    if example.requires:
+        return example.requires
+    have = [v for v in VERSIONS if ops.holds(record.jax, v)]
+    return "" if len(have) == len(VERSIONS) else " || ".join(f"jax-{a}.{b}" for a, b in have)
+
+
+def _flat(name: str, example: Example) -> Any:
+    """The example as a function of that name whose results are a list."""
+
+    def function(*args: Any) -> Any:
+        leaves = jax.tree.leaves(example.function(*args))
+        return leaves[0] if len(leaves) == 1 else leaves
+
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+def _text(flat: Any, name: str, example: Example) -> str:
+    """The example in the dialect, without the ``module`` around it."""
+    program = from_jaxpr(jax.make_jaxpr(flat)(*example.args), name)
+    first, *inner, last = program.as_text().rstrip("\n").split("\n")
+    assert first.startswith("module") and last == "}", first
+    return textwrap.dedent("\n".join(inner)) + "\n"
+
+
+def _op_lines(program: str, name: str) -> list[str]:
+    found = [line.strip() for line in program.split("\n") if f'"jaxpr.{name}"(' in line]
+    if not found:
+        raise LookupError(f"the example of {name} does not use it:\n{program}")
+    return found[:1]
+
+
+# --- StableHLO ------------------------------------------------------------------------------------
+
+_STABLEHLO = re.compile(r'"?(?:stablehlo|chlo|sdy)\.[\w.]+')
+# Lines that say little about an op, unless there is nothing else.
+_AUXILIARY = re.compile(r'"?stablehlo\.(?:constant|broadcast_in_dim|return|reshape|convert)\b')
+
+
+def _hlo_patterns(flat: Any, example: Example) -> list[str]:
+    """Patterns for the first telling lines of JAX's own lowering."""
+    if example.hlo is not None:
+        return list(example.hlo)
+    text = jax.jit(flat, keep_unused=True).lower(*example.args).as_text()
+    functions = [list(_hlo_lines(f)) for f in re.split(r"\n  }\n", text)]
+    telling = [[line for line in f if not _AUXILIARY.match(line)] for f in functions]
+    chosen = next(filter(None, [*telling, *functions]), ["return"])
+    return [_hlo_pattern(line) for line in chosen[:HLO_LINES]]
+
+
+def _hlo_lines(function: str) -> Iterator[str]:
+    """The operations of a function, without their results' names."""
+    for line in function.split("\n"):
+        operation = _operation(line)
+        if _STABLEHLO.match(operation) and not operation.startswith("stablehlo.return"):
+            yield operation
+
+
+def _hlo_pattern(operation: str) -> str:
+    """The operation; if it is long, or has attributes that versions write differently, its head."""
+    if "{" not in operation and len(operation) < WIDTH:
+        return _pattern(operation)
+    return _pattern(re.split(r" ?<?\{", operation)[0].rstrip(" ("))
+
+
+def _operation(line: str) -> str:
+    """A line of MLIR without the results' names."""
+    return re.sub(r"^%\S+ = ", "", line.strip())
+
+
+def _pattern(text: str) -> str:
+    """What matches a line of MLIR whatever its values are called."""
+    text = text.replace("[[", r"{{\[\[}}")
+    return re.sub(r"%[\w.]+(:\d+|#\d+)?", "%{{.*}}", text)
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def _literals(args: Sequence[Any]) -> str:
+    """The arguments as ``jaxmlir-run --args`` reads them."""
+    text = ", ".join(repr(_plain(arg).tolist()) for arg in args)
+    return text.replace("inf", "1e999")  # Python has no literal for infinity.
+
+
+def _plain(value: Any) -> np.ndarray:
+    """An array; of keys, their data."""
+    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        value = jax.random.key_data(value)
+    value = np.asarray(value)
+    return value.astype(np.float32) if value.dtype.kind == "V" else value
+
+
+def _exec_checks(flat: Any, example: Example) -> list[str]:
+    """What ``jaxmlir-run`` has to print: the results of ``jax.jit``, to a few digits."""
+    results = jax.tree.leaves(jax.jit(flat)(*example.args))
+    checks = []
+    for index, value in enumerate(results):
+        name = "result" if len(results) == 1 else f"result[{index}]"
+        shown = np.array2string(
+            np.asarray(jax.random.key_data(value) if _is_key(value) else value),
+            separator=", ",
+            formatter={"all": _number},
+            max_line_width=10_000,
+        )
+        type_ = jax.typeof(value).str_short(short_dtypes=True)
+        lines = f"{name}: {type_} = {shown}".replace("[[", r"{{\[\[}}").split("\n")
+        prefixes = ["EXEC", *["EXEC-NEXT"] * (len(lines) - 1)]
+        checks += map(_directive, prefixes, (line.strip() for line in lines))
+    return checks
+
+
+def _is_key(value: Any) -> bool:
+    return jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
+def _number(value: Any) -> str:
+    """A pattern for a number: exact if it is short, else its leading digits."""
+    return re.sub(r"(\d+)\.(\d+)(e[-+]\d+)?", _leading_digits, str(value))
+
+
+def _leading_digits(match: re.Match[str]) -> str:
+    """As many of the first digits as a relative error of a few millionths leaves alone."""
+    whole, fraction, exponent = match.groups("")
+    if len((whole + fraction).strip("0")) <= 4:
+        return match.group()
+    number = float(f"{whole}.{fraction}")
+    for digits in range(max(5 - len(whole.lstrip("0")), 1), -1, -1):
+        below, above = (f"{number * (1 + e):.{digits + 8}f}"[: -8] for e in (-4e-6, 4e-6))
+        if below == above:
+            break
+    return f"{below}{{{{[0-9]*}}}}{exponent}" if digits else f"{whole}.{{{{[0-9]*}}}}{exponent}"
+
+
+# --- all of them ----------------------------------------------------------------------------------
+
+
+def responsible(name: str) -> bool:
+    """Whether the installed JAX is the oldest supported one that has the op."""
+    have = [v for v in VERSIONS if ops.holds(ops.OPS[name].jax, v)]
+    # No venv of the tests has 0.11, so what came then is written by 0.12.
+    oldest = have[0] if have and have[0] != (0, 11) else (0, 12)
+    return jax_version()[:2] == (oldest if have else (0, 10))
+
+
+def generated(names: Sequence[str] = ()) -> Iterator[tuple[Path, str]]:
+    """Path and contents of each file that the installed JAX writes."""
+    table = examples()
+    for name in names or table:
+        if responsible(name):
+            yield FOLDER / f"{name}.mlir", lit_test(name, table[name])
+
+
+def stale() -> list[str]:
+    """The files that do not have the contents they should have."""
+    return [
+        path.name
+        for path, text in generated()
+        if not path.exists() or path.read_text() != text
+    ]
+
+
+def uncovered() -> dict[str, str]:
+    """Op name -> why it has no test; ``""`` where nobody said."""
+    return {
+        name: without().get(name, "")
+        for name in ops.OPS
+        if not (FOLDER / f"{name}.mlir").exists()
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("ops", nargs="*", metavar="OP")
+    parser.add_argument("--check", action="store_true", help="write nothing, name stale files")
+    arguments = parser.parse_args(argv)
+    if arguments.check:
+        found = stale()
+        if found:
+            print(f"stale: {', '.join(found)}; run {Path(__file__).name}", file=sys.stderr)
+        return bool(found)
+    for path, text in generated(arguments.ops):
+        path.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    sys.exit(main())
