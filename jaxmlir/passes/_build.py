@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import codec
+from jaxmlir._compat import jax_mlir_ext
 from jaxmlir.ir import func, ir, symbol_uses
 
 if TYPE_CHECKING:
@@ -71,6 +72,11 @@ def copy(op: Any, name: str, operands: Sequence[ir.Value]) -> list[ir.Value]:
             loc=op.location,
         ).results
     )
+
+
+def inline(function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
+    """Copies a function's body in at the current insertion point; its results."""
+    return list(jax_mlir_ext.inlined_func_call(function.operation, list(args)))
 
 
 def set_attribute(function: func.FuncOp, name: str, value: Any) -> None:

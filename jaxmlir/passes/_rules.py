@@ -26,7 +26,6 @@ from jaxmlir._compat import (
     debug_info,
     dtypes,
     flatten_primals,
-    jax_mlir_ext,
     lu,
     open_jaxpr,
     pe,
@@ -34,6 +33,7 @@ from jaxmlir._compat import (
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError
 from jaxmlir.importer import Importer
 from jaxmlir.ir import file_line_col, func, ir, symbol_uses
+from jaxmlir.passes._build import inline
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Rule:
 
     def inline(self, args: Sequence[ir.Value]) -> list[ir.Value]:
         """Copies the template in at the current insertion point; its results."""
-        return list(jax_mlir_ext.inlined_func_call(self.function.operation, list(args)))
+        return inline(self.function, args)
 
 
 @dataclass(frozen=True)
@@ -131,6 +131,13 @@ class Rules:
             return Rule(self._template(jaxpr), tuple(out_dims))
 
         return self._rule("batch", op, name, (dims, axis), make)
+
+    def emit(
+        self, function: Callable[..., list[Any]], args: Sequence[ir.Value]
+    ) -> list[ir.Value]:
+        """Writes the ops that a JAX function of the values performs."""
+        closed = trace_flat(function, [aval_of(v.type) for v in args], "emit")
+        return inline(self._template(closed), args)
 
     def _rule(
         self, kind: str, op: Any, name: str, pattern: Any, make: Callable[[Any], Any]

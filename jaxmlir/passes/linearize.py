@@ -66,8 +66,14 @@ class _Step:
     tangents_out: tuple[ir.Value, ...]
 
 
-def linearize(rules: Rules, symbol: str, active: tuple[bool, ...]) -> Linearized:
+def linearize(
+    rules: Rules, symbol: str, active: tuple[bool, ...], wanted: tuple[bool, ...] | None = None
+) -> Linearized:
     """Writes ``@symbol.fwd`` and ``@symbol.lin``.
+
+    Args:
+      active: which arguments have tangents.
+      wanted: the results whose tangents are asked for; by default all.
 
     Raises:
       TransformError: an op cannot be linearized; names the op and the user's line.
@@ -101,8 +107,11 @@ def linearize(rules: Rules, symbol: str, active: tuple[bool, ...]) -> Linearized
                 tangents_in = tuple(v for v in operands if v in live)
                 steps.append(_Step(location, halves.tangent, residuals, tangents_in, tangents_out))
     outs = returned(function)
-    active_out = tuple(v in live for v in outs)
-    steps = _needed(steps, {v for v in outs if v in live})
+    active_out = tuple(
+        v in live and (wanted is None or wanted[i]) for i, v in enumerate(outs)
+    )
+    differentiated = [v for v, a in zip(outs, active_out, strict=True) if a]
+    steps = _needed(steps, set(differentiated))
     residuals = list(dict.fromkeys(v for step in steps for v in step.residuals))
     fwd.finish([*(primals[v] for v in outs), *residuals])
     set_attribute(fwd.op, "jaxpr.num_res", len(residuals))
@@ -116,7 +125,7 @@ def linearize(rules: Rules, symbol: str, active: tuple[bool, ...]) -> Linearized
             args = [*(values[v] for v in step.residuals), *(tangents[v] for v in step.tangents_in)]
             with step.location:
                 tangents.update(zip(step.tangents_out, step.rule.inline(args), strict=True))
-    lin.finish([tangents[v] for v in outs if v in tangents])
+    lin.finish([tangents[v] for v in differentiated])
     set_attribute(lin.op, "jaxpr.num_res", len(residuals))
     set_attribute(lin.op, "jaxpr.active", active_out)
     return Linearized(fwd.name, lin.name, len(residuals), active_out)
