@@ -17,6 +17,7 @@ since 0.12              ``custom_vjp``'s bwd returns ``(cotangents, logs)``:
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 from typing import Any
@@ -64,6 +65,7 @@ def __getattr__(name: str) -> Any:
     return module
 
 
+@functools.cache
 def jax_version() -> tuple[int, ...]:
     """The installed JAX's version as integers, read from its metadata without importing it."""
     from importlib.metadata import version
