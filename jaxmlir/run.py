@@ -75,7 +75,7 @@ def _help() -> str:
         {
             "EXAMPLES": "  jaxmlir-run program.mlir --args '1.0, [1, 2, 3]'\n"
             "  jaxmlir-run program.mlir --entry=step --input state.npz --random-args=7 -o out.npz\n"
-            "  jaxmlir-translate --import-python jax.numpy:sinc --args 'f32[3]'"
+            "  jaxmlir-translate --import-python jax.nn:silu --args 'f32[3]'"
             " | jaxmlir-run --args '[0, 0.5, 1]'"
         },
     )
@@ -103,16 +103,17 @@ def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:
     from jaxmlir import runtime
 
     def run(*args: Any) -> Any:
-        if _has_jaxpr_ops(program):
-            return runtime.call(program, entry, list(args))
-        return _stablehlo_primitive().bind(*args, program=program, entry=entry)
+        if _is_stablehlo(program):
+            return _stablehlo_primitive().bind(*args, program=program, entry=entry)
+        return runtime.call(program, entry, list(args))
 
     return jax.tree.unflatten(program.out_tree, jax.jit(run)(*values))
 
 
-def _has_jaxpr_ops(program: Program) -> bool:
+def _is_stablehlo(program: Program) -> bool:
+    """Whether the functions hold ops of other dialects than the jaxpr dialect."""
     return any(
-        op.operation.name.startswith("jaxpr.")
+        not op.operation.name.startswith(("jaxpr.", "func."))
         for function in program.functions.values()
         for block in function.regions[0]
         for op in block.operations
@@ -126,7 +127,7 @@ def _stablehlo_primitive() -> Any:
     So StableHLO is compiled and dispatched by JAX, as everything else is.
     """
     from jaxmlir._compat import core, mlir
-    from jaxmlir.ir import func, functions, ir, module_bytecode
+    from jaxmlir.ir import func, ir, module_bytecode
 
     primitive = core.Primitive("jaxmlir_run_stablehlo")
     primitive.multiple_results = True
@@ -138,7 +139,10 @@ def _stablehlo_primitive() -> Any:
     def lowering(ctx: Any, *args: Any, program: Program, entry: str) -> Any:
         target = ctx.module_context.module
         module = ir.Module.parse(module_bytecode(program.module), target.context)
-        types = functions(module)[entry].type.results
+        function = next(op for op in module.body if op.name.value == entry)
+        types = function.type.results
+        # JAX's way to merge takes the function of this name.
+        function.attributes["sym_name"] = ir.StringAttr.get("main")
         symbol = mlir.merge_mlir_modules(target, entry, module)
         return func.CallOp(types, ir.FlatSymbolRefAttr.get(symbol), args).results
 

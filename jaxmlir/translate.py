@@ -6,6 +6,7 @@ A Python function becomes a module of the dialect; a module becomes StableHLO or
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,7 @@ def _main(argv: Sequence[str]) -> int:
         return 0
     _cli.load_modules(arguments)
     filename = arguments.get("import-python") or _cli.display_path(_cli.single_input(arguments))
+    _check(arguments)
     with _cli.reporting(filename) as status:
         output = _output(_program(arguments), arguments)
         _cli.write_bytes(arguments.get("o") or "-", output)
@@ -69,7 +71,7 @@ def _help() -> str:
         "       jaxmlir-translate (--to-stablehlo | --to-jaxpr) [options] [file]",
         FLAGS,
         {
-            "EXAMPLES": "  jaxmlir-translate --import-python jax.numpy:sinc --args 'f32[8]'\n"
+            "EXAMPLES": "  jaxmlir-translate --import-python jax.nn:relu --args 'f32[8]'\n"
             "  jaxmlir-translate --import-python jax.numpy:sum --args 'f32[8,2]' --kwargs 'axis=1'"
             " | jaxmlir-translate --to-stablehlo --platforms=cpu,cuda\n"
             "  jaxmlir-translate --to-jaxpr program.mlir"
@@ -80,14 +82,9 @@ def _help() -> str:
 def _program(arguments: Arguments) -> Program:
     target = arguments.get("import-python")
     if target is None:
-        for name in ("args", "kwargs"):
-            if name in arguments.values:
-                raise UsageError(f"--{name} goes with --import-python")
         from jaxmlir._module_io import read_program
 
         return read_program(_cli.single_input(arguments))
-    if arguments.positional:
-        raise UsageError(f"--import-python takes no input file, got {arguments.positional[0]}")
     return _trace(target, arguments.get("args") or "", arguments.get("kwargs") or "")
 
 
@@ -104,6 +101,7 @@ def _trace(target: str, args: str, kwargs: str) -> Program:
     except JaxmlirError:
         raise
     except Exception as e:
+        traceback.print_exc()
         raise UsageError(
             f"tracing {target} with ({args}{', ' if args and kwargs else ''}{kwargs}) raised "
             f"{type(e).__name__}: {e}"
@@ -125,17 +123,28 @@ def _find_function(target: str) -> Callable[..., Any]:
     return found
 
 
-def _output(program: Program, arguments: Arguments) -> bytes:
-    from jaxmlir._module_io import serialized
-
+def _check(arguments: Arguments) -> None:
+    """Rejects flags that do not go together, before any work is done."""
     to_stablehlo, to_jaxpr = arguments.on("to-stablehlo"), arguments.on("to-jaxpr")
     if to_stablehlo and to_jaxpr:
         raise UsageError("--to-stablehlo and --to-jaxpr exclude each other")
-    if not (to_stablehlo or to_jaxpr or "import-python" in arguments.values):
+    if "import-python" in arguments.values:
+        if arguments.positional:
+            raise UsageError(f"--import-python takes no input file, got {arguments.positional[0]}")
+        return
+    for name in ("args", "kwargs"):
+        if name in arguments.values:
+            raise UsageError(f"--{name} goes with --import-python")
+    if not (to_stablehlo or to_jaxpr):
         raise UsageError("nothing to do: give --import-python, --to-stablehlo or --to-jaxpr")
-    if to_jaxpr:
+
+
+def _output(program: Program, arguments: Arguments) -> bytes:
+    from jaxmlir._module_io import serialized
+
+    if arguments.on("to-jaxpr"):
         return f"{program.to_jaxpr()}\n".encode()
-    if to_stablehlo:
+    if arguments.on("to-stablehlo"):
         program = program.run_passes(_legalize(arguments.get("platforms")))
     return serialized(
         program.module,

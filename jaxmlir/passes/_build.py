@@ -79,6 +79,30 @@ def inline(function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
     return list(jax_mlir_ext.inlined_func_call(function.operation, list(args)))
 
 
+def adapt(
+    rules: Rules,
+    symbol: str,
+    name: str,
+    arguments: Sequence[tuple[ir.Type, bool]],
+    results: Sequence[tuple[ir.Type, bool]],
+) -> str:
+    """Writes ``@name``: ``@symbol`` with arguments it ignores and results that are zero.
+
+    Args:
+      arguments: each argument's type, and whether ``@symbol`` takes it.
+      results: each result's type, and whether ``@symbol`` gives it.
+    """
+    from jaxmlir.passes.transpose import zeros
+
+    function = rules.program.function(symbol)
+    new = NewFunction(rules, name, [type_ for type_, _ in arguments], function)
+    args = [v for v, (_, taken) in zip(new.args, arguments, strict=True) if taken]
+    with new.body(), function.location:
+        outs = iter(inline(function, args))
+        full = [next(outs) if given else zeros(type_) for type_, given in results]
+    return new.finish(full)
+
+
 def set_attribute(function: func.FuncOp, name: str, value: Any) -> None:
     """Sets an attribute of a function through its codec."""
     function.attributes[name] = codec.encode(value)

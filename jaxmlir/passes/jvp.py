@@ -15,6 +15,7 @@ from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import NewFunction, copy, ops_of, returned, set_attribute
 from jaxmlir.passes._rules import Rules, has_tangent
+from jaxmlir.types import aval_of, type_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -91,6 +92,9 @@ def jvp(rules: Rules, symbol: str, active: tuple[bool, ...]) -> tuple[str, tuple
 
 def tangent_type(value: ir.Value) -> ir.Type:
     """The type of a value's tangents."""
-    from jaxmlir.types import aval_of, type_of
+    return tangent_type_of(value.type)
 
-    return type_of(aval_of(value.type).to_tangent_aval())
+
+def tangent_type_of(type_: ir.Type) -> ir.Type:
+    """The type of tangents of values of a type; ``float0`` for integers."""
+    return type_of(aval_of(type_).to_tangent_aval())

@@ -12,6 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
+from jaxmlir import codec
+from jaxmlir._compat import core, dtypes
 from jaxmlir.errors import TransformError
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
@@ -38,8 +42,6 @@ class Transpose(Pass):
     linear: tuple[int, ...] = ()
 
     def run(self, program: Program) -> None:
-        from jaxmlir import codec
-
         with scope():
             symbol = self.func or program.name
             function = program.function(symbol)
@@ -142,12 +144,10 @@ def cotangent_type(type_: ir.Type) -> ir.Type:
 
 def filled(type_: ir.Type, value: float) -> ir.Value:
     """A tensor of a type with every element ``value``."""
-    import numpy as np
-
-    from jaxmlir import codec
-    from jaxmlir._compat import core
-
     aval = aval_of(type_)
+    if aval.dtype == dtypes.float0:
+        dense = codec.dense(np.zeros(aval.shape, dtypes.float0))
+        return ir.Operation.create("jaxpr.constant", [type_], [], {"value": dense}).result
     scalar = core.ShapedArray((), aval.dtype)
     dense = codec.dense(np.full((), value, aval.dtype))
     constant = ir.Operation.create("jaxpr.constant", [type_of(scalar)], [], {"value": dense}).result

@@ -48,7 +48,7 @@ class Vmap(Pass):
             in_axes = _axes(self.in_axes, len(signature.operands))
             out_axes = _axes(self.out_axes, len(signature.results))
             axis = batch_axis(self.axis_size, self.axis_name or None)
-            vmap(Rules(program), symbol, in_axes, out_axes, axis)
+            vmap(Rules(program), symbol, in_axes, axis, out_axes)
         program.changed()
 
 
@@ -72,15 +72,19 @@ def vmap(
     rules: Rules,
     symbol: str,
     in_axes: Sequence[int | None],
-    out_axes: Sequence[int | None],
     axis: Any,
-) -> str:
+    out_axes: Sequence[int | None] | None = None,
+) -> tuple[str, tuple[int | None, ...]]:
     """Writes ``@symbol.vmap``.
 
     Args:
       in_axes: for each argument its batch dimension, or ``None``.
-      out_axes: for each result where its batch dimension goes; ``None`` for an unbatched one.
       axis: from :func:`batch_axis`.
+      out_axes: for each result where its batch dimension goes, ``None`` for an unbatched one; by
+        default they stay where the rules leave them.
+
+    Returns:
+      The symbol, and each result's batch dimension.
 
     Raises:
       TransformError: an op cannot be batched, or a batched result is asked for without dimension.
@@ -109,14 +113,17 @@ def vmap(
                 if dim is not None:
                     dims[result] = dim
         results = []
-        for i, (v, want) in enumerate(zip(returned(function), out_axes, strict=True)):
+        outs = returned(function)
+        if out_axes is None:
+            out_axes = [dims.get(v) for v in outs]
+        for i, (v, want) in enumerate(zip(outs, out_axes, strict=True)):
             have = dims.get(v)
             if have is not None and want is None:
                 raise TransformError(
                     f"result {i} of @{symbol} is batched, but out_axes has None for it"
                 )
             results.append(_move(rules, values[v], have, want, axis.size))
-    return new.finish(results)
+    return new.finish(results), tuple(out_axes)
 
 
 def _mentions(op: Any, axis_name: str) -> bool:

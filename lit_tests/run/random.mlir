@@ -1,7 +1,10 @@
-// RUN: jaxmlir-run %s --random-args > %t.1 && FileCheck %s < %t.1
-// RUN: jaxmlir-run %s --random-args=0 > %t.2 && diff %t.1 %t.2
-// RUN: jaxmlir-run %s --random-args=1 > %t.3 && not diff %t.1 %t.3
+// RUN: jaxmlir-run %s --random-args > %t.1
+// RUN: jaxmlir-run %s --random-args=0 > %t.2
+// RUN: jaxmlir-run %s --random-args=1 > %t.3
+// RUN: FileCheck %s < %t.1
 // RUN: jaxmlir-run %s --args '[7.5, 8.5]' --random-args | FileCheck %s --check-prefix=GIVEN
+// RUN: diff %t.1 %t.2
+// RUN: not diff %t.1 %t.3
 
 // The same seed gives the same arguments; --args come first.
 
