@@ -16,12 +16,9 @@ from jaxmlir.passes._instrument import Instrumentation, Timing
 from jaxmlir.passes._pipeline import Pipeline
 
 BUILTIN_PASSES = (
-    ("jaxpr-jvp", "jaxmlir.passes.jvp:Jvp"),
     ("jaxpr-grad", "jaxmlir.passes.vjp:Grad"),
     ("jaxpr-jvp", "jaxmlir.passes.jvp:Jvp"),
     ("jaxpr-legalize-to-stablehlo", "jaxmlir.passes.legalize_to_stablehlo:LegalizeToStablehlo"),
-    ("jaxpr-linearize", "jaxmlir.passes.linearize:Linearize"),
-    ("jaxpr-transpose", "jaxmlir.passes.transpose:Transpose"),
     ("jaxpr-linearize", "jaxmlir.passes.linearize:Linearize"),
     ("jaxpr-transpose", "jaxmlir.passes.transpose:Transpose"),
     ("jaxpr-verify", "jaxmlir.passes.verify:Verify"),
