@@ -9,11 +9,14 @@ are told apart by structure (:class:`Identities`), not by object: the user's fun
 wrappers, what it closes over, and the abstract arguments.
 
 A rule that cannot be traced does not make the import fail: the op records the reason, and only
-differentiating it raises that error.
+differentiating it raises that error.  So it is with a rule that applies its own function to ever
+larger arguments, as that of ``odeint`` does, which solves for the adjoint state besides: it is
+traced for :data:`MAX_ORDER` derivatives.
 """
 
 from __future__ import annotations
 
+import collections
 import functools
 import types as py_types
 from collections.abc import Sequence
@@ -37,13 +40,11 @@ from jaxmlir.ir import ir
 
 PRIMITIVES = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_lin"})
 
-# A rule whose arguments change with every call of itself would be traced for ever.
-MAX_DEPTH = 64
-_depth = 0
-
-
-class RuleDepthError(JaxmlirError):
-    """A custom rule calls its own function with ever new arguments."""
+# How often a rule is traced within itself, for other arguments each time: how many derivatives there
+# are.  Each of an ODE's is several times the program of the one before.
+MAX_ORDER = 2
+# How often each rule, by its name and source line, is being traced at the moment.
+_nesting: collections.Counter[str] = collections.Counter()
 
 
 def write(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
@@ -57,25 +58,27 @@ def _attributes(importer: Any, **params: Any) -> dict[str, ir.Attribute]:
 
 
 def _function_or_error(
-    importer: Any, name: str, key: Any, hint: str, trace: Any
+    importer: Any, name: str, key: Any, info: core.DebugInfo, trace: Any
 ) -> dict[str, ir.Attribute]:
     """``{name: @rule}``, or the reason why there is none under ``<stem>_error``."""
-    global _depth
-    if _depth >= MAX_DEPTH:
-        raise RuleDepthError(
-            f"the custom derivative rule {hint!r} calls its own function with new arguments each "
-            f"time; gave up after {MAX_DEPTH} of them"
-        )
-    _depth += 1
+    source = info.func_src_info or info.func_name
+
+    def trace_bounded() -> Any:
+        if _nesting[source] > MAX_ORDER:
+            raise JaxmlirError(
+                f"the rule {info.func_name!r} calls its own function with new arguments each time; "
+                f"it was traced for {MAX_ORDER} derivatives"
+            )
+        return trace()
+
+    _nesting[source] += 1
     try:
-        return {name: ir.FlatSymbolRefAttr.get(importer.rule(key, hint, trace))}
-    except RuleDepthError:
-        raise
+        return {name: ir.FlatSymbolRefAttr.get(importer.rule(key, info.func_name, trace_bounded))}
     except Exception as e:
-        error = f"{type(e).__name__}: {e}"
+        error = str(e) if isinstance(e, JaxmlirError) else f"{type(e).__name__}: {e}"
         return {f"{name.split('_')[0]}_error": ir.StringAttr.get(error)}
     finally:
-        _depth -= 1
+        _nesting[source] -= 1
 
 
 def _write_jvp(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
@@ -96,7 +99,7 @@ def _write_jvp(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
             num_consts=num_consts,
             symbolic_zeros=params["symbolic_zeros"],
         ),
-        **_function_or_error(importer, "jvp_jaxpr", key, thunk.debug_info.func_name, trace),
+        **_function_or_error(importer, "jvp_jaxpr", key, thunk.debug_info, trace),
     }
 
 
@@ -113,10 +116,14 @@ def _write_vjp(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
         _, res_tree, input_fwds = params["out_trees"]()
         # JAX counts forwarded operands with the constants in front; fwd does not take these.
         operands = tuple(i if i is None else i - num_consts for i in input_fwds)
-        return jaxpr, consts, {
-            "jaxpr.num_res": res_tree.num_leaves,
-            "jaxpr.input_fwds": operands,
-        }
+        return (
+            jaxpr,
+            consts,
+            {
+                "jaxpr.num_res": res_tree.num_leaves,
+                "jaxpr.input_fwds": operands,
+            },
+        )
 
     attributes = _attributes(
         importer,
@@ -125,7 +132,7 @@ def _write_vjp(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
         symbolic_zeros=params["symbolic_zeros"],
     )
     attributes |= _function_or_error(
-        importer, "fwd_jaxpr", ("fwd", shared), fwd.debug_info.func_name, trace_fwd
+        importer, "fwd_jaxpr", ("fwd", shared), fwd.debug_info, trace_fwd
     )
     if "fwd_jaxpr" not in attributes:
         return attributes
@@ -135,7 +142,7 @@ def _write_vjp(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
         return _trace_bwd(bwd, residuals, [a.to_ct_aval() for a in out_avals], in_avals)
 
     return attributes | _function_or_error(
-        importer, "bwd_jaxpr", ("bwd", shared), bwd.debug_info.func_name, trace_bwd
+        importer, "bwd_jaxpr", ("bwd", shared), bwd.debug_info, trace_bwd
     )
 
 
@@ -154,7 +161,7 @@ def _write_lin(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
         **_attributes(
             importer, num_res=num_res, in_zeros=in_zeros, symbolic_zeros=params["symbolic_zeros"]
         ),
-        **_function_or_error(importer, "bwd", key, bwd.debug_info.func_name, trace),
+        **_function_or_error(importer, "bwd", key, bwd.debug_info, trace),
     }
 
 
@@ -231,7 +238,9 @@ class Identities:
             return (type(value), *map(self, value))
         if isinstance(value, dict):
             # The memo of a thunk grows by calling it.
-            return "memo" if _is_memo(value) else tuple((self(k), self(v)) for k, v in value.items())
+            return (
+                "memo" if _is_memo(value) else tuple((self(k), self(v)) for k, v in value.items())
+            )
         if isinstance(value, core.AbstractValue):
             return value
         return ("object", id(value))
