@@ -202,28 +202,32 @@ def pairs(ours: Any, jaxs: Any) -> list[tuple[Any, Any]]:
     return list(zip(jax.tree.leaves(ours), jax.tree.leaves(jaxs), strict=True))
 
 
-CUSTOM_CALL = re.compile(r'"jaxpr\.(custom_[jv]\w+)".* call_jaxpr = @(\w+)')
+CUSTOM_CALL = re.compile(r'"jaxpr\.(custom_[jv]\w+)".*\bcall_jaxpr = @(\w+)')
 RULE = re.compile(r"(?:jvp_jaxpr|fwd_jaxpr|bwd_jaxpr) = @\w+")
 
 
 def excerpt(text: str) -> str:
-    """The first lines of the module, its custom-derivative ops, and one rule's function."""
+    """The first call of a function with a custom rule, all such functions, and one rule."""
     lines = text.splitlines()
     calls = {}
     for line in lines:
         if (match := CUSTOM_CALL.search(line)) and (rules := RULE.findall(line)):
             calls.setdefault(rules[0], f"    {match[1]} @{match[2]}: {', '.join(sorted(rules))}")
-    rule = next(iter(calls)).rpartition("@")[2]
-    start = next(i for i, line in enumerate(lines) if f"func.func private @{rule}(" in line)
-    length = lines[start:].index("  }") + 1
-    function = lines[start : start + length]
-    if length > 9:
-        function = [*function[:6], f"    ... {length - 8} more lines", *function[-2:]]
+    first = next(i for i, line in enumerate(lines) if CUSTOM_CALL.search(line))
+    caller = max(i for i, line in enumerate(lines[:first]) if "func.func" in line)
+    rule = function_of(lines, next(iter(calls)).rpartition("@")[2])
+    if len(rule) > 9:
+        rule = [*rule[:6], f"    ... {len(rule) - 8} more lines", *rule[-2:]]
     return shorten(
-        ["The program:", *lines[1:6], "    ..."]
-        + ["Functions with a custom derivative rule:", *calls.values()]
-        + [f"The rule @{rule}:", *function]
+        [lines[caller], "    ...", *lines[first - 2 : first + 2], "    ...", ""]
+        + ["Functions with a custom derivative rule:", *list(calls.values())[:6], ""]
+        + ["A rule:", *rule]
     )
+
+
+def function_of(lines: list[str], symbol: str) -> list[str]:
+    start = next(i for i, line in enumerate(lines) if f"func.func private @{symbol}(" in line)
+    return lines[start : lines.index("  }", start) + 1]
 
 
 def shorten(lines: list[str]) -> str:

@@ -33,15 +33,14 @@ from jaxmlir._compat import (
     lu,
     pe,
     tree_util,
-    wrap_bwd,
 )
 from jaxmlir.errors import JaxmlirError
 from jaxmlir.ir import ir
 
 PRIMITIVES = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_lin"})
 
-# How often a rule is traced within itself, for other arguments each time: how many derivatives there
-# are.  Each of an ODE's is several times the program of the one before.
+# How often a rule is traced within itself, for other arguments each time: how many derivatives
+# there are.  Each of an ODE's is several times the program of the one before.
 MAX_ORDER = 2
 # How often each rule, by its name and source line, is being traced at the moment.
 _nesting: collections.Counter[str] = collections.Counter()
