@@ -20,16 +20,18 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 
 from jaxmlir import codec, effect_attrs, ops, params, pytrees, rules_export, signatures
 from jaxmlir._compat import config, core, dtypes
 from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, VerificationError
 from jaxmlir.ir import context, file_line_col, func, ir, symbol_uses, verify_module
-from jaxmlir.types import aval_of, dtype_of, type_of
+from jaxmlir.types import aval_of, element_of, type_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -313,16 +315,13 @@ def _fits(attr: ir.Attribute, kind: str) -> bool:
         case "str":
             return isinstance(attr, ir.StringAttr)
         case "int":
-            return isinstance(attr, (ir.IntegerAttr, ir.DictAttr)) and not _is_bool(attr)
+            # A dictionary is a symbolic or a huge one.
+            return isinstance(attr, (ir.IntegerAttr, ir.DictAttr))
         case "function":
             return isinstance(attr, ir.FlatSymbolRefAttr)
         case "functions":
             return isinstance(attr, ir.ArrayAttr) and all(_fits(a, "function") for a in attr)
     return True
-
-
-def _is_bool(attr: ir.Attribute) -> bool:
-    return isinstance(attr, ir.BoolAttr)
 
 
 def _tree_errors(function: func.FuncOp) -> Iterator[str]:
@@ -367,29 +366,24 @@ def _constant_errors(program: Program, op: Any) -> Iterator[str]:
                 yield f" result #0: expected {_type_text(core.typeof(value))} by its value, got {want}"
         elif not isinstance(attr, ir.DenseElementsAttr):
             codec.decode(attr)
-        elif (have := _dense_type(attr)) != _payload_type(aval):
-            shape, element = _payload_type(aval)
-            expected = ir.RankedTensorType.get(shape, element)
+        elif attr.type != (expected := _payload_type(aval)):
             yield f" attribute 'value': expected {expected} for a result {want}, got {attr.type}"
-            del have
     except (JaxmlirError, ValueError) as e:
         yield f": {_paragraph(e)}"
 
 
-def _dense_type(attr: ir.DenseElementsAttr) -> tuple[tuple[int, ...], ir.Type]:
-    type_ = attr.type
-    return tuple(type_.shape), type_.element_type
-
-
-def _payload_type(aval: Any) -> tuple[tuple[int, ...], ir.Type]:
-    """The shape and element type of the dense attribute that holds a constant of an aval."""
+@functools.cache
+def _payload_type(aval: Any) -> ir.Type:
+    """The type of the dense attribute that holds a constant of an aval."""
     if not isinstance(aval, core.ShapedArray):
         raise ValueError(f"expected a handle for a constant of type {type_of(aval)}, got an array")
-    if isinstance(aval.dtype, dtypes.ExtendedDType):
-        data = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(aval.shape, aval.dtype))
-        return data.shape, type_of(core.ShapedArray((), data.dtype)).element_type
-    dtype = bool if aval.dtype == dtypes.float0 else aval.dtype
-    return tuple(aval.shape), type_of(core.ShapedArray((), dtype)).element_type
+    shape, dtype = aval.shape, aval.dtype
+    if isinstance(dtype, dtypes.ExtendedDType):
+        data = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(shape, dtype))
+        shape, dtype = data.shape, data.dtype
+    elif dtype == dtypes.float0:
+        dtype = np.dtype(bool)
+    return ir.RankedTensorType.get(shape, element_of(dtype), loc=ir.Location.unknown())
 
 
 def _holds(have: Any, want: Any) -> bool:
@@ -410,7 +404,8 @@ def _tracks_axes(op: Any, name: str, around: bool) -> bool:
     """Whether the functions that an op names are typed with the axes their values vary over."""
     if name != "jaxpr.shard_map":
         return around
-    return bool(codec.decode(op.attributes["check_vma"]))
+    attributes = op.attributes
+    return "check_vma" not in attributes or codec.decode(attributes["check_vma"])
 
 
 def _printing() -> tuple[Any, Any]:
