@@ -157,6 +157,9 @@ def _complex(value: complex, _: Writer) -> ir.Attribute:
 
 def _tuple(value: tuple, writer: Writer) -> ir.Attribute:
     kinds = set(map(type, value))
+    if np.int64 in kinds and kinds <= {int, np.int64}:
+        # Rules compute axes and sizes with numpy; to JAX these are integers like others.
+        value, kinds = tuple(map(int, value)), {int}
     if kinds == {int}:
         found = _cache.get(value)
         if found is None:

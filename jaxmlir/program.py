@@ -188,6 +188,52 @@ class Program:
         """
         return self.exporter.jaxpr(self.name)
 
+    def jvp(self) -> Program:
+        """The program ``(primals, tangents) -> (result, tangent of result)``."""
+        return _transforms().jvp(self)
+
+    def linearize(self) -> tuple[Program, Program]:
+        """``fwd(*args) -> (result, residuals)`` and ``lin(residuals, *tangents) -> tangent``."""
+        return _transforms().linearize(self)
+
+    def vjp(self) -> tuple[Program, Program]:
+        """``fwd(*args) -> (result, residuals)`` and ``bwd(residuals, cotangent) -> cotangents``."""
+        return _transforms().vjp(self)
+
+    def grad(
+        self,
+        argnums: int | Sequence[int] = 0,
+        has_aux: bool = False,
+        allow_int: bool = False,
+        holomorphic: bool = False,
+    ) -> Program:
+        """The gradient of a scalar-valued program; options as for ``jax.grad``."""
+        return _transforms().grad(self, argnums, has_aux, allow_int, holomorphic)
+
+    def value_and_grad(
+        self,
+        argnums: int | Sequence[int] = 0,
+        has_aux: bool = False,
+        allow_int: bool = False,
+        holomorphic: bool = False,
+    ) -> Program:
+        """The value and the gradient; options as for ``jax.value_and_grad``."""
+        return _transforms().grad(self, argnums, has_aux, allow_int, holomorphic, value=True)
+
+    def vmap(
+        self,
+        in_axes: Any = 0,
+        out_axes: Any = 0,
+        axis_size: int | None = None,
+        axis_name: Any = None,
+        spmd_axis_name: Any = None,
+    ) -> Any:
+        """The program on batches; options as for ``jax.vmap``.
+
+        Without ``axis_size`` it is a function that is specialised by its first arguments' size.
+        """
+        return _transforms().vmap(self, in_axes, out_axes, axis_size, axis_name, spmd_axis_name)
+
     # -- running --
 
     @functools.cached_property
@@ -270,6 +316,13 @@ class Program:
         if platforms is None:
             return traced.lower()
         return traced.lower(lowering_platforms=tuple(platforms))
+
+
+def _transforms() -> Any:
+    """Loaded late: transforms are made of programs."""
+    from jaxmlir import transforms
+
+    return transforms
 
 
 def _abstract_argument(aval: Any) -> Any:

@@ -16,7 +16,6 @@ import numpy as np
 
 from jaxmlir import codec
 from jaxmlir._compat import core, dtypes
-from jaxmlir.errors import TransformError
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import NewFunction, copy, ops_of, returned, set_attribute
@@ -148,17 +147,17 @@ def filled(type_: ir.Type, value: float) -> ir.Value:
     if aval.dtype == dtypes.float0:
         dense = codec.dense(np.zeros(aval.shape, dtypes.float0))
         return ir.Operation.create("jaxpr.constant", [type_], [], {"value": dense}).result
-    scalar = core.ShapedArray((), aval.dtype)
+    scalar = core.ShapedArray((), aval.dtype, aval.weak_type)
     dense = codec.dense(np.full((), value, aval.dtype))
     constant = ir.Operation.create("jaxpr.constant", [type_of(scalar)], [], {"value": dense}).result
-    if not aval.shape and type_ == constant.type:
+    if constant.type == type_:
         return constant
     attributes = {
         "shape": codec.encode(tuple(aval.shape)),
         "broadcast_dimensions": codec.encode(()),
     }
-    if aval.weak_type or not aval.sharding.mesh.empty:
-        raise TransformError(f"a constant of type {type_} cannot be written")
+    if not aval.sharding.mesh.empty:
+        attributes["sharding"] = codec.encode(aval.sharding)
     return ir.Operation.create("jaxpr.broadcast_in_dim", [type_], [constant], attributes).result
 
 

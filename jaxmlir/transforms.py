@@ -1,0 +1,351 @@
+"""The transformations as functions of programs: pytrees around the passes.
+
+Each returns a new program whose public function is the transformed one.  Arguments, ``argnums``,
+``has_aux``, ``in_axes`` ... mean what they mean in JAX.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from jaxmlir import pytrees
+from jaxmlir._compat import core
+from jaxmlir.errors import ArgumentError, TransformError
+from jaxmlir.ir import ir, scope
+from jaxmlir.passes._build import NewFunction, adapt, inline, make_public
+from jaxmlir.passes._rules import Rules
+from jaxmlir.passes.jvp import active_arguments, tangent_type_of
+from jaxmlir.passes.jvp import jvp as jvp_function
+from jaxmlir.passes.linearize import linearize as linearize_function
+from jaxmlir.passes.transpose import cotangent_type, zeros
+from jaxmlir.passes.vjp import grad as grad_function
+from jaxmlir.passes.vjp import vjp as vjp_function
+from jaxmlir.passes.vmap import batch_axis
+from jaxmlir.passes.vmap import vmap as vmap_function
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+
+def jvp(program: Program) -> Program:
+    """The program ``(primals, tangents) -> (result, tangent of result)``."""
+    args_tree, out_tree = _args_tree(program, "jvp"), program.out_tree
+    result, rules, symbol = _start(program)
+    with scope():
+        function = result.function(symbol)
+        active = active_arguments(result, symbol, ())
+        core_symbol, active_out = jvp_function(rules, symbol, active)
+        inputs, outputs = list(function.type.inputs), list(function.type.results)
+        arguments = [
+            *((t, True) for t in inputs),
+            *zip(map(tangent_type_of, inputs), active, strict=True),
+        ]
+        results = [
+            *((t, True) for t in outputs),
+            *zip(map(tangent_type_of, outputs), active_out, strict=True),
+        ]
+        new = adapt(rules, core_symbol, f"{symbol}.jvp", arguments, results)
+    in_tree = _arguments(args_tree, args_tree)
+    return _finish(result, new, in_tree, _tuple([out_tree, out_tree]), f"{symbol}.jvp")
+
+
+def linearize(program: Program) -> tuple[Program, Program]:
+    """Two programs: ``fwd(*args) -> (result, residuals)`` and ``lin(residuals, *tangents) ->
+    tangent of result``."""
+    args_tree, out_tree = _args_tree(program, "linearize"), program.out_tree
+    result, rules, symbol = _start(program)
+    with scope():
+        function = result.function(symbol)
+        active = active_arguments(result, symbol, ())
+        found = linearize_function(rules, symbol, active)
+        inputs, outputs = list(function.type.inputs), list(function.type.results)
+        residuals = list(result.function(found.lin).type.inputs)[: found.num_residuals]
+        lin = adapt(
+            rules,
+            found.lin,
+            f"{symbol}.lin",
+            [
+                *((t, True) for t in residuals),
+                *zip(map(tangent_type_of, inputs), active, strict=True),
+            ],
+            list(zip(map(tangent_type_of, outputs), found.active_out, strict=True)),
+        )
+    residual_tree = jax.tree.structure((0,) * found.num_residuals)
+    fwd_out = _tuple([out_tree, residual_tree])
+    lin_in = _arguments(residual_tree, *args_tree.children())
+    return (
+        _finish(result.clone(), found.fwd, program.in_tree, fwd_out),
+        _finish(result, lin, lin_in, out_tree, f"{symbol}.lin"),
+    )
+
+
+def vjp(program: Program) -> tuple[Program, Program]:
+    """Two programs: ``fwd(*args) -> (result, residuals)`` and ``bwd(residuals, cotangent) ->
+    (*cotangents of args)``."""
+    args_tree, out_tree = _args_tree(program, "vjp"), program.out_tree
+    result, rules, symbol = _start(program)
+    with scope():
+        function = result.function(symbol)
+        active = active_arguments(result, symbol, ())
+        pullback = vjp_function(rules, symbol, active)
+        found = pullback.linearized
+        inputs, outputs = list(function.type.inputs), list(function.type.results)
+        residuals = list(result.function(pullback.bwd).type.inputs)[: found.num_residuals]
+        bwd = adapt(
+            rules,
+            pullback.bwd,
+            f"{symbol}.bwd",
+            [
+                *((t, True) for t in residuals),
+                *zip(map(cotangent_type, outputs), found.active_out, strict=True),
+            ],
+            list(zip(map(cotangent_type, inputs), active, strict=True)),
+        )
+    residual_tree = jax.tree.structure((0,) * found.num_residuals)
+    fwd_out = _tuple([out_tree, residual_tree])
+    return (
+        _finish(result.clone(), found.fwd, program.in_tree, fwd_out),
+        _finish(
+            result, bwd, _arguments(residual_tree, out_tree), args_tree, f"{symbol}.bwd"
+        ),
+    )
+
+
+def grad(
+    program: Program,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    allow_int: bool = False,
+    holomorphic: bool = False,
+    value: bool = False,
+) -> Program:
+    """The gradient of a scalar-valued program, as ``jax.grad`` (``jax.value_and_grad``) gives it.
+
+    Raises:
+      TransformError: the result is not a real scalar, an argument has no gradient, or an op cannot
+        be differentiated.
+    """
+    (args_tree, _), out_tree = program.in_tree.children(), program.out_tree
+    chosen = _chosen_leaves(args_tree, argnums)
+    _check_dtypes(program, chosen, allow_int, holomorphic)
+    if has_aux and not (out_tree.num_nodes and len(out_tree.children()) == 2):
+        raise TransformError(
+            f"has_aux: @{program.name} must return a pair (value, auxiliary), it returns {out_tree}"
+        )
+    result, rules, symbol = _start(program)
+    with scope():
+        inputs = list(result.function(symbol).type.inputs)
+        tangible = active_arguments(result, symbol, ())
+        active = tuple(i in chosen and a for i, a in enumerate(tangible))
+        core_symbol = grad_function(rules, symbol, active, has_aux=has_aux, value=value)
+        function = result.function(core_symbol)
+        new = NewFunction(rules, f"{symbol}.gradient", inputs, function)
+        with new.body(), function.location:
+            outs = inline(function, new.args)
+            values, outs = (outs[:1], outs[1:]) if value else ([], outs)
+            n = sum(active)
+            found = dict(zip((i for i, a in enumerate(active) if a), outs[:n], strict=True))
+            aux = outs[n:]
+            gradients = [
+                found[i] if i in found else zeros(cotangent_type(inputs[i])) for i in chosen
+            ]
+            first = [*values, *aux] if value else []
+            new_symbol = new.finish([*first, *gradients, *([] if value else aux)])
+    pieces = [args_tree.children()[i] for i in _positions(argnums, args_tree)]
+    grads = pieces[0] if isinstance(argnums, int) else _tuple(pieces)
+    aux_tree = out_tree.children()[1] if has_aux else None
+    value_tree = out_tree.children()[0] if has_aux else out_tree
+    if value:
+        first_tree = value_tree if aux_tree is None else _tuple([value_tree, aux_tree])
+        tree = _tuple([first_tree, grads])
+    else:
+        tree = grads if aux_tree is None else _tuple([grads, aux_tree])
+    return _finish(result, new_symbol, program.in_tree, tree, f"{symbol}.grad")
+
+
+def vmap(
+    program: Program,
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_size: int | None = None,
+    axis_name: Any = None,
+    spmd_axis_name: Any = None,
+) -> Program | Callable[..., Any]:
+    """The program on batches, as ``jax.vmap``.
+
+    Args:
+      in_axes, out_axes: pytree prefixes of the arguments and the result.
+      axis_size: the batch's size.  Without it the result is a function that is specialised, once
+        per size, by its arguments.
+
+    Raises:
+      ArgumentError: axes do not fit the arguments, or sizes disagree.
+      TransformError: an op cannot be batched, or a batched result has the axis ``None``.
+    """
+    if axis_size is None:
+        return _Unsized(program, in_axes, out_axes, axis_name, spmd_axis_name)
+    args_tree, _ = program.in_tree.children()
+    axes = in_axes if not isinstance(in_axes, list) else tuple(in_axes)
+    in_dims = _flat_axes("in_axes", axes, args_tree, program.in_avals)
+    in_dims += [0] * (len(program.in_avals) - len(in_dims))
+    out_dims = _flat_axes("out_axes", out_axes, program.out_tree, program.out_avals)
+    result, rules, symbol = _start(program)
+    with scope():
+        axis = batch_axis(axis_size, axis_name, spmd_axis_name)
+        new, _ = vmap_function(rules, symbol, in_dims, axis, out_dims)
+    return _finish(result, new, program.in_tree, program.out_tree)
+
+
+class _Unsized:
+    """A batched program that waits for its arguments to learn the size of the batch."""
+
+    def __init__(self, program: Program, *options: Any):
+        self._program = program
+        self._in_axes, *self._rest = options
+        self._of_size = functools.lru_cache(maxsize=None)(self._make)
+
+    def _make(self, size: int) -> Program:
+        out_axes, axis_name, spmd_axis_name = self._rest
+        return vmap(self._program, self._in_axes, out_axes, size, axis_name, spmd_axis_name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, tree = jax.tree.flatten(args)
+        axes = self._in_axes if not isinstance(self._in_axes, list) else tuple(self._in_axes)
+        dims = jax.tree.leaves(
+            jax.tree.broadcast(axes, tree.unflatten(leaves), is_leaf=_is_none)
+            if not isinstance(axes, int)
+            else jax.tree.map(lambda _: axes, args),
+            is_leaf=_is_none,
+        )
+        sizes = {
+            core.typeof(x).shape[d]: i
+            for i, (x, d) in enumerate(zip(leaves, dims, strict=True))
+            if d is not None
+        }
+        sizes |= {core.typeof(x).shape[0]: -1 for x in jax.tree.leaves(kwargs)}
+        if len(sizes) != 1:
+            raise ArgumentError(
+                f"vmap of @{self._program.name}: the batched arguments have the sizes "
+                f"{sorted(sizes)} along in_axes={self._in_axes}; expected one size"
+            )
+        return self._of_size(next(iter(sizes)))(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        raise ArgumentError(
+            f"vmap of @{self._program.name} has no {name} before its size is known; give axis_size"
+        )
+
+
+def _is_none(value: Any) -> bool:
+    return value is None
+
+
+def _start(program: Program) -> tuple[Program, Rules, str]:
+    """A copy to transform, its rules, and the function to transform."""
+    result = program.clone()
+    with scope():
+        return result, Rules(result), result.name
+
+
+def _finish(
+    program: Program, symbol: str, in_tree: Any, out_tree: Any, name: str | None = None
+) -> Program:
+    """Makes ``@symbol`` the program's function, under ``name`` where that is free."""
+    with scope():
+        program.changed()
+        make_public(program, symbol)
+        function = program.function(symbol)
+        if name is not None and name not in program.functions:
+            function.attributes["sym_name"] = ir.StringAttr.get(name)
+        attributes = function.attributes
+        attributes["jaxpr.in_tree"] = pytrees.encode(in_tree)
+        attributes["jaxpr.out_tree"] = pytrees.encode(out_tree)
+    program.changed()
+    return program
+
+
+def _args_tree(program: Program, what: str) -> Any:
+    args, kwargs = program.in_tree.children()
+    if kwargs.num_leaves:
+        raise ArgumentError(f"{what}: @{program.name} takes keyword arguments; pass them by position")
+    return args
+
+
+def _tuple(trees: Sequence[Any]) -> Any:
+    return jax.tree_util.treedef_tuple(trees)
+
+
+def _arguments(*trees: Any) -> Any:
+    """The tree of ``(args, kwargs)`` for positional arguments of those trees."""
+    return _tuple([_tuple(trees), jax.tree.structure({})])
+
+
+def _positions(argnums: int | Sequence[int], args_tree: Any) -> list[int]:
+    n = len(args_tree.children())
+    wanted = [argnums] if isinstance(argnums, int) else list(argnums)
+    for i in wanted:
+        if not -n <= i < n:
+            raise ArgumentError(f"argnums={argnums} for a program of {n} positional arguments")
+    return [i % n for i in wanted]
+
+
+def _chosen_leaves(args_tree: Any, argnums: int | Sequence[int]) -> list[int]:
+    """The flat arguments of the chosen positions, in the order of ``argnums``."""
+    starts, total = [], 0
+    for child in args_tree.children():
+        starts.append(total)
+        total += child.num_leaves
+    children = args_tree.children()
+    return [
+        leaf
+        for i in _positions(argnums, args_tree)
+        for leaf in range(starts[i], starts[i] + children[i].num_leaves)
+    ]
+
+
+def _check_dtypes(
+    program: Program, chosen: Sequence[int], allow_int: bool, holomorphic: bool
+) -> None:
+    """The conditions of ``jax.grad`` on argument and result dtypes."""
+    import jax.numpy as jnp
+
+    kind = jnp.complexfloating if holomorphic else jnp.inexact
+    for i in chosen:
+        dtype = program.in_avals[i].dtype
+        if not jax.dtypes.issubdtype(dtype, kind) and not (allow_int and not holomorphic):
+            raise TransformError(
+                f"grad of @{program.name}: flat argument {i} must have a dtype under "
+                f"{kind.__name__}, got {dtype}"
+                + ("" if holomorphic else "; allow_int=True gives integers a gradient of float0")
+            )
+    dtype = program.out_avals[0].dtype if program.out_avals else None
+    wanted = jnp.complexfloating if holomorphic else jnp.floating
+    if dtype is None or not jax.dtypes.issubdtype(dtype, wanted):
+        raise TransformError(
+            f"grad of @{program.name}: the result must have a dtype under {wanted.__name__}, "
+            f"got {dtype}"
+        )
+
+
+def _flat_axes(what: str, axes: Any, tree: Any, avals: Sequence[Any]) -> list[int | None]:
+    """A pytree prefix of axes as one axis per leaf, negative ones counted from the end."""
+    dummy = jax.tree.unflatten(tree, range(tree.num_leaves))
+    try:
+        full = jax.tree.broadcast(axes, dummy, is_leaf=_is_none)
+    except ValueError as e:
+        raise ArgumentError(f"{what}={axes} is no prefix of the pytree {tree}: {e}") from None
+    flat = jax.tree.leaves(full, is_leaf=_is_none)
+    result = []
+    for i, (axis, aval) in enumerate(zip(flat, avals, strict=False)):
+        ndim = len(aval.shape) + 1
+        if axis is not None and not -ndim <= axis < ndim:
+            raise ArgumentError(f"{what}: axis {axis} of leaf {i} is out of range for {ndim} dims")
+        result.append(axis if axis is None or axis >= 0 else axis + ndim)
+    return result
+
+
+__all__ = ["grad", "jvp", "linearize", "vjp", "vmap"]
