@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxmlir import codec, effect_attrs, handles, locations, normalize, primitives, rules
-from jaxmlir._compat import core, dtypes, open_jaxpr, state_types, version_matches
+from jaxmlir._compat import close_jaxpr, core, dtypes, open_jaxpr, state_types, version_matches
 from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError
 from jaxmlir.ir import DIALECT_VERSION, func, ir, scope
 from jaxmlir.types import aval_of, type_of
@@ -119,12 +119,14 @@ class Importer:
             symbol = self._functions[key] = self.unique_name(hint)
             try:
                 jaxpr, consts, attributes = trace()
+                if consts:
+                    jaxpr, consts = open_jaxpr(close_jaxpr(jaxpr, consts))
+                self._alive.append((key, jaxpr, consts))
+                function = self.add_function(jaxpr, consts, symbol)
             except BaseException:
                 self._names.discard(symbol)
-                del self._functions[key]
+                self._functions.pop(key, None)
                 raise
-            self._alive.append((key, jaxpr, consts))
-            function = self.add_function(jaxpr, consts, symbol)
             for name, value in attributes.items():
                 function.attributes[name] = codec.encode(value, self)
         return symbol
@@ -181,7 +183,14 @@ class Importer:
         if unbound:
             op.attributes["jaxpr.num_constvars"] = codec.encode(len(unbound))
         block = op.add_entry_block()
-        _Function(self, block).write(jaxpr, dict(zip(invars, block.arguments, strict=True)), consts)
+        try:
+            env = dict(zip(invars, block.arguments, strict=True))
+            _Function(self, block).write(jaxpr, env, consts)
+        except BaseException:
+            # The import goes on without a rule that cannot be written.
+            op.erase()
+            self._functions = {k: v for k, v in self._functions.items() if v != name}
+            raise
         return op
 
     def constant_attributes(self, value: Any, aval: Any) -> dict[str, ir.Attribute]:
@@ -226,39 +235,58 @@ class _Function:
         self.literals: dict[Any, ir.Value] = {}
 
     def write(self, jaxpr: Any, env: dict[Any, ir.Value], consts: Sequence[Any]) -> None:
+        """Writes a jaxpr and the return of its results."""
+        with ir.InsertionPoint(self.block):
+            results = self.equations(jaxpr, env, consts)
+            func.ReturnOp(results, loc=ir.Location.unknown())
+
+    def equations(
+        self, jaxpr: Any, env: dict[Any, ir.Value], consts: Sequence[Any]
+    ) -> list[ir.Value]:
+        """Writes the equations of a jaxpr; the values it returns."""
         create = ir.Operation.create
         literal_type = core.Literal
         locate = locations.of_equation
         no_effects = core.no_effects
-        with ir.InsertionPoint(self.block):
-            for var, value in zip(jaxpr.constvars, consts, strict=False):
-                env[var] = self.constant(value, var.aval, ir.Location.unknown())
-            for eqn in jaxpr.eqns:
-                loc = locate(eqn.source_info)
-                try:
-                    operands = [
-                        self.literal(v, loc) if type(v) is literal_type else env[v]
-                        for v in eqn.invars
-                    ]
-                    name, attributes = self.attributes(eqn)
-                    if eqn.effects is not no_effects and eqn.effects:
-                        attributes["jaxpr.effects"] = effect_attrs.encode(eqn, self.importer)
-                    ctx = effect_attrs.encode_ctx(eqn.ctx)
-                    if ctx is not None:
-                        attributes["jaxpr.ctx"] = ctx
-                    outvars = eqn.outvars
-                    op = create(name, [type_of(v.aval) for v in outvars], operands, attributes, loc=loc)
-                except JaxmlirError as e:
-                    raise _at_equation(e, eqn) from e
-                if len(outvars) == 1:
-                    env[outvars[0]] = op.result
-                else:
-                    env.update(zip(outvars, op.results, strict=True))
-            end = ir.Location.unknown()
-            results = [
-                self.literal(v, end) if type(v) is literal_type else env[v] for v in jaxpr.outvars
-            ]
-            func.ReturnOp(results, loc=end)
+        for var, value in zip(jaxpr.constvars, consts, strict=False):
+            env[var] = self.constant(value, var.aval, ir.Location.unknown())
+        for eqn in jaxpr.eqns:
+            loc = locate(eqn.source_info)
+            if eqn.primitive.name == "jaxmlir_call":
+                self.splice(eqn, env, loc)
+                continue
+            try:
+                operands = [
+                    self.literal(v, loc) if type(v) is literal_type else env[v]
+                    for v in eqn.invars
+                ]
+                name, attributes = self.attributes(eqn)
+                if eqn.effects is not no_effects and eqn.effects:
+                    attributes["jaxpr.effects"] = effect_attrs.encode(eqn, self.importer)
+                ctx = effect_attrs.encode_ctx(eqn.ctx)
+                if ctx is not None:
+                    attributes["jaxpr.ctx"] = ctx
+                outvars = eqn.outvars
+                op = create(name, [type_of(v.aval) for v in outvars], operands, attributes, loc=loc)
+            except JaxmlirError as e:
+                raise _at_equation(e, eqn) from e
+            if len(outvars) == 1:
+                env[outvars[0]] = op.result
+            else:
+                env.update(zip(outvars, op.results, strict=True))
+        end = ir.Location.unknown()
+        return [self.literal(v, end) if type(v) is literal_type else env[v] for v in jaxpr.outvars]
+
+    def splice(self, eqn: Any, env: dict[Any, ir.Value], loc: ir.Location) -> None:
+        """Writes the equations of a program that this one calls in place of the call."""
+        called, consts = open_jaxpr(eqn.params["callee"].closed_jaxpr)
+        inner = {
+            var: self.literal(atom, loc) if type(atom) is core.Literal else env[atom]
+            for var, atom in zip(called.invars, eqn.invars, strict=True)
+        }
+        self.importer._alive.append((called, consts))
+        results = self.equations(called, inner, consts)
+        env.update(zip(eqn.outvars, results, strict=True))
 
     def attributes(self, eqn: Any) -> tuple[str, dict[str, ir.Attribute]]:
         """The op's name and attributes."""
