@@ -1,0 +1,56 @@
+"""``python -m benchmarks``: jaxmlir and JAX side by side."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import _report
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measures what the options select and prints a table; 1 where nothing is selected."""
+    options = _parser().parse_args(argv)
+    if options.compare:
+        before, after = (json.loads(Path(path).read_text()) for path in options.compare)
+        print("\n".join(_report.compared(before, after)))
+        return 0
+
+    from benchmarks import _comparisons
+
+    selected = list(_comparisons.pairs(re.compile(options.only).search))
+    if not selected:
+        print(f"no measure/program matches {options.only!r}", file=sys.stderr)
+        return 1
+    repetitions = 3 if options.quick else options.repetitions
+    results = []
+    print(_report.HEADER)
+    for measure, case in selected:
+        results.append(_comparisons.compare(measure, case, repetitions))
+        print(_report.row(results[-1]), flush=True)
+    print("\n" + "\n".join(_report.summary(results)))
+    if options.json:
+        _report.dump(_report.to_json(results, repetitions), options.json)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "--only", default="", metavar="REGEX", help="measure what matches in 'measure/program'"
+    )
+    parser.add_argument("--repetitions", type=int, default=9, help="timings of each side (9)")
+    parser.add_argument("--quick", action="store_true", help="three repetitions")
+    parser.add_argument("--json", metavar="FILE", help="write the results to a file, too")
+    parser.add_argument(
+        "--compare", nargs=2, metavar=("BEFORE", "AFTER"), help="compare two such files"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""Timing two implementations side by side, and what is kept of it.
+
+The two take turns in one process, so that what the machine does meanwhile hits both.  What a
+comparison reports is the ratio of their medians; the spread says how far to trust it.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Work = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds that the repetitions of one side took."""
+
+    min: float
+    median: float
+    max: float
+
+    @staticmethod
+    def of(seconds: list[float]) -> Timing:
+        return Timing(min(seconds), statistics.median(seconds), max(seconds))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One row of the results.
+
+    Attributes:
+      measure: what was timed: ``import``, ``lower`` ...
+      program: the name of the program.
+      jax, jaxmlir: the timings of both sides.
+      target: the ratio of medians that jaxmlir promises not to exceed.
+      equations: how many there are in the program, those of called functions not counted.
+    """
+
+    measure: str
+    program: str
+    jax: Timing
+    jaxmlir: Timing
+    target: float
+    equations: int
+
+    @property
+    def ratio(self) -> float:
+        return self.jaxmlir.median / self.jax.median
+
+
+def side_by_side(
+    prepare: Callable[[], tuple[Work, Work]],
+    repetitions: int,
+    *,
+    calls: int = 1,
+    in_order: bool = False,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[Timing, Timing]:
+    """Times two pieces of work in turn.
+
+    Args:
+      prepare: makes both, for one repetition; not timed.  It leaves nothing behind that would
+        let a later repetition find its work done.
+      repetitions: how many timings there are of each; the first round warms up and is dropped.
+      calls: how often one timing calls the work; the timing is their mean.
+      in_order: the second needs what the first leaves; otherwise each goes first in turn.
+      clock: ``time.thread_time`` for work that one thread does, as other processes slow it less.
+    """
+    times: tuple[list[float], list[float]] = ([], [])
+    for i in range(repetitions + 1):
+        works = prepare()
+        for side in (0, 1) if in_order or i % 2 else (1, 0):
+            elapsed = _seconds(works[side], calls, clock)
+            if i > 0:
+                times[side].append(elapsed)
+    return Timing.of(times[0]), Timing.of(times[1])
+
+
+def _seconds(work: Work, calls: int, clock: Callable[[], float]) -> float:
+    """Seconds per call; the garbage collector runs before, not meanwhile (as in ``timeit``)."""
+    gc.collect()
+    gc.disable()
+    try:
+        start = clock()
+        for _ in range(calls):
+            work()
+        return (clock() - start) / calls
+    finally:
+        gc.enable()
