@@ -7,7 +7,7 @@
    of a loss through ``jax.experimental.ode.odeint``.  ``odeint`` is a ``custom_vjp`` function: its
    backward pass solves another differential equation.
 2. **A transformer block** with attention, a layer norm (``custom_vjp``), soft-capped scores
-   (``custom_jvp``), ReLU and softmax (``custom_jvp`` in ``jax.nn``).
+   (``custom_jvp``) and ReLU (``custom_jvp`` in ``jax.nn``).
 
 Each loss is staged out, verified, printed, parsed back, lowered, compiled and run; then the program
 *parsed from text* is differentiated and trained.  Every number is compared with plain JAX's bit for
