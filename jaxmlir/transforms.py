@@ -189,8 +189,7 @@ def vmap(
     if axis_size is None:
         return _Unsized(program, in_axes, out_axes, axis_name, spmd_axis_name)
     args_tree, _ = program.in_tree.children()
-    axes = in_axes if not isinstance(in_axes, list) else tuple(in_axes)
-    in_dims = _flat_axes("in_axes", axes, args_tree, program.in_avals)
+    in_dims = _flat_axes("in_axes", in_axes, args_tree, program.in_avals)
     in_dims += [0] * (len(program.in_avals) - len(in_dims))
     out_dims = _flat_axes("out_axes", out_axes, program.out_tree, program.out_avals)
     result, rules, symbol = _start(program)
@@ -214,13 +213,7 @@ class _Unsized:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, tree = jax.tree.flatten(args)
-        axes = self._in_axes if not isinstance(self._in_axes, list) else tuple(self._in_axes)
-        dims = jax.tree.leaves(
-            jax.tree.broadcast(axes, tree.unflatten(leaves), is_leaf=_is_none)
-            if not isinstance(axes, int)
-            else jax.tree.map(lambda _: axes, args),
-            is_leaf=_is_none,
-        )
+        dims = _prefix("in_axes", self._in_axes, tree)
         sizes = {
             core.typeof(x).shape[d]: i
             for i, (x, d) in enumerate(zip(leaves, dims, strict=True))
@@ -331,14 +324,27 @@ def _check_dtypes(
         )
 
 
-def _flat_axes(what: str, axes: Any, tree: Any, avals: Sequence[Any]) -> list[int | None]:
-    """A pytree prefix of axes as one axis per leaf, negative ones counted from the end."""
-    dummy = jax.tree.unflatten(tree, range(tree.num_leaves))
+def _prefix(what: str, axes: Any, tree: Any) -> list[int | None]:
+    """A pytree prefix of axes as one axis per leaf.  ``None`` is an axis, but no leaf of ``tree``."""
+    if isinstance(axes, list):
+        axes = tuple(axes)
+    flat: list[int | None] = []
+    subtrees = jax.tree.unflatten(tree, [0] * tree.num_leaves)
     try:
-        full = jax.tree.broadcast(axes, dummy, is_leaf=_is_none)
+        jax.tree.map(
+            lambda axis, subtree: flat.extend([axis] * len(jax.tree.leaves(subtree))),
+            axes,
+            subtrees,
+            is_leaf=_is_none,
+        )
     except ValueError as e:
         raise ArgumentError(f"{what}={axes} is no prefix of the pytree {tree}: {e}") from None
-    flat = jax.tree.leaves(full, is_leaf=_is_none)
+    return flat
+
+
+def _flat_axes(what: str, axes: Any, tree: Any, avals: Sequence[Any]) -> list[int | None]:
+    """A pytree prefix of axes as one axis per leaf, negative ones counted from the end."""
+    flat = _prefix(what, axes, tree)
     result = []
     for i, (axis, aval) in enumerate(zip(flat, avals, strict=False)):
         ndim = len(aval.shape) + 1
