@@ -170,10 +170,37 @@ def _tuple(value: tuple, writer: Writer) -> ir.Attribute:
                     found = _array([encode(v, writer) for v in value])
             _cache[value] = found
         return found
-    if kinds == {bool}:
-        with context():
-            return ir.DenseBoolArrayAttr.get(list(value))
+    if kinds <= _PLAIN:
+        # Equal keys have equal structure; but 1 and True are equal, so the types are in the key.
+        types = _leaf_types(value)
+        if _PLAIN.issuperset(types):
+            key = (value, *types)
+            found = _cache.get(key)
+            if found is None:
+                found = _cache[key] = _uncached_tuple(value, kinds, writer)
+            return found
+    return _uncached_tuple(value, kinds, writer)
+
+
+# What a tuple may hold, at any depth, for its attribute to be kept.
+_PLAIN = frozenset({tuple, int, bool, str, type(None)})
+
+
+def _leaf_types(value: tuple) -> list[type]:
+    """The types of what a tuple and the tuples in it hold."""
+    found: list[type] = []
+    for item in value:
+        if type(item) is tuple:
+            found += _leaf_types(item)
+        else:
+            found.append(type(item))
+    return found
+
+
+def _uncached_tuple(value: tuple, kinds: set[type], writer: Writer) -> ir.Attribute:
     with context():
+        if kinds == {bool}:
+            return ir.DenseBoolArrayAttr.get(list(value))
         return _array([encode(v, writer) for v in value])
 
 

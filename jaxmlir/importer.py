@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxmlir import codec, effect_attrs, handles, locations, normalize, primitives, rules
 from jaxmlir._compat import close_jaxpr, core, dtypes, open_jaxpr, state_types, version_matches
-from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError
+from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError, message_of
 from jaxmlir.ir import DIALECT_VERSION, func, ir, scope
 from jaxmlir.types import aval_of, type_of
 
@@ -232,13 +232,15 @@ class _Function:
     def __init__(self, importer: Importer, block: ir.Block):
         self.importer = importer
         self.block = block
+        # Of what stems from no equation: closed-over constants, results that are literals.
+        self.location = block.owner.location
         self.literals: dict[Any, ir.Value] = {}
 
     def write(self, jaxpr: Any, env: dict[Any, ir.Value], consts: Sequence[Any]) -> None:
         """Writes a jaxpr and the return of its results."""
         with ir.InsertionPoint(self.block):
             results = self.equations(jaxpr, env, consts)
-            func.ReturnOp(results, loc=ir.Location.unknown())
+            func.ReturnOp(results, loc=self.location)
 
     def equations(
         self, jaxpr: Any, env: dict[Any, ir.Value], consts: Sequence[Any]
@@ -249,7 +251,7 @@ class _Function:
         locate = locations.of_equation
         no_effects = core.no_effects
         for var, value in zip(jaxpr.constvars, consts, strict=False):
-            env[var] = self.constant(value, var.aval, ir.Location.unknown())
+            env[var] = self.constant(value, var.aval, self.location)
         for eqn in jaxpr.eqns:
             loc = locate(eqn.source_info)
             if eqn.primitive.name == "jaxmlir_call":
@@ -274,7 +276,7 @@ class _Function:
                 env[outvars[0]] = op.result
             else:
                 env.update(zip(outvars, op.results, strict=True))
-        end = ir.Location.unknown()
+        end = self.location
         return [self.literal(v, end) if type(v) is literal_type else env[v] for v in jaxpr.outvars]
 
     def splice(self, eqn: Any, env: dict[Any, ir.Value], loc: ir.Location) -> None:
@@ -291,11 +293,11 @@ class _Function:
     def attributes(self, eqn: Any) -> tuple[str, dict[str, ir.Attribute]]:
         """The op's name and attributes."""
         primitive = eqn.primitive
-        name, defaults, rewrite = _plan(primitive)
+        name, defaults, rewrite = _plans.get(primitive) or _plan(primitive)
         params = eqn.params
-        attributes: dict[str, ir.Attribute] = {}
         if not params:
-            return name, attributes
+            return name, {}
+        attributes: dict[str, ir.Attribute] = {}
         if rewrite is not None:
             if rewrite is rules.write:
                 return name, rewrite(eqn, self.importer)
@@ -394,5 +396,5 @@ def _at_equation(error: JaxmlirError, eqn: Any) -> ImportingError:
         return error
     file, line, col = locations.user_position(eqn.source_info)
     return ImportingError(
-        [Diagnostic("error", f"importing '{eqn.primitive.name}': {error}", file, line, col)]
+        [Diagnostic("error", f"importing '{eqn.primitive.name}': {message_of(error)}", file, line, col)]
     )
