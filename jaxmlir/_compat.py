@@ -10,6 +10,8 @@ Supported: 0.10.2, 0.11.x, 0.12.x.  Differences between them, and where they are
 since 0.11              ``ClosedJaxpr is Jaxpr``: :func:`close_jaxpr`, :func:`open_jaxpr`
 since 0.12              ``ShapedArray.layout``; ``JaxprEqnContext.no_collectives``,
                         ``cur_layout_mode``: read by name where present
+since 0.11              linearization rules have structured residuals:
+                        :func:`register_linearization`
 since 0.12              ``custom_vjp``'s bwd returns ``(cotangents, logs)``:
                         :func:`call_bwd`, :func:`wrap_bwd`
 ======================  =================================================================
@@ -203,6 +205,15 @@ def bind_leading(closed_jaxpr: Any, values: Any) -> Any:
     return close_jaxpr(bound, [*consts, *values])
 
 
+def without_dead_code(closed_jaxpr: Any) -> tuple[Any, list[bool]]:
+    """A closed jaxpr without equations nobody needs, and which arguments it still takes."""
+    from jax._src.interpreters import partial_eval as pe
+
+    jaxpr, consts = open_jaxpr(closed_jaxpr)
+    live, used = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+    return close_jaxpr(live, consts), used
+
+
 def open_jaxpr(jaxpr: Any) -> tuple[Any, list[Any]]:
     """The open jaxpr and the constants of a closed or open one."""
     from jax._src import core
@@ -237,6 +248,19 @@ OPEN_JAXPR_PARAMS = frozenset(
         ("shard_map", "jaxpr"),
     }
 )
+
+
+def register_linearization(primitive: Any, rule: Any) -> None:
+    """Registers ``rule(is_vjp, nonzeros, *primals, **params) -> (results, nonzeros out, residuals,
+    linearized)`` with ``linearized(residuals, *tangents)``."""
+    from jax._src.interpreters import ad
+
+    def with_structured_residuals(*args: Any, **params: Any) -> Any:
+        results, nonzeros, residuals, linearized = rule(*args, **params)
+        return results, nonzeros, residuals, None, lambda res, _, *ts: linearized(res, *ts)
+
+    new = jax_version() >= (0, 11)
+    ad.primitive_linearizations[primitive] = with_structured_residuals if new else rule
 
 
 def flatten_primals(values: Any) -> Any:

@@ -11,7 +11,7 @@ wrappers, what it closes over, and the abstract arguments.
 A rule that cannot be traced does not make the import fail: the op records the reason, and only
 differentiating it raises that error.  So it is with a rule that applies its own function to ever
 larger arguments, as that of ``odeint`` does, which solves for the adjoint state besides: it is
-traced for :data:`MAX_ORDER` derivatives.
+traced for a few derivatives (:data:`MAX_ORDER`).
 """
 
 from __future__ import annotations
@@ -40,10 +40,14 @@ from jaxmlir.ir import ir
 PRIMITIVES = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_lin"})
 
 # How often a rule is traced within itself, for other arguments each time: how many derivatives
-# there are.  Each of an ODE's is several times the program of the one before.
+# there are.  Each of an ODE's is several times the program of the one before, so only short rules
+# (in equations) go on after the first few.
 MAX_ORDER = 2
-# How often each rule, by its name and source line, is being traced at the moment.
+MAX_ORDER_OF_SHORT = 8
+SHORT = 100
+# How often each rule, by its name and source line, is being traced at the moment, and its length.
 _nesting: collections.Counter[str] = collections.Counter()
+_lengths: dict[str, int] = {}
 
 
 def write(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
@@ -63,12 +67,15 @@ def _function_or_error(
     source = info.func_src_info or info.func_name
 
     def trace_bounded() -> Any:
-        if _nesting[source] > MAX_ORDER:
+        bound = MAX_ORDER_OF_SHORT if _lengths.get(source, 0) <= SHORT else MAX_ORDER
+        if _nesting[source] > bound:
             raise JaxmlirError(
                 f"the rule {info.func_name!r} calls its own function with new arguments each time; "
-                f"it was traced for {MAX_ORDER} derivatives"
+                f"it was traced for {bound} derivatives"
             )
-        return trace()
+        traced = trace()
+        _lengths[source] = _length(traced[0])
+        return traced
 
     _nesting[source] += 1
     try:
@@ -78,6 +85,13 @@ def _function_or_error(
         return {f"{name.split('_')[0]}_error": ir.StringAttr.get(error)}
     finally:
         _nesting[source] -= 1
+
+
+def _length(jaxpr: Any) -> int:
+    """The equations of a jaxpr and its sub-jaxprs."""
+    return sum(
+        1 + sum(map(_length, core.jaxprs_in_params(eqn.params))) for eqn in jaxpr.eqns
+    )
 
 
 def _write_jvp(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:

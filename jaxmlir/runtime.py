@@ -2,7 +2,7 @@
 
 Calling a program inside JAX code binds one equation.  Its lowering splices in the program's
 StableHLO; so a program runs under ``jax.jit``, with JAX's C++ dispatch, donation, sharding, async
-execution and compilation cache.  Its derivative and batching rules hand JAX the program's jaxpr.
+execution and compilation cache.  Its derivative and batching rules run the passes on the function.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from jaxmlir._compat import (
     dispatch,
     mlir,
     named_sharding,
+    register_linearization,
 )
-from jaxmlir.ir import context, ir
+from jaxmlir.ir import context, ir, scope
 from jaxmlir.lowering import lower_function
 from jaxmlir.types import aval_of
 
@@ -34,14 +35,22 @@ if TYPE_CHECKING:
 class Callee:
     """One function of one program; equal to itself only."""
 
-    __slots__ = ("__weakref__", "program", "symbol")
+    __slots__ = ("__weakref__", "_derived", "program", "symbol")
 
     def __init__(self, program: Program, symbol: str):
         self.program = program
         self.symbol = symbol
+        self._derived: dict[Any, Any] = {}
 
     def __repr__(self) -> str:
         return f"@{self.symbol}"
+
+    def derived(self, transformation: str, pattern: Any) -> Any:
+        """The function transformed, made once per pattern (see :func:`derive`)."""
+        key = (transformation, pattern)
+        if key not in self._derived:
+            self._derived[key] = derive(self.program, self.symbol, transformation, pattern)
+        return self._derived[key]
 
     @property
     def closed_jaxpr(self) -> Any:
@@ -87,45 +96,73 @@ def call(program: Program, symbol: str, args: list[Any]) -> list[Any]:
     return call_p.bind(*args, callee=program.callee(symbol), placement=program.placement)
 
 
+# --- transformation rules: the passes, applied to the called function ------------------------
+
+
+def _bind(program: Program, symbol: str, args: list[Any]) -> list[Any]:
+    return call_p.bind(*args, callee=program.callee(symbol), placement=program.placement)
+
+
+def _active(tangents: Any) -> tuple[bool, ...]:
+    return tuple(
+        type(t) is not ad_util.Zero and core.typeof(t).dtype != jax.dtypes.float0 for t in tangents
+    )
+
+
+def _or_zeros(avals: Any, given: Any, values: Any) -> list[Any]:
+    """Tangents of results, symbolic zeros where none is given."""
+    it = iter(values)
+    return [
+        next(it) if g else ad_util.Zero(a.to_tangent_aval())
+        for a, g in zip(avals, given, strict=True)
+    ]
+
+
 def _jvp(
     primals: Any, tangents: Any, *, callee: Callee, placement: Any
 ) -> tuple[list[Any], list[Any]]:
-    """Forward mode in the nonzero tangents."""
-    function = core.jaxpr_as_fun(callee.closed_jaxpr)
-    active = [i for i, t in enumerate(tangents) if type(t) is not ad_util.Zero]
-
-    def of_active(*args: Any) -> list[Any]:
-        full = list(primals)
-        for i, arg in zip(active, args, strict=True):
-            full[i] = arg
-        return function(*full)
-
-    out, out_tangents = jax.jvp(
-        of_active, [primals[i] for i in active], [tangents[i] for i in active]
-    )
-    return out, [
-        ad_util.Zero.from_primal_value(o) if t.dtype == jax.dtypes.float0 else t
-        for o, t in zip(out, out_tangents, strict=True)
-    ]
+    active = _active(tangents)
+    program, (symbol, active_out) = callee.derived("jvp", active)
+    given = [t for t, a in zip(tangents, active, strict=True) if a]
+    outs = _bind(program, symbol, [*primals, *given])
+    n = len(active_out)
+    results = callee.program.signature(callee.symbol).results
+    return outs[:n], _or_zeros(results, active_out, outs[n:])
 
 
 ad.primitive_jvps[call_p] = _jvp
 
 
+def _linearize(
+    is_vjp: bool, nonzeros: Any, *primals: Any, callee: Callee, placement: Any
+) -> tuple[list[Any], list[bool], list[Any], Any]:
+    results = callee.program.signature(callee.symbol).results
+    operands = callee.program.signature(callee.symbol).operands
+    active = tuple(
+        nz and a.to_tangent_aval().dtype != jax.dtypes.float0
+        for nz, a in zip(nonzeros, operands, strict=True)
+    )
+    program, found = callee.derived("linearize", active)
+    outs = _bind(program, found.fwd, list(primals))
+    n = len(results)
+
+    def linearized(residuals: list[Any], *tangents: Any) -> list[Any]:
+        given = [t for t, a in zip(tangents, active, strict=True) if a]
+        values = _bind(program, found.lin, [*residuals, *given])
+        return _or_zeros(results, found.active_out, values)
+
+    return outs[:n], list(found.active_out), outs[n:], linearized
+
+
+register_linearization(call_p, _linearize)
+
+
 def _transpose(cotangents: Any, *args: Any, callee: Callee, placement: Any) -> list[Any]:
-    function = core.jaxpr_as_fun(callee.closed_jaxpr)
-    linear = [i for i, a in enumerate(args) if ad.is_undefined_primal(a)]
-
-    def of_linear(*xs: Any) -> list[Any]:
-        full = list(args)
-        for i, x in zip(linear, xs, strict=True):
-            full[i] = x
-        return function(*full)
-
-    avals = [args[i].aval for i in linear]
-    transposed = jax.linear_transpose(of_linear, *avals)
-    found = dict(zip(linear, transposed([ad.instantiate_zeros(ct) for ct in cotangents]), strict=True))
-    return [found.get(i) for i in range(len(args))]
+    linear = tuple(ad.is_undefined_primal(a) for a in args)
+    program, symbol = callee.derived("transpose", linear)
+    fixed = [a for a, lin in zip(args, linear, strict=True) if not lin]
+    found = iter(_bind(program, symbol, [*fixed, *map(ad.instantiate_zeros, cotangents)]))
+    return [next(found) if lin else None for lin in linear]
 
 
 ad.primitive_transposes[call_p] = _transpose
@@ -133,20 +170,36 @@ ad.primitive_transposes[call_p] = _transpose
 
 def _batch(
     axis_data: Any, args: Any, dims: Any, *, callee: Callee, placement: Any
-) -> tuple[list[Any], list[int]]:
-    function = core.jaxpr_as_fun(callee.closed_jaxpr)
-    in_axes = [d if isinstance(d, int) else None for d in dims]
-    outs = jax.vmap(
-        lambda *xs: function(*xs),
-        in_axes=tuple(in_axes),
-        axis_size=axis_data.size,
-        axis_name=axis_data.name if axis_data.name is not core.no_axis_name else None,
-        spmd_axis_name=axis_data.spmd_name,
-    )(*args)
-    return outs, [0] * len(outs)
+) -> tuple[list[Any], list[Any]]:
+    program, (symbol, out_dims) = callee.derived("vmap", (axis_data, tuple(dims)))
+    return _bind(program, symbol, list(args)), list(out_dims)
 
 
 batching.fancy_primitive_batchers[call_p] = _batch
+
+
+def derive(program: Program, symbol: str, transformation: str, pattern: Any) -> Any:
+    """A copy of the program with the transformed function in it, and what the pass says of it."""
+    from jaxmlir.passes._rules import Rules
+    from jaxmlir.passes.jvp import jvp
+    from jaxmlir.passes.linearize import linearize
+    from jaxmlir.passes.transpose import transpose
+    from jaxmlir.passes.vmap import vmap
+
+    result = program.clone()
+    with scope():
+        rules = Rules(result)
+        if transformation == "jvp":
+            found = jvp(rules, symbol, pattern)
+        elif transformation == "linearize":
+            found = linearize(rules, symbol, pattern)
+        elif transformation == "transpose":
+            found = transpose(rules, symbol, pattern, f"{symbol}.transpose")
+        else:
+            axis, dims = pattern
+            found = vmap(rules, symbol, dims, axis)
+    result.changed()
+    return result, found
 
 
 # Ops whose parameters say where values live; and any that JAX lowers knowing the devices.
