@@ -98,7 +98,7 @@ class Importer:
 
     def unique_name(self, hint: str) -> str:
         """A symbol made from ``hint`` that the module does not have yet."""
-        return self.unique_symbol(re.sub(r"\W+", "_", hint).strip("_") or "function")
+        return self.unique_symbol(re.sub(r"[^\w.]+", "_", hint).strip("_") or "function")
 
     def unique_symbol(self, name: str) -> str:
         """``name``, or ``name_0`` ... if the module has it; dots are kept."""
@@ -269,13 +269,16 @@ class _Function:
                 if ctx is not None:
                     attributes["jaxpr.ctx"] = ctx
                 outvars = eqn.outvars
-                op = create(name, [type_of(v.aval) for v in outvars], operands, attributes, loc=loc)
+                if len(outvars) == 1:
+                    (var,) = outvars
+                    types = [type_of(var.aval)]
+                    env[var] = create(name, types, operands, attributes, loc=loc).result
+                else:
+                    types = [type_of(v.aval) for v in outvars]
+                    results = create(name, types, operands, attributes, loc=loc).results
+                    env.update(zip(outvars, results, strict=True))
             except JaxmlirError as e:
                 raise _at_equation(e, eqn) from e
-            if len(outvars) == 1:
-                env[outvars[0]] = op.result
-            else:
-                env.update(zip(outvars, op.results, strict=True))
         end = self.location
         return [self.literal(v, end) if type(v) is literal_type else env[v] for v in jaxpr.outvars]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from jaxmlir import codec, handles, ir as mlir_ir, pytrees, runtime
-from jaxmlir._compat import bind_leading, core, effects, state_types
+from jaxmlir._compat import bind_leading, core, effects, state_types, without_dead_code
 from jaxmlir.errors import ArgumentError, ImportingError, JaxmlirError
 from jaxmlir.exporter import Exporter
 from jaxmlir.importer import import_jaxpr
@@ -220,6 +220,38 @@ class Program:
         """The value and the gradient; options as for ``jax.value_and_grad``."""
         return _transforms().grad(self, argnums, has_aux, allow_int, holomorphic, value=True)
 
+    def jacfwd(
+        self,
+        argnums: int | Sequence[int] = 0,
+        has_aux: bool = False,
+        holomorphic: bool = False,
+    ) -> Program:
+        """The Jacobian, by forward mode; options as for ``jax.jacfwd``."""
+        return self._jacobian("jacfwd", argnums, has_aux, holomorphic)
+
+    def jacrev(
+        self,
+        argnums: int | Sequence[int] = 0,
+        has_aux: bool = False,
+        holomorphic: bool = False,
+    ) -> Program:
+        """The Jacobian, by reverse mode; options as for ``jax.jacrev``."""
+        return self._jacobian("jacrev", argnums, has_aux, holomorphic)
+
+    def hessian(
+        self,
+        argnums: int | Sequence[int] = 0,
+        has_aux: bool = False,
+        holomorphic: bool = False,
+    ) -> Program:
+        """The second derivatives, forward over reverse; options as for ``jax.hessian``."""
+        return self._jacobian("hessian", argnums, has_aux, holomorphic)
+
+    def _jacobian(self, kind: str, argnums: Any, has_aux: bool, holomorphic: bool) -> Program:
+        return _transforms().jacobian(
+            self, kind, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic
+        )
+
     def vmap(
         self,
         in_axes: Any = 0,
@@ -311,7 +343,7 @@ class Program:
         Raises:
           LoweringError: an op cannot be lowered for a platform; names it and the user's line.
         """
-        args, kwargs = jax.tree.unflatten(self.in_tree, map(_abstract_argument, self.in_avals))
+        args, kwargs = abstract_arguments(self)
         traced = self._jitted.trace(*args, **kwargs)
         if platforms is None:
             return traced.lower()
@@ -323,6 +355,11 @@ def _transforms() -> Any:
     from jaxmlir import transforms
 
     return transforms
+
+
+def abstract_arguments(program: Program) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments that stand for the ones a program takes."""
+    return jax.tree.unflatten(program.in_tree, map(_abstract_argument, program.in_avals))
 
 
 def _abstract_argument(aval: Any) -> Any:
@@ -452,7 +489,9 @@ def parse(
     """
     program = Program(parse_module(text, filename), constants, _handles_in(text))
     if verify:
-        program.verify()
+        from jaxmlir.verifier import verify as verify_program
+
+        verify_program(program, filename)
     return program
 
 
@@ -497,8 +536,12 @@ class JitFunction:
             traced = traceable.trace(*args, **kwargs)
             # Under jit every leaf is a tracer but those of static arguments.
             leaves = [x for x in jax.tree.leaves((args, kwargs)) if isinstance(x, core.Tracer)]
-            program = from_jaxpr(traced.jaxpr, _name_of(fun))
-            results = runtime.call(program, program.name, [*traced._consts, *leaves])
+            jaxpr, values = traced.jaxpr, [*traced._consts, *leaves]
+            if not options.get("keep_unused"):
+                jaxpr, used = without_dead_code(jaxpr)
+                values = [value for value, use in zip(values, used, strict=True) if use]
+            program = from_jaxpr(jaxpr, _name_of(fun))
+            results = runtime.call(program, program.name, values)
             return jax.tree.unflatten(jax.tree.structure(traced.out_info), results)
 
         self._jitted = jax.jit(through_dialect, **options)

@@ -167,6 +167,22 @@ def grad(
     return _finish(result, new_symbol, program.in_tree, tree, f"{symbol}.grad")
 
 
+def jacobian(program: Program, kind: str, **options: Any) -> Program:
+    """``jax.jacfwd``, ``jax.jacrev`` or ``jax.hessian`` of a program, as a program.
+
+    These are compositions of jvp, vjp and vmap with pytree bookkeeping: JAX composes them, and the
+    passes do the work, for a program inside JAX code is transformed by them.
+    """
+    from jaxmlir.program import abstract_arguments, trace
+
+    def transformed(*args: Any, **kwargs: Any) -> Any:
+        return getattr(jax, kind)(program, **options)(*args, **kwargs)
+
+    transformed.__name__ = f"{program.name}.{kind}"
+    args, kwargs = abstract_arguments(program)
+    return trace(transformed)(*args, **kwargs)
+
+
 def vmap(
     program: Program,
     in_axes: Any = 0,
@@ -354,4 +370,4 @@ def _flat_axes(what: str, axes: Any, tree: Any, avals: Sequence[Any]) -> list[in
     return result
 
 
-__all__ = ["grad", "jvp", "linearize", "vjp", "vmap"]
+__all__ = ["grad", "jacobian", "jvp", "linearize", "vjp", "vmap"]
