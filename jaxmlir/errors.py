@@ -42,6 +42,13 @@ class DiagnosticError(JaxmlirError):
         super().__init__("\n".join(str(d) for d in self.diagnostics))
 
 
+def message_of(error: Exception) -> str:
+    """What an error says, without the place it points to, to be said about another place."""
+    if isinstance(error, DiagnosticError):
+        return "\n".join(d.message for d in error.diagnostics)
+    return str(error)
+
+
 class ParseError(DiagnosticError):
     """The text or bytecode is not a module of MLIR."""
 

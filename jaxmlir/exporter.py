@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxmlir import codec, effect_attrs, locations, params, rules_export
 from jaxmlir._compat import close_jaxpr, core, debug_info, dtypes
-from jaxmlir.errors import Diagnostic, ExportError, JaxmlirError
+from jaxmlir.errors import Diagnostic, ExportError, JaxmlirError, message_of
 from jaxmlir.ir import context, file_line_col, func, ir
 from jaxmlir.types import aval_of
 
@@ -164,7 +164,7 @@ def at_op(error: JaxmlirError, op: Any, name: str) -> ExportError:
     if isinstance(error, ExportError) and error.diagnostics[0].line:
         return error
     file, line, col = file_line_col(op.location)
-    message = str(error)
+    message = message_of(error)
     if not message.startswith(f"'{name}'"):
         message = f"'{name}' op: {message}"
     return ExportError([Diagnostic("error", message, file, line, col)])

@@ -26,7 +26,7 @@ from jaxlib.mlir.dialects import func as func_dialect
 
 from jaxmlir import codec, effect_attrs, locations, ops, params, rules_export
 from jaxmlir._compat import core, effects, jax_mlir_ext, mlir, source_info_util
-from jaxmlir.errors import Diagnostic, JaxmlirError, LoweringError
+from jaxmlir.errors import Diagnostic, JaxmlirError, LoweringError, message_of
 from jaxmlir.exporter import constant_value
 from jaxmlir.ir import context, file_line_col, func, functions, ir, parse_module
 from jaxmlir.types import aval_of
@@ -210,7 +210,7 @@ class _Body:
         if isinstance(error, LoweringError) and error.diagnostics[0].line:
             return error
         file, line, col = file_line_col(op.location)
-        message = str(error)
+        message = message_of(error)
         if not message.startswith(f"'{name}'"):
             message = f"'{name}' op cannot be lowered: {message}"
         return LoweringError([Diagnostic("error", message, file, line, col)])

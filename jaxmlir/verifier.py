@@ -29,8 +29,15 @@ import numpy as np
 
 from jaxmlir import codec, effect_attrs, ops, params, pytrees, rules_export, signatures
 from jaxmlir._compat import config, core, dtypes
-from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, VerificationError
+from jaxmlir.errors import (
+    Diagnostic,
+    DiagnosticError,
+    JaxmlirError,
+    VerificationError,
+    message_of,
+)
 from jaxmlir.ir import context, file_line_col, func, ir, symbol_uses, verify_module
+from jaxmlir.signatures import count
 from jaxmlir.types import aval_of, element_of, type_of
 
 if TYPE_CHECKING:
@@ -87,7 +94,7 @@ class _Verifier:
             for op in self.program.module.body.operations:
                 self.check_top_level(op)
             for symbol, function in self.functions.items():
-                if function.visibility.value == "public":
+                if not _is_private(function):
                     self.pending[symbol] = False
             self.walk_pending()
             for symbol in self.functions:
@@ -210,13 +217,13 @@ class _Verifier:
             primitive, expected = self.evaluate(op, name, check_vma)
             got = [aval_of(v.type) for v in op.results]
         except JaxmlirError as e:
-            return [_as_continuation(str(e), name)]
+            return [_as_continuation(e, name)]
         except Exception as e:
             # Rules are JAX's or the user's: they raise what they like.
             return [_rejection(op, name, e)]
         by_rule = f"(by JAX's abstract evaluation of {primitive.name})"
         if len(expected) != len(got):
-            return [f": expected {_count(len(expected), 'result')} {by_rule}, got {len(got)}"]
+            return [f": expected {count(len(expected), 'result')} {by_rule}, got {len(got)}"]
         return [
             f" result #{i}: expected {_type_text(want)} {by_rule}, got {op.results[i].type}"
             for i, (want, have) in enumerate(zip(expected, got, strict=True))
@@ -228,7 +235,9 @@ class _Verifier:
         read = rules_export.read if name in rules_export.OPS else params.of_op
         primitive, parameters = read(op, name, self.program.stubs)
         attributes = op.attributes
-        ctx = effect_attrs.decode_ctx(attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None)
+        ctx = effect_attrs.decode_ctx(
+            attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None
+        )
         variables: dict[ir.Value, Any] = {}
         atoms = [variables.setdefault(v, core.Var(aval_of(v.type))) for v in op.operands]
         with ctx.manager, _named_axes(ctx.cur_abstract_mesh), config._check_vma(check_vma):
@@ -288,13 +297,13 @@ def _structure_errors(op: Any, name: str) -> Iterator[str]:
         ("result", record.results, len(op.results)),
     ):
         if expected is not None and expected != got:
-            yield f": expected {_count(expected, what)}, got {got}"
+            yield f": expected {count(expected, what)}, got {got}"
     given = [key for key in attributes if not key.startswith("jaxpr.")]
     known = [attr.name for attr in record.attributes]
     for attr in record.attributes:
         if attr.mandatory and attr.name not in given:
-            others = ", ".join(repr(key) for key in given) or "none"
-            yield f" requires attribute '{attr.name}': expected {attr.kind}, got attributes {others}"
+            got = ", ".join(map(repr, given)) or "none"
+            yield f" requires attribute '{attr.name}': expected {attr.kind}, got attributes {got}"
     for key in given:
         if key not in known:
             takes = "one of " + ", ".join(map(repr, known)) if known else "no attributes"
@@ -341,12 +350,12 @@ def _tree_errors(function: func.FuncOp) -> Iterator[str]:
         if leaves != len(types):
             yield (
                 f"'func.func' op attribute '{key}': expected a leaf for each of "
-                f"{_count(len(types), what)}, got {leaves}"
+                f"{count(len(types), what)}, got {leaves}"
             )
 
 
 def _constant_errors(program: Program, op: Any) -> Iterator[str]:
-    """What is wrong with a ``jaxpr.constant``; an absent value of a name is none, until it is used."""
+    """What is wrong with a ``jaxpr.constant``; a value that is absent is missed when it is used."""
     attributes = op.attributes
     operands, results = len(op.operands), len(op.results)
     if operands or results != 1:
@@ -362,8 +371,9 @@ def _constant_errors(program: Program, op: Any) -> Iterator[str]:
         aval = aval_of(want)
         if keys == ["name"]:
             value = program.constants.get(ir.StringAttr(attr).value)
-            if value is not None and not _holds(core.typeof(value), aval):
-                yield f" result #0: expected {_type_text(core.typeof(value))} by its value, got {want}"
+            have = None if value is None else core.typeof(value)
+            if have is not None and (have.shape, have.dtype) != (aval.shape, aval.dtype):
+                yield f" result #0: expected {_type_text(have)} by its value, got {want}"
         elif not isinstance(attr, ir.DenseElementsAttr):
             codec.decode(attr)
         elif attr.type != (expected := _payload_type(aval)):
@@ -386,11 +396,12 @@ def _payload_type(aval: Any) -> ir.Type:
     return ir.RankedTensorType.get(shape, element_of(dtype), loc=ir.Location.unknown())
 
 
-def _holds(have: Any, want: Any) -> bool:
-    return have.shape == want.shape and have.dtype == want.dtype
-
-
 # --- the surroundings of abstract evaluation -----------------------------------------------------
+
+
+def _is_private(function: func.FuncOp) -> bool:
+    attributes = function.attributes
+    return "sym_visibility" in attributes and attributes["sym_visibility"].value != "public"
 
 
 def _named_axes(mesh: Any) -> contextlib.AbstractContextManager[Any]:
@@ -414,7 +425,7 @@ def _printing() -> tuple[Any, Any]:
 
 
 def _holds_in_every_program(name: str, attributes: Any) -> bool:
-    """Whether a signature means the same everywhere: no symbols, no handles, no user's primitive."""
+    """Whether a signature means the same everywhere: no symbol, no handle, no user's primitive."""
     return name in _known_ops() and not any(
         codec._depends_on_module(attr) for _, attr in attributes.items()
     )
@@ -442,23 +453,21 @@ def _rejection(op: Any, name: str, error: Exception) -> str:
     )
 
 
-def _as_continuation(message: str, name: str) -> str:
+def _as_continuation(error: JaxmlirError, name: str) -> str:
     """An error of another part of jaxmlir, to follow the op's name."""
+    message = _paragraph(error)
     prefix = f"'{name}' op"
     return message[len(prefix) :] if message.startswith(prefix) else f": {message}"
 
 
 def _paragraph(error: Exception) -> str:
-    return " ".join(str(error).split())
+    text = message_of(error) if isinstance(error, JaxmlirError) else str(error)
+    return " ".join(text.split())
 
 
 def _type_text(aval: Any) -> str:
     strip = getattr(aval, "strip_weak_type", None)
     return str(type_of(strip() if strip else aval))
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
