@@ -119,7 +119,7 @@ def _op_lines(program: str, name: str) -> list[str]:
 
 # --- StableHLO ------------------------------------------------------------------------------------
 
-_STABLEHLO = re.compile(r'"?(?:stablehlo|chlo|sdy)\.[\w.]+')
+_STABLEHLO = re.compile(r'"?(?:stablehlo|chlo)\.[\w.]+')
 # Lines that say little about an op, unless there is nothing else.
 _AUXILIARY = re.compile(r'"?stablehlo\.(?:constant|broadcast_in_dim|return|reshape|convert)\b')
 
@@ -131,7 +131,8 @@ def _hlo_patterns(flat: Any, example: Example) -> list[str]:
     text = jax.jit(flat, keep_unused=True).lower(*example.args).as_text()
     functions = [list(_hlo_lines(f)) for f in re.split(r"\n  }\n", text)]
     telling = [[line for line in f if not _AUXILIARY.match(line)] for f in functions]
-    chosen = next(filter(None, [*telling, *functions]), ["return"])
+    libraries = [[line for line in f if "custom_call" in line] for f in functions]
+    chosen = next(filter(None, [*libraries, *telling, *functions]), ["return"])
     return [_hlo_pattern(line) for line in chosen[:HLO_LINES]]
 
 

@@ -46,7 +46,8 @@ def bound(primitive: str, *args: Any, **params: Any) -> Example:
 def bind(primitive: str, *operands: Any, **params: Any) -> Any:
     from jaxmlir import primitives
 
-    return primitives.get(primitive).bind(*operands, **params)
+    found = primitives.get(primitive)
+    return found.bind(*operands, **found.get_bind_params(params))
 
 
 def f32(*rows: Any) -> Any:

@@ -33,7 +33,7 @@ EXAMPLES = {
     "round": example(
         lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN), f32(-1.5, 0.5, 2.5)
     ),
-    "is_finite": example(lax.is_finite, f32(1, 1e39)),
+    "is_finite": example(lax.is_finite, f32(1, np.inf)),
     "nextafter": example(lax.nextafter, f32(0), f32(1)),
     "reduce_precision": example(lambda x: lax.reduce_precision(x, 8, 3), f32(1.1, 3.3)),
 }

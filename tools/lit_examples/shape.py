@@ -34,4 +34,16 @@ EXAMPLES = {
     "bitcast_convert_type": example(
         lambda x: lax.bitcast_convert_type(x, np.int32), f32(1, -0.0)
     ),
+    "dimension_size": bound("dimension_size", f32([1, 2]), dimension=1),
+    "zeros_like": bound("zeros_like", f32(1, 2)),
+}
+
+SYMBOLIC = "It stands for a symbolic dimension, which no array given on a command line has."
+EXTENDED = "It converts from and to a user's own extended dtypes."
+WITHOUT = {
+    "dim_as_value": SYMBOLIC,
+    "shape_assertion": SYMBOLIC,
+    "to_edtype": EXTENDED,
+    "from_edtype": EXTENDED,
+    "empty2": "JAX makes it in scans of accumulators alone, and takes it out again.",
 }

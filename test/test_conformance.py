@@ -1,0 +1,139 @@
+"""A fixed sample of JAX's own harnesses through the whole way, and the tool that runs them all."""
+
+import json
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxmlir
+from jaxmlir import params
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
+
+import conformance
+import conformance_report as report
+import conformance_steps as steps
+
+pytestmark = pytest.mark.compat
+
+HARNESSES = conformance.harnesses()
+SAMPLE = conformance.sample([h.group_name for h in HARNESSES], 300)
+BATCHES = [SAMPLE[i::8] for i in range(8)]
+
+
+@pytest.mark.parametrize("batch", range(len(BATCHES)))
+@pytest.mark.filterwarnings("ignore")  # JAX's harnesses use what JAX itself has deprecated.
+def test_sample(batch):
+    records = [conformance.run_harness(HARNESSES[i], i, run_every=40) for i in BATCHES[batch]]
+    summary = report.summarise(records, jax.__version__, list(steps.STEPS))
+    assert not summary["failures"]
+    assert sum(summary["excluded"].values()) < len(records) / 4
+
+
+def test_sample_has_every_group():
+    assert {HARNESSES[i].group_name for i in SAMPLE} == {h.group_name for h in HARNESSES}
+
+
+def cosine_for_sine(read):
+    def of_op(op, name, reader):
+        primitive, parameters = read(op, name, reader)
+        return lax.cos_p if primitive is lax.sin_p else primitive, parameters
+
+    return of_op
+
+
+def test_wrong_numbers_are_found(monkeypatch):
+    monkeypatch.setattr(params, "of_op", cosine_for_sine(params.of_op))
+    x = np.float32(1.0)
+    sine, cosine = (np.asarray(jax.jit(f)(x)) for f in (lax.sin, lax.cos))
+    wrong = f"failed: result: 1 of 1 elements differ, the first at 0: {cosine}, JAX's {sine}"
+    assert steps.check(steps.Case(lax.sin, (x,)))["steps"] == {
+        "import": "passed",
+        "verify": "passed",
+        "text": "passed",
+        "export": wrong,
+        "lower": "passed",
+        "run": wrong,
+    }
+
+
+def test_unstable_text_is_found(monkeypatch):
+    texts = iter(range(100))
+    monkeypatch.setattr(
+        jaxmlir.Program, "as_text", lambda *_, **__: f"// {next(texts)}\nmodule {{}}"
+    )
+    with pytest.raises(steps.Mismatch, match="printed again, the text differs: // 0 became // 1"):
+        steps.text(steps.Case(lax.sin, (np.float32(1.0),)))
+
+
+def test_what_jax_cannot_run_is_excluded():
+    outcome = steps.check(steps.Case(lambda x: jax.numpy.linalg.svd(x), (np.ones(3, np.float32),)))
+    assert outcome.keys() == {"excluded"}
+    assert outcome["excluded"].startswith("jax.jit fails: ")
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "message"),
+    [
+        (np.float32(0.0), np.float32(-0.0), "1 of 1 elements differ"),
+        (np.array([1, 2], np.int8), np.array([1, 3], np.int8), "the first at 1: 3, JAX's 2"),
+        (np.float32(1.0), np.float16(1.0), "result is float16"),
+        (np.complex64(1 + 2j), np.complex64(1 + 3j), "the first at 1: 3.0, JAX's 2.0"),
+        ([np.float32(1.0)], np.float32(1.0), "the result is the pytree"),
+    ],
+)
+def test_differences_are_found(expected, got, message):
+    with pytest.raises(steps.Mismatch, match=message):
+        steps.compare(expected, got)
+
+
+def test_every_nan_is_the_same():
+    payload = np.array([0x7FC00001, 0x7FC00000], np.uint32).view(np.float32)
+    steps.compare(payload, np.array([np.nan, np.nan], np.float32))
+    with pytest.raises(steps.Mismatch):
+        steps.compare(payload, np.array([np.nan, 0.0], np.float32))
+
+
+def test_lowered_texts_compare_without_names():
+    def program(name):
+        def inner(x):
+            return lax.sin(x)
+
+        inner.__name__ = name
+        jitted = jax.jit(inner)
+        return jax.jit(lambda x: jitted(x) + jitted(x + 1)).lower(np.float32(1.0))
+
+    assert program("f").as_text() != program("g").as_text()
+    assert steps.canonical(program("f")) == steps.canonical(program("g"))
+    other = jax.jit(lambda x: lax.cos(x)).lower(np.float32(1.0))
+    assert steps.canonical(other) != steps.canonical(jax.jit(lax.sin).lower(np.float32(1.0)))
+
+
+def test_command_line(tmp_path, monkeypatch, capsys):
+    """Records, a table, and with --resume no second run of what has passed."""
+    monkeypatch.setattr(conformance, "STATE", tmp_path)
+    monkeypatch.setattr(conformance, "ROOT", tmp_path)
+    arguments = ["--select", "^(sin|svd)_", "--sample", "2", "--workers", "1"]
+    assert conformance.main(arguments) == 0
+    state = tmp_path / f"{jax.__version__}.jsonl"
+    lines = [json.loads(line) for line in state.read_text().splitlines()]
+    assert {line["group"] for line in lines} == {"sin", "svd"}
+    table = (tmp_path / f"{jax.__version__}.md").read_text()
+    assert "| `sin` |" in table and "| `svd` |" in table
+    capsys.readouterr()
+    assert conformance.main([*arguments, "--resume"]) == 0
+    assert "0 harnesses in" in capsys.readouterr().out
+    assert len(state.read_text().splitlines()) == len(lines)
+
+
+def test_saved_page_is_generated_from_the_saved_summaries():
+    docs = Path(conformance.ROOT, "docs")
+    summaries = report.saved_summaries(docs)
+    assert (docs / "conformance.md").read_text() == report.markdown(summaries)
+    assert not any(summary["failures"] for summary in summaries)
+    assert all(tuple(s["steps"]) == tuple(steps.STEPS) for s in summaries)
+    assert {s["jax"].split(".")[1] for s in summaries} >= {"10", "12"}

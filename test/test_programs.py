@@ -1,0 +1,128 @@
+"""Programs of the ecosystem (``programs``) through the whole way, against plain ``jax.jit``.
+
+Where the lowered text is what ``jax.jit`` lowers, results are the same by construction and nothing
+is compiled; elsewhere they have to agree to a rounding that fusing differently explains.
+"""
+
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from programs import PROGRAMS
+
+import jaxmlir
+from jaxmlir._compat import core
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
+
+import conformance_steps as steps
+
+pytestmark = pytest.mark.compat
+
+each_program = pytest.mark.parametrize("name", PROGRAMS)
+
+
+def through_text(name):
+    """A program read back from its text."""
+    function, args = PROGRAMS[name]()
+    program = jaxmlir.trace(function)(*args)
+    return jaxmlir.parse(program.as_text(), constants=program.constants)
+
+
+def agree(expected, got, lowered_text, expected_text):
+    """The results of two calls, each of a factory's fresh arguments: references change."""
+    if lowered_text == expected_text:
+        return
+    expected, got = expected(), got()
+    assert jax.tree.structure(expected) == jax.tree.structure(got)
+    for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(got), strict=True):
+        assert core.typeof(a) == core.typeof(b)
+        if not jnp.issubdtype(a.dtype, jnp.inexact):
+            steps.compare_arrays(a, b, "result")
+            continue
+        a, b = np.asarray(a), np.asarray(b)
+        eps = float(jnp.finfo(a.dtype).eps)
+        scale = np.max(np.abs(a), initial=0, where=np.isfinite(a)).astype(float)
+        np.testing.assert_allclose(b, a, rtol=64 * eps, atol=64 * eps * scale)
+
+
+@each_program
+def test_text_round_trip_and_verification(name):
+    function, args = PROGRAMS[name]()
+    case = steps.Case(function, args)
+    assert steps.import_(case) == steps.PASSED
+    assert steps.verify(case) == steps.PASSED
+    assert steps.text(case) == steps.PASSED
+
+
+@each_program
+def test_runs(name):
+    function, args = PROGRAMS[name]()
+    jitted = jax.jit(function)
+    program = through_text(name)
+    agree(
+        lambda: jitted(*PROGRAMS[name]()[1]),
+        lambda: program(*PROGRAMS[name]()[1]),
+        steps.canonical(program.lower()),
+        steps.canonical(jitted.lower(*args)),
+    )
+
+
+@each_program
+def test_exported_jaxpr(name):
+    """The jaxpr of the parsed program evaluates, and where JAX can, differentiates the same."""
+    function, args = PROGRAMS[name]()
+    program = through_text(name)
+    exported = core.jaxpr_as_fun(program.to_jaxpr())
+
+    def call(*args):
+        return jax.tree.unflatten(program.out_tree, exported(*jax.tree.leaves(args)))
+
+    pairs = [(function, call)]
+    if differentiable(function, args):
+        pairs.append((gradient(function), gradient(call)))
+    for theirs, ours in pairs:
+        theirs, ours = jax.jit(theirs), jax.jit(ours)
+        agree(
+            lambda f=theirs: f(*PROGRAMS[name]()[1]),
+            lambda f=ours: f(*PROGRAMS[name]()[1]),
+            steps.canonical(ours.lower(*args)),
+            steps.canonical(theirs.lower(*args)),
+        )
+
+
+def gradient(function):
+    """The gradient of the sum of all inexact results in all inexact arguments."""
+
+    def of_inexact(*args):
+        leaves, tree = jax.tree.flatten(args)
+        chosen = [i for i, x in enumerate(leaves) if is_inexact(x)]
+
+        def loss(*values):
+            full = list(leaves)
+            for i, value in zip(chosen, values, strict=True):
+                full[i] = value
+            results = jax.tree.leaves(function(*jax.tree.unflatten(tree, full)))
+            return sum(jnp.sum(jnp.real(r)) for r in results if is_inexact(r))
+
+        values = [leaves[i] for i in chosen]
+        return jax.grad(loss, tuple(range(len(values))))(*values)
+
+    return of_inexact
+
+
+def is_inexact(value):
+    aval = core.typeof(value)
+    return isinstance(aval, core.ShapedArray) and jnp.issubdtype(aval.dtype, jnp.inexact)
+
+
+def differentiable(function, args):
+    """Whether JAX has a gradient of the function: some loops, callbacks and kernels have none."""
+    try:
+        jax.make_jaxpr(gradient(function))(*args)
+    except Exception:
+        return False
+    return True
