@@ -83,13 +83,14 @@ class _Function:
         want = [aval for _, group in groups for aval in group]
         where = f" attribute '{self.attribute}': expected a function that {verb} "
         if len(want) != len(have):
-            parts = " and ".join(f"{len(group)} {what}" for what, group in groups)
+            parts = " and ".join(count(len(group), what) for what, group in groups)
             yield f"{where}{parts}, got @{self.symbol}, which {verb} {len(have)}"
             return
         names = [f"{what} #{i}" for what, group in groups for i in range(len(group))]
         for name, w, h in zip(names, want, have, strict=True):
             if w is not None and not core.typematch(w, h):
-                yield f"{where}{type_of(w)} for {name}, got @{self.symbol}, which {verb} {type_of(h)}"
+                got = f"@{self.symbol}, which {verb} {type_of(h)}"
+                yield f"{where}{type_of(w)} for {name}, got {got}"
 
     def drop_zeros(self, avals: Sequence[Any]) -> list[Any]:
         """Those of the values that the function gives, as its ``jaxpr.out_zeros`` tells."""
@@ -97,6 +98,11 @@ class _Function:
         if len(zeros) != len(avals):
             return list(avals)
         return [aval for aval, zero in zip(avals, zeros, strict=True) if not zero]
+
+
+def count(n: int, what: str) -> str:
+    """``1 operand``, ``2 operands``."""
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def _tangents(avals: Sequence[Any]) -> list[Any]:
@@ -113,8 +119,8 @@ def _call(attribute: str) -> Callable[[_Op], Iterator[str]]:
     def check(op: _Op) -> Iterator[str]:
         function = op.function(attribute)
         if function is not None:
-            yield from function.takes(("operands", op.operands))
-            yield from function.gives(("results", op.results))
+            yield from function.takes(("operand", op.operands))
+            yield from function.gives(("result", op.results))
 
     return check
 
@@ -125,11 +131,11 @@ def _while(op: _Op) -> Iterator[str]:
     carry = op.operands[n_cond + n_body :]
     consts = op.operands[:n_cond], op.operands[n_cond : n_cond + n_body]
     if cond is not None:
-        yield from cond.takes(("constants", consts[0]), ("carried values", carry))
+        yield from cond.takes(("constant", consts[0]), ("carried value", carry))
         yield from cond.gives(("truth value", [None]))
     if body is not None:
-        yield from body.takes(("constants", consts[1]), ("carried values", carry))
-        yield from body.gives(("carried values", carry))
+        yield from body.takes(("constant", consts[1]), ("carried value", carry))
+        yield from body.gives(("carried value", carry))
 
 
 def _custom_jvp(op: _Op) -> Iterator[str]:
@@ -137,9 +143,9 @@ def _custom_jvp(op: _Op) -> Iterator[str]:
     primals = op.operands[op.get("num_consts", 0) :]
     jvp = op.function("jvp_jaxpr")
     if jvp is not None:
-        yield from jvp.takes(("primals", primals), ("tangents", _tangents(primals)))
+        yield from jvp.takes(("primal", primals), ("tangent", _tangents(primals)))
         tangents = jvp.drop_zeros(_tangents(op.results))
-        yield from jvp.gives(("results", op.results), ("nonzero tangents", tangents))
+        yield from jvp.gives(("result", op.results), ("nonzero tangent", tangents))
 
 
 def _custom_vjp(op: _Op) -> Iterator[str]:
@@ -148,16 +154,16 @@ def _custom_vjp(op: _Op) -> Iterator[str]:
     fwd, bwd = op.function("fwd_jaxpr"), op.function("bwd_jaxpr")
     if fwd is None:
         return
-    yield from fwd.takes(("primals", primals))
+    yield from fwd.takes(("primal", primals))
     forwarded = fwd.get("jaxpr.input_fwds", (None,) * fwd.get("jaxpr.num_res", 0))
     n_own = sum(i is None for i in forwarded)
-    yield from fwd.gives(("residuals", [None] * n_own), ("results", op.results))
+    yield from fwd.gives(("residual", [None] * n_own), ("result", op.results))
     if bwd is None or len(fwd.results) < n_own:
         return
     own = iter(fwd.results)
     residuals = [next(own) if i is None else primals[i] for i in forwarded]
-    yield from bwd.takes(("residuals", residuals), ("cotangents", _cotangents(op.results)))
-    yield from bwd.gives(("nonzero cotangents", bwd.drop_zeros(_cotangents(primals))))
+    yield from bwd.takes(("residual", residuals), ("cotangent", _cotangents(op.results)))
+    yield from bwd.gives(("nonzero cotangent", bwd.drop_zeros(_cotangents(primals))))
 
 
 def _custom_lin(op: _Op) -> Iterator[str]:
@@ -166,11 +172,11 @@ def _custom_lin(op: _Op) -> Iterator[str]:
         return
     n_res = op.get("num_res", 0)
     residuals, tangents = op.operands[:n_res], iter(op.operands[n_res:])
-    yield from bwd.takes(("residuals", residuals), ("cotangents", _cotangents(op.results)))
+    yield from bwd.takes(("residual", residuals), ("cotangent", _cotangents(op.results)))
     in_zeros = op.get("in_zeros", ())
     # The type of a tangent that is zero stands nowhere.
     cotangents = [None if zero else next(tangents, None) for zero in in_zeros]
-    yield from bwd.gives(("nonzero cotangents", bwd.drop_zeros(cotangents)))
+    yield from bwd.gives(("nonzero cotangent", bwd.drop_zeros(cotangents)))
 
 
 _CHECKS: dict[str, Callable[[_Op], Iterator[str]]] = {

@@ -53,6 +53,8 @@ OPS: tuple[Op, ...] = (
         1,
         "Polynomial in the first operand, a0 + x (a1 + x (a2 + ...)), of operands (x, a0, a1, "
         "...).",
+        # Up to how many terms are multiplied out rather than looped over.
+        "unroll: int = absent",
         jax=">=0.12",
         linear=(1, ...),
     ),
