@@ -31,6 +31,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import marshal
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -156,49 +157,35 @@ def _complex(value: complex, _: Writer) -> ir.Attribute:
 
 
 def _tuple(value: tuple, writer: Writer) -> ir.Attribute:
+    try:
+        # A key that tells 1 from True and 1.0, which are equal.
+        key = marshal.dumps(value, 2)
+    except ValueError:
+        return _uncached_tuple(value, writer)
+    found = _cache.get(key)
+    if found is None:
+        found = _uncached_tuple(value, writer)
+        if _is_plain(value):
+            _cache[key] = found
+    return found
+
+
+_PLAIN = frozenset({int, bool, float, str, type(None)})
+
+
+def _is_plain(value: tuple) -> bool:
+    """Whether a tuple holds numbers, strings and such tuples only; others may share their bytes."""
+    return all(_is_plain(v) if type(v) is tuple else type(v) in _PLAIN for v in value)
+
+
+def _uncached_tuple(value: tuple, writer: Writer) -> ir.Attribute:
     kinds = set(map(type, value))
     if np.int64 in kinds and kinds <= {int, np.int64}:
         # Rules compute axes and sizes with numpy; to JAX these are integers like others.
         value, kinds = tuple(map(int, value)), {int}
-    if kinds == {int}:
-        found = _cache.get(value)
-        if found is None:
-            with context():
-                if all(-(2**63) <= v < 2**63 for v in value):
-                    found = ir.DenseI64ArrayAttr.get(list(value))
-                else:
-                    found = _array([encode(v, writer) for v in value])
-            _cache[value] = found
-        return found
-    if kinds <= _PLAIN:
-        # Equal keys have equal structure; but 1 and True are equal, so the types are in the key.
-        types = _leaf_types(value)
-        if _PLAIN.issuperset(types):
-            key = (value, *types)
-            found = _cache.get(key)
-            if found is None:
-                found = _cache[key] = _uncached_tuple(value, kinds, writer)
-            return found
-    return _uncached_tuple(value, kinds, writer)
-
-
-# What a tuple may hold, at any depth, for its attribute to be kept.
-_PLAIN = frozenset({tuple, int, bool, str, type(None)})
-
-
-def _leaf_types(value: tuple) -> list[type]:
-    """The types of what a tuple and the tuples in it hold."""
-    found: list[type] = []
-    for item in value:
-        if type(item) is tuple:
-            found += _leaf_types(item)
-        else:
-            found.append(type(item))
-    return found
-
-
-def _uncached_tuple(value: tuple, kinds: set[type], writer: Writer) -> ir.Attribute:
     with context():
+        if kinds == {int} and all(-(2**63) <= v < 2**63 for v in value):
+            return ir.DenseI64ArrayAttr.get(list(value))
         if kinds == {bool}:
             return ir.DenseBoolArrayAttr.get(list(value))
         return _array([encode(v, writer) for v in value])
