@@ -253,7 +253,7 @@ class _Function:
         for var, value in zip(jaxpr.constvars, consts, strict=False):
             env[var] = self.constant(value, var.aval, self.location)
         for eqn in jaxpr.eqns:
-            loc = locate(eqn.source_info)
+            loc = locate(eqn.source_info, self.location)
             if eqn.primitive.name == "jaxmlir_call":
                 self.splice(eqn, env, loc)
                 continue

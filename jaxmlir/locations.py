@@ -26,14 +26,24 @@ def _tracebacks() -> Any:
         )
 
 
-def of_equation(source_info: Any) -> ir.Location:
-    """The location of an equation.  The context must be entered."""
+@functools.cache
+def _unknown() -> ir.Location:
+    return ir.Location.unknown(context())
+
+
+def of_equation(source_info: Any, function: ir.Location) -> ir.Location:
+    """The location of an equation; its function's, where JAX made it (a loop counter's increment).
+
+    The context must be entered.
+    """
     traceback = source_info.traceback
     stack = source_info.name_stack
     if traceback is None:
-        location = ir.Location.unknown()
+        location = function
     else:
         location = _tracebacks().get(traceback)
+        if location == _unknown():
+            location = function
     if not stack.stack:
         return location
     key = (stack, location.attr)

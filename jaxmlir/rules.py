@@ -29,7 +29,6 @@ from jaxmlir._compat import (
     ad_util,
     call_bwd,
     core,
-    debug_info,
     lu,
     pe,
     tree_util,
@@ -89,9 +88,7 @@ def _function_or_error(
 
 def _length(jaxpr: Any) -> int:
     """The equations of a jaxpr and its sub-jaxprs."""
-    return sum(
-        1 + sum(map(_length, core.jaxprs_in_params(eqn.params))) for eqn in jaxpr.eqns
-    )
+    return sum(1 + sum(map(_length, core.jaxprs_in_params(eqn.params))) for eqn in jaxpr.eqns)
 
 
 def _write_jvp(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
@@ -190,8 +187,8 @@ def _trace_bwd(
         return [ct for ct, zero in zip(outs, zeros, strict=True) if not zero]
 
     args = [*residuals, *cotangents]
-    info = debug_info("custom_vjp bwd", bwd.debug_info.func_name, len(args), 0)
-    wrapped = lu.wrap_init(flat, debug_info=info._replace(arg_names=None, result_paths=None))
+    info = core.DebugInfo("custom_vjp bwd", bwd.debug_info.func_src_info, None, None)
+    wrapped = lu.wrap_init(flat, debug_info=info)
     jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, args)
     return jaxpr, consts, {"jaxpr.out_zeros": tuple(zeros)} if any(zeros) else {}
 

@@ -19,7 +19,15 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxmlir
-from jaxmlir.errors import ArgumentError, ExportError, ImportingError, ParseError, VerificationError
+from jaxmlir import rules
+from jaxmlir.errors import (
+    ArgumentError,
+    ExportError,
+    ImportingError,
+    LoweringError,
+    ParseError,
+    VerificationError,
+)
 from jaxmlir.ir import file_line_col, func
 
 compat = pytest.mark.compat
@@ -180,7 +188,11 @@ def test_keywords_and_defaults():
     ("args", "expected", "got"),
     [
         (({"a": jnp.ones(3)},), r"\(\{'a': \*, 'b': \*\}\)", r"\(\{'a': \*\}\)"),
-        (({"a": jnp.ones(4), "b": jnp.ones(2)},), r"argument 0\['a'\] must be f32\[3\]", r"f32\[4\]"),
+        (
+            ({"a": jnp.ones(4), "b": jnp.ones(2)},),
+            r"argument 0\['a'\] must be f32\[3\]",
+            r"f32\[4\]",
+        ),
         (
             ({"a": jnp.ones(3, int), "b": jnp.ones(2)},),
             r"argument 0\['a'\] must be f32\[3\]",
@@ -310,7 +322,8 @@ def as_constant(value):
     program = jaxmlir.trace(lambda: value)()
     program.verify()
     again = reread(program)
-    return again(), jax.core.jaxpr_as_fun(again.to_jaxpr())()[0]
+    jaxpr = again.to_jaxpr()
+    return again(), jax.core.eval_jaxpr(jaxpr.jaxpr, jaxpr.consts)[0]
 
 
 @compat
@@ -326,7 +339,7 @@ def test_big_constants_stay_out_of_the_text():
     (name,) = program.constants
     assert f'name = "{name}"' in text
     same(jaxmlir.parse(text, constants=program.constants)(5), jnp.asarray(table[5]))
-    with pytest.raises(ExportError, match=f'constant "{name}" has no value'):
+    with pytest.raises(LoweringError, match=f'constant "{name}" has no value'):
         jaxmlir.parse(text)(5)
 
 
@@ -365,7 +378,9 @@ def test_sub_byte_types_keep_their_values(name):
 
 
 ARRAYS = st.sampled_from(["bool", "i1", "u2", "i4", "f2", "f4", "c8"]).flatmap(
-    lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3))
+    lambda dtype: hnp.arrays(
+        dtype, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)
+    )
 )
 
 
@@ -509,7 +524,9 @@ def test_rules_that_call_each_other_have_all_derivatives():
     program = reread(jaxmlir.trace(lambda x: sin(x))(1.0))
     assert str(program).count("custom_jvp_call_jaxpr") < 8
     ours, jaxs = program, sin
-    for order, expected in enumerate([jnp.sin, jnp.cos, lambda x: -jnp.sin(x), lambda x: -jnp.cos(x)]):
+    for order, expected in enumerate(
+        [jnp.sin, jnp.cos, lambda x: -jnp.sin(x), lambda x: -jnp.cos(x)]
+    ):
         np.testing.assert_allclose(ours(0.4), expected(0.4), rtol=1e-6)
         assert ours(0.4) == jaxs(0.4), f"derivative {order}"
         ours, jaxs = jax.grad(ours), jax.grad(jaxs)
@@ -545,7 +562,9 @@ def test_vmap_keeps_the_rule():
         lambda f: lambda x: lax.scan(lambda c, _: (f(c), None), x, length=1)[0],
         lambda f: lambda x: lax.cond(x > 0, f, lambda x: x, x),
         lambda f: lambda x: lax.fori_loop(0, 1, lambda _, c: f(c), x),
-        lambda f: lambda x: lax.scan(lambda c, _: (jax.jit(jax.checkpoint(f))(c), None), x, length=1)[0],
+        lambda f: (
+            lambda x: lax.scan(lambda c, _: (jax.jit(jax.checkpoint(f))(c), None), x, length=1)[0]
+        ),
     ],
     ids=["jit", "remat", "scan", "cond", "fori", "nested"],
 )
@@ -644,7 +663,9 @@ def test_symbolic_zeros_in_a_rule():
             lambda g, y: lax.fori_loop(0, 20, lambda _, y: y - g(y) / (3 * y**2), y),
             lambda g, y: y / g(1.0),
         ),
-        lambda x: lax.custom_linear_solve(lambda y: x * y, 1.0, lambda f, b: b / f(1.0), symmetric=True),
+        lambda x: lax.custom_linear_solve(
+            lambda y: x * y, 1.0, lambda f, b: b / f(1.0), symmetric=True
+        ),
     ],
     ids="relu gelu silu logit expit logsumexp softmax custom_root custom_linear_solve".split(),
 )
@@ -670,7 +691,8 @@ growing.defvjp(lambda x: (x.sum(), x), _growing_bwd)
 
 
 @compat
-def test_a_rule_with_ever_new_arguments_is_traced_for_some_derivatives():
+def test_a_rule_with_ever_new_arguments_is_traced_for_some_derivatives(monkeypatch):
+    monkeypatch.setattr(rules, "MAX_ORDER_OF_SHORT", 2)
     program = reread(jaxmlir.trace(growing)(jnp.ones(2)))
     same(jax.grad(program)(jnp.ones(2)), jax.grad(growing)(jnp.ones(2)))
 
