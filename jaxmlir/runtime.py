@@ -23,6 +23,7 @@ from jaxmlir._compat import (
     mlir,
     named_sharding,
     register_linearization,
+    resolve,
 )
 from jaxmlir.ir import context, ir, scope
 from jaxmlir.lowering import lower_function
@@ -82,6 +83,21 @@ def _lowering(ctx: Any, *args: Any, callee: Callee, placement: Any) -> list[Any]
 
 
 mlir.register_lowering(call_p, _lowering, cacheable=False)
+
+
+def _lower_hi_primitives() -> None:
+    """Gives JAX's high-level primitive a lowering rule: what it expands to.
+
+    JAX expands them (``lax.custom_root`` is one, since 0.12) in the whole jaxpr before it lowers; in
+    a program they stay, with their derivative rules, until they are lowered.
+    """
+    hi_p = resolve("jax._src.hijax", "call_hi_primitive_p")
+    if hi_p is not None and hi_p not in mlir._lowerings:
+        rule = mlir.lower_fun(hi_p.to_lojax, multiple_results=True)
+        mlir.register_lowering(hi_p, rule)
+
+
+_lower_hi_primitives()
 
 
 def call(program: Program, symbol: str, args: list[Any]) -> list[Any]:
