@@ -1,0 +1,67 @@
+// RUN: jaxmlir-opt %s --jaxpr-verify --split-input-file --verify-diagnostics
+
+// What the op table says of an op: counts of operands and results, attributes.
+
+func.func @operand_count(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'jaxpr.add' op: expected 2 operands, got 1}}
+  %0 = "jaxpr.add"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @result_count(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'jaxpr.sin' op: expected 1 result, got 2}}
+  %0:2 = "jaxpr.sin"(%x) : (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  return %0#0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @missing_attribute(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'jaxpr.cumsum' op requires attribute 'axis': expected int, got attributes 'reverse'}}
+  %0 = "jaxpr.cumsum"(%x) {reverse = true} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @unknown_attribute(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'jaxpr.cumsum' op: expected one of 'axis', 'reverse', got attribute 'revers'; did you mean 'reverse'?}}
+  %0 = "jaxpr.cumsum"(%x) {axis = 0 : i64, revers = true} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @wrong_kind_of_attribute(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'jaxpr.cumsum' op attribute 'reverse': expected bool, got 1 : i64}}
+  %0 = "jaxpr.cumsum"(%x) {axis = 0 : i64, reverse = 1 : i64} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @region(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'jaxpr.sin' op: expected no regions, got 1; functions are referred to by symbol}}
+  %0 = "jaxpr.sin"(%x) ({}) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// Every op that is wrong is reported, not the first alone.
+func.func @two_errors(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'jaxpr.add' op: expected 2 operands, got 1}}
+  %0 = "jaxpr.add"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  // expected-error@+1 {{'jaxpr.mul' op: expected 2 operands, got 3}}
+  %1 = "jaxpr.mul"(%x, %x, %0) : (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+
+// -----
+
+// expected-error@+1 {{'func.func' op attribute 'jaxpr.in_tree': expected a leaf for each of 1 argument, got 2}}
+func.func @tree(%x: tensor<4xf32>) -> tensor<4xf32> attributes {jaxpr.in_tree = [["*", "*"], {dict = []}]} {
+  return %x : tensor<4xf32>
+}

@@ -1,0 +1,65 @@
+// RUN: jaxmlir-opt %s --jaxpr-verify --split-input-file --verify-diagnostics
+
+// Types, as JAX's abstract evaluation of the primitive has them.
+
+func.func @result_shape(%x: tensor<4xf32>) -> tensor<3xf32> {
+  // expected-error@+1 {{'jaxpr.add' op result #0: expected tensor<4xf32> (by JAX's abstract evaluation of add), got tensor<3xf32>}}
+  %0 = "jaxpr.add"(%x, %x) : (tensor<4xf32>, tensor<4xf32>) -> tensor<3xf32>
+  return %0 : tensor<3xf32>
+}
+
+// -----
+
+func.func @result_dtype(%x: tensor<4xf32>) -> tensor<4xi32> {
+  // expected-error@+1 {{'jaxpr.sin' op result #0: expected tensor<4xf32> (by JAX's abstract evaluation of sin), got tensor<4xi32>}}
+  %0 = "jaxpr.sin"(%x) : (tensor<4xf32>) -> tensor<4xi32>
+  return %0 : tensor<4xi32>
+}
+
+// -----
+
+func.func @number_of_results(%x: tensor<4xf32>) -> tensor<2xf32> {
+  // expected-error@+1 {{'jaxpr.split' op: expected 2 results (by JAX's abstract evaluation of split), got 1}}
+  %0 = "jaxpr.split"(%x) {axis = 0 : i64, sizes = array<i64: 2, 2>} : (tensor<4xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+
+// -----
+
+func.func @refused_dtypes(%x: tensor<4xf32>, %y: tensor<4xi32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'jaxpr.add' op: expected operands that JAX's abstract evaluation accepts, got tensor<4xf32>, tensor<4xi32>: TypeError: lax.add requires arguments to have the same dtypes, got float32, int32.}}
+  %0 = "jaxpr.add"(%x, %y) : (tensor<4xf32>, tensor<4xi32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @refused_parameters(%x: tensor<2x3xf32>) -> tensor<3x2xf32> {
+  // expected-error@+1 {{'jaxpr.transpose' op: expected operands that JAX's abstract evaluation accepts, got tensor<2x3xf32>: TypeError: transpose permutation isn't a permutation of operand dimensions}}
+  %0 = "jaxpr.transpose"(%x) {permutation = array<i64: 1, 1>} : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  return %0 : tensor<3x2xf32>
+}
+
+// -----
+
+func.func @not_a_type_of_jax(%x: tensor<4xi7>) -> tensor<4xi7> {
+  // expected-error@+1 {{'jaxpr.neg' op: i7 is the element type of no dtype of JAX}}
+  %0 = "jaxpr.neg"(%x) : (tensor<4xi7>) -> tensor<4xi7>
+  return %0 : tensor<4xi7>
+}
+
+// -----
+
+// Weak types do not matter, as in JAX.
+func.func @weak(%x: tensor<f32, {weak_type}>) -> tensor<f32> {
+  %0 = "jaxpr.sin"(%x) : (tensor<f32, {weak_type}>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
+// 64-bit types are valid whether or not this process enables them.
+func.func @double(%x: tensor<4xf64>) -> tensor<f64> {
+  %0 = "jaxpr.reduce_sum"(%x) {axes = array<i64: 0>} : (tensor<4xf64>) -> tensor<f64>
+  return %0 : tensor<f64>
+}

@@ -1,0 +1,252 @@
+"""The verifier accepts what JAX accepts, and nothing else."""
+
+import gc
+import itertools
+
+import jax
+import jax.numpy as jnp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+from programs import PROGRAMS
+
+import jaxmlir
+from benchmarks.programs import PROGRAMS as BENCHMARKS
+from jaxmlir import ops, verifier
+from jaxmlir.errors import VerificationError
+from jaxmlir.ir import context, ir, scope
+
+VALID = [
+    "pytrees",
+    "random_keys",
+    "closed_over_constants",
+    "weak_types",
+    "float0_tangents",
+    "einsums_and_indexing",
+    "nested_control_flow",
+    "differentiated_control_flow",
+    "checkpoint_gradients",
+    "custom_linear_solve_gradient",
+    "custom_jvp_rules",
+    "custom_vjp_gradients",
+    "linear_calls",
+    "flax_train_step",
+    "diffrax_solve",
+    "odeint_pendulum_fit",
+    "io_callbacks",
+    "mutable_references",
+    "pallas_kernel",
+    "shard_map_collectives",
+    "sharding_constraints",
+    "special_functions",
+    "linear_algebra",
+    "small_floats",
+    "sorting_and_segments",
+    "convolutions_and_windows",
+]
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_programs_of_the_ecosystem_are_valid(name):
+    function, arguments = PROGRAMS[name]()
+    jaxmlir.trace(function)(*arguments).verify()
+
+
+@pytest.mark.parametrize("name", ["transformer_scanned", "neural_ode", "gnn", "gaussian_process"])
+def test_gradients_are_valid(name):
+    function, arguments = BENCHMARKS[name].make("small")
+    jaxmlir.trace(jax.grad(function))(*arguments).verify()
+
+
+def test_64_bit_programs_are_valid_where_64_bits_are_off():
+    with jax.enable_x64(True):
+        program = jaxmlir.trace(lambda x: jnp.argsort(x) + jnp.linalg.norm(x))(jnp.ones(3))
+        text = str(program)
+    assert "f64" in text
+    jaxmlir.parse(text)
+
+
+# --- the oracle is jax.eval_shape ---------------------------------------------------------------
+
+TYPES = [(shape, dtype) for shape in [(), (1,), (2,), (2, 3)] for dtype in ["f32", "i32"]]
+BINARY = {"add": lax.add_p, "mul": lax.mul_p, "and": lax.and_p, "lt": lax.lt_p, "pow": lax.pow_p}
+
+
+def _type_text(type_):
+    shape, dtype = type_
+    return f"tensor<{''.join(f'{d}x' for d in shape)}{dtype}>"
+
+
+def _jax_result(primitive, *types):
+    """The type that JAX gives the result, or None."""
+    dtypes = {"f32": jnp.float32, "i32": jnp.int32}
+    arguments = [jax.ShapeDtypeStruct(shape, dtypes[dtype]) for shape, dtype in types]
+    try:
+        result = jax.eval_shape(primitive.bind, *arguments)
+    except TypeError:
+        return None
+    names = {"float32": "f32", "int32": "i32", "bool": "i1"}
+    return result.shape, names[result.dtype.name]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(sorted(BINARY)), *[st.sampled_from(TYPES)] * 2, st.data())
+def test_accepts_what_jax_accepts(name, x, y, data):
+    right = _jax_result(BINARY[name], x, y)
+    z = data.draw(st.sampled_from(TYPES if right is None else [right, *TYPES]))
+    x_text, y_text, z_text = map(_type_text, (x, y, z))
+    text = f"""
+      func.func @f(%x: {x_text}, %y: {y_text}) -> {z_text} {{
+        %0 = "jaxpr.{name}"(%x, %y) : ({x_text}, {y_text}) -> {z_text}
+        return %0 : {z_text}
+      }}"""
+    if right == z:
+        jaxmlir.parse(text)
+    else:
+        with pytest.raises(VerificationError, match=f"'jaxpr.{name}' op"):
+            jaxmlir.parse(text)
+
+
+# --- a valid program with one op made invalid ---------------------------------------------------
+
+
+def _another_result_type(op, draw):
+    types = [r.type for r in op.results]
+    i = draw(st.integers(0, len(types) - 1))
+    shape = [7, *types[i].shape]
+    types[i] = ir.RankedTensorType.get(shape, types[i].element_type)
+    return {"results": types}
+
+
+def _one_operand_less(op, draw):
+    i = draw(st.integers(0, len(op.operands) - 1))
+    return {"operands": [v for j, v in enumerate(op.operands) if i != j]}
+
+
+def _one_operand_more(op, draw):
+    return {"operands": [*op.operands, op.operands[0]]}
+
+
+def _one_attribute_less(op, draw):
+    key = draw(st.sampled_from(_mandatory(op)))
+    return {"attributes": {k: v for k, v in op.attributes.items() if k != key}}
+
+
+def _an_unknown_attribute(op, draw):
+    return {"attributes": {**dict(op.attributes.items()), "unheard_of": ir.UnitAttr.get()}}
+
+
+def _another_symbol(op, draw):
+    key = draw(st.sampled_from(_symbols(op)))
+    attributes = dict(op.attributes.items())
+    return {"attributes": attributes | {key: ir.FlatSymbolRefAttr.get("nowhere")}}
+
+
+def _mandatory(op):
+    record = ops.OPS[op.name.removeprefix("jaxpr.")]
+    return [a.name for a in record.attributes if a.mandatory]
+
+
+def _symbols(op):
+    return [k for k, v in op.attributes.items() if isinstance(v, ir.FlatSymbolRefAttr)]
+
+
+def _applicable(op):
+    yield _an_unknown_attribute
+    if all(isinstance(r.type, ir.RankedTensorType) for r in op.results):
+        yield _another_result_type
+    if len(op.operands):
+        yield _one_operand_less
+        yield _one_operand_more
+    if _mandatory(op):
+        yield _one_attribute_less
+    if _symbols(op):
+        yield _another_symbol
+
+
+def _ops(program):
+    return [
+        op
+        for function in program.functions.values()
+        for op in function.entry_block.operations
+        if type(op) is ir.OpView and op.name not in ("jaxpr.constant", "jaxpr.concatenate")
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["nested_control_flow", "custom_vjp_gradients", "einsums_and_indexing", "checkpoint"]
+)
+def test_an_op_made_invalid_is_rejected(name):
+    function, arguments = PROGRAMS[name]()
+    program = jaxmlir.trace(function)(*arguments)
+    program.verify()
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.data())
+    def check(data):
+        with context():
+            op = data.draw(st.sampled_from(_ops(program)), label="op")
+            corrupt = data.draw(st.sampled_from(list(_applicable(op))), label="corruption")
+            parts = {
+                "results": [r.type for r in op.results],
+                "operands": list(op.operands),
+                "attributes": dict(op.attributes.items()),
+            }
+            with scope(), ir.InsertionPoint(op):
+                parts |= corrupt(op, data.draw)
+                bad = ir.Operation.create(op.name, **parts, loc=ir.Location.file("bad.py", 3, 5))
+        try:
+            with pytest.raises(VerificationError) as e:
+                program.verify()
+        finally:
+            bad.erase()
+        for diagnostic in e.value.diagnostics:
+            assert diagnostic.message.startswith(f"'{op.name}' op")
+            assert (diagnostic.file, diagnostic.line, diagnostic.col) == ("bad.py", 3, 5)
+
+    check()
+    program.verify()
+
+
+def test_as_many_errors_as_help():
+    lines = [f'%{i} = "jaxpr.add"(%x) : (tensor<f32>) -> tensor<f32>' for i in range(100)]
+    text = "\n".join(["func.func @f(%x: tensor<f32>) {", *lines, "return", "}"])
+    with pytest.raises(VerificationError) as e:
+        jaxmlir.parse(text)
+    assert [d.line for d in e.value.diagnostics] == list(range(2, 2 + verifier.MAX_DIAGNOSTICS))
+
+
+def test_a_signature_is_evaluated_once(monkeypatch):
+    def f(x):
+        for _ in range(50):
+            x = jnp.tanh(x) * 2.0
+        return x
+
+    counter = itertools.count()
+    evaluate = verifier._Verifier.evaluate
+
+    def counted(*args):
+        next(counter)
+        return evaluate(*args)
+
+    monkeypatch.setattr(verifier._Verifier, "evaluate", counted)
+    program = jaxmlir.trace(f)(jnp.ones((3, 5, 7, 11)))
+    program.verify()
+    assert next(counter) == 2
+    jaxmlir.parse(str(program))
+    assert next(counter) == 3
+
+
+def test_a_lost_handle_is_found_though_the_op_was_valid_once():
+    def make():
+        result = jax.ShapeDtypeStruct((3,), jnp.float32)
+        return jaxmlir.trace(lambda x: jax.pure_callback(lambda y: y + 1, result, x))(jnp.ones(3))
+
+    program = make()
+    text = str(program)
+    jaxmlir.parse(text)
+    del program
+    gc.collect()
+    with pytest.raises(VerificationError, match=r"'jaxpr.pure_callback' op: handle .h\d+. stands"):
+        jaxmlir.parse(text)
