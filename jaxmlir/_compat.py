@@ -146,6 +146,12 @@ PARAM_CLASSES: dict[str, tuple[str, dict[str, str] | None]] = {
     "_LinearSolveTuple": ("jax._src.lax.control_flow.solves", None),
 }
 
+# The same of packages that take long to import: looked up where a value or a text has one.
+LATE_PARAM_CLASSES: dict[str, tuple[str, dict[str, str] | None]] = {
+    "COOInfo": ("jax.experimental.sparse.coo", None),
+    "SparseInfo": ("jax.experimental.sparse.util", None),
+}
+
 # Objects of which there is one, by the tag the dialect gives them.
 PARAM_SINGLETONS: dict[str, tuple[str, str]] = {
     "UNSPECIFIED": ("jax._src.named_sharding", "UNSPECIFIED"),

@@ -403,6 +403,7 @@ def _find_encoder(cls: type) -> Encoder:
         if issubclass(cls, base):
             return encoder
     _register_jax_classes()
+    _register_late_class(cls.__name__)
     if cls in _encoders:
         return _encoders[cls]
     for base, encoder in _jax_bases():
@@ -435,6 +436,13 @@ def _jax_bases() -> list[tuple[Any, Encoder]]:
         (tuple, lambda value, writer: _tuple(value, writer) if type(value) is tuple
          else _handle(value, writer)),
     ]
+
+
+def _register_late_class(tag: str) -> None:
+    """Registers the class of that tag if it is one of a package that takes long to import."""
+    if tag in _compat.LATE_PARAM_CLASSES and tag not in _tagged_decoders:
+        module, fields = _compat.LATE_PARAM_CLASSES[tag]
+        _register_class(tag, _compat.resolve(module, tag), fields)
 
 
 _registered = False
@@ -496,6 +504,7 @@ def _decode(attr: ir.Attribute, reader: Reader) -> Any:
     if isinstance(attr, ir.DictAttr) and len(attr) == 1:
         (item,) = attr
         _register_jax_classes()
+        _register_late_class(item.name)
         decoder = _tagged_decoders.get(item.name)
         if decoder is not None:
             return decoder(item.attr, reader)
