@@ -7,6 +7,7 @@ Each returns a new program whose public function is the transformed one.  Argume
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from jaxmlir.errors import ArgumentError, TransformError
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._build import NewFunction, adapt, inline, make_public
 from jaxmlir.passes._rules import Rules
+from jaxmlir.passes.dedupe_functions import dedupe_functions, rename_functions
 from jaxmlir.passes.jvp import active_arguments, tangent_type_of
 from jaxmlir.passes.jvp import jvp as jvp_function
 from jaxmlir.passes.linearize import linearize as linearize_function
@@ -267,6 +269,9 @@ def _finish(
     with scope():
         program.changed()
         make_public(program, symbol)
+        # Rules are run on exported functions, and their copies come back.
+        dedupe_functions(program)
+        _shorten_names(program)
         function = program.function(symbol)
         if name is not None and name not in program.functions:
             function.attributes["sym_name"] = ir.StringAttr.get(name)
@@ -275,6 +280,18 @@ def _finish(
         attributes["jaxpr.out_tree"] = pytrees.encode(out_tree)
     program.changed()
     return program
+
+
+def _shorten_names(program: Program) -> None:
+    """Takes the numbers off the names of private functions, where the names are free."""
+    taken = set(program.functions)
+    names = {}
+    for name, function in program.functions.items():
+        base = re.sub(r"(_\d+)+$", "", name)
+        if base not in taken and function.visibility.value == "private":
+            taken.add(base)
+            names[name] = base
+    rename_functions(program, names)
 
 
 def _args_tree(program: Program, what: str) -> Any:

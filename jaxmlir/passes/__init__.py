@@ -16,6 +16,7 @@ from jaxmlir.passes._instrument import Instrumentation, Timing
 from jaxmlir.passes._pipeline import Pipeline
 
 BUILTIN_PASSES = (
+    ("jaxpr-dedupe-functions", "jaxmlir.passes.dedupe_functions:DedupeFunctions"),
     ("jaxpr-grad", "jaxmlir.passes.vjp:Grad"),
     ("jaxpr-jvp", "jaxmlir.passes.jvp:Jvp"),
     ("jaxpr-legalize-to-stablehlo", "jaxmlir.passes.legalize_to_stablehlo:LegalizeToStablehlo"),

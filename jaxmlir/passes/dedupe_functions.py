@@ -1,0 +1,130 @@
+"""``jaxpr-dedupe-functions``: structurally equal functions become one.
+
+Two functions are equal when their ops are, and the functions these refer to are equal in turn; that
+includes functions that refer to themselves, as custom derivative rules do.  It is the question of
+which states of an automaton are equivalent, and the answer is found in the same way (Hopcroft 1971):
+take functions with equal ops for equal, and split the classes whose members refer to functions of
+different classes until none is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir.ir import func, ir, scope, symbol_uses
+from jaxmlir.passes._base import Pass
+from jaxmlir.passes._build import ops_of, returned
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+
+@dataclass(frozen=True)
+class DedupeFunctions(Pass):
+    """Merge private functions that are equal but for their names and locations."""
+
+    name: ClassVar[str] = "jaxpr-dedupe-functions"
+
+    def run(self, program: Program) -> None:
+        dedupe_functions(program)
+
+
+def dedupe_functions(program: Program) -> None:
+    """Keeps the first of each class of equal private functions, and refers to it everywhere."""
+    with scope():
+        functions = program.functions
+        representative = _equal_functions(functions)
+        if all(name == kept for name, kept in representative.items()):
+            return
+        for name, function in functions.items():
+            if representative[name] != name:
+                function.operation.erase()
+            else:
+                _rename_uses(function, representative)
+    program.changed()
+
+
+def rename_functions(program: Program, names: dict[str, str]) -> None:
+    """Gives functions other names, and refers to them by these."""
+    if not names:
+        return
+    with scope():
+        for name, function in program.functions.items():
+            _rename_uses(function, names)
+            if name in names:
+                function.attributes["sym_name"] = ir.StringAttr.get(names[name])
+    program.changed()
+
+
+def _equal_functions(functions: dict[str, func.FuncOp]) -> dict[str, str]:
+    """For each function the first of those equal to it."""
+    shapes: dict[Any, int] = {}
+    class_of: dict[str, int] = {}
+    uses: dict[str, tuple[str, ...]] = {}
+    for name, function in functions.items():
+        shape, uses[name] = _shape(function)
+        if function.visibility.value != "private":
+            shape = name
+        class_of[name] = shapes.setdefault(shape, len(shapes))
+    count = len(shapes)
+    while True:
+        refined: dict[Any, int] = {}
+        new = {}
+        for name in functions:
+            key = (class_of[name], *(class_of.get(use, use) for use in uses[name]))
+            new[name] = refined.setdefault(key, len(refined))
+        class_of = new
+        if len(refined) == count:
+            break
+        count = len(refined)
+    first: dict[int, str] = {}
+    return {name: first.setdefault(class_of[name], name) for name in functions}
+
+
+def _shape(function: func.FuncOp) -> tuple[Any, tuple[str, ...]]:
+    """The function without the symbols it refers to, and these in order."""
+    numbers: dict[ir.Value, int] = {v: i for i, v in enumerate(function.arguments)}
+    uses: list[str] = []
+    ops = []
+    for op, name, operands in ops_of(function):
+        attributes = []
+        for key, attr in op.attributes.items() if len(op.attributes) else ():
+            uses.extend(symbol_uses(attr))
+            attributes.append((key, rename(attr, _BLANK)))
+        types = tuple(op.results.types)
+        ops.append((name, tuple(attributes), tuple([numbers[v] for v in operands]), types))
+        for result in op.results:
+            numbers[result] = len(numbers)
+    own = tuple(
+        (key, attr) for key, attr in function.attributes.items() if key != "sym_name"
+    )
+    returns = tuple(numbers[v] for v in returned(function))
+    return (own, tuple(ops), returns), tuple(uses)
+
+
+class _Blank(dict[str, str]):
+    def get(self, key: str, default: Any = None) -> str:
+        return "_"
+
+
+_BLANK = _Blank()
+
+
+def rename(attr: ir.Attribute, names: dict[str, str]) -> ir.Attribute:
+    """The attribute with other symbols in it."""
+    if isinstance(attr, ir.FlatSymbolRefAttr):
+        return ir.FlatSymbolRefAttr.get(names.get(attr.value, attr.value))
+    if isinstance(attr, ir.ArrayAttr):
+        return ir.ArrayAttr.get([rename(item, names) for item in attr])
+    if isinstance(attr, ir.DictAttr):
+        return ir.DictAttr.get({item.name: rename(item.attr, names) for item in attr})
+    return attr
+
+
+def _rename_uses(function: func.FuncOp, names: dict[str, str]) -> None:
+    for op in function.entry_block.operations:
+        attributes = op.attributes
+        for key, attr in list(attributes.items()) if len(attributes) else ():
+            if any(names.get(use, use) != use for use in symbol_uses(attr)):
+                attributes[key] = rename(attr, names)
