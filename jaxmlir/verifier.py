@@ -378,7 +378,7 @@ def _constant_errors(program: Program, op: Any) -> Iterator[str]:
             codec.decode(attr)
         elif attr.type != (expected := _payload_type(aval)):
             yield f" attribute 'value': expected {expected} for a result {want}, got {attr.type}"
-    except (JaxmlirError, ValueError) as e:
+    except (JaxmlirError, TypeError, ValueError) as e:
         yield f": {_paragraph(e)}"
 
 

@@ -1,0 +1,283 @@
+"""Every error is one paragraph: the op, where it is, what was expected and what came.
+
+Errors of text are lit tests as well (`lit_tests/invalid`); here are those that need Python: the
+user's own line, side tables, calls of a program.
+"""
+
+import inspect
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmlir
+from jaxmlir.errors import (
+    ArgumentError,
+    ExportError,
+    JaxmlirError,
+    LoweringError,
+    ParseError,
+    VerificationError,
+)
+from jaxmlir.ir import context, ir
+
+TEXT = """\
+func.func private @double(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = "jaxpr.add"(%x, %x) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func public @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = "jaxpr.jit"(%x) {jaxpr = @double} : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = "jaxpr.cumsum"(%0) {axis = 0 : i64} : (tensor<4xf32>) -> tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+"""
+
+
+def message(error, call):
+    """The text of the error that a call raises."""
+    with pytest.raises(error) as e:
+        call()
+    return str(e.value)
+
+
+def test_the_text_is_valid_as_it_is():
+    x = np.arange(4, dtype=np.float32)
+    np.testing.assert_array_equal(jaxmlir.parse(TEXT)(x), np.cumsum(2 * x))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error", "expected"),
+    [
+        pytest.param(
+            '"jaxpr.add"(',
+            '"jaxpr.add"((',
+            ParseError,
+            "f.mlir:2:20: error: expected ')' to end operand list",
+            id="malformed text",
+        ),
+        pytest.param(
+            "(%x, %x) : (tensor<4xf32>, tensor<4xf32>)",
+            "(%x) : (tensor<4xf32>)",
+            VerificationError,
+            "f.mlir:2:8: error: 'jaxpr.add' op: expected 2 operands, got 1",
+            id="operand count",
+        ),
+        pytest.param(
+            "{axis = 0 : i64}",
+            "{axis = 1 : i64}",
+            VerificationError,
+            "f.mlir:7:8: error: 'jaxpr.cumsum' op: expected operands that JAX's abstract "
+            "evaluation accepts, got tensor<4xf32>: ValueError: axis 1 is out of bounds for array "
+            "of shape (4,)",
+            id="attribute value",
+        ),
+        pytest.param(
+            " {axis = 0 : i64}",
+            "",
+            VerificationError,
+            "f.mlir:7:8: error: 'jaxpr.cumsum' op requires attribute 'axis': expected int, got "
+            "attributes none",
+            id="missing attribute",
+        ),
+        pytest.param(
+            "{axis = 0 : i64}",
+            "{axis = 0 : i64, reversed = true}",
+            VerificationError,
+            "f.mlir:7:8: error: 'jaxpr.cumsum' op: expected one of 'axis', 'reverse', got "
+            "attribute 'reversed'; did you mean 'reverse'?",
+            id="unknown attribute",
+        ),
+        pytest.param(
+            "{jaxpr = @double}",
+            "{jaxpr = @dubble}",
+            VerificationError,
+            "f.mlir:6:8: error: 'jaxpr.jit' op attribute 'jaxpr': expected the symbol of a "
+            "func.func of this module, got @dubble; did you mean @double?",
+            id="unknown symbol",
+        ),
+        pytest.param(
+            '"jaxpr.add"(%x, %x) : (tensor<4xf32>, tensor<4xf32>)',
+            '"jaxpr.jit"(%x) {jaxpr = @double} : (tensor<4xf32>)',
+            VerificationError,
+            "f.mlir:2:8: error: 'jaxpr.jit' op: expected a function that does not reach itself, "
+            "got @double, which does: @double -> @double; only a custom derivative rule may name "
+            "the function it belongs to",
+            id="recursive call",
+        ),
+        pytest.param(
+            '"jaxpr.add"(%x, %x)',
+            '"jaxpr.ad"(%x, %x)',
+            VerificationError,
+            "f.mlir:2:8: error: 'jaxpr.ad' op: the installed JAX has no primitive \"ad\", and no "
+            "imported module registers one; did you mean 'pad'?",
+            id="unknown primitive",
+        ),
+    ],
+)
+def test_text(old, new, error, expected):
+    assert TEXT.count(old) == 1
+    text = TEXT.replace(old, new)
+    assert message(error, lambda: jaxmlir.parse(text, filename="f.mlir")) == expected
+
+
+def test_wrong_type():
+    text = """\
+func.func @f(%x: tensor<4xf32>) -> tensor<3xf32> {
+  %0 = "jaxpr.sin"(%x) : (tensor<4xf32>) -> tensor<3xf32>
+  return %0 : tensor<3xf32>
+}"""
+    assert message(VerificationError, lambda: jaxmlir.parse(text)) == (
+        "-:2:8: error: 'jaxpr.sin' op result #0: expected tensor<4xf32> (by JAX's abstract "
+        "evaluation of sin), got tensor<3xf32>"
+    )
+
+
+def test_a_traced_program_is_located_in_the_users_python():
+    def f(x):
+        return jnp.sin(x)
+
+    line = inspect.getsourcelines(f)[1] + 1
+    program = jaxmlir.trace(f)(1.0)
+    with context():
+        (op,) = [o for o in program.functions["f"].entry_block.operations if type(o) is ir.OpView]
+        op.attributes["acuracy"] = ir.UnitAttr.get()
+    program.changed()
+    assert re.fullmatch(
+        rf"{re.escape(__file__)}:{line}:\d+: error: 'jaxpr.sin' op: expected one of 'accuracy', "
+        "got attribute 'acuracy'; did you mean 'accuracy'[?]",
+        message(VerificationError, program.verify),
+    )
+
+
+# --- side tables ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def with_table():
+    table = jnp.asarray(np.random.RandomState(0).normal(size=5000).astype("float32"))
+    return jaxmlir.trace(lambda x: x + table)(jnp.ones(5000))
+
+
+MISSING = (
+    'constant "c0" has no value: text holds arrays over a few KiB by name only; pass '
+    "constants={...} to parse"
+)
+
+
+def test_missing_constant(with_table):
+    program = jaxmlir.parse(with_table.as_text())
+    lowering = message(LoweringError, lambda: program(jnp.ones(5000)))
+    export = message(ExportError, program.to_jaxpr)
+    place = r"-:\d+:\d+: error: 'jaxpr.constant' op"
+    assert re.fullmatch(f"{place} cannot be lowered: {re.escape(MISSING)}", lowering)
+    assert re.fullmatch(f"{place}: {re.escape(MISSING)}", export)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (np.ones(4, np.float32), "result #0: expected tensor<4xf32> by its value, got"),
+        (np.ones(5000, np.int32), "result #0: expected tensor<5000xi32> by its value, got"),
+    ],
+    ids=["shape", "dtype"],
+)
+def test_a_constant_of_another_type(with_table, value, expected):
+    def parse():
+        jaxmlir.parse(with_table.as_text(), constants={"c0": value}, filename="t.mlir")
+
+    assert re.fullmatch(
+        rf"t.mlir:\d+:\d+: error: 'jaxpr.constant' op {re.escape(expected)} tensor<5000xf32>",
+        message(VerificationError, parse),
+    )
+
+
+def test_lost_handle():
+    result = jax.ShapeDtypeStruct((), jnp.float32)
+    program = jaxmlir.trace(lambda x: jax.pure_callback(np.sin, result, x))(jnp.float32(1))
+    text, n = re.subn(r'handle = "h\d+"', 'handle = "h987654321"', program.as_text())
+    assert n == 1
+    assert re.fullmatch(
+        r"-:\d+:\d+: error: 'jaxpr.pure_callback' op: handle \"h987654321\" stands for a Python "
+        "object of another process, or of a program that no longer exists: a program with Python "
+        "callbacks can only be used where it was traced",
+        message(VerificationError, lambda: jaxmlir.parse(text)),
+    )
+
+
+# --- calls ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def loss():
+    def loss(w, *, scale):
+        return (w["a"] * scale).sum()
+
+    return jaxmlir.trace(loss)({"a": jnp.ones((2, 3))}, scale=jnp.float32(2))
+
+
+ONES = np.ones((2, 3), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "expected"),
+    [
+        pytest.param(
+            ({"a": np.ones((2, 4), np.float32)},),
+            {"scale": 2.0},
+            "@loss: argument 0['a'] must be f32[2,3], got f32[2,4]",
+            id="shape",
+        ),
+        pytest.param(
+            ({"a": np.ones((2, 3), np.int32)},),
+            {"scale": 2.0},
+            "@loss: argument 0['a'] must be f32[2,3], got i32[2,3]",
+            id="dtype",
+        ),
+        pytest.param(
+            ({"a": ONES},),
+            {"scale": 2j},
+            "@loss: argument scale must be f32[], got c64[]",
+            id="python scalar",
+        ),
+        pytest.param(
+            ({"b": ONES},),
+            {"scale": 2.0},
+            "@loss takes arguments of the pytree ({'a': *}, scale=*), got ({'b': *}, scale=*)",
+            id="key",
+        ),
+        pytest.param(
+            ([ONES],),
+            {"scale": 2.0},
+            "@loss takes arguments of the pytree ({'a': *}, scale=*), got ([*], scale=*)",
+            id="container",
+        ),
+        pytest.param(
+            ({"a": ONES}, 2.0),
+            {},
+            "@loss takes arguments of the pytree ({'a': *}, scale=*), got ({'a': *}, *)",
+            id="positional",
+        ),
+        pytest.param(
+            ({"a": ONES},),
+            {},
+            "@loss takes arguments of the pytree ({'a': *}, scale=*), got ({'a': *})",
+            id="missing",
+        ),
+    ],
+)
+@pytest.mark.parametrize("outer", [lambda program: program, jax.jit], ids=["call", "jit"])
+def test_arguments(loss, args, kwargs, expected, outer):
+    assert message(ArgumentError, lambda: outer(loss)(*args, **kwargs)) == expected
+
+
+def test_argument_errors_are_type_errors(loss):
+    with pytest.raises(TypeError):
+        loss()
+
+
+def test_a_module_without_a_public_function():
+    program = jaxmlir.parse("func.func private @f() {return}")
+    assert message(JaxmlirError, program) == "the module has no public function to call"
