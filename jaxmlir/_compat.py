@@ -229,6 +229,24 @@ def open_jaxpr(jaxpr: Any) -> tuple[Any, list[Any]]:
     return jaxpr.jaxpr, list(jaxpr.consts)
 
 
+def without_consts(closed_jaxpr: Any) -> Any:
+    """An open jaxpr without constant variables: constants become literals where they are used."""
+    from jax._src import core
+
+    jaxpr, consts = open_jaxpr(closed_jaxpr)
+    if not consts:
+        return jaxpr
+    values = dict(zip(jaxpr.constvars, consts, strict=True))
+
+    def inline(atom: Any) -> Any:
+        if type(atom) is core.Literal or atom not in values:
+            return atom
+        return core.Literal(values[atom], atom.aval)
+
+    eqns = [eqn.replace(invars=[inline(v) for v in eqn.invars]) for eqn in jaxpr.eqns]
+    return jaxpr.replace(constvars=[], eqns=eqns, outvars=[inline(v) for v in jaxpr.outvars])
+
+
 def closed_and_open_differ() -> bool:
     """Whether this JAX has closed jaxprs as a class of their own (before 0.11)."""
     return jax_version() < (0, 11)

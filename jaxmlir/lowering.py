@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxlib.mlir.dialects import func as func_dialect
 
@@ -119,7 +119,7 @@ class _Body:
                     )
                     template = cache.get(key)
                     if template is None:
-                        template = cache[key] = self.template(op, name)
+                        template = cache[key] = self.template(op, key)
                     nodes = [env[v] for v in values]
                     if type(template) is _Template:
                         outs = inlined_call(template.function, [*dim_vars, *nodes])
@@ -140,8 +140,45 @@ class _Body:
         aval = aval_of(op.results[0].type)
         return mlir.ir_constant(value, const_lowering=self.ctx.const_lowering, aval=aval)
 
-    def template(self, op: Any, name: str) -> Any:
+    def template(self, op: Any, key: tuple[Any, ...]) -> Any:
         """What to do for every op of this one's signature."""
+        eqn = _equations.get(key)
+        if eqn is None:
+            eqn = self.equation(op, key[1])
+            if key[0] is None and not any(codec._depends_on_module(attr) for _, attr in key[2]):
+                _equations[key] = eqn
+        rules = mlir._get_lowering_rules(self.module_context, eqn.primitive, eqn.ctx)
+        lower = functools.partial(
+            mlir._uncached_lowering, eqn.primitive, eqn.ctx, eqn.effects, *rules[:2]
+        )
+        if eqn.primitive in mlir._uncacheable_primitives:
+            return functools.partial(_lower_in_place, eqn=eqn, lower=lower)
+        traceback = locations.source_info(op.location).traceback
+        with source_info_util.user_context(traceback), eqn.ctx.manager:
+            entry = mlir._emit_lowering_rule_as_fun(
+                lower,
+                self.module_context,
+                eqn.ctx,
+                eqn.primitive,
+                eqn.ordered,
+                eqn.avals_in,
+                eqn.avals_out,
+                rules[2],
+                **eqn.params,
+            )
+        plain = all(isinstance(t, ir.Type) for t in entry.flat_output_types) and not entry.const_args
+        if entry.inline and not eqn.ordered and plain and eqn.arrays:
+            return _Template(entry.func.operation)
+        return functools.partial(_call_entry, entry=entry, ordered=eqn.ordered)
+
+    def equation(self, op: Any, name: str) -> _Equation:
+        """The op as JAX's rules take it."""
+        if name == "jaxpr.custom_lin":
+            raise LoweringError(
+                "it is the derivative of a custom_vjp function, of which only the transpose is "
+                f"known, {op.attributes['bwd']}: forward-mode differentiation (jvp) of such a "
+                "function is not defined"
+            )
         reader = self.program.stubs if _bodies(name) == "opaque" else self.program.exporter
         with context():
             if name in rules_export.OPS:
@@ -150,45 +187,21 @@ class _Body:
                 primitive, parameters = params.of_op(op, name, reader)
             attributes = op.attributes
             ctx_attr = attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None
-            eqn_ctx = effect_attrs.decode_ctx(ctx_attr)
             op_effects: Any = core.no_effects
             if "jaxpr.effects" in attributes:
                 op_effects = frozenset(codec.decode(a) for a in attributes["jaxpr.effects"])
             avals_in = tuple(aval_of(v.type) for v in op.operands)
             avals_out = tuple(aval_of(v.type) for v in op.results)
-        rules = mlir._get_lowering_rules(self.module_context, primitive, eqn_ctx)
-        lower = functools.partial(
-            mlir._uncached_lowering, primitive, eqn_ctx, op_effects, *rules[:2]
-        )
-        ordered = tuple(effects.ordered_effects.filter_in(op_effects))
-        traceback = locations.source_info(op.location).traceback
-        if primitive in mlir._uncacheable_primitives:
-            return functools.partial(
-                _lower_in_place,
+            return _Equation(
                 primitive=primitive,
-                lower=lower,
-                eqn_ctx=eqn_ctx,
+                params=parameters,
+                ctx=effect_attrs.decode_ctx(ctx_attr),
+                effects=op_effects,
+                ordered=tuple(effects.ordered_effects.filter_in(op_effects)),
                 avals_in=avals_in,
                 avals_out=avals_out,
-                parameters=parameters,
+                arrays=all(type(a) is core.ShapedArray for a in (*avals_in, *avals_out)),
             )
-        with source_info_util.user_context(traceback), eqn_ctx.manager:
-            entry = mlir._emit_lowering_rule_as_fun(
-                lower,
-                self.module_context,
-                eqn_ctx,
-                primitive,
-                ordered,
-                avals_in,
-                avals_out,
-                rules[2],
-                **parameters,
-            )
-        plain = all(isinstance(t, ir.Type) for t in entry.flat_output_types) and not entry.const_args
-        arrays = all(type(a) is core.ShapedArray for a in (*avals_in, *avals_out))
-        if entry.inline and not ordered and plain and arrays:
-            return _Template(entry.func.operation)
-        return functools.partial(_call_entry, entry=entry, ordered=ordered)
 
     def location(self, op: Any) -> ir.Location:
         """The op's location in JAX's context, under the name stack of the calling equation."""
@@ -216,6 +229,24 @@ class _Body:
         return LoweringError([Diagnostic("error", message, file, line, col)])
 
 
+class _Equation(NamedTuple):
+    """What a rule is given for the ops of one signature."""
+
+    primitive: Any
+    params: dict[str, Any]
+    ctx: Any
+    effects: Any
+    ordered: tuple[Any, ...]
+    avals_in: tuple[Any, ...]
+    avals_out: tuple[Any, ...]
+    # Whether operands and results are arrays, each one value in StableHLO.
+    arrays: bool
+
+
+# By signature, of every program: those that name no function and no Python object.
+_equations: dict[tuple[Any, ...], _Equation] = {}
+
+
 class _Template:
     """A rule's output as a function to copy in."""
 
@@ -226,36 +257,27 @@ class _Template:
 
 
 def _lower_in_place(
-    body: _Body,
-    op: Any,
-    nodes: Sequence[Any],
-    *,
-    primitive: Any,
-    lower: Any,
-    eqn_ctx: Any,
-    avals_in: Sequence[Any],
-    avals_out: Sequence[Any],
-    parameters: dict[str, Any],
+    body: _Body, op: Any, nodes: Sequence[Any], *, eqn: _Equation, lower: Any
 ) -> Sequence[Any]:
     """Runs a rule that must not be cached, at the op."""
     outer = body.ctx
     traceback = locations.source_info(op.location).traceback
     name_stack = outer.name_stack + locations.name_stack(op.location)
-    with source_info_util.user_context(traceback), eqn_ctx.manager:
+    with source_info_util.user_context(traceback), eqn.ctx.manager:
         ctx = mlir.LoweringRuleContext(
             module_context=body.module_context,
-            primitive=primitive,
+            primitive=eqn.primitive,
             name_stack=name_stack,
             traceback=traceback or outer.traceback,
-            avals_in=avals_in,
-            avals_out=avals_out,
+            avals_in=eqn.avals_in,
+            avals_out=eqn.avals_out,
             tokens_in=body.tokens,
             tokens_out=None,
-            jaxpr_eqn_ctx=eqn_ctx,
+            jaxpr_eqn_ctx=eqn.ctx,
             dim_var_values=outer.dim_var_values,
             const_lowering=outer.const_lowering,
         )
-        outs = lower(ctx, *nodes, **parameters)
+        outs = lower(ctx, *nodes, **eqn.params)
     if ctx.tokens_out is not None:
         body.tokens = body.tokens.update_tokens(ctx.tokens_out)
     return [out if isinstance(out, ir.Value) else tuple(out) for out in outs]

@@ -9,8 +9,8 @@ from jaxmlir import codec, normalize, ops, primitives
 from jaxmlir._compat import (
     OPEN_JAXPR_PARAMS,
     closed_and_open_differ,
-    open_jaxpr,
     version_matches,
+    without_consts,
 )
 from jaxmlir.errors import ExportError
 from jaxmlir.ir import ir
@@ -52,7 +52,7 @@ def of_op(op: Any, name: str, reader: codec.Reader) -> tuple[Any, dict[str, Any]
     if closed_and_open_differ():
         for key in params:
             if (primitive.name, key) in OPEN_JAXPR_PARAMS and params[key] is not None:
-                params[key] = open_jaxpr(params[key])[0]
+                params[key] = without_consts(params[key])
     return primitive, params
 
 
