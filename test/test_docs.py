@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import io
 import os
 import re
@@ -53,16 +54,18 @@ def run(source: str, line: int, page: Path, namespace: dict) -> str:
     """Runs a block that begins at a line; checks its ``# ->`` comments, returns what it prints."""
     lines = source.splitlines()
     tree = ast.parse(source)
+    # Without this file's `from __future__`.
+    code = functools.partial(compile, filename=str(page), dont_inherit=True)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         for statement in tree.body:
             expected = EXPECTED.search(lines[statement.end_lineno - 1])
             if expected and isinstance(statement, ast.Expr):
-                value = eval(compile(ast.Expression(statement.value), str(page), "eval"), namespace)
+                value = eval(code(ast.Expression(statement.value), mode="eval"), namespace)
                 where = f"{page.name}:{line + statement.lineno - 1}"
                 assert expected[1] in (repr(value), str(value)), f"{where}: {value!r}"
             else:
-                exec(compile(ast.Module([statement], []), str(page), "exec"), namespace)
+                exec(code(ast.Module([statement], []), mode="exec"), namespace)
     return printed.getvalue()
 
 
