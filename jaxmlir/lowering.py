@@ -19,6 +19,7 @@ function.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -54,11 +55,22 @@ def legalize(program: Program, platforms: Sequence[str] | None = None) -> None:
     module = parse_module(text)
     with context():
         main = functions(module)["main"]
+        _make_way(module, name)
         main.attributes["sym_name"] = ir.StringAttr.get(name)
         for key, tree in pytrees.items():
             main.attributes[key] = tree
     program.module = module
     program.changed()
+
+
+def _make_way(module: ir.Module, name: str) -> None:
+    """Renames the function that JAX's lowering called ``name``, if there is one besides ``main``."""
+    taken = functions(module)
+    if name == "main" or name not in taken:
+        return
+    free = next(n for i in itertools.count() if (n := f"{name}_{i}") not in taken)
+    ir.SymbolTable.replace_all_symbol_uses(name, free, module.operation)
+    taken[name].attributes["sym_name"] = ir.StringAttr.get(free)
 
 
 def lower_function(
@@ -97,30 +109,23 @@ class _Body:
         cache = self.cache
         inlined_call = jax_mlir_ext.inlined_func_call
         dim_vars = tuple(self.ctx.dim_var_values)
-        for op in block.operations:
-            name = op.name if type(op) is ir.OpView else op.operation.name
+        signatures = [self.signature(op) for op in block.operations]
+        uses = collections.Counter(key for _, _, key in signatures)
+        for op, values, key in signatures:
+            name = key[1]
             if name == "func.return":
-                return [env[v] for v in op.operands], self.tokens
-            operands = op.operands
-            values = [operands[i] for i in range(len(operands))]
+                return [env[v] for v in values], self.tokens
             try:
                 with self.location(op):
                     if name == "jaxpr.constant":
                         env[op.results[0]] = self.constant(op)
                         continue
-                    attributes = op.attributes
-                    results = op.results
-                    key = (
-                        self.program if _depends_on_program(name, attributes) else None,
-                        name,
-                        tuple(attributes.items()) if len(attributes) else (),
-                        tuple([v.type for v in values]),
-                        tuple(results.types),
-                    )
                     template = cache.get(key)
-                    if template is None:
-                        template = cache[key] = self.template(op, key)
+                    if template is None or template is _ONCE:
+                        once = template is None and uses[key] == 1
+                        template = self.template(op, key, once)
                     nodes = [env[v] for v in values]
+                    results = op.results
                     if type(template) is _Template:
                         outs = inlined_call(template.function, [*dim_vars, *nodes])
                         if len(outs) == 1:
@@ -135,13 +140,37 @@ class _Body:
                 raise self.at_op(e, op, name) from e
         raise LoweringError(f"@{function.name.value} has no return")
 
+    def signature(self, op: Any) -> tuple[Any, list[ir.Value], tuple[Any, ...]]:
+        """The op, its operands, and what its lowering depends on besides them."""
+        name = op.name if type(op) is ir.OpView else op.operation.name
+        operands = op.operands
+        values = [operands[i] for i in range(len(operands))]
+        if name == "jaxpr.constant" or name == "func.return":
+            return op, values, (None, name)
+        attributes = op.attributes
+        return (
+            op,
+            values,
+            (
+                self.program if _depends_on_program(name, attributes) else None,
+                name,
+                tuple(attributes.items()) if len(attributes) else (),
+                tuple([v.type for v in values]),
+                tuple(op.results.types),
+            ),
+        )
+
     def constant(self, op: Any) -> Any:
         value = constant_value(self.program, op)
         aval = aval_of(op.results[0].type)
         return mlir.ir_constant(value, const_lowering=self.ctx.const_lowering, aval=aval)
 
-    def template(self, op: Any, key: tuple[Any, ...]) -> Any:
-        """What to do for every op of this one's signature."""
+    def template(self, op: Any, key: tuple[Any, ...], once: bool) -> Any:
+        """What to do for every op of this one's signature.
+
+        Args:
+          once: no other op here has it, so that a function to copy in might be used once only.
+        """
         eqn = _equations.get(key)
         if eqn is None:
             eqn = self.equation(op, key[1])
@@ -152,7 +181,11 @@ class _Body:
             mlir._uncached_lowering, eqn.primitive, eqn.ctx, eqn.effects, *rules[:2]
         )
         if eqn.primitive in mlir._uncacheable_primitives:
-            return functools.partial(_lower_in_place, eqn=eqn, lower=lower)
+            found = self.cache[key] = functools.partial(_lower_in_place, eqn=eqn, lower=lower)
+            return found
+        if once and rules[2] and not eqn.effects and eqn.arrays and not _has_functions(key[1]):
+            self.cache[key] = _ONCE
+            return functools.partial(_lower_leaf_in_place, eqn=eqn, lower=lower)
         traceback = locations.source_info(op.location).traceback
         with source_info_util.user_context(traceback), eqn.ctx.manager:
             entry = mlir._emit_lowering_rule_as_fun(
@@ -168,8 +201,11 @@ class _Body:
             )
         plain = all(isinstance(t, ir.Type) for t in entry.flat_output_types) and not entry.const_args
         if entry.inline and not eqn.ordered and plain and eqn.arrays:
-            return _Template(entry.func.operation)
-        return functools.partial(_call_entry, entry=entry, ordered=eqn.ordered)
+            found = _Template(entry.func.operation)
+        else:
+            found = functools.partial(_call_entry, entry=entry, ordered=eqn.ordered)
+        self.cache[key] = found
+        return found
 
     def equation(self, op: Any, name: str) -> _Equation:
         """The op as JAX's rules take it."""
@@ -247,6 +283,10 @@ class _Equation(NamedTuple):
 _equations: dict[tuple[Any, ...], _Equation] = {}
 
 
+# Stands for a template of a signature that was met once, and lowered in place.
+_ONCE = object()
+
+
 class _Template:
     """A rule's output as a function to copy in."""
 
@@ -281,6 +321,14 @@ def _lower_in_place(
     if ctx.tokens_out is not None:
         body.tokens = body.tokens.update_tokens(ctx.tokens_out)
     return [out if isinstance(out, ir.Value) else tuple(out) for out in outs]
+
+
+def _lower_leaf_in_place(
+    body: _Body, op: Any, nodes: Sequence[Any], *, eqn: _Equation, lower: Any
+) -> Sequence[Any]:
+    """Runs a rule at the op, which makes what copying in its output would have left."""
+    with ir.Location.name(f"{eqn.primitive.name}:", childLoc=ir.Location.current):
+        return _lower_in_place(body, op, nodes, eqn=eqn, lower=lower)
 
 
 def _call_entry(

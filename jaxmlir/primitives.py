@@ -8,6 +8,9 @@ jaxpr is remembered, rules or not.
 from __future__ import annotations
 
 import difflib
+import importlib
+import re
+import sys
 import weakref
 from typing import Any
 
@@ -37,13 +40,43 @@ def _scan() -> None:
                 _known.setdefault(primitive.name, primitive)
 
 
+# Modules that ``import jax`` leaves out, by the primitives that they register: a text may use them
+# in a process that does not.
+_LATE_MODULES = {
+    r"(coo|csr|bcoo|bcsr)_.*|todense|spsolve": "jax.experimental.sparse",
+    r"compute_on": "jax.experimental.compute_on",
+    r"xla_metadata_(call|value)": "jax.experimental.xla_metadata",
+    r"xla_metadata_call": "jax.experimental.scheduling_groups",
+    r"fused_call": "jax.experimental.fused",
+    r"program_order": "jax.experimental.overlap",
+    r"shard_alike": "jax.experimental.shard_alike",
+    r"check": "jax.experimental.checkify",
+    r"(global|host_local)_array_to_.*": "jax.experimental.multihost_utils",
+    r"buffer_callback": "jax.experimental.buffer_callback",
+    r"rnn_(fwd|bwd)": "jax.experimental.rnn",
+    r"thunky\.inline_constant": "jax.experimental.thunky",
+    r"pallas_call|mpmd_map|core_map|run_scoped|masked_.*": "jax.experimental.pallas",
+}
+
+
 def find(name: str) -> Any | None:
     """The primitive of that name, or ``None``."""
     found = _known.get(name) or _met.get(name)
     if found is None:
         _scan()
         found = _known.get(name)
-    return found
+    return _find_late(name) if found is None else found
+
+
+def _find_late(name: str) -> Any | None:
+    for pattern, module in _LATE_MODULES.items():
+        if module not in sys.modules and re.fullmatch(pattern, name):
+            try:
+                importlib.import_module(module)
+            except ImportError:  # Not every JAX has it.
+                continue
+            _scan()
+    return _known.get(name)
 
 
 def get(name: str) -> Any:
