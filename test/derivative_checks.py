@@ -1,0 +1,97 @@
+"""Compares what the passes make of a function with what JAX makes of it.
+
+Both sides are compiled as one computation each, so that a check costs two compilations.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxmlir
+
+
+def through_text(program):
+    """The program printed, parsed again, and verified."""
+    return jaxmlir.parse(program.as_text(), constants=program.constants)
+
+
+def close(ours, theirs, rtol=2e-5, atol=1e-6):
+    """The same pytree of arrays of the same dtype, and nearly the same numbers."""
+    assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        assert jnp.shape(a) == jnp.shape(b) and a.dtype == b.dtype
+        if jax.dtypes.issubdtype(b.dtype, jax.dtypes.prng_key):
+            a, b = jax.random.key_data(a), jax.random.key_data(b)
+        if b.dtype != jax.dtypes.float0:
+            scale = max(1.0, float(np.max(np.abs(np.asarray(b, complex)), initial=0.0)))
+            np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=rtol, atol=atol * scale)
+
+
+def vector_like(tree, seed):
+    """Random tangents (or cotangents) of a pytree: float0 for what has none."""
+    rng = np.random.RandomState(seed)
+
+    def leaf(x):
+        if jnp.issubdtype(x.dtype, jnp.complexfloating):
+            return (normal(*x.shape) + 1j * normal(*x.shape)).astype(x.dtype)
+        if jnp.issubdtype(x.dtype, jnp.floating):
+            return normal(*x.shape).astype(x.dtype)
+        return np.zeros(x.shape, jax.dtypes.float0)
+
+    def normal(*shape):
+        return np.asarray(rng.standard_normal(shape))
+
+    return jax.tree.map(leaf, tree)
+
+
+def check_derivatives(f, args, *, text=False, rtol=2e-5):
+    """jvp, linearize and vjp of the program of ``f`` are JAX's."""
+    program = jaxmlir.trace(f)(*args)
+    same = through_text if text else lambda p: p
+    jvp = same(program.jvp())
+    fwd, lin = map(same, program.linearize())
+    fwd2, bwd = map(same, program.vjp())
+    if not text:
+        for made in (jvp, fwd, lin, fwd2, bwd):
+            made.verify()
+    tangents = vector_like(args, 0)
+    cotangents = vector_like(jax.eval_shape(f, *args), 1)
+
+    def ours(args):
+        _, residuals = fwd(*args)
+        out, residuals2 = fwd2(*args)
+        return (
+            jvp(args, tangents),
+            lin(residuals, *tangents),
+            out,
+            bwd(residuals2, cotangents),
+        )
+
+    def theirs(args):
+        out, tangent = jax.jvp(f, args, tangents)
+        return (out, tangent), tangent, out, jax.vjp(f, *args)[1](cotangents)
+
+    close(jax.jit(ours)(args), jax.jit(theirs)(args), rtol)
+
+
+def check_vmap(f, args, in_axes, out_axes=0, axis_size=3, **options):
+    """vmap of the program of ``f`` is JAX's, for batches of the arguments ``f`` takes."""
+    one = jax.tree.map(
+        lambda axis, x: x if axis is None else jax.tree.map(lambda a: jnp.take(a, 0, axis), x),
+        tuple(in_axes) if not isinstance(in_axes, int) else (in_axes,) * len(args),
+        tuple(args),
+        is_leaf=lambda x: x is None,
+    )
+    name = options.get("axis_name")
+    if name is None:
+        program = jaxmlir.trace(f)(*one)
+    else:
+        # A collective can be traced only where its axis is known.
+        axis_env = [(name, axis_size)]
+        program = jaxmlir.from_jaxpr(jax.make_jaxpr(f, axis_env=axis_env)(*one))
+    batched = program.vmap(in_axes, out_axes, axis_size, **options)
+    batched.verify()
+    expected = jax.vmap(f, in_axes, out_axes, axis_size=axis_size, **options)
+    close(batched(*args), jax.jit(expected)(*args))
+    return batched
+
