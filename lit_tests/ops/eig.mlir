@@ -6,8 +6,6 @@
 
 // CHECK: "jaxpr.eig"(%{{.*}}) {compute_left_eigenvectors = false, compute_right_eigenvectors = false} : (tensor<2x2xf32>) -> tensor<2xcomplex<f32>>
 // HLO: stablehlo.custom_call @lapack_sgeev_ffi(%{{.*}})
-// HLO: stablehlo.complex %{{.*}}, %{{.*}} : tensor<2xcomplex<f32>>
-// HLO: stablehlo.compare EQ, %{{.*}}, %{{.*}}, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
 // EXEC: result: c64[2] = [(2+0j), (3+0j)]
 func.func public @eig(%arg0: tensor<2x2xf32>) -> tensor<2xcomplex<f32>> {
   %0 = "jaxpr.eig"(%arg0) {compute_left_eigenvectors = false, compute_right_eigenvectors = false} : (tensor<2x2xf32>) -> tensor<2xcomplex<f32>>

@@ -7,7 +7,6 @@
 // CHECK: "jaxpr.qr"(%{{.*}}) {full_matrices = false} : (tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<2x2xf32>)
 // HLO: stablehlo.custom_call @lapack_sgeqrf_ffi(%{{.*}})
 // HLO: stablehlo.custom_call @lapack_sorgqr_ffi(%{{.*}}, %{{.*}})
-// HLO: stablehlo.iota dim = 0 : tensor<2x2xi32>
 // EXEC: result[0]: f32[2,2] = {{\[\[}}-0.6, -0.8],
 // EXEC-NEXT: [-0.8, 0.6]]
 // EXEC: result[1]: f32[2,2] = {{\[\[}}-5.0, -2.2],

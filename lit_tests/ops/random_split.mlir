@@ -5,9 +5,9 @@
 // RUN: jaxmlir-run %s --args '[0, 0]' | FileCheck %s --check-prefix=EXEC
 
 // CHECK: "jaxpr.random_split"(%{{.*}}) {shape = array<i64: 2>} : (tensor<!jaxpr.key<"fry">>) -> tensor<2x!jaxpr.key<"fry">>
-// HLO: sdy.mesh @empty_mesh = <[]>
-// HLO: sdy.sharding_constraint %{{.*}} <@empty_mesh, [
-// HLO: sdy.sharding_constraint %{{.*}} <@empty_mesh, [
+// HLO: stablehlo.slice %{{.*}} [0:1] : (tensor<2xui32>) -> tensor<1xui32>
+// HLO: stablehlo.slice %{{.*}} [1:2] : (tensor<2xui32>) -> tensor<1xui32>
+// HLO: stablehlo.iota dim = 0 : tensor<2xui64>
 // EXEC: result: key<fry>[2] = {{\[\[}}1797259609, 2579123966],
 // EXEC-NEXT: [928981903, 3453687069]]
 func.func public @random_split(%arg0: tensor<!jaxpr.key<"fry">>) -> tensor<2x!jaxpr.key<"fry">> {

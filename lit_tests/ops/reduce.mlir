@@ -5,7 +5,7 @@
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO
 // RUN: jaxmlir-run %s --args '[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]' | FileCheck %s --check-prefix=EXEC
 
-// CHECK: "jaxpr.reduce"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {computation = {handle = "h0"}, dimensions = array<i64: 0>, jaxpr = @lambda} : (tensor<3xf32>, tensor<3xf32>, tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
+// CHECK: "jaxpr.reduce"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {dimensions = array<i64: 0>, jaxpr = @lambda} : (tensor<3xf32>, tensor<3xf32>, tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
 // HLO: stablehlo.reduce(%{{.*}} init: %{{.*}}), (%{{.*}} init: %{{.*}}) across dimensions = [0] : (tensor<3xf32>, tensor<3xf32>, tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
 // HLO: stablehlo.add %{{.*}}, %{{.*}} : tensor<f32>
 // HLO: stablehlo.multiply %{{.*}}, %{{.*}} : tensor<f32>
@@ -14,7 +14,7 @@
 func.func public @reduce(%arg0: tensor<3xf32>, %arg1: tensor<3xf32>) -> (tensor<f32>, tensor<f32>) {
   %0 = "jaxpr.constant"() {value = dense<0.000000e+00> : tensor<f32>} : () -> tensor<f32>
   %1 = "jaxpr.constant"() {value = dense<1.000000e+00> : tensor<f32>} : () -> tensor<f32>
-  %2:2 = "jaxpr.reduce"(%arg0, %arg1, %0, %1) {computation = {handle = "h0"}, dimensions = array<i64: 0>, jaxpr = @lambda} : (tensor<3xf32>, tensor<3xf32>, tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
+  %2:2 = "jaxpr.reduce"(%arg0, %arg1, %0, %1) {dimensions = array<i64: 0>, jaxpr = @lambda} : (tensor<3xf32>, tensor<3xf32>, tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
   return %2#0, %2#1 : tensor<f32>, tensor<f32>
 }
 func.func private @lambda(%arg0: tensor<f32>, %arg1: tensor<f32>, %arg2: tensor<f32>, %arg3: tensor<f32>) -> (tensor<f32>, tensor<f32>) {

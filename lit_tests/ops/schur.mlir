@@ -6,8 +6,6 @@
 
 // CHECK: "jaxpr.schur"(%{{.*}}) {compute_schur_vectors = true, sort_eig_vals = false} : (tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<2x2xf32>)
 // HLO: stablehlo.custom_call @lapack_sgees_ffi(%{{.*}})
-// HLO: stablehlo.compare EQ, %{{.*}}, %{{.*}}, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
-// HLO: stablehlo.select %{{.*}}, %{{.*}}, %{{.*}} : tensor<2x2xi1>, tensor<2x2xf32>
 // EXEC: result[0]: f32[2,2] = {{\[\[}}2.0, 1.0],
 // EXEC-NEXT: [0.0, 3.0]]
 // EXEC: result[1]: f32[2,2] = {{\[\[}}1.0, 0.0],

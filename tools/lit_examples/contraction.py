@@ -17,9 +17,7 @@ UNDILATED = {"base_dilation": (1,), "window_dilation": (1,)}
 
 
 def _ge(source: jax.Array, operand: jax.Array) -> jax.Array:
-    return bind(
-        "select_and_scatter_add", source, operand, select_prim=lax.ge_p, **PAIRS
-    )
+    return bind("select_and_scatter_add", source, operand, select_prim=lax.ge_p, **PAIRS)
 
 
 def _select_and_scatter(operand: jax.Array, source: jax.Array) -> jax.Array:
@@ -57,9 +55,7 @@ EXAMPLES = {
     ),
     "fft": example(lambda x: lax.fft(x, "FFT", (4,)), c64(1, 2j, -1, 0)),
     "reduce_window": example(
-        lambda x: lax.reduce_window(
-            x, np.float32(1), lambda a, b: a * b + a, (2,), (2,), "VALID"
-        ),
+        lambda x: lax.reduce_window(x, np.float32(1), lambda a, b: a * b + a, (2,), (2,), "VALID"),
         X,
     ),
     "reduce_window_sum": example(

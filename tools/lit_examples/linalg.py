@@ -24,9 +24,7 @@ EXAMPLES = {
     "householder_product": example(
         lax.linalg.householder_product, f32([1, 0], [0.5, 1]), f32(1.6, 0)
     ),
-    "ormqr": bound(
-        "ormqr", f32([1, 0], [0.5, 1]), f32(1.6, 0), MATRIX, left=True, transpose=False
-    ),
+    "ormqr": bound("ormqr", f32([1, 0], [0.5, 1]), f32(1.6, 0), MATRIX, left=True, transpose=False),
     "svd": example(lambda x: lax.linalg.svd(x, compute_uv=False), MATRIX),
     "eig": example(
         lambda x: lax.linalg.eig(

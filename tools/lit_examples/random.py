@@ -29,3 +29,6 @@ EXAMPLES = {
         numbers="XLA's generator is stateful.",
     ),
 }
+
+CHECKER = "The key-reuse checker makes it for itself; no program has it."
+WITHOUT = {"consume": CHECKER, "assert_consumed_value": CHECKER}

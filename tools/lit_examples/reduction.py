@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax
 import numpy as np
 from jax import lax
 
-from lit_examples._example import bools, example, f32, i32
+from lit_examples._example import bind, bools, example, f32, i32
 
 MATRIX = f32([1, 2, 3], [6, 5, 4])
 X = f32(1, 3, 2)
+
+
+def _sum_and_product(x: Any, y: Any) -> Any:
+    """``lax.reduce`` keeps the Python function too, for its derivatives."""
+    jaxpr = jax.make_jaxpr(lambda a, b, c, d: (a + c, b * d))(*[np.float32(0)] * 4)
+    zero, one = np.float32(0), np.float32(1)
+    return bind("reduce", x, y, zero, one, jaxpr=jaxpr, dimensions=(0,), computation=None)
+
 
 EXAMPLES = {
     "reduce_sum": example(lambda x: x.sum(1), MATRIX),
@@ -18,13 +29,7 @@ EXAMPLES = {
     "reduce_and": example(lambda x: x.all(1), bools([True, True], [True, False])),
     "reduce_or": example(lambda x: x.any(1), bools([False, True], [False, False])),
     "reduce_xor": example(lambda x: lax.reduce_xor(x, (0,)), i32(12, 10, 1)),
-    "reduce": example(
-        lambda x, y: lax.reduce(
-            (x, y), (np.float32(0), np.float32(1)), lambda a, b: (a[0] + b[0], a[1] * b[1]), (0,)
-        ),
-        f32(1, 2, 3),
-        f32(4, 5, 6),
-    ),
+    "reduce": example(_sum_and_product, f32(1, 2, 3), f32(4, 5, 6)),
     "argmax": example(lambda x: lax.argmax(x, 1, np.int32), MATRIX),
     "argmin": example(lambda x: lax.argmin(x, 1, np.int32), MATRIX),
     "cumsum": example(lax.cumsum, X),

@@ -1,0 +1,17 @@
+// all_to_all: Splits along one dimension, sends a part to each device, joins along another.
+
+// RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
+// RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO
+// RUN: jaxmlir-run %s --args '[1.0, 2.0, 3.0, 4.0]' | FileCheck %s --check-prefix=EXEC
+
+// CHECK: "jaxpr.all_to_all"(%{{.*}}) {axis_name = "i", concat_axis = 0 : i64
+// HLO: "stablehlo.all_to_all"(%{{.*}})
+// EXEC: result: f32[4] = [1.0, 3.0, 2.0, 4.0]
+func.func public @all_to_all(%arg0: tensor<4xf32>) -> tensor<4xf32, {mesh = {AbstractMesh = {abstract_device = {AbstractDevice = {device_kind = "cpu", num_cores = none, platform = "cpu"}}, axis_names = ["i"], axis_sizes = array<i64: 2>, axis_types = [{AxisType = "Auto"}]}}, spec = {PartitionSpec = [none]}}> {
+  %0 = "jaxpr.shard_map"(%arg0) {check_vma = false, in_specs = [{PartitionSpec = ["i"]}], jaxpr = @lambda, mesh = {Mesh = {axis_names = ["i"], axis_types = [{AxisType = "Auto"}], devices = [{Device = "cpu:0"}, {Device = "cpu:1"}], shape = array<i64: 2>}}, newly_manual_axes = {set = ["i"]}, out_specs = [{PartitionSpec = ["i"]}]} : (tensor<4xf32>) -> tensor<4xf32, {mesh = {AbstractMesh = {abstract_device = {AbstractDevice = {device_kind = "cpu", num_cores = none, platform = "cpu"}}, axis_names = ["i"], axis_sizes = array<i64: 2>, axis_types = [{AxisType = "Auto"}]}}, spec = {PartitionSpec = [none]}}>
+  return %0 : tensor<4xf32, {mesh = {AbstractMesh = {abstract_device = {AbstractDevice = {device_kind = "cpu", num_cores = none, platform = "cpu"}}, axis_names = ["i"], axis_sizes = array<i64: 2>, axis_types = [{AxisType = "Auto"}]}}, spec = {PartitionSpec = [none]}}>
+}
+func.func private @lambda(%arg0: tensor<2xf32, {mesh = {AbstractMesh = {abstract_device = {AbstractDevice = {device_kind = "cpu", num_cores = none, platform = "cpu"}}, axis_names = ["i"], axis_sizes = array<i64: 2>, axis_types = [{AxisType = "Manual"}]}}, spec = {PartitionSpec = [none]}}>) -> tensor<2xf32, {mesh = {AbstractMesh = {abstract_device = {AbstractDevice = {device_kind = "cpu", num_cores = none, platform = "cpu"}}, axis_names = ["i"], axis_sizes = array<i64: 2>, axis_types = [{AxisType = "Manual"}]}}, spec = {PartitionSpec = [none]}}> {
+  %0 = "jaxpr.all_to_all"(%arg0) {axis_name = "i", concat_axis = 0 : i64, jaxpr.ctx = {cur_abstract_mesh = {AbstractMesh = {abstract_device = {AbstractDevice = {device_kind = "cpu", num_cores = none, platform = "cpu"}}, axis_names = ["i"], axis_sizes = array<i64: 2>, axis_types = [{AxisType = "Manual"}]}}}, jaxpr.effects = [{NamedAxisEffect = "i"}], split_axis = 0 : i64, tiled = true} : (tensor<2xf32, {mesh = {AbstractMesh = {abstract_device = {AbstractDevice = {device_kind = "cpu", num_cores = none, platform = "cpu"}}, axis_names = ["i"], axis_sizes = array<i64: 2>, axis_types = [{AxisType = "Manual"}]}}, spec = {PartitionSpec = [none]}}>) -> tensor<2xf32, {mesh = {AbstractMesh = {abstract_device = {AbstractDevice = {device_kind = "cpu", num_cores = none, platform = "cpu"}}, axis_names = ["i"], axis_sizes = array<i64: 2>, axis_types = [{AxisType = "Manual"}]}}, spec = {PartitionSpec = [none]}}>
+  return %0 : tensor<2xf32, {mesh = {AbstractMesh = {abstract_device = {AbstractDevice = {device_kind = "cpu", num_cores = none, platform = "cpu"}}, axis_names = ["i"], axis_sizes = array<i64: 2>, axis_types = [{AxisType = "Manual"}]}}, spec = {PartitionSpec = [none]}}>
+}

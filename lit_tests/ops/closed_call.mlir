@@ -1,0 +1,18 @@
+// closed_call: Calls a function.
+
+// RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
+// RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO
+// RUN: jaxmlir-run %s --args '[1.0, 2.0]' | FileCheck %s --check-prefix=EXEC
+// REQUIRES: jax-0.10
+
+// CHECK: "jaxpr.closed_call"(%{{.*}}) {call_jaxpr = @square} : (tensor<2xf32>) -> tensor<2xf32>
+// HLO: stablehlo.multiply %{{.*}}, %{{.*}} : tensor<2xf32>
+// EXEC: result: f32[2] = [1.0, 4.0]
+func.func public @closed_call(%arg0: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = "jaxpr.closed_call"(%arg0) {call_jaxpr = @square} : (tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+func.func private @square(%arg0: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = "jaxpr.mul"(%arg0, %arg0) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}

@@ -1,0 +1,13 @@
+// create_token: A new token.
+
+// RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
+// RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO
+// RUN: jaxmlir-run %s --args '[1.0, 2.0]' | FileCheck %s --check-prefix=EXEC
+
+// CHECK: "jaxpr.create_token"() : () -> !jaxpr.token
+// HLO: stablehlo.create_token : !stablehlo.token
+// EXEC: result: f32[2] = [1.0, 2.0]
+func.func public @create_token(%arg0: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = "jaxpr.create_token"() : () -> !jaxpr.token
+  return %arg0 : tensor<2xf32>
+}

@@ -1,0 +1,11 @@
+// csr_spmv: csr_matvec as one vendor library call.
+
+// RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
+
+// JAX lowers it for GPU alone.
+
+// CHECK: "jaxpr.csr_spmv"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {shape = array<i64: 2, 3>} : (tensor<3xf32>, tensor<3xi32>, tensor<3xi32>, tensor<3xf32>) -> tensor<2xf32>
+func.func public @csr_spmv(%arg0: tensor<3xf32>, %arg1: tensor<3xi32>, %arg2: tensor<3xi32>, %arg3: tensor<3xf32>) -> tensor<2xf32> {
+  %0 = "jaxpr.csr_spmv"(%arg0, %arg1, %arg2, %arg3) {shape = array<i64: 2, 3>} : (tensor<3xf32>, tensor<3xi32>, tensor<3xi32>, tensor<3xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}

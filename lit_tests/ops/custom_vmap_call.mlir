@@ -1,0 +1,17 @@
+// custom_vmap_call: Calls a function that has its own batching rule.
+
+// RUN: jaxmlir-opt %s | FileCheck %s
+// RUN: not jaxmlir-opt --jaxpr-verify %s 2>&1 | FileCheck %s --check-prefix=OTHER
+
+// It holds a Python object, which text cannot: such an op runs in its own process alone.
+
+// CHECK: "jaxpr.custom_vmap_call"(%{{.*}}) {call = @batched_in_its_own_way, in_tree = {pytree = [{list = []}, ["*"]]}, out_tree = {pytree = "*"}, rule = {handle = "h0"}} : (tensor<2xf32>) -> tensor<2xf32>
+// OTHER: stands for a Python object of another process
+func.func public @custom_vmap_call(%arg0: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = "jaxpr.custom_vmap_call"(%arg0) {call = @batched_in_its_own_way, in_tree = {pytree = [{list = []}, ["*"]]}, out_tree = {pytree = "*"}, rule = {handle = "h0"}} : (tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+func.func private @batched_in_its_own_way(%arg0: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = "jaxpr.mul"(%arg0, %arg0) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}

@@ -1,0 +1,56 @@
+"""The lit tests of the ops: every op has one, all are as generated, stock MLIR accepts them."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from jaxmlir import ops
+from jaxmlir._compat import jax_version
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import generate_lit_tests  # noqa: E402
+import lit_examples  # noqa: E402
+import stock_verify  # noqa: E402
+
+TESTS = sorted(generate_lit_tests.FOLDER.glob("*.mlir"))
+
+
+def test_every_op_has_a_test_or_a_reason():
+    tested = {path.stem for path in TESTS}
+    reasons = lit_examples.without()
+    assert len(tested) > 250
+    assert tested | reasons.keys() == ops.OPS.keys()
+    assert not tested & reasons.keys()
+    assert all(reason.endswith(".") for reason in reasons.values())
+
+
+def test_every_test_has_an_example():
+    assert {path.stem for path in TESTS} == lit_examples.examples().keys()
+
+
+def test_examples_of_one_family():
+    """A quick look for drift; the slow test looks at all."""
+    from lit_examples import elementwise
+
+    names = [n for n, e in elementwise.EXAMPLES.items() if generate_lit_tests.responsible(n, e)]
+    assert len(names) == (22 if jax_version() < (0, 11) else 2)
+    assert generate_lit_tests.stale(names) == []
+
+
+@pytest.mark.slow
+def test_all_are_as_generated():
+    assert generate_lit_tests.stale() == [], "run python tools/generate_lit_tests.py"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(stock_verify.mlir_opt() is None, reason="mlir-opt-22 is not installed")
+def test_stock_mlir_accepts_them():
+    errors = []
+    for path in TESTS:
+        done = stock_verify.verify(path.read_text(), path.name)
+        if done.returncode:
+            errors.append(done.stderr)
+    assert not errors, "\n".join(errors)
