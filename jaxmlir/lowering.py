@@ -18,6 +18,7 @@ function.
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 from collections.abc import Sequence
@@ -64,7 +65,7 @@ def legalize(program: Program, platforms: Sequence[str] | None = None) -> None:
 
 
 def _make_way(module: ir.Module, name: str) -> None:
-    """Renames the function that JAX's lowering called ``name``, if there is one besides ``main``."""
+    """Renames the helper function that JAX's lowering called ``name``, if there is one."""
     taken = functions(module)
     if name == "main" or name not in taken:
         return
