@@ -309,6 +309,48 @@ def wrap_bwd(function: Any, debug_info: Any) -> Any:
     return lu.wrap_init(lambda *args: list(function(*args)), debug_info=debug_info)
 
 
+def wrapped_rule(function: Any) -> Any | None:
+    """The custom rule, or thunk of one, that a function of JAX's calls and adds nothing to.
+
+    Each time JAX traces or prunes a jaxpr again, the rules in it get another layer: a memo, the
+    removal of unused results, the removal of constants.  ``None`` if a layer has something to do,
+    or the function is no layer.
+    """
+    if not (function.__module__ or "").startswith("jax._src."):
+        return None
+    free = function.__code__.co_freevars
+    cells = dict(zip(free, function.__closure__ or (), strict=True))
+
+    def value(*names: str) -> Any:
+        return next(cells[name].cell_contents for name in names if name in cells)
+
+    match function.__qualname__.split(".<locals>."):
+        case ["_memoize", "memoized"]:
+            return value("fn")
+        case ["_custom_jvp_call_dce" | "_custom_vjp_call_dce", _]:
+            return (
+                value("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd")
+                if all(value("used_outs"))
+                else None
+            )
+        case [_, "jvp_jaxpr_thunk" | "fwd_jaxpr_from_zeros"]:
+            traced = value("jvp", "fwd")
+            is_layer = traced.f.__qualname__.startswith(("lift_jvp.", "lift_fwd."))
+            return traced.f if is_layer and not traced.transforms else None
+        case ["lift_jvp" | "lift_fwd", _]:
+            return None if value("num_consts") else value("jvp_jaxpr_fun", "fwd_jaxpr_thunk")
+    return None
+
+
+def rule_transforms(function: Any) -> list[tuple[Any, Any]]:
+    """The transforms of a ``WrappedFun`` that do something: not those for no constants."""
+    return [
+        (transform, args)
+        for transform, args in function.transforms
+        if transform.__name__ != "_handle_consts_in_bwd" or args[0]
+    ]
+
+
 def debug_info(traced_for: str, name: str, n_args: int, n_results: int) -> Any:
     """Debug information that names a function and nothing else."""
     from jax._src import core

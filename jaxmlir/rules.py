@@ -31,7 +31,9 @@ from jaxmlir._compat import (
     core,
     lu,
     pe,
+    rule_transforms,
     tree_util,
+    wrapped_rule,
 )
 from jaxmlir.errors import JaxmlirError
 from jaxmlir.ir import ir
@@ -219,6 +221,7 @@ class Identities:
         self._alive: list[Any] = []
 
     def __call__(self, value: Any) -> int:
+        value = _innermost(value)
         if isinstance(value, _ATOMS):
             return self._number((type(value), value))
         known = self._of_object.get(id(value))
@@ -233,7 +236,7 @@ class Identities:
 
     def _structure(self, value: Any) -> Any:
         if isinstance(value, lu.WrappedFun):
-            transforms = [(self(gen), self(args)) for gen, args in value.transforms]
+            transforms = [(self(gen), self(args)) for gen, args in rule_transforms(value)]
             return ("wrapped", self(value.f), *transforms)
         if isinstance(value, functools.partial):
             return ("partial", self(value.func), self(value.args), self(value.keywords))
@@ -259,6 +262,22 @@ class Identities:
 # What tells nothing about a rule: the trace that made it, what tracing it filled in, its names
 # (and sentinels, bare objects).
 _INCIDENTAL = (core.Trace, lu.Store, lu.EqualStore, core.DebugInfo)
+
+
+def _innermost(value: Any) -> Any:
+    """A rule without the layers that JAX put around it and that do nothing.
+
+    Tracing a rule that calls its own function adds one each time; they must not make it another.
+    """
+    while True:
+        if isinstance(value, lu.WrappedFun) and not rule_transforms(value):
+            value = value.f
+        elif (
+            isinstance(value, py_types.FunctionType) and (inner := wrapped_rule(value)) is not None
+        ):
+            value = inner
+        else:
+            return value
 
 
 def _cell(cell: Any) -> Any:
