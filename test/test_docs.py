@@ -37,7 +37,7 @@ EXPECTED = re.compile(r"#\s*->\s*(.+)$")
 
 def with_python_outputs(page: Path, text: str) -> str:
     """The page with what its Python blocks print today."""
-    namespace: dict = {"__name__": "docs"}
+    namespace: dict = {"__name__": "documented"}
 
     def rerun(block: re.Match) -> str:
         line = text.count("\n", 0, block.start("code")) + 1
