@@ -54,6 +54,7 @@ _MODULES = {
     "state_types": "jax._src.state.types",
     "traceback_util": "jax._src.traceback_util",
     "tree_util": "jax._src.tree_util",
+    "util": "jax._src.util",
     "jaxlib_jax": "jaxlib._jax",
 }
 

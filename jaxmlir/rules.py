@@ -33,6 +33,7 @@ from jaxmlir._compat import (
     pe,
     rule_transforms,
     tree_util,
+    util,
     wrapped_rule,
 )
 from jaxmlir.errors import JaxmlirError
@@ -245,6 +246,8 @@ class Identities:
         if isinstance(value, py_types.FunctionType):
             cells = [self(_cell(cell)) for cell in value.__closure__ or ()]
             return (value.__code__, self(value.__defaults__), self(value.__kwdefaults__), *cells)
+        if isinstance(value, _BOXES):
+            return (type(value), self(value.val))
         if isinstance(value, _INCIDENTAL) or type(value) is object:
             return type(value)
         if isinstance(value, (tuple, list)):
@@ -262,6 +265,10 @@ class Identities:
 # What tells nothing about a rule: the trace that made it, what tracing it filled in, its names
 # (and sentinels, bare objects).
 _INCIDENTAL = (core.Trace, lu.Store, lu.EqualStore, core.DebugInfo)
+
+
+# What JAX puts static and nondifferentiated arguments in.
+_BOXES = (util.Unhashable, util.Hashable)
 
 
 def _innermost(value: Any) -> Any:
