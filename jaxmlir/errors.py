@@ -73,6 +73,15 @@ class TransformError(DiagnosticError):
     """An op cannot be differentiated, transposed, batched or inverted."""
 
 
+def cause_of(located: BaseException, error: BaseException) -> BaseException | None:
+    """What to raise ``located`` from, the form of ``error`` that names a place.
+
+    Not from itself where it had one already: JAX follows the causes of an error, without end if
+    they form a circle.
+    """
+    return error.__cause__ if located is error else error
+
+
 class PipelineError(JaxmlirError):
     """A pass pipeline is malformed, or names a pass or option that does not exist."""
 

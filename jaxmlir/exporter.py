@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxmlir import codec, effect_attrs, locations, params, rules_export
 from jaxmlir._compat import close_jaxpr, core, debug_info, dtypes
-from jaxmlir.errors import Diagnostic, ExportError, JaxmlirError, message_of
+from jaxmlir.errors import Diagnostic, ExportError, JaxmlirError, cause_of, message_of
 from jaxmlir.ir import context, file_line_col, func, ir
 from jaxmlir.types import aval_of
 
@@ -112,7 +112,8 @@ def _export_function(exporter: Exporter, function: func.FuncOp) -> Any:
                 env.update(zip(op.results, eqn.outvars, strict=True))
                 eqns.append(eqn)
         except JaxmlirError as e:
-            raise at_op(e, op, name) from e
+            located = at_op(e, op, name)
+            raise located from cause_of(located, e)
     name = function.name.value
     info = debug_info("jit", name, len(invars), len(outvars))
     own_constvars, invars = invars[:num_constvars], invars[num_constvars:]

@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxmlir import codec, effect_attrs, handles, locations, normalize, primitives, rules
 from jaxmlir._compat import close_jaxpr, core, dtypes, open_jaxpr, state_types, version_matches
-from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError, message_of
+from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError, cause_of, message_of
 from jaxmlir.ir import DIALECT_VERSION, func, ir, scope
 from jaxmlir.types import aval_of, type_of
 
@@ -278,7 +278,8 @@ class _Function:
                     results = create(name, types, operands, attributes, loc=loc).results
                     env.update(zip(outvars, results, strict=True))
             except JaxmlirError as e:
-                raise _at_equation(e, eqn) from e
+                located = _at_equation(e, eqn)
+                raise located from cause_of(located, e)
         end = self.location
         return [self.literal(v, end) if type(v) is literal_type else env[v] for v in jaxpr.outvars]
 

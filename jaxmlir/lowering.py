@@ -28,7 +28,7 @@ from jaxlib.mlir.dialects import func as func_dialect
 
 from jaxmlir import codec, effect_attrs, locations, ops, params, rules_export
 from jaxmlir._compat import core, effects, jax_mlir_ext, mlir, source_info_util
-from jaxmlir.errors import Diagnostic, JaxmlirError, LoweringError, message_of
+from jaxmlir.errors import Diagnostic, JaxmlirError, LoweringError, cause_of, message_of
 from jaxmlir.exporter import constant_value
 from jaxmlir.ir import context, file_line_col, func, functions, ir, parse_module
 from jaxmlir.types import aval_of
@@ -136,7 +136,8 @@ class _Body:
                     else:
                         env.update(zip(results, template(self, op, nodes), strict=True))
             except JaxmlirError as e:
-                raise self.at_op(e, op, name) from e
+                located = self.at_op(e, op, name)
+                raise located from cause_of(located, e)
             except NotImplementedError as e:
                 raise self.at_op(e, op, name) from e
         raise LoweringError(f"@{function.name.value} has no return")

@@ -30,7 +30,7 @@ from jaxmlir._compat import (
     open_jaxpr,
     pe,
 )
-from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError
+from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError, cause_of
 from jaxmlir.importer import Importer
 from jaxmlir.ir import file_line_col, func, ir, symbol_uses
 from jaxmlir.passes._build import inline
@@ -155,7 +155,8 @@ class Rules:
             try:
                 found = make(self._jaxpr(op, name))
             except JaxmlirError as e:
-                raise exporting.at_op(e, op, name) from e
+                located = exporting.at_op(e, op, name)
+                raise located from cause_of(located, e)
             except Exception as e:
                 raise _at_op(kind, op, name, e) from e
             # What a rule leaves behind in the module belongs to this program only.
