@@ -284,6 +284,11 @@ class _Verifier:
 # --- structure --------------------------------------------------------------------------------
 
 
+# Ops that take an index for each dimension of the first operand, after so many operands.  JAX's
+# abstract evaluation takes their number for granted.
+_INDEXED = {"jaxpr.dynamic_slice": 1, "jaxpr.dynamic_update_slice": 2}
+
+
 def _structure_errors(op: Any, name: str) -> Iterator[str]:
     """What is wrong with an op by its record; a primitive without a record has free form."""
     if len(op.regions):
@@ -292,8 +297,11 @@ def _structure_errors(op: Any, name: str) -> Iterator[str]:
     attributes = op.attributes
     if record is None or "jaxpr.primitive" in attributes:
         return
+    operands = record.operands
+    if name in _INDEXED and len(op.operands) and hasattr(op.operands[0].type, "rank"):
+        operands = _INDEXED[name] + op.operands[0].type.rank
     for what, expected, got in (
-        ("operand", record.operands, len(op.operands)),
+        ("operand", operands, len(op.operands)),
         ("result", record.results, len(op.results)),
     ):
         if expected is not None and expected != got:

@@ -156,7 +156,8 @@ def _applicable(op):
     yield _an_unknown_attribute
     if all(isinstance(r.type, ir.RankedTensorType) for r in op.results):
         yield _another_result_type
-    if len(op.operands):
+    # JAX takes a select_n of any number of cases, one included.
+    if len(op.operands) and op.name != "jaxpr.select_n":
         yield _one_operand_less
         yield _one_operand_more
     if _mandatory(op):
