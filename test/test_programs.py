@@ -126,3 +126,17 @@ def differentiable(function, args):
     except Exception:
         return False
     return True
+
+
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [
+        ("custom_rules_under_control_flow", {"sine_jvp": 1, "cosine_jvp": 1}),
+        # One for each exponent: 3, 2, 1 and 0.
+        ("custom_jvp_higher_orders", {"sine_jvp": 1, "cosine_jvp": 1, "power_jvp": 4}),
+    ],
+)
+def test_a_rule_that_calls_its_own_function_is_one_function(name, rules):
+    function, args = PROGRAMS[name]()
+    symbols = jaxmlir.trace(function)(*args).functions
+    assert {rule: sum(s.startswith(rule) for s in symbols) for rule in rules} == rules
