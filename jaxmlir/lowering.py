@@ -18,7 +18,6 @@ function.
 
 from __future__ import annotations
 
-import collections
 import functools
 import itertools
 from collections.abc import Sequence
@@ -110,10 +109,10 @@ class _Body:
         cache = self.cache
         inlined_call = jax_mlir_ext.inlined_func_call
         dim_vars = tuple(self.ctx.dim_var_values)
-        signatures = [self.signature(op) for op in block.operations]
-        uses = collections.Counter(key for _, _, key in signatures)
-        for op, values, key in signatures:
-            name = key[1]
+        for op in block.operations:
+            name = op.name if type(op) is ir.OpView else op.operation.name
+            operands = op.operands
+            values = [operands[i] for i in range(len(operands))]
             if name == "func.return":
                 return [env[v] for v in values], self.tokens
             try:
@@ -121,12 +120,19 @@ class _Body:
                     if name == "jaxpr.constant":
                         env[op.results[0]] = self.constant(op)
                         continue
-                    template = cache.get(key)
-                    if template is None or template is _ONCE:
-                        once = template is None and uses[key] == 1
-                        template = self.template(op, key, once)
-                    nodes = [env[v] for v in values]
+                    attributes = op.attributes
                     results = op.results
+                    key = (
+                        self.program if _depends_on_program(name, attributes) else None,
+                        name,
+                        tuple(attributes.items()) if len(attributes) else (),
+                        tuple([v.type for v in values]),
+                        tuple(results.types),
+                    )
+                    template = cache.get(key)
+                    if template is None:
+                        template = cache[key] = self.template(op, key)
+                    nodes = [env[v] for v in values]
                     if type(template) is _Template:
                         outs = inlined_call(template.function, [*dim_vars, *nodes])
                         if len(outs) == 1:
@@ -142,37 +148,13 @@ class _Body:
                 raise self.at_op(e, op, name) from e
         raise LoweringError(f"@{function.name.value} has no return")
 
-    def signature(self, op: Any) -> tuple[Any, list[ir.Value], tuple[Any, ...]]:
-        """The op, its operands, and what its lowering depends on besides them."""
-        name = op.name if type(op) is ir.OpView else op.operation.name
-        operands = op.operands
-        values = [operands[i] for i in range(len(operands))]
-        if name == "jaxpr.constant" or name == "func.return":
-            return op, values, (None, name)
-        attributes = op.attributes
-        return (
-            op,
-            values,
-            (
-                self.program if _depends_on_program(name, attributes) else None,
-                name,
-                tuple(attributes.items()) if len(attributes) else (),
-                tuple([v.type for v in values]),
-                tuple(op.results.types),
-            ),
-        )
-
     def constant(self, op: Any) -> Any:
         value = constant_value(self.program, op)
         aval = aval_of(op.results[0].type)
         return mlir.ir_constant(value, const_lowering=self.ctx.const_lowering, aval=aval)
 
-    def template(self, op: Any, key: tuple[Any, ...], once: bool) -> Any:
-        """What to do for every op of this one's signature.
-
-        Args:
-          once: no other op here has it, so that a function to copy in might be used once only.
-        """
+    def template(self, op: Any, key: tuple[Any, ...]) -> Any:
+        """What to do for every op of this one's signature."""
         eqn = _equations.get(key)
         if eqn is None:
             eqn = self.equation(op, key[1])
@@ -183,11 +165,7 @@ class _Body:
             mlir._uncached_lowering, eqn.primitive, eqn.ctx, eqn.effects, *rules[:2]
         )
         if eqn.primitive in mlir._uncacheable_primitives:
-            found = self.cache[key] = functools.partial(_lower_in_place, eqn=eqn, lower=lower)
-            return found
-        if once and rules[2] and not eqn.effects and eqn.arrays and not _has_functions(key[1]):
-            self.cache[key] = _ONCE
-            return functools.partial(_lower_leaf_in_place, eqn=eqn, lower=lower)
+            return functools.partial(_lower_in_place, eqn=eqn, lower=lower)
         traceback = locations.source_info(op.location).traceback
         with source_info_util.user_context(traceback), eqn.ctx.manager:
             entry = mlir._emit_lowering_rule_as_fun(
@@ -196,18 +174,15 @@ class _Body:
                 eqn.ctx,
                 eqn.primitive,
                 eqn.ordered,
-                eqn.avals_in,
-                eqn.avals_out,
+                list(eqn.avals_in),
+                list(eqn.avals_out),
                 rules[2],
                 **eqn.params,
             )
         plain = all(isinstance(t, ir.Type) for t in entry.flat_output_types) and not entry.const_args
         if entry.inline and not eqn.ordered and plain and eqn.arrays:
-            found = _Template(entry.func.operation)
-        else:
-            found = functools.partial(_call_entry, entry=entry, ordered=eqn.ordered)
-        self.cache[key] = found
-        return found
+            return _Template(entry.func.operation)
+        return functools.partial(_call_entry, entry=entry, ordered=eqn.ordered)
 
     def equation(self, op: Any, name: str) -> _Equation:
         """The op as JAX's rules take it."""
@@ -243,10 +218,11 @@ class _Body:
 
     def location(self, op: Any) -> ir.Location:
         """The op's location in JAX's context, under the name stack of the calling equation."""
-        key = (self.prefix, op.location.attr)
+        location = op.location
+        key = (self.prefix, location.attr)
         found = self.cache.get(key)
         if found is None:
-            found = self.cache[key] = self.translate(op.location)
+            found = self.cache[key] = self.translate(location)
         return found
 
     def translate(self, location: ir.Location) -> ir.Location:
@@ -254,7 +230,7 @@ class _Body:
         if isinstance(location, ir.NameLoc) and not isinstance(location.child_loc, ir.FileLineColLoc):
             name, location = location.name_str, location.child_loc
         stack = "/".join(part for part in (self.prefix, name) if part)
-        frames = _translate_frames(location)
+        frames = _translate_frames(location, self.cache)
         return ir.Location.name(stack, childLoc=frames) if stack else frames
 
     def at_op(self, error: Exception, op: Any, name: str) -> LoweringError:
@@ -285,10 +261,6 @@ class _Equation(NamedTuple):
 _equations: dict[tuple[Any, ...], _Equation] = {}
 
 
-# Stands for a template of a signature that was met once, and lowered in place.
-_ONCE = object()
-
-
 class _Template:
     """A rule's output as a function to copy in."""
 
@@ -311,8 +283,8 @@ def _lower_in_place(
             primitive=eqn.primitive,
             name_stack=name_stack,
             traceback=traceback or outer.traceback,
-            avals_in=eqn.avals_in,
-            avals_out=eqn.avals_out,
+            avals_in=list(eqn.avals_in),
+            avals_out=list(eqn.avals_out),
             tokens_in=body.tokens,
             tokens_out=None,
             jaxpr_eqn_ctx=eqn.ctx,
@@ -323,14 +295,6 @@ def _lower_in_place(
     if ctx.tokens_out is not None:
         body.tokens = body.tokens.update_tokens(ctx.tokens_out)
     return [out if isinstance(out, ir.Value) else tuple(out) for out in outs]
-
-
-def _lower_leaf_in_place(
-    body: _Body, op: Any, nodes: Sequence[Any], *, eqn: _Equation, lower: Any
-) -> Sequence[Any]:
-    """Runs a rule at the op, which makes what copying in its output would have left."""
-    with ir.Location.name(f"{eqn.primitive.name}:", childLoc=ir.Location.current):
-        return _lower_in_place(body, op, nodes, eqn=eqn, lower=lower)
 
 
 def _call_entry(
@@ -357,18 +321,26 @@ def _call_entry(
     return outs
 
 
-def _translate_frames(location: ir.Location) -> ir.Location:
-    """A location of our context rebuilt in the current one."""
-    if isinstance(location, ir.NameLoc):
-        return ir.Location.name(location.name_str, childLoc=_translate_frames(location.child_loc))
+def _translate_frames(location: ir.Location, known: dict[Any, Any]) -> ir.Location:
+    """A location of our context rebuilt in the current one; ``known`` has those met before."""
+    key = location.attr
+    found = known.get(key)
+    if found is not None:
+        return found
     if isinstance(location, ir.CallSiteLoc):
-        caller = _translate_frames(location.caller)
-        return ir.Location.callsite(_translate_frames(location.callee), [caller])
-    if isinstance(location, ir.FileLineColLoc):
-        return ir.Location.file(location.filename, location.start_line, location.start_col)
-    if isinstance(location, ir.FusedLoc):
-        return ir.Location.fused([_translate_frames(child) for child in location.locations])
-    return ir.Location.unknown()
+        caller = _translate_frames(location.caller, known)
+        found = ir.Location.callsite(_translate_frames(location.callee, known), [caller])
+    elif isinstance(location, ir.NameLoc):
+        child = _translate_frames(location.child_loc, known)
+        found = ir.Location.name(location.name_str, childLoc=child)
+    elif isinstance(location, ir.FileLineColLoc):
+        found = ir.Location.file(location.filename, location.start_line, location.start_col)
+    elif isinstance(location, ir.FusedLoc):
+        found = ir.Location.fused([_translate_frames(loc, known) for loc in location.locations])
+    else:
+        found = ir.Location.unknown()
+    known[key] = found
+    return found
 
 
 @functools.cache
