@@ -188,9 +188,14 @@ class Program:
         """
         return self.exporter.jaxpr(self.name)
 
-    def jvp(self) -> Program:
-        """The program ``(primals, tangents) -> (result, tangent of result)``."""
-        return _transforms().jvp(self)
+    def jvp(self, custom_vjp_forward: str = "error") -> Program:
+        """The program ``(primals, tangents) -> (result, tangent of result)``.
+
+        Args:
+          custom_vjp_forward: ``"transpose"`` differentiates functions with a custom VJP rule by the
+            transpose of their backward rule; by default running the result is JAX's error.
+        """
+        return _transforms().jvp(self, custom_vjp_forward)
 
     def linearize(self) -> tuple[Program, Program]:
         """``fwd(*args) -> (result, residuals)`` and ``lin(residuals, *tangents) -> tangent``."""

@@ -20,6 +20,7 @@ from jaxmlir.ir import ir, scope
 from jaxmlir.passes._build import NewFunction, adapt, inline, make_public
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.dedupe_functions import dedupe_functions, rename_functions
+from jaxmlir.passes.expand_custom_lin import expand_custom_lin
 from jaxmlir.passes.jvp import active_arguments, tangent_type_of
 from jaxmlir.passes.jvp import jvp as jvp_function
 from jaxmlir.passes.linearize import linearize as linearize_function
@@ -33,8 +34,21 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-def jvp(program: Program) -> Program:
-    """The program ``(primals, tangents) -> (result, tangent of result)``."""
+def jvp(program: Program, custom_vjp_forward: str = "error") -> Program:
+    """The program ``(primals, tangents) -> (result, tangent of result)``.
+
+    Args:
+      custom_vjp_forward: what becomes of functions with a custom VJP rule, which have no JVP in
+        JAX.  ``"error"``: running the result is an error that names the rule.  ``"transpose"``: the
+        backward rule is transposed, if its ops show that it is linear in the cotangent.
+
+    Raises:
+      TransformError: an op cannot be differentiated, or a backward rule is not linear.
+    """
+    if custom_vjp_forward not in ("error", "transpose"):
+        raise ArgumentError(
+            f"custom_vjp_forward must be 'error' or 'transpose', got {custom_vjp_forward!r}"
+        )
     args_tree, out_tree = _args_tree(program, "jvp"), program.out_tree
     result, rules, symbol = _start(program)
     with scope():
@@ -50,6 +64,9 @@ def jvp(program: Program) -> Program:
             *((t, True) for t in outputs),
             *zip(map(tangent_type_of, outputs), active_out, strict=True),
         ]
+        if custom_vjp_forward == "transpose":
+            result.changed()
+            expand_custom_lin(rules)
         new = adapt(rules, core_symbol, f"{symbol}.jvp", arguments, results)
     in_tree = _arguments(args_tree, args_tree)
     return _finish(result, new, in_tree, _tuple([out_tree, out_tree]), f"{symbol}.jvp")

@@ -17,6 +17,7 @@ from jaxmlir.passes._pipeline import Pipeline
 
 BUILTIN_PASSES = (
     ("jaxpr-dedupe-functions", "jaxmlir.passes.dedupe_functions:DedupeFunctions"),
+    ("jaxpr-expand-custom-lin", "jaxmlir.passes.expand_custom_lin:ExpandCustomLin"),
     ("jaxpr-grad", "jaxmlir.passes.vjp:Grad"),
     ("jaxpr-jvp", "jaxmlir.passes.jvp:Jvp"),
     ("jaxpr-legalize-to-stablehlo", "jaxmlir.passes.legalize_to_stablehlo:LegalizeToStablehlo"),
