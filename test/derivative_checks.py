@@ -44,32 +44,40 @@ def vector_like(tree, seed):
     return jax.tree.map(leaf, tree)
 
 
-def check_derivatives(f, args, *, text=False, rtol=2e-5):
-    """jvp, linearize and vjp of the program of ``f`` are JAX's."""
+def check_derivatives(f, args, *, forward=True, text=False, rtol=2e-5):
+    """jvp, linearize and vjp of the program of ``f`` are JAX's.
+
+    Args:
+      forward: also jvp and linearize, which are errors for functions with a custom VJP.
+      text: print and parse each program before it is called.
+    """
     program = jaxmlir.trace(f)(*args)
     same = through_text if text else lambda p: p
-    jvp = same(program.jvp())
-    fwd, lin = map(same, program.linearize())
-    fwd2, bwd = map(same, program.vjp())
-    if not text:
-        for made in (jvp, fwd, lin, fwd2, bwd):
-            made.verify()
     tangents = vector_like(args, 0)
     cotangents = vector_like(jax.eval_shape(f, *args), 1)
+    fwd, bwd = map(same, program.vjp())
+    made = [fwd, bwd]
+    if forward:
+        jvp, (base, lin) = same(program.jvp()), map(same, program.linearize())
+        made += [jvp, base, lin]
+    for new in made if not text else ():
+        new.verify()
 
     def ours(args):
-        _, residuals = fwd(*args)
-        out, residuals2 = fwd2(*args)
-        return (
-            jvp(args, tangents),
-            lin(residuals, *tangents),
-            out,
-            bwd(residuals2, cotangents),
-        )
+        out, residuals = fwd(*args)
+        reverse = (out, bwd(residuals, cotangents))
+        if not forward:
+            return reverse
+        out, residuals = base(*args)
+        return reverse, jvp(args, tangents), (out, lin(residuals, *tangents))
 
     def theirs(args):
-        out, tangent = jax.jvp(f, args, tangents)
-        return (out, tangent), tangent, out, jax.vjp(f, *args)[1](cotangents)
+        out, pullback = jax.vjp(f, *args)
+        reverse = (out, pullback(cotangents))
+        if not forward:
+            return reverse
+        pushed = jax.jvp(f, args, tangents)
+        return reverse, pushed, pushed
 
     close(jax.jit(ours)(args), jax.jit(theirs)(args), rtol)
 
@@ -94,4 +102,3 @@ def check_vmap(f, args, in_axes, out_axes=0, axis_size=3, **options):
     expected = jax.vmap(f, in_axes, out_axes, axis_size=axis_size, **options)
     close(batched(*args), jax.jit(expected)(*args))
     return batched
-
