@@ -168,6 +168,8 @@ class _Body:
             return functools.partial(_lower_in_place, eqn=eqn, lower=lower)
         traceback = locations.source_info(op.location).traceback
         with source_info_util.user_context(traceback), eqn.ctx.manager:
+            if rules[2] and eqn.arrays and not eqn.effects and not _has_functions(key[1]):
+                return self.emit_leaf(eqn, lower)
             entry = mlir._emit_lowering_rule_as_fun(
                 lower,
                 self.module_context,
@@ -183,6 +185,45 @@ class _Body:
         if entry.inline and not eqn.ordered and plain and eqn.arrays:
             return _Template(entry.func.operation)
         return functools.partial(_call_entry, entry=entry, ordered=eqn.ordered)
+
+    def emit_leaf(self, eqn: _Equation, lower: Any) -> _Template:
+        """A rule's output for arrays: JAX's ``_emit_lowering_rule_as_fun`` without what others need.
+
+        Most of the time of lowering a small program goes into this.
+        """
+        module_context = self.module_context
+        dim_vars = self.ctx.dim_var_values
+        arguments = [v.type for v in dim_vars]
+        arguments += [mlir.aval_to_ir_type(module_context, aval) for aval in eqn.avals_in]
+        results = [mlir.aval_to_ir_type(module_context, aval) for aval in eqn.avals_out]
+        stack = source_info_util.new_name_stack()
+        with mlir.source_info_to_location(module_context, eqn.primitive, stack, None) as location:
+            attributes = {
+                "sym_name": ir.StringAttr.get(eqn.primitive.name),
+                "function_type": ir.TypeAttr.get(ir.FunctionType.get(arguments, results)),
+            }
+            function = ir.Operation.create("func.func", attributes=attributes, regions=1, ip=False)
+            block = function.regions[0].blocks.append(
+                *arguments, arg_locs=[location] * len(arguments)
+            )
+            with ir.InsertionPoint(block):
+                values = list(block.arguments)
+                ctx = mlir.LoweringRuleContext(
+                    module_context=module_context,
+                    primitive=eqn.primitive,
+                    name_stack=stack,
+                    traceback=None,
+                    avals_in=eqn.avals_in,
+                    avals_out=eqn.avals_out,
+                    tokens_in=mlir.TokenSet(),
+                    tokens_out=None,
+                    jaxpr_eqn_ctx=eqn.ctx,
+                    dim_var_values=values[: len(dim_vars)],
+                    const_lowering={},
+                )
+                outs = lower(ctx, *values[len(dim_vars) :], **eqn.params)
+                func_dialect.ReturnOp(outs)
+        return _Template(function)
 
     def equation(self, op: Any, name: str) -> _Equation:
         """The op as JAX's rules take it."""
