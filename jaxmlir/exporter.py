@@ -7,6 +7,7 @@ expects, which return the jaxprs of the rules' functions.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -28,6 +29,8 @@ class Exporter:
     def __init__(self, program: Program):
         self.program = program
         self._jaxprs: dict[str, Any] = {}
+        # A function in the making by another thread does not call itself.
+        self._lock = threading.RLock()
 
     def jaxpr(self, symbol: str) -> Any:
         """The closed jaxpr of the function ``@symbol``.
@@ -35,23 +38,24 @@ class Exporter:
         Raises:
           ExportError: there is no such function, it calls itself, or an op has no equation.
         """
-        found = self._jaxprs.get(symbol)
-        if found is _IN_PROGRESS:
-            raise ExportError(
-                f"@{symbol} calls itself: only a custom derivative rule may refer to the function "
-                "it belongs to"
-            )
-        if found is None:
-            function = self.program.function(symbol)
-            self._jaxprs[symbol] = _IN_PROGRESS
-            try:
-                with context():
-                    found = _export_function(self, function)
-            except BaseException:
-                del self._jaxprs[symbol]
-                raise
-            self._jaxprs[symbol] = found
-        return found
+        with self._lock:
+            found = self._jaxprs.get(symbol)
+            if found is _IN_PROGRESS:
+                raise ExportError(
+                    f"@{symbol} calls itself: only a custom derivative rule may refer to the "
+                    "function it belongs to"
+                )
+            if found is None:
+                function = self.program.function(symbol)
+                self._jaxprs[symbol] = _IN_PROGRESS
+                try:
+                    with context():
+                        found = _export_function(self, function)
+                except BaseException:
+                    del self._jaxprs[symbol]
+                    raise
+                self._jaxprs[symbol] = found
+            return found
 
 
 _IN_PROGRESS = object()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import functools
 import inspect
 
@@ -469,6 +470,41 @@ def test_a_program_traces_into_another(wave):
     program = reread(jaxmlir.trace(lambda x: wave(x) + jax.grad(wave)(x))(1.0))
     expected = python_wave(0.5) + jax.grad(python_wave)(0.5)
     np.testing.assert_allclose(program(0.5), expected, rtol=1e-6)
+
+
+@compat
+def test_programs_are_shared_by_threads(wave):
+    def work(i):
+        def f(x):
+            return jnp.cos(x) * i + wave(x) + jax.grad(wave)(x)
+
+        return reread(jaxmlir.trace(f)(1.0))(0.5)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        ours = list(pool.map(work, range(8)))
+    base = python_wave(0.5) + jax.grad(python_wave)(0.5)
+    np.testing.assert_allclose(ours, [jnp.cos(0.5) * i + base for i in range(8)], rtol=1e-6)
+
+
+@compat
+@pytest.mark.parametrize(
+    "wrap", [lambda f: jaxmlir.trace(f)(jax.new_ref(jnp.ones(3)), 2.0), jaxmlir.jit]
+)
+def test_mutable_arrays_are_mutated(wrap):
+    def add(ref, x):
+        ref[...] += x
+
+    ref = jax.new_ref(jnp.ones(3))
+    wrap(add)(ref, 2.0)
+    same(ref[...], jnp.full(3, 3.0))
+
+
+@compat
+def test_donation_of_a_programs_arguments():
+    program = jaxmlir.trace(jnp.add)(jnp.ones(4), jnp.ones(4))
+    x, y = jnp.ones(4), jnp.ones(4)
+    same(jax.jit(program, donate_argnums=0)(x, y), jnp.full(4, 2.0))
+    assert x.is_deleted() and not y.is_deleted()
 
 
 @compat
