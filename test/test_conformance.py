@@ -109,8 +109,26 @@ def test_lowered_texts_compare_without_names():
 
     assert program("f").as_text() != program("g").as_text()
     assert steps.canonical(program("f")) == steps.canonical(program("g"))
-    other = jax.jit(lambda x: lax.cos(x)).lower(np.float32(1.0))
-    assert steps.canonical(other) != steps.canonical(jax.jit(lax.sin).lower(np.float32(1.0)))
+
+
+def test_lowered_texts_compare_with_operands_and_constants():
+    functions = [
+        lambda x, y: (x + 1.0) * (y + 1.0),
+        lambda x, y: (y + 1.0) * (x + 1.0),
+        lambda x, y: (x + 1.0) * (y + 2.0),
+        lambda x, y: (x + 1.0) * y,
+        lambda x, y: lax.fori_loop(0, 3, lambda i, z: z * y, x),
+        lambda x, y: lax.fori_loop(0, 3, lambda i, z: z * x, x),
+        lambda x, y: lax.fori_loop(0, 3, lambda i, z: z * x, y),
+        lambda x, y: lax.cond(x > y, lambda: x * 2.0, lambda: y * 3.0),
+        lambda x, y: lax.cond(x > y, lambda: x * 3.0, lambda: y * 2.0),
+    ]
+    texts = [steps.canonical(jax.jit(f).lower(1.0, 1.0)) for f in functions]
+    assert len(set(texts)) == len(texts)
+    shared = jax.jit(lambda x, y: (x + 1.0) * (y + 1.0)).lower(1.0, 1.0)
+    ours = jaxmlir.trace(functions[0])(1.0, 1.0).lower()
+    assert shared.as_text().count("constant") != ours.as_text().count("constant")
+    assert steps.canonical(shared) == steps.canonical(ours)
 
 
 def test_command_line(tmp_path, monkeypatch, capsys):

@@ -116,8 +116,8 @@ primitive with its arguments, go through the whole way: `tools/conformance.py` g
 | run | calling the parsed program gives `jax.jit`'s result |
 
 Results are compared bit for bit (a NaN equals a NaN). Where the lowered text is the one `jax.jit`
-itself lowers, names and locations aside, they are the same by construction; of those, one in twenty
-is compiled and run all the same.
+itself lowers, but for names, locations and uses that share a constant, they are the same by
+construction; of those, one in twenty is compiled and run all the same.
 """
 
 

@@ -4,7 +4,7 @@ A ``Case`` is a function and its arguments.  A step is a function of a case that
 passed, or raises.  To add one, write it and add it to ``STEPS``.
 
 Compiling is what costs: a step that ends in running a program first compares the program's lowered
-text with the one ``jax.jit`` lowers.  Where they are the same but for names and locations, the
+text with the one ``jax.jit`` lowers.  Where they are the same program (see ``canonical``), the
 results are the same by construction, and the step passes as ``SAME_TEXT`` without running; cases
 made with ``always_run=True`` run all the same.
 """
@@ -231,14 +231,19 @@ def _long(aval: Any) -> str:
 # --- comparing lowered programs -------------------------------------------------------------------
 
 _SYMBOL = re.compile(r'@(?:[\w.$-]+|"[^"]*")')
+_VALUE = re.compile(r"%[\w$.-]+")
+_DEFINITION = re.compile(
+    r"\s*(?P<name>%[\w$.-]+)(?::\d+)? = (?:stablehlo\.constant (?P<constant>.*))?"
+)
 # Where in the caller's pytree a result stands; not used by compilation.
 _RESULT_INFO = re.compile(r'jax\.result_info = "[^"]*"(?:, )?')
 
 
 def canonical(lowered: Any) -> str:
-    """A lowered module's text without locations and without the functions' names.
+    """A lowered module's text without what compilation does not depend on.
 
-    The functions are in the order in which the ones before refer to them.
+    That is: locations, the names of functions and values, and whether uses of one constant share
+    it.  The functions are in the order in which the ones before refer to them.
     """
     head, *rest = re.split(r"(?m)^(?=  func\.func )", lowered.as_text())
     rest[-1] = rest[-1].removesuffix("}\n")
@@ -250,10 +255,35 @@ def canonical(lowered: Any) -> str:
             if symbol in functions and symbol not in numbers:
                 numbers[symbol] = f"@{len(numbers)}"
                 order.append(symbol)
-    body = "".join(functions[name] for name in order)
+    body = "".join(_renamed(functions[name]) for name in order)
     body = _SYMBOL.sub(lambda match: numbers.get(match[0], match[0]), body)
     body = _RESULT_INFO.sub("", body).replace(" {}", "")
     return _SYMBOL.sub("@module", head, count=1) + body
+
+
+def _renamed(function: str) -> str:
+    """A function's text with its values numbered, and constants in place of their uses."""
+    values: dict[str, str] = {}
+    count = 0
+
+    def rename(match: re.Match[str]) -> str:
+        nonlocal count
+        if match[0] not in values:
+            values[match[0]] = f"%{count}"
+            count += 1
+        return values[match[0]]
+
+    lines = []
+    for line in function.splitlines():
+        defined = _DEFINITION.match(line)
+        if defined:
+            # Regions side by side may use a name for different values.
+            values.pop(defined["name"], None)
+            if defined["constant"]:
+                values[defined["name"]] = f"({defined['constant']})"
+                continue
+        lines.append(_VALUE.sub(rename, line))
+    return "\n".join([*lines, ""])
 
 
 def _first_difference(first: str, second: str) -> str:
