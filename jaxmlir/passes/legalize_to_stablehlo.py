@@ -29,9 +29,10 @@ class LegalizeToStablehlo(Pass):
     def run(self, program: Program) -> None:
         from jaxmlir.lowering import legalize
 
-        operands = len(program.in_avals)
+        operands = len(program.function(program.name).type.inputs)
         legalize(program, self.platforms or None)
-        attributes = program.function(program.name).attributes
-        if len(program.in_avals) != operands and "jaxpr.in_tree" in attributes:
-            # For several platforms JAX adds an operand, which the pytree does not have.
-            del attributes["jaxpr.in_tree"]
+        function = program.function(program.name)
+        if len(function.type.inputs) != operands and "jaxpr.in_tree" in function.attributes:
+            # For several platforms, or ordered effects, JAX adds operands: the platform's index,
+            # tokens. The pytree does not have them.
+            del function.attributes["jaxpr.in_tree"]

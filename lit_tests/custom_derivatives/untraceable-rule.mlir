@@ -1,0 +1,15 @@
+// RUN: jaxmlir-opt --jaxpr-verify %s | FileCheck %s
+// RUN: jaxmlir-run %s --args '2.0' | FileCheck %s --check-prefix=EXEC
+
+// A rule that could not be traced leaves the reason, and the program runs.
+
+// CHECK: "jaxpr.custom_jvp_call_jaxpr"(%arg0) {call_jaxpr = @double, jvp_error = "ValueError: no"}
+// EXEC: result: f32[] = 4.0
+func.func public @f(%x: tensor<f32>) -> tensor<f32> {
+  %0 = "jaxpr.custom_jvp_call_jaxpr"(%x) {call_jaxpr = @double, jvp_error = "ValueError: no"} : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+func.func private @double(%x: tensor<f32>) -> tensor<f32> {
+  %0 = "jaxpr.add"(%x, %x) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
