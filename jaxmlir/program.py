@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 
-from jaxmlir import codec, handles, ir as mlir_ir, pytrees, runtime
+from jaxmlir import codec, handles, pytrees, runtime
+from jaxmlir import ir as mlir_ir
 from jaxmlir._compat import bind_leading, core, effects, state_types, without_dead_code
 from jaxmlir.errors import ArgumentError, ImportingError, JaxmlirError
 from jaxmlir.exporter import Exporter
@@ -60,7 +62,16 @@ class Program:
         """Forgets what was derived from the module."""
         self._signatures: dict[str, Signature] = {}
         self._callees: dict[str, runtime.Callee] = {}
-        for name in ("exporter", "stubs", "functions", "in_tree", "out_tree", "placement", "_jitted"):
+        for name in (
+            "exporter",
+            "stubs",
+            "functions",
+            "in_tree",
+            "out_tree",
+            "placement",
+            "_jitted",
+            "_exported",
+        ):
             self.__dict__.pop(name, None)
 
     # -- reading --
@@ -161,7 +172,7 @@ class Program:
         verify(self)
 
     def run_passes(self, pipeline: str, *, verify_each: bool = True) -> Program:
-        """The program after a pipeline of passes, e.g. ``"jaxpr-dce,cse"``; this one stays as it is.
+        """The program after a pipeline of passes, e.g. ``"jaxpr-grad,cse"``; this one is as it was.
 
         Raises:
           PipelineError: the pipeline is malformed, or names a pass that does not exist.
@@ -311,6 +322,8 @@ class Program:
                 f"@{self.name} takes arguments of the pytree {_tree_text(self.in_tree)}, "
                 f"got {_tree_text(tree)}"
             )
+        if any(map(_refines, flat, self.in_avals)):
+            return self._exported.call(*args, **kwargs)
         paths = [path for path, _ in jax.tree_util.tree_flatten_with_path((args, kwargs))[0]]
         converted = [
             self._convert(value, aval, path)
@@ -318,6 +331,14 @@ class Program:
         ]
         results = runtime.call(self, self.name, converted)
         return jax.tree.unflatten(self.out_tree, results)
+
+    @functools.cached_property
+    def _exported(self) -> Any:
+        """A program of symbolic shapes, to be called with concrete ones: JAX solves for these."""
+        from jax import export
+
+        args, kwargs = abstract_arguments(self)
+        return export.export(self._jitted)(*args, **kwargs)
 
     def _convert(self, value: Any, aval: Any, path: Any) -> Any:
         """A flat argument with the aval that the program was traced for."""
@@ -400,6 +421,13 @@ def _signature(function: func.FuncOp) -> Signature:
         isinstance(aval, state_types.AbstractRef) for aval in operands
     )
     return Signature(operands, tuple(map(aval_of, type_.results)), frozenset(found), uses_refs)
+
+
+def _refines(value: Any, aval: Any) -> bool:
+    """Whether an argument of concrete shape stands where the shape is symbolic."""
+    return not core.is_constant_shape(getattr(aval, "shape", ())) and core.is_constant_shape(
+        np.shape(value)
+    )
 
 
 def _widens(have: Any, want: Any) -> bool:

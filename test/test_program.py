@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from jax import lax
+from jax import export, lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -224,6 +224,22 @@ def test_weak_types_and_python_scalars():
     # A weakly typed result promotes like JAX's.
     half = jnp.ones((), "bfloat16")
     assert (program(1.5, 2)[0] * half).dtype == (jax.jit(f)(1.5, 2)[0] * half).dtype == "bfloat16"
+
+
+@compat
+def test_symbolic_shapes():
+    (b,) = export.symbolic_shape("b")
+
+    def mean(x):
+        return x.sum() / x.shape[0]
+
+    program = reread(jaxmlir.trace(mean)(jax.ShapeDtypeStruct((b,), "float32")))
+    assert 'tensor<?xf32, {shape = "b"}>' in str(program)
+    for n in (3, 5):
+        same(program(jnp.arange(n, dtype="float32")), jax.jit(mean)(jnp.arange(n, dtype="float32")))
+    assert jax.grad(program)(jnp.ones(4)).tolist() == [0.25] * 4
+    exported = export.export(jax.jit(program))(jax.ShapeDtypeStruct((b,), "float32"))
+    assert exported.call(jnp.ones(7)) == 1.0
 
 
 # --- jit --------------------------------------------------------------------------------------
