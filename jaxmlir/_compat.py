@@ -336,7 +336,8 @@ def wrapped_rule(function: Any) -> Any | None:
             )
         case [_, "jvp_jaxpr_thunk" | "fwd_jaxpr_from_zeros"]:
             traced = value("jvp", "fwd")
-            is_layer = traced.f.__qualname__.startswith(("lift_jvp.", "lift_fwd."))
+            name = getattr(traced.f, "__qualname__", "")
+            is_layer = name.startswith(("lift_jvp.", "lift_fwd."))
             return traced.f if is_layer and not traced.transforms else None
         case ["lift_jvp" | "lift_fwd", _]:
             return None if value("num_consts") else value("jvp_jaxpr_fun", "fwd_jaxpr_thunk")
@@ -348,7 +349,7 @@ def rule_transforms(function: Any) -> list[tuple[Any, Any]]:
     return [
         (transform, args)
         for transform, args in function.transforms
-        if transform.__name__ != "_handle_consts_in_bwd" or args[0]
+        if getattr(transform, "__name__", "") != "_handle_consts_in_bwd" or args[0]
     ]
 
 
