@@ -7,11 +7,15 @@ around the user's Python frames, innermost first.
 from __future__ import annotations
 
 import functools
+import os
 import re
 from typing import Any
 
 from jaxmlir._compat import jax_mlir_ext, jaxlib_jax, mlir, source_info_util
 from jaxmlir.ir import context, file_line_col, ir
+
+# The user's frames are wanted; ours are among them when a rule is traced.
+source_info_util.register_exclusion(os.path.dirname(__file__))
 
 _NO_STACK = source_info_util.NameStack()
 _named: dict[Any, ir.Location] = {}
