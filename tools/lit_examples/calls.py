@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import jax
@@ -52,13 +51,6 @@ def _partition(mesh: Any, arg_shapes: Any, result_shape: Any) -> Any:
 partitioned_in_its_own_way.def_partition(partition=_partition, sharding_rule="i -> i")
 
 
-def _in_one_group(x: Any) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from jax.experimental.scheduling_groups import xla_metadata_call
-    return xla_metadata_call(square, scheduling_group="1")(x)
-
-
 def _in_order(x: Any) -> Any:
     import jax.experimental.overlap  # Registers the primitive.
 
@@ -93,7 +85,12 @@ EXAMPLES = {
     "custom_partitioning": example(lambda x: partitioned_in_its_own_way(x), X),
     "call_exported": bound("call_exported", X, exported=export.export(jax.jit(square))(X)),
     "compute_on": example(_on_host, X, hlo=("call @",)),
-    "xla_metadata_call": example(_in_one_group, X, hlo=("call @",), requires="jax-0.10"),
+    "xla_metadata_call": example(
+        lambda x: xla_metadata.xla_metadata_call(square, scheduling_group="1")(x),
+        X,
+        hlo=("call @",),
+        requires="jax-0.12",
+    ),
     "xla_metadata_value": example(
         lambda x: xla_metadata.set_xla_metadata(x * x, kind="square"),
         X,

@@ -41,7 +41,11 @@ def _select_and_scatter(operand: jax.Array, source: jax.Array) -> jax.Array:
 EXAMPLES = {
     "dot_general": example(lax.dot, f32([1, 2], [3, 4]), f32([5, 6], [7, 8])),
     "ragged_dot_general": example(
-        lax.ragged_dot, f32([1, 2], [3, 4], [5, 6]), f32([[1], [1]], [[1], [-1]]), i32(1, 2)
+        lax.ragged_dot,
+        f32([1, 2], [3, 4], [5, 6]),
+        f32([[1], [1]], [[1], [-1]]),
+        i32(1, 2),
+        hlo=("stablehlo.dot_general",),
     ),
     "scaled_dot": example(
         lambda x, y, a, b: lax.scaled_dot(x, y, lhs_scale=a, rhs_scale=b),

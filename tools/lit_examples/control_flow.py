@@ -9,7 +9,10 @@ from lit_examples._example import example, f32
 
 EXAMPLES = {
     "scan": example(
-        lambda x, ys: lax.scan(lambda c, y: (c + y, c * y), x, ys), np.float32(1), f32(2, 3, 4)
+        lambda x, ys: lax.scan(lambda c, y: (c + y, c * y), x, ys),
+        np.float32(1),
+        f32(2, 3, 4),
+        hlo=("stablehlo.while", "stablehlo.compare LT", "stablehlo.add"),
     ),
     "while": example(
         lambda x, y: lax.while_loop(lambda c: c < 100, lambda c: c * y, x),

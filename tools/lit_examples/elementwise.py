@@ -22,7 +22,7 @@ EXAMPLES = {
     "min": example(lax.min, f32(1, 4), f32(3, 2)),
     "clamp": example(lax.clamp, np.float32(-1), f32(-3, 0.5, 3), np.float32(1)),
     "neg": example(lax.neg, X),
-    "abs": example(lax.abs, c64(3 + 4j, -2)),
+    "abs": example(lax.abs, c64(3 + 4j, -2), hlo=("stablehlo.abs",)),
     "sign": example(lax.sign, f32(-2, 0, 3)),
     "square": example(lax.square, X),
     "one_minus_square": bound("one_minus_square", X),

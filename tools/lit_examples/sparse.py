@@ -58,11 +58,15 @@ def _sampled(a: Any, b: Any, indices: Any) -> Any:
 
 EXAMPLES = {
     "todense": _bcoo(sparse.todense),
-    "coo_fromdense": example(lambda x: sparse.coo_fromdense(x, nse=3), DENSE),
+    "coo_fromdense": example(
+        lambda x: sparse.coo_fromdense(x, nse=3), DENSE, hlo=("stablehlo.compare NE",)
+    ),
     "coo_todense": _coo(sparse.coo_todense),
     "coo_matvec": _coo(lambda m, v: m @ v, VECTOR),
     "coo_matmat": _coo(lambda m, b: m @ b, COLUMN),
-    "csr_fromdense": example(lambda x: sparse.csr_fromdense(x, nse=3), DENSE),
+    "csr_fromdense": example(
+        lambda x: sparse.csr_fromdense(x, nse=3), DENSE, hlo=("stablehlo.compare NE",)
+    ),
     "csr_todense": _csr(sparse.csr_todense),
     "csr_matvec": _csr(lambda m, v: m @ v, VECTOR),
     "csr_matmat": _csr(lambda m, b: m @ b, COLUMN),
