@@ -25,7 +25,15 @@ _EXPORTS = {
     "trace": "program",
 }
 
-__all__ = ["Program", "from_jaxpr", "jit", "parse", "register_node_type", "register_param_type", "trace"]  # noqa: E501
+__all__ = [
+    "Program",
+    "from_jaxpr",
+    "jit",
+    "parse",
+    "register_node_type",
+    "register_param_type",
+    "trace",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -55,9 +55,7 @@ def encode_ctx(ctx: Any) -> ir.Attribute | None:
 
 def _ctx_fields() -> list[str]:
     return [
-        name
-        for name in core.JaxprEqnContext.__slots__
-        if name not in ("configs", "__weakref__")
+        name for name in core.JaxprEqnContext.__slots__ if name not in ("configs", "__weakref__")
     ]
 
 

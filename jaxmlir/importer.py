@@ -19,6 +19,7 @@ import numpy as np
 
 from jaxmlir import codec, effect_attrs, handles, locations, normalize, primitives, rules
 from jaxmlir._compat import close_jaxpr, core, dtypes, open_jaxpr, state_types, version_matches
+from jaxmlir.dense import dense
 from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError, cause_of, message_of
 from jaxmlir.ir import DIALECT_VERSION, func, ir, scope
 from jaxmlir.types import aval_of, type_of
@@ -205,7 +206,7 @@ class Importer:
                 array = np.asarray(value)
                 if not isinstance(dtype, dtypes.ExtendedDType):
                     array = array.astype(dtype, copy=False)
-                return {"value": codec.dense(array)}
+                return {"value": dense(array)}
         return {"value": codec._handle(value, self)}
 
     def _constant_name(self, value: Any) -> str:
@@ -223,7 +224,11 @@ def core_key_data(keys: Any) -> Any | None:
     """The integers under an array of random keys; ``None`` for other extended dtypes."""
     import jax
 
-    return jax.random.key_data(keys) if jax.dtypes.issubdtype(keys.dtype, jax.dtypes.prng_key) else None
+    return (
+        jax.random.key_data(keys)
+        if jax.dtypes.issubdtype(keys.dtype, jax.dtypes.prng_key)
+        else None
+    )
 
 
 class _Function:
@@ -259,8 +264,7 @@ class _Function:
                 continue
             try:
                 operands = [
-                    self.literal(v, loc) if type(v) is literal_type else env[v]
-                    for v in eqn.invars
+                    self.literal(v, loc) if type(v) is literal_type else env[v] for v in eqn.invars
                 ]
                 name, attributes = self.attributes(eqn)
                 if eqn.effects is not no_effects and eqn.effects:
@@ -400,5 +404,9 @@ def _at_equation(error: JaxmlirError, eqn: Any) -> ImportingError:
         return error
     file, line, col = locations.user_position(eqn.source_info)
     return ImportingError(
-        [Diagnostic("error", f"importing '{eqn.primitive.name}': {message_of(error)}", file, line, col)]
+        [
+            Diagnostic(
+                "error", f"importing '{eqn.primitive.name}': {message_of(error)}", file, line, col
+            )
+        ]
     )

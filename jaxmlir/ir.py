@@ -122,7 +122,9 @@ def file_line_col(location: ir.Location) -> tuple[str, int, int]:
     return (match[1], int(match[2]), int(match[3])) if match else ("", 0, 0)
 
 
-def module_text(module: ir.Module, *, debug_info: bool = False, elide_over: int | None = None) -> str:
+def module_text(
+    module: ir.Module, *, debug_info: bool = False, elide_over: int | None = None
+) -> str:
     """The module in MLIR's textual form.
 
     Args:

@@ -7,9 +7,9 @@ A program is lowered where JAX lowers the equation that calls it: the rule of ``
   is kept as a detached function and copied in for every other op of that signature, in C++ -- what
   JAX does for equations, with a key that costs a few microseconds instead of tens.
 * **Ops with functions** (jit, scan, cond, shard_map, custom rules, a user's own ...) run JAX's rule
-  for them too.  Where the rule only evaluates or calls the sub-jaxpr, it is given a stub: a jaxpr of
-  one ``jaxmlir_call`` equation, which lowers by walking that function in turn.  Where it looks at
-  the equations (``bodies="inspected"`` in the op's record), it is given the exported jaxpr.
+  for them too.  Where the rule only evaluates or calls the sub-jaxpr, it is given a stub: a jaxpr
+  of one ``jaxmlir_call`` equation, which lowers by walking that function in turn.  Where it looks
+  at the equations (``bodies="inspected"`` in the op's record), it is given the exported jaxpr.
 
 So no op has a lowering rule of ours, and none can be missing or differ from JAX's.  Custom
 derivative rules are dropped here and nowhere earlier: JAX's rule for them lowers the called
@@ -176,18 +176,20 @@ class _Body:
                 eqn.ctx,
                 eqn.primitive,
                 eqn.ordered,
-                list(eqn.avals_in),
-                list(eqn.avals_out),
+                eqn.avals_in,
+                eqn.avals_out,
                 rules[2],
                 **eqn.params,
             )
-        plain = all(isinstance(t, ir.Type) for t in entry.flat_output_types) and not entry.const_args
+        plain = (
+            all(isinstance(t, ir.Type) for t in entry.flat_output_types) and not entry.const_args
+        )
         if entry.inline and not eqn.ordered and plain and eqn.arrays:
             return _Template(entry.func.operation)
         return functools.partial(_call_entry, entry=entry, ordered=eqn.ordered)
 
     def emit_leaf(self, eqn: _Equation, lower: Any) -> _Template:
-        """A rule's output for arrays: JAX's ``_emit_lowering_rule_as_fun`` without what others need.
+        """A rule's output for arrays: ``_emit_lowering_rule_as_fun`` without what others need.
 
         Most of the time of lowering a small program goes into this.
         """
@@ -244,8 +246,8 @@ class _Body:
             op_effects: Any = core.no_effects
             if "jaxpr.effects" in attributes:
                 op_effects = frozenset(codec.decode(a) for a in attributes["jaxpr.effects"])
-            avals_in = tuple(aval_of(v.type) for v in op.operands)
-            avals_out = tuple(aval_of(v.type) for v in op.results)
+            avals_in = [aval_of(v.type) for v in op.operands]
+            avals_out = [aval_of(v.type) for v in op.results]
             return _Equation(
                 primitive=primitive,
                 params=parameters,
@@ -268,7 +270,9 @@ class _Body:
 
     def translate(self, location: ir.Location) -> ir.Location:
         name = ""
-        if isinstance(location, ir.NameLoc) and not isinstance(location.child_loc, ir.FileLineColLoc):
+        if isinstance(location, ir.NameLoc) and not isinstance(
+            location.child_loc, ir.FileLineColLoc
+        ):
             name, location = location.name_str, location.child_loc
         stack = "/".join(part for part in (self.prefix, name) if part)
         frames = _translate_frames(location, self.cache)
@@ -292,8 +296,8 @@ class _Equation(NamedTuple):
     ctx: Any
     effects: Any
     ordered: tuple[Any, ...]
-    avals_in: tuple[Any, ...]
-    avals_out: tuple[Any, ...]
+    avals_in: list[Any]
+    avals_out: list[Any]
     # Whether operands and results are arrays, each one value in StableHLO.
     arrays: bool
 
@@ -324,8 +328,8 @@ def _lower_in_place(
             primitive=eqn.primitive,
             name_stack=name_stack,
             traceback=traceback or outer.traceback,
-            avals_in=list(eqn.avals_in),
-            avals_out=list(eqn.avals_out),
+            avals_in=eqn.avals_in,
+            avals_out=eqn.avals_out,
             tokens_in=body.tokens,
             tokens_out=None,
             jaxpr_eqn_ctx=eqn.ctx,

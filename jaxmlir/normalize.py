@@ -2,8 +2,9 @@
 
 The dialect's schema is stable: what JAX renamed or repacked is undone on import and redone on
 export, so that a module written under one supported version reads under another.
-``TO_DIALECT[primitive](params, eqn)`` and ``FROM_DIALECT[primitive](params, n_operands, n_results)``
-each return new parameters; primitives that need neither are not listed.
+``TO_DIALECT[primitive](params, eqn)`` and
+``FROM_DIALECT[primitive](params, n_operands, n_results)`` each return new parameters; primitives
+that need neither are not listed.
 """
 
 from __future__ import annotations
@@ -22,9 +23,7 @@ def _jit_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
     """``None`` is an unspecified sharding and an absent mesh; ``inline=False`` is automatic."""
     params = dict(params)
     for name in ("in_shardings", "out_shardings"):
-        params[name] = tuple(
-            None if s is named_sharding.UNSPECIFIED else s for s in params[name]
-        )
+        params[name] = tuple(None if s is named_sharding.UNSPECIFIED else s for s in params[name])
     if params["ctx_mesh"].empty:
         params["ctx_mesh"] = None
     if _NEW_INLINE and params["inline"].name == "AUTO":

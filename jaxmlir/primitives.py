@@ -90,7 +90,8 @@ def get(name: str) -> Any:
         near = difflib.get_close_matches(name, _known, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ExportError(
-            f'the installed JAX has no primitive "{name}", and no imported module registers one{hint}'
+            f'the installed JAX has no primitive "{name}", and no imported module registers '
+            f"one{hint}"
         )
     return found
 

@@ -18,9 +18,7 @@ from jaxmlir.types import aval_of
 if TYPE_CHECKING:
     from jaxmlir.exporter import Exporter
 
-OPS = frozenset(
-    {"jaxpr.custom_jvp_call_jaxpr", "jaxpr.custom_vjp_call_jaxpr", "jaxpr.custom_lin"}
-)
+OPS = frozenset({"jaxpr.custom_jvp_call_jaxpr", "jaxpr.custom_vjp_call_jaxpr", "jaxpr.custom_lin"})
 
 
 def read(op: Any, name: str, exporter: Exporter) -> tuple[Any, dict[str, Any]]:

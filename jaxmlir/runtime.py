@@ -289,5 +289,3 @@ def _stub(callee: Callee, signature: Any) -> Any:
     eqn = core.new_jaxpr_eqn(invars, outvars, call_p, params, signature.effects)
     info = debug_info("jit", callee.symbol, len(invars), len(outvars))
     return close_jaxpr(core.Jaxpr([], invars, outvars, [eqn], signature.effects, info))
-
-

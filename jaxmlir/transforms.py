@@ -128,9 +128,7 @@ def vjp(program: Program) -> tuple[Program, Program]:
     fwd_out = _tuple([out_tree, residual_tree])
     return (
         _finish(result.clone(), found.fwd, program.in_tree, fwd_out),
-        _finish(
-            result, bwd, _arguments(residual_tree, out_tree), args_tree, f"{symbol}.bwd"
-        ),
+        _finish(result, bwd, _arguments(residual_tree, out_tree), args_tree, f"{symbol}.bwd"),
     )
 
 
@@ -314,7 +312,9 @@ def _shorten_names(program: Program) -> None:
 def _args_tree(program: Program, what: str) -> Any:
     args, kwargs = program.in_tree.children()
     if kwargs.num_leaves:
-        raise ArgumentError(f"{what}: @{program.name} takes keyword arguments; pass them by position")
+        raise ArgumentError(
+            f"{what}: @{program.name} takes keyword arguments; pass them by position"
+        )
     return args
 
 
@@ -375,7 +375,7 @@ def _check_dtypes(
 
 
 def _prefix(what: str, axes: Any, tree: Any) -> list[int | None]:
-    """A pytree prefix of axes as one axis per leaf.  ``None`` is an axis, but no leaf of ``tree``."""
+    """A pytree prefix of axes as one axis per leaf.  ``None`` is an axis, no leaf of ``tree``."""
     if isinstance(axes, list):
         axes = tuple(axes)
     flat: list[int | None] = []

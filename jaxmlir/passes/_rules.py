@@ -132,16 +132,12 @@ class Rules:
 
         return self._rule("batch", op, name, (dims, axis), make)
 
-    def emit(
-        self, function: Callable[..., list[Any]], args: Sequence[ir.Value]
-    ) -> list[ir.Value]:
+    def emit(self, function: Callable[..., list[Any]], args: Sequence[ir.Value]) -> list[ir.Value]:
         """Writes the ops that a JAX function of the values performs."""
         closed = trace_flat(function, [aval_of(v.type) for v in args], "emit")
         return inline(self._template(closed), args)
 
-    def _rule(
-        self, kind: str, op: Any, name: str, pattern: Any, make: Callable[[Any], Any]
-    ) -> Any:
+    def _rule(self, kind: str, op: Any, name: str, pattern: Any, make: Callable[[Any], Any]) -> Any:
         op_signature = signature(op, name)
         refers = self._has_functions.get(op_signature[:2])
         if refers is None:

@@ -2,7 +2,7 @@
 
 Two functions are equal when their ops are, and the functions these refer to are equal in turn; that
 includes functions that refer to themselves, as custom derivative rules do.  It is the question of
-which states of an automaton are equivalent, and the answer is found in the same way (Hopcroft 1971):
+which states of an automaton are equivalent, and the answer is found in the same way (Moore 1956):
 take functions with equal ops for equal, and split the classes whose members refer to functions of
 different classes until none is left.
 """
@@ -96,9 +96,7 @@ def _shape(function: func.FuncOp) -> tuple[Any, tuple[str, ...]]:
         ops.append((name, tuple(attributes), tuple([numbers[v] for v in operands]), types))
         for result in op.results:
             numbers[result] = len(numbers)
-    own = tuple(
-        (key, attr) for key, attr in function.attributes.items() if key != "sym_name"
-    )
+    own = tuple((key, attr) for key, attr in function.attributes.items() if key != "sym_name")
     returns = tuple(numbers[v] for v in returned(function))
     return (own, tuple(ops), returns), tuple(uses)
 

@@ -138,8 +138,8 @@ def check_linear(rules: Rules, symbol: str, linear: set[ir.Value]) -> tuple[bool
         if not good:
             file, line, col = file_line_col(op.location)
             message = (
-                f"'{name}' op in @{symbol} is not linear in the cotangent as far as can be told, so "
-                "the rule has no transpose that would push tangents forward"
+                f"'{name}' op in @{symbol} is not linear in the cotangent as far as can be told, "
+                "so the rule has no transpose that would push tangents forward"
             )
             raise TransformError([Diagnostic("error", message, file, line, col)])
         linear.update(op.results)

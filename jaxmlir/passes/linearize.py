@@ -107,9 +107,7 @@ def linearize(
                 tangents_in = tuple(v for v in operands if v in live)
                 steps.append(_Step(location, halves.tangent, residuals, tangents_in, tangents_out))
     outs = returned(function)
-    active_out = tuple(
-        v in live and (wanted is None or wanted[i]) for i, v in enumerate(outs)
-    )
+    active_out = tuple(v in live and (wanted is None or wanted[i]) for i, v in enumerate(outs))
     differentiated = [v for v, a in zip(outs, active_out, strict=True) if a]
     steps = _needed(steps, set(differentiated))
     residuals = list(dict.fromkeys(v for step in steps for v in step.residuals))

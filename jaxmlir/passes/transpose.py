@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxmlir import codec
 from jaxmlir._compat import core, dtypes
+from jaxmlir.dense import dense
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import NewFunction, copy, ops_of, returned, set_attribute
@@ -145,11 +146,13 @@ def filled(type_: ir.Type, value: float) -> ir.Value:
     """A tensor of a type with every element ``value``."""
     aval = aval_of(type_)
     if aval.dtype == dtypes.float0:
-        dense = codec.dense(np.zeros(aval.shape, dtypes.float0))
-        return ir.Operation.create("jaxpr.constant", [type_], [], {"value": dense}).result
+        value_attr = dense(np.zeros(aval.shape, dtypes.float0))
+        return ir.Operation.create("jaxpr.constant", [type_], [], {"value": value_attr}).result
     scalar = core.ShapedArray((), aval.dtype, aval.weak_type)
-    dense = codec.dense(np.full((), value, aval.dtype))
-    constant = ir.Operation.create("jaxpr.constant", [type_of(scalar)], [], {"value": dense}).result
+    value_attr = dense(np.full((), value, aval.dtype))
+    constant = ir.Operation.create(
+        "jaxpr.constant", [type_of(scalar)], [], {"value": value_attr}
+    ).result
     if constant.type == type_:
         return constant
     attributes = {

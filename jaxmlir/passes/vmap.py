@@ -141,9 +141,7 @@ def batched_type(type_: ir.Type, dim: int | None, size: int) -> ir.Type:
     return type_ if dim is None else type_of(core.unmapped_aval(size, dim, aval_of(type_), None))
 
 
-def _move(
-    rules: Rules, value: ir.Value, have: int | None, want: int | None, size: int
-) -> ir.Value:
+def _move(rules: Rules, value: ir.Value, have: int | None, want: int | None, size: int) -> ir.Value:
     """Moves a batch dimension, or makes one."""
     if have == want:
         return value
