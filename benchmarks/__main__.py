@@ -29,12 +29,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     repetitions = 3 if options.quick else options.repetitions
     results = []
     print(_report.HEADER)
-    for measure, case in selected:
-        results.append(_comparisons.compare(measure, case, repetitions))
-        print(_report.row(results[-1]), flush=True)
-    print("\n" + "\n".join(_report.summary(results)))
-    if options.json:
-        _report.dump(_report.to_json(results, repetitions), options.json)
+    try:
+        for measure, case in selected:
+            results.append(_comparisons.compare(measure, case, repetitions))
+            print(_report.row(results[-1]), flush=True)
+    finally:
+        print("\n" + "\n".join(_report.summary(results)))
+        if options.json:
+            _report.dump(_report.to_json(results, repetitions), options.json)
     return 0
 
 
