@@ -25,6 +25,12 @@ irdl.dialect @jaxpr {
   // The element type of the tangents of integers; it has one value and holds no data.
   irdl.type @float0
 
+  // What no other type describes, by its name and the handle of JAX's object in this process.
+  irdl.type @aval {
+    %0 = irdl.base "#builtin.string"
+    irdl.parameters(name: %0, handle: %0)
+  }
+
   // Any type: only where tools/stock_verify.py hides the types of a mixed list.
   irdl.type @any
 

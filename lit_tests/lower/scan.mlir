@@ -6,9 +6,9 @@
 // CHECK-LABEL: func.func public @f
 // CHECK: stablehlo.while
 // CHECK: stablehlo.compare LT
-// CHECK: stablehlo.dynamic_slice
+// CHECK: {{stablehlo.dynamic_slice|@dynamic_index_in_dim}}
 // CHECK: stablehlo.multiply
-// CHECK: stablehlo.dynamic_update_slice
+// CHECK: {{stablehlo.dynamic_update_slice|@dynamic_update_index_in_dim}}
 // EXEC: result[0]: f32[] = 19.0
 // EXEC: result[1]: f32[3] = [1.0, 3.0, 8.0]
 func.func public @f(%a: tensor<f32>, %init: tensor<f32>, %xs: tensor<3xf32>) -> (tensor<f32>, tensor<3xf32>) {
