@@ -53,7 +53,8 @@ _IRDL_TYPES = """\
   // What no other type describes, by its name and the handle of JAX's object in this process.
   irdl.type @aval {
     %0 = irdl.base "#builtin.string"
-    irdl.parameters(name: %0, handle: %0)
+    %1 = irdl.base "#builtin.string"
+    irdl.parameters(name: %0, handle: %1)
   }
 
   // Any type: only where tools/stock_verify.py hides the types of a mixed list.
