@@ -16,6 +16,7 @@ from typing import Any
 import jax
 
 import jaxmlir
+from benchmarks import _transforms
 from benchmarks._measure import Comparison, Timing, Work, side_by_side
 from benchmarks.programs import PROGRAMS, many_equations
 from jaxmlir._compat import core
@@ -140,6 +141,11 @@ _PROGRAMS = tuple(
     for name, benchmark in PROGRAMS.items()
     if name != "many_equations"
 )
+_SMALL = tuple(
+    Case(f"{name}_small", functools.partial(benchmark.make, "small"))
+    for name, benchmark in PROGRAMS.items()
+    if name != "many_equations"
+)
 _GROWTH = tuple(map(_equations, (1_000, 5_000, 20_000, 100_000)))
 _LARGE = _equations(20_000)
 _TINY = Case("tiny", _tiny)
@@ -163,6 +169,10 @@ MEASURES = (
     Measure("call", 1.1, (_TINY,), _calls(lambda f, args: jaxmlir.trace(f)(*args))),
     Measure("call_jit", 1.1, (_TINY,), _calls(lambda f, args: jaxmlir.jit(f))),
     Measure("run", 1.02, (*_PROGRAMS, _equations(1_000)), _run),
+    Measure("grad", 0.2, _GROWTH[:2], _transforms.grad),
+    Measure("grad", 1.0, (*_PROGRAMS, *_SMALL), _transforms.grad),
+    Measure("vmap", 0.2, _GROWTH[:2], _transforms.vmap),
+    Measure("vmap", 1.0, (*_PROGRAMS, *_SMALL), _transforms.vmap),
 )
 
 

@@ -1,0 +1,67 @@
+"""Differentiating and batching a program: the passes, and JAX on the same jaxpr.
+
+Each repetition traces the program anew, so that neither side finds its work done; both find rules
+that they have met before.  jaxmlir's time includes the verification of the result.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+import jaxmlir
+from benchmarks._measure import Timing, Work, side_by_side
+from jaxmlir._compat import core
+
+if TYPE_CHECKING:
+    from benchmarks._comparisons import Case
+
+BATCH = 4
+
+
+def grad(case: Case, repetitions: int) -> tuple[Timing, Timing]:
+    """The gradient in all arguments that have one, from a traced (imported) program."""
+    argnums = [i for i, a in enumerate(case.flat) if jnp.issubdtype(a.dtype, jnp.inexact)]
+
+    def prepare() -> tuple[Work, Work]:
+        closed = case.trace()
+        program = jaxmlir.from_jaxpr(closed)
+        of_jax = jax.grad(_scalar(closed), argnums)
+        return (
+            lambda: jax.make_jaxpr(of_jax)(*case.flat),
+            lambda: program.grad(argnums).verify(),
+        )
+
+    return side_by_side(prepare, repetitions, clock=time.thread_time)
+
+
+def vmap(case: Case, repetitions: int) -> tuple[Timing, Timing]:
+    """All arguments batched, from a traced (imported) program."""
+    batched = [jax.ShapeDtypeStruct((BATCH, *a.shape), a.dtype) for a in case.flat]
+
+    def prepare() -> tuple[Work, Work]:
+        closed = case.trace()
+        program = jaxmlir.from_jaxpr(closed)
+        of_jax = jax.vmap(core.jaxpr_as_fun(closed))
+        return (
+            lambda: jax.make_jaxpr(of_jax)(*batched),
+            lambda: program.vmap(axis_size=BATCH).verify(),
+        )
+
+    return side_by_side(prepare, repetitions, clock=time.thread_time)
+
+
+def _scalar(closed: Any) -> Any:
+    """The jaxpr as a function with its one result."""
+    flat = core.jaxpr_as_fun(closed)
+
+    @functools.wraps(flat)
+    def scalar(*args: Any) -> Any:
+        (result,) = flat(*args)
+        return result
+
+    return scalar
