@@ -9,6 +9,7 @@ different classes until none is left.
 
 from __future__ import annotations
 
+import collections
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -62,10 +63,12 @@ def _equal_functions(functions: dict[str, func.FuncOp]) -> dict[str, str]:
     shapes: dict[Any, int] = {}
     class_of: dict[str, int] = {}
     uses: dict[str, tuple[str, ...]] = {}
+    types = collections.Counter(f.type for f in functions.values())
     for name, function in functions.items():
-        shape, uses[name] = _shape(function)
-        if function.visibility.value != "private":
-            shape = name
+        # The shape of a function that is unlike all others for a simpler reason is not needed.
+        shape, uses[name] = name, ()
+        if types[function.type] > 1 and function.visibility.value == "private":
+            shape, uses[name] = _shape(function)
         class_of[name] = shapes.setdefault(shape, len(shapes))
     count = len(shapes)
     while True:
