@@ -97,14 +97,17 @@ def _on_device(case: Case) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 
 def _calls(of_jaxmlir: Callable[..., Any]) -> Callable[[Case, int], tuple[Timing, Timing]]:
-    """Calls of a compiled function that has next to nothing to compute."""
+    """Dispatching a compiled function that has next to nothing to compute."""
 
     def measure(case: Case, repetitions: int) -> tuple[Timing, Timing]:
         function, args = _on_device(case)
         ours, theirs = of_jaxmlir(function, args), jax.jit(function)
         jax.block_until_ready((ours(*args), theirs(*args)))
         return side_by_side(
-            lambda: (lambda: theirs(*args), lambda: ours(*args)), 2 * repetitions, calls=2000
+            lambda: (lambda: theirs(*args), lambda: ours(*args)),
+            2 * repetitions,
+            calls=2000,
+            clock=time.thread_time,
         )
 
     return measure
