@@ -86,5 +86,5 @@ WITHOUT = {
     "broadcast_to": "It stands in kernels only.",
     "custom_fusion": FUSER,
     "fusible": FUSER,
-    "thunky_inline_constant": "It embeds bytes in executables of XLA's own CPU runtime.",
+    "thunky_inline_constant": "It embeds bytes of an executable that only its own package makes.",
 }
