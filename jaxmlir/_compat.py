@@ -344,6 +344,26 @@ def wrapped_rule(function: Any) -> Any | None:
     return None
 
 
+def closed_over(fwd: Any) -> int:
+    """How many leading operands of a forward rule it refuses to be differentiated in.
+
+    They were values that the ``custom_vjp`` function closed over when its jaxpr was traced first.
+    """
+    count = 0
+    while fwd is not None:
+        fwd = fwd.f if hasattr(fwd, "f") else fwd
+        cells = dict(zip(fwd.__code__.co_freevars, fwd.__closure__ or (), strict=True))
+        inner = next((cells[n] for n in ("fn", "fwd", "fwd_jaxpr_thunk") if n in cells), None)
+        if inner is None or not (fwd.__module__ or "").startswith("jax._src."):
+            break
+        if fwd.__qualname__.startswith("lift_fwd."):
+            count += cells["num_consts"].cell_contents
+        fwd = inner.cell_contents
+        if isinstance(getattr(fwd, "f", fwd), functools.partial):
+            break
+    return count
+
+
 def rule_transforms(function: Any) -> list[tuple[Any, Any]]:
     """The transforms of a ``WrappedFun`` that do something: not those for no constants."""
     return [

@@ -11,7 +11,7 @@ module writes what they return as functions like any other.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -123,13 +123,11 @@ class Importer:
                 if consts:
                     jaxpr, consts = open_jaxpr(close_jaxpr(jaxpr, consts))
                 self._alive.append((key, jaxpr, consts))
-                function = self.add_function(jaxpr, consts, symbol)
+                self.add_function(jaxpr, consts, symbol, attributes=attributes)
             except BaseException:
                 self._names.discard(symbol)
                 self._functions.pop(key, None)
                 raise
-            for name, value in attributes.items():
-                function.attributes[name] = codec.encode(value, self)
         return symbol
 
     def residual_types(self, fwd: str, in_avals: Sequence[Any]) -> list[Any]:
@@ -162,10 +160,12 @@ class Importer:
         *,
         public: bool = False,
         detached: bool = False,
+        attributes: Mapping[str, Any] | None = None,
     ) -> func.FuncOp:
         """Writes an open jaxpr with its constants as the function ``@name``.
 
         Args:
+          attributes: the function's own, by name; a call of the function in its body sees them.
           detached: leave the function outside the module, to be copied in piecewise.
         """
         # Open jaxprs of JAX before 0.11 may bind constants that their equation passes itself.
@@ -183,6 +183,8 @@ class Importer:
         )
         if unbound:
             op.attributes["jaxpr.num_constvars"] = codec.encode(len(unbound))
+        for key, value in (attributes or {}).items():
+            op.attributes[key] = codec.encode(value, self)
         block = op.add_entry_block()
         try:
             env = dict(zip(invars, block.arguments, strict=True))

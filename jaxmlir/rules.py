@@ -28,7 +28,9 @@ from jaxmlir import codec
 from jaxmlir._compat import (
     ad_util,
     call_bwd,
+    closed_over,
     core,
+    dtypes,
     lu,
     pe,
     rule_transforms,
@@ -124,8 +126,14 @@ def _write_vjp(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
     out_avals = [v.aval for v in eqn.outvars]
     shared = (importer.identity(fwd), importer.identity(bwd), tuple(in_avals))
 
+    # Which operands have tangents: not integers, and not what the function closed over.
+    fixed = closed_over(fwd)
+    nonzeros = [
+        i >= fixed and a.to_tangent_aval().dtype != dtypes.float0 for i, a in enumerate(in_avals)
+    ]
+
     def trace_fwd() -> tuple[Any, Sequence[Any], dict[str, Any]]:
-        jaxpr, consts = fwd.call_wrapped(*[True] * len(in_avals))
+        jaxpr, consts = fwd.call_wrapped(*nonzeros)
         _, res_tree, input_fwds = params["out_trees"]()
         # JAX counts forwarded operands with the constants in front; fwd does not take these.
         operands = tuple(i if i is None else i - num_consts for i in input_fwds)
@@ -151,6 +159,9 @@ def _write_vjp(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
         return attributes
 
     def trace_bwd() -> tuple[Any, Sequence[Any], dict[str, Any]]:
+        # Tracing the forward rule tells JAX what the backward rule takes; that may have been done
+        # for the same rule in another equation only.
+        fwd.call_wrapped(*nonzeros)
         residuals = importer.residual_types(attributes["fwd_jaxpr"].value, in_avals)
         return _trace_bwd(bwd, residuals, [a.to_ct_aval() for a in out_avals], in_avals)
 

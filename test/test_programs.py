@@ -43,9 +43,10 @@ def agree(expected, got, lowered_text, expected_text):
         if not jnp.issubdtype(a.dtype, jnp.inexact):
             steps.compare_arrays(a, b, "result")
             continue
-        a, b = np.asarray(a), np.asarray(b)
         eps = float(jnp.finfo(a.dtype).eps)
-        scale = np.max(np.abs(a), initial=0, where=np.isfinite(a)).astype(float)
+        wide = np.complex128 if jnp.iscomplexobj(a) else np.float64
+        a, b = np.asarray(a).astype(wide), np.asarray(b).astype(wide)
+        scale = np.max(np.abs(a), initial=0, where=np.isfinite(a))
         np.testing.assert_allclose(b, a, rtol=64 * eps, atol=64 * eps * scale)
 
 
