@@ -19,6 +19,10 @@ source_info_util.register_exclusion(os.path.dirname(__file__))
 
 _NO_STACK = source_info_util.NameStack()
 _named: dict[Any, ir.Location] = {}
+# The traceback that a location of this process was made of: JAX makes its own of it faster, and
+# exported equations have the one they came with.
+_origins: dict[ir.Attribute, Any] = {}
+_tracebacks_met: set[Any] = set()
 
 
 @functools.cache
@@ -48,6 +52,9 @@ def of_equation(source_info: Any, function: ir.Location) -> ir.Location:
         location = _tracebacks().get(traceback)
         if location == _unknown():
             location = function
+        elif traceback not in _tracebacks_met:
+            _tracebacks_met.add(traceback)
+            _origins[location.attr] = traceback
     if not stack.stack:
         return location
     key = (stack, location.attr)
@@ -67,6 +74,11 @@ def of_function(debug_info: Any) -> ir.Location:
         return ir.Location.unknown()
     child = ir.Location.file(match["file"], int(match["line"]), 1)
     return ir.Location.name(match["name"], childLoc=child)
+
+
+def traceback_of(location: ir.Location) -> Any | None:
+    """The traceback behind the frames of a location, if it was made in this process."""
+    return _origins.get(location.attr)
 
 
 def user_position(source_info: Any) -> tuple[str, int, int]:
@@ -101,6 +113,12 @@ def source_info(location: ir.Location) -> Any:
 
 
 def _traceback(location: ir.Location) -> Any:
+    frames = location
+    if isinstance(location, ir.NameLoc) and not _is_frame(location):
+        frames = location.child_loc
+    known = traceback_of(frames)
+    if known is not None:
+        return known
     file, line, _ = file_line_col(location)
     return _traceback_at(file, line) if line else None
 

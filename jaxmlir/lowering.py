@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jaxlib.mlir.dialects import func as func_dialect
 
 from jaxmlir import codec, effect_attrs, locations, ops, params, rules_export
-from jaxmlir._compat import core, effects, jax_mlir_ext, mlir, source_info_util
+from jaxmlir._compat import config, core, effects, jax_mlir_ext, mlir, source_info_util
 from jaxmlir.errors import Diagnostic, JaxmlirError, LoweringError, cause_of, message_of
 from jaxmlir.exporter import constant_value
 from jaxmlir.ir import context, file_line_col, func, functions, ir, parse_module
@@ -169,7 +169,7 @@ class _Body:
         traceback = locations.source_info(op.location).traceback
         with source_info_util.user_context(traceback), eqn.ctx.manager:
             if rules[2] and eqn.arrays and not eqn.effects and not _has_functions(key[1]):
-                return self.emit_leaf(eqn, lower)
+                return self.leaf(eqn, lower, (key, rules[1], *rules[0].values()))
             entry = mlir._emit_lowering_rule_as_fun(
                 lower,
                 self.module_context,
@@ -187,6 +187,34 @@ class _Body:
         if entry.inline and not eqn.ordered and plain and eqn.arrays:
             return _Template(entry.func.operation)
         return functools.partial(_call_entry, entry=entry, ordered=eqn.ordered)
+
+    def leaf(self, eqn: _Equation, lower: Any, key: tuple[Any, ...]) -> _Template:
+        """The template of a leaf op, read back where an earlier module has had it."""
+        if self.environment is None or key[0] not in _equations:
+            return self.emit_leaf(eqn, lower)
+        key = (*key, self.environment)
+        text = _leaves.get(key)
+        if text:
+            return _Template(ir.Operation.parse(text).operation)
+        template = self.emit_leaf(eqn, lower)
+        if text is None:
+            text = template.function.get_asm(print_generic_op_form=True, enable_debug_info=True)
+            # A rule that calls a function of its module has written more than its own text.
+            _leaves[key] = "" if "@" in text else text
+        return template
+
+    @functools.cached_property
+    def environment(self) -> Any | None:
+        """What a leaf's rule may depend on besides its equation; ``None`` where it is too much."""
+        module_context = self.module_context
+        if self.ctx.dim_var_values or getattr(module_context.axis_context, "num_devices", 1) != 1:
+            return None
+        return (
+            tuple(self.ctx.platforms or module_context.platforms),
+            module_context.backend,
+            module_context.lowering_parameters,
+            config.trace_context(),
+        )
 
     def emit_leaf(self, eqn: _Equation, lower: Any) -> _Template:
         """A rule's output for arrays: ``_emit_lowering_rule_as_fun`` without what others need.
@@ -275,7 +303,12 @@ class _Body:
         ):
             name, location = location.name_str, location.child_loc
         stack = "/".join(part for part in (self.prefix, name) if part)
-        frames = _translate_frames(location, self.cache)
+        traceback = locations.traceback_of(location)
+        if traceback is None:
+            frames = _translate_frames(location, self.cache)
+        else:
+            caches = self.module_context.traceback_caches
+            frames = caches.traceback_to_location_cache.get(traceback)
         return ir.Location.name(stack, childLoc=frames) if stack else frames
 
     def at_op(self, error: Exception, op: Any, name: str) -> LoweringError:
@@ -304,6 +337,8 @@ class _Equation(NamedTuple):
 
 # By signature, of every program: those that name no function and no Python object.
 _equations: dict[tuple[Any, ...], _Equation] = {}
+# What rules emitted for these, as text: reading it takes a fifth of the time of running the rule.
+_leaves: dict[tuple[Any, ...], str] = {}
 
 
 class _Template:
