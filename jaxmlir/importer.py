@@ -22,7 +22,7 @@ from jaxmlir._compat import close_jaxpr, core, dtypes, open_jaxpr, state_types, 
 from jaxmlir.dense import dense
 from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError, cause_of, message_of
 from jaxmlir.ir import DIALECT_VERSION, func, ir, scope
-from jaxmlir.types import aval_of, type_of
+from jaxmlir.types import type_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -129,18 +129,6 @@ class Importer:
                 self._functions.pop(key, None)
                 raise
         return symbol
-
-    def residual_types(self, fwd: str, in_avals: Sequence[Any]) -> list[Any]:
-        """The avals of the residuals that a forward rule leaves: operands it forwards, and its own
-        first results, in the order its backward rule takes them."""
-        function = next(
-            op
-            for op in self.module.body.operations
-            if isinstance(op, func.FuncOp) and op.name.value == fwd
-        )
-        own = iter(function.type.results)
-        forwarded = codec.decode(function.attributes["jaxpr.input_fwds"])
-        return [aval_of(next(own)) if i is None else in_avals[i] for i in forwarded]
 
     def extent(self) -> tuple[int, int, int]:
         """How many functions, constants and handles there are: unchanged if nothing was added."""

@@ -126,25 +126,16 @@ def _write_vjp(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
     out_avals = [v.aval for v in eqn.outvars]
     shared = (importer.identity(fwd), importer.identity(bwd), tuple(in_avals))
 
-    # Which operands have tangents: not integers, and not what the function closed over.
-    fixed = closed_over(fwd)
-    nonzeros = [
-        i >= fixed and a.to_tangent_aval().dtype != dtypes.float0 for i, a in enumerate(in_avals)
-    ]
-
-    def trace_fwd() -> tuple[Any, Sequence[Any], dict[str, Any]]:
-        jaxpr, consts = fwd.call_wrapped(*nonzeros)
+    def run_fwd() -> tuple[Any, Sequence[Any], int, tuple[int | None, ...]]:
+        jaxpr, consts = _differentiable_operands(fwd, in_avals)
         _, res_tree, input_fwds = params["out_trees"]()
         # JAX counts forwarded operands with the constants in front; fwd does not take these.
         operands = tuple(i if i is None else i - num_consts for i in input_fwds)
-        return (
-            jaxpr,
-            consts,
-            {
-                "jaxpr.num_res": res_tree.num_leaves,
-                "jaxpr.input_fwds": operands,
-            },
-        )
+        return jaxpr, consts, res_tree.num_leaves, operands
+
+    def trace_fwd() -> tuple[Any, Sequence[Any], dict[str, Any]]:
+        jaxpr, consts, num_res, input_fwds = run_fwd()
+        return jaxpr, consts, {"jaxpr.num_res": num_res, "jaxpr.input_fwds": input_fwds}
 
     attributes = _attributes(
         importer,
@@ -161,13 +152,30 @@ def _write_vjp(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
     def trace_bwd() -> tuple[Any, Sequence[Any], dict[str, Any]]:
         # Tracing the forward rule tells JAX what the backward rule takes; that may have been done
         # for the same rule in another equation only.
-        fwd.call_wrapped(*nonzeros)
-        residuals = importer.residual_types(attributes["fwd_jaxpr"].value, in_avals)
-        return _trace_bwd(bwd, residuals, [a.to_ct_aval() for a in out_avals], in_avals)
+        jaxpr, _, _, input_fwds = run_fwd()
+        own = iter(jaxpr.outvars)
+        atoms = [next(own) if i is None else jaxpr.invars[i] for i in input_fwds]
+        # A residual that is a Python value is one in the backward rule as well.
+        known = {i: atom.val for i, atom in enumerate(atoms) if isinstance(atom, core.Literal)}
+        cotangents = [a.to_ct_aval() for a in out_avals]
+        return _trace_bwd(bwd, [atom.aval for atom in atoms], cotangents, known)
 
     return attributes | _function_or_error(
         importer, "bwd_jaxpr", ("bwd", shared), bwd.debug_info, trace_bwd
     )
+
+
+def _differentiable_operands(fwd: Any, in_avals: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
+    """The jaxpr of a forward rule for tangents of all operands that can have one.
+
+    Integers have none, nor what the function closed over.
+    """
+    fixed = closed_over(fwd)
+    nonzeros = [
+        i >= fixed and getattr(a.to_tangent_aval(), "dtype", None) != dtypes.float0
+        for i, a in enumerate(in_avals)
+    ]
+    return fwd.call_wrapped(*nonzeros)
 
 
 def _write_lin(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
@@ -178,7 +186,7 @@ def _write_lin(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
     cotangents = [a.to_ct_aval() for a in params["out_avals"]]
 
     def trace() -> tuple[Any, Sequence[Any], dict[str, Any]]:
-        return _trace_bwd(bwd, residuals, cotangents, None)
+        return _trace_bwd(bwd, residuals, cotangents, {})
 
     key = ("lin", importer.identity(bwd), tuple(residuals), tuple(cotangents))
     return {
@@ -190,13 +198,17 @@ def _write_lin(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
 
 
 def _trace_bwd(
-    bwd: Any, residuals: Sequence[Any], cotangents: Sequence[Any], in_avals: Sequence[Any] | None
+    bwd: Any, residuals: Sequence[Any], cotangents: Sequence[Any], known: dict[int, Any]
 ) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-    """A backward rule as a jaxpr ``(*residuals, *cotangents) -> (*cotangents)``, zeros dropped."""
+    """A backward rule as a jaxpr ``(*residuals, *cotangents) -> (*cotangents)``, zeros dropped.
+
+    Args:
+      known: values of residuals that are the same in every call, by index.
+    """
     zeros: list[bool] = []
 
     def flat(*args: Any) -> list[Any]:
-        outs = call_bwd(bwd, *args)
+        outs = call_bwd(bwd, *(known.get(i, arg) for i, arg in enumerate(args)))
         zeros[:] = [type(ct) in (ad_util.Zero, ad_util.SymbolicZero) for ct in outs]
         return [ct for ct, zero in zip(outs, zeros, strict=True) if not zero]
 
