@@ -22,7 +22,7 @@ _named: dict[Any, ir.Location] = {}
 # The traceback that a location of this process was made of: JAX makes its own of it faster, and
 # exported equations have the one they came with.
 _origins: dict[ir.Attribute, Any] = {}
-_tracebacks_met: set[Any] = set()
+_of_traceback: dict[Any, ir.Location] = {}
 
 
 @functools.cache
@@ -34,11 +34,6 @@ def _tracebacks() -> Any:
         )
 
 
-@functools.cache
-def _unknown() -> ir.Location:
-    return ir.Location.unknown(context())
-
-
 def of_equation(source_info: Any, function: ir.Location) -> ir.Location:
     """The location of an equation; its function's, where JAX made it (a loop counter's increment).
 
@@ -46,15 +41,9 @@ def of_equation(source_info: Any, function: ir.Location) -> ir.Location:
     """
     traceback = source_info.traceback
     stack = source_info.name_stack
-    if traceback is None:
-        location = function
-    else:
-        location = _tracebacks().get(traceback)
-        if location == _unknown():
-            location = function
-        elif traceback not in _tracebacks_met:
-            _tracebacks_met.add(traceback)
-            _origins[location.attr] = traceback
+    location = _of_traceback.get(traceback)
+    if location is None:
+        location = _new_location(traceback) or function
     if not stack.stack:
         return location
     key = (stack, location.attr)
@@ -62,6 +51,18 @@ def of_equation(source_info: Any, function: ir.Location) -> ir.Location:
     if named is None:
         named = _named[key] = ir.Location.name(str(stack), childLoc=location)
     return named
+
+
+def _new_location(traceback: Any) -> ir.Location | None:
+    """The location of a traceback met for the first time; ``None`` without a user's frame."""
+    if traceback is None:
+        return None
+    location = _tracebacks().get(traceback)
+    if location == ir.Location.unknown():
+        return None
+    _of_traceback[traceback] = location
+    _origins[location.attr] = traceback
+    return location
 
 
 _SOURCE = re.compile(r"^(?P<name>.*?) at (?P<file>.*):(?P<line>\d+)$")
