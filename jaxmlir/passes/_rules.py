@@ -33,6 +33,7 @@ from jaxmlir._compat import (
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError, cause_of
 from jaxmlir.importer import Importer
 from jaxmlir.ir import file_line_col, func, ir, symbol_uses
+from jaxmlir.passes import _calls
 from jaxmlir.passes._build import inline
 from jaxmlir.types import aval_of
 
@@ -58,9 +59,9 @@ class Rule:
 class Linearization:
     """The two halves of a linearized op."""
 
-    primal: Rule
+    primal: Rule | _calls.Call
     """``(*operands) -> (*results, *residuals)``; the pattern: which results have tangents."""
-    tangent: Rule
+    tangent: Rule | _calls.Call
     """``(*residuals, *tangents of active operands) -> (*tangents of active results)``."""
 
 
@@ -89,8 +90,11 @@ class Rules:
         self._own: dict[Any, Any] = {}
         self._has_functions: dict[Any, bool] = {}
 
-    def jvp(self, op: Any, name: str, active: tuple[bool, ...]) -> Rule:
+    def jvp(self, op: Any, name: str, active: tuple[bool, ...]) -> Rule | _calls.Call:
         """``(*operands, *tangents of active ones) -> (*results, *tangents of active ones)``."""
+        symbol = _calls.callee(op, name)
+        if symbol is not None:
+            return self._call(_calls.jvp, symbol, op, active)
 
         def make(closed: Any) -> Rule:
             jaxpr, active_out = ad.jvp_jaxpr(closed, active, instantiate=False)
@@ -100,6 +104,13 @@ class Rules:
 
     def linearize(self, op: Any, name: str, active: tuple[bool, ...]) -> Linearization:
         """The op's results with residuals, and the linear map of tangents that uses these."""
+        symbol = _calls.callee(op, name)
+        if symbol is not None:
+            found = self._of_callee(_calls.linearize, symbol, active)
+            return Linearization(
+                _calls.Call(self, found.fwd, op, found.active_out),
+                _calls.Call(self, found.lin, op, found.active_out),
+            )
 
         def make(closed: Any) -> Linearization:
             primal, tangent, active_out = _linearize(closed, active)
@@ -111,11 +122,14 @@ class Rules:
 
     def transpose(
         self, op: Any, name: str, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
-    ) -> Rule:
+    ) -> Rule | _calls.Call:
         """``(*nonlinear operands, *nonzero cotangents) -> (*nonzero cotangents of linear ones)``.
 
         The pattern tells for each linear operand whether its cotangent is nonzero.
         """
+        symbol = _calls.callee(op, name)
+        if symbol is not None:
+            return self._call(_calls.transpose, symbol, op, linear, nonzero)
 
         def make(closed: Any) -> Rule:
             jaxpr, nonzero_in = _transpose(closed, linear, nonzero)
@@ -123,8 +137,13 @@ class Rules:
 
         return self._rule("transpose", op, name, (linear, nonzero), make)
 
-    def batch(self, op: Any, name: str, dims: tuple[int | None, ...], axis: Any) -> Rule:
+    def batch(
+        self, op: Any, name: str, dims: tuple[int | None, ...], axis: Any
+    ) -> Rule | _calls.Call:
         """The op on operands batched along ``dims``; the pattern: the results' dimensions."""
+        symbol = _calls.callee(op, name)
+        if symbol is not None:
+            return self._call(_calls.batch, symbol, op, dims, axis)
 
         def make(closed: Any) -> Rule:
             jaxpr, out_dims = batching.batch_jaxpr2(closed, axis, dims)
@@ -136,6 +155,17 @@ class Rules:
         """Writes the ops that a JAX function of the values performs."""
         closed = trace_flat(function, [aval_of(v.type) for v in args], "emit")
         return inline(self._template(closed), args)
+
+    def _call(self, transform: Callable[..., Any], symbol: str, op: Any, *pattern: Any) -> Any:
+        transformed, out_pattern = self._of_callee(transform, symbol, *pattern)
+        return _calls.Call(self, transformed, op, out_pattern)
+
+    def _of_callee(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
+        """A called function transformed, once per pattern."""
+        key = (transform, symbol, pattern)
+        if key not in self._own:
+            self._own[key] = transform(self, symbol, *pattern)
+        return self._own[key]
 
     def _rule(self, kind: str, op: Any, name: str, pattern: Any, make: Callable[[Any], Any]) -> Any:
         op_signature = signature(op, name)

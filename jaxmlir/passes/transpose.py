@@ -59,12 +59,33 @@ class Transpose(Pass):
 def transpose(rules: Rules, symbol: str, linear: Sequence[bool], name: str) -> str:
     """Writes the transpose of ``@symbol`` in its ``linear`` arguments as ``@name``.
 
+    It takes the cotangents of all results, and gives those of all linear arguments.
+
     Raises:
       TransformError: the function is not linear, or an op has no transpose rule.
     """
+    name, _ = _transpose(rules, symbol, linear, name, None)
+    return name
+
+
+def transpose_nonzero(
+    rules: Rules, symbol: str, linear: Sequence[bool], name: str, nonzero: Sequence[bool]
+) -> tuple[str, tuple[bool, ...]]:
+    """Like :func:`transpose`, for results of which only some have cotangents.
+
+    Returns:
+      The symbol, and which linear arguments it gives cotangents of.
+    """
+    return _transpose(rules, symbol, linear, name, nonzero)
+
+
+def _transpose(
+    rules: Rules, symbol: str, linear: Sequence[bool], name: str, nonzero: Sequence[bool] | None
+) -> tuple[str, tuple[bool, ...]]:
+    """Zeros are neither taken nor given where ``nonzero`` says which results have cotangents."""
     function = rules.program.function(symbol)
     arguments = list(function.arguments)
-    outs = returned(function)
+    outs = [v for i, v in enumerate(returned(function)) if nonzero is None or nonzero[i]]
     fixed = [v for v, lin in zip(arguments, linear, strict=True) if not lin]
     types = [*(v.type for v in fixed), *(cotangent_type(v.type) for v in outs)]
     new = NewFunction(rules, name, types, function)
@@ -87,13 +108,17 @@ def transpose(rules: Rules, symbol: str, linear: Sequence[bool], name: str) -> s
         for op, op_name, operands in reversed(tape):
             _transpose_op(rules, op, op_name, operands, values, tangents, cotangents)
         results = []
+        given = []
         for v, lin in zip(arguments, linear, strict=True):
             if lin:
                 ct = cotangents.pop(v)
-                results.append(zeros(cotangent_type(v.type)) if ct is None else ct)
+                if ct is None and nonzero is None:
+                    ct = zeros(cotangent_type(v.type))
+                given.append(ct is not None)
+                results.extend([ct] if ct is not None else [])
     new.finish(results)
     set_attribute(new.op, "jaxpr.num_res", len(fixed))
-    return new.name
+    return new.name, tuple(given)
 
 
 def _transpose_op(
