@@ -219,6 +219,18 @@ def reductions(x, rows):
     )
 
 
+@case(X, i32(2))
+def calls(x, n):
+    @jax.jit
+    def several(x, n):
+        # A result is nonlinear, one is an argument, one has no tangent, one is used twice.
+        return jnp.sin(x) * n, x, n + 1, jax.jit(jnp.cos)(x) * 2, jnp.ones(2)
+
+    first, same, count, twice, _ = several(x, n)
+    unused, other, _, _, constant = several(twice + same, count)
+    return first * twice, other, several(lax.stop_gradient(x), n)[0], constant, jax.jit(sine)(x)
+
+
 @case(X)
 def unused_and_constant(x):
     return jnp.ones(2), lax.stop_gradient(x), x.astype(int), jnp.sin(lax.stop_gradient(x)) * x
@@ -256,6 +268,19 @@ def test_forward_mode_of_a_for_loop():
     jvp = jaxmlir.trace(f)(X, i32(3)).jvp()
     args, tangents = (X, i32(3)), (ROWS[0], np.zeros((), jax.dtypes.float0))
     close(jvp(args, tangents), jax.jvp(f, args, tangents))
+
+
+def test_a_function_is_transformed_once_however_often_it_is_called():
+    layer = jax.jit(lambda x: jnp.tanh(ROWS @ x))
+
+    def layers(x):
+        for _ in range(5):
+            x = layer(x)
+        return x.sum()
+
+    gradient = jaxmlir.trace(layers)(X).grad()
+    assert len(gradient.functions) == 3, "the gradient, and the layer forwards and backwards"
+    close(gradient(X), jax.grad(layers)(X))
 
 
 # --- gradients: the options of jax.grad -------------------------------------------------------
