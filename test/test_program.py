@@ -466,7 +466,6 @@ def python_wave(x):
         lambda f: lambda x: jax.jvp(f, (x,), (2.0,)),
         lambda f: lambda x: jax.eval_shape(f, x).dtype.type(0) + f(x),
     ],
-    ids=str,
 )
 def test_inside_transformations(wave, transform):
     def value(f):
