@@ -154,7 +154,9 @@ def _write_vjp(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
         # for the same rule in another equation only.
         jaxpr, _, _, input_fwds = run_fwd()
         own = iter(jaxpr.outvars)
-        atoms = [next(own) if i is None else jaxpr.invars[i] for i in input_fwds]
+        # From JAX 0.11 the constants of a jaxpr may stand before its operands.
+        operands = jaxpr.invars[len(jaxpr.invars) - len(in_avals) :]
+        atoms = [next(own) if i is None else operands[i] for i in input_fwds]
         # A residual that is a Python value is one in the backward rule as well.
         known = {i: atom.val for i, atom in enumerate(atoms) if isinstance(atom, core.Literal)}
         cotangents = [a.to_ct_aval() for a in out_avals]
