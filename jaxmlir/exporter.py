@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from jaxmlir import codec, effect_attrs, locations, params, rules_export
+from jaxmlir import codec, effect_attrs, locations, params
 from jaxmlir._compat import close_jaxpr, core, debug_info, dtypes
 from jaxmlir.errors import Diagnostic, ExportError, JaxmlirError, cause_of, message_of
 from jaxmlir.ir import context, file_line_col, func, ir
@@ -150,10 +150,7 @@ def _constant(exporter: Exporter, op: Any, constvars: list[Any], consts: list[An
 def equation(exporter: Exporter, op: Any, name: str, invars: list[Any]) -> Any:
     """The equation of an op on the given operands."""
     outvars = [core.Var(aval_of(v.type)) for v in op.results]
-    if name in rules_export.OPS:
-        primitive, parameters = rules_export.read(op, name, exporter)
-    else:
-        primitive, parameters = params.of_op(op, name, exporter)
+    primitive, parameters = params.of_op(op, name, exporter)
     attributes = op.attributes
     effects = core.no_effects
     if "jaxpr.effects" in attributes:

@@ -88,16 +88,20 @@ def user_position(source_info: Any) -> tuple[str, int, int]:
     return (frame.file_name, frame.start_line, frame.start_column) if frame else ("", 0, 0)
 
 
+def split(location: ir.Location) -> tuple[str, ir.Location]:
+    """The name stack of an op's location, empty where it has none, and its frames.
+
+    A name directly on a file position is no name stack, but a Python function's.
+    """
+    if isinstance(location, ir.NameLoc) and not isinstance(location.child_loc, ir.FileLineColLoc):
+        return location.name_str, location.child_loc
+    return "", location
+
+
 def name_stack(location: ir.Location) -> Any:
     """JAX's name stack of an op's location."""
-    if isinstance(location, ir.NameLoc) and not _is_frame(location):
-        return source_info_util.NameStack((source_info_util.Scope(location.name_str),))
-    return _NO_STACK
-
-
-def _is_frame(location: ir.NameLoc) -> bool:
-    """Whether a name stands directly on a file position: then it is a Python function's."""
-    return isinstance(location.child_loc, ir.FileLineColLoc)
+    name, _ = split(location)
+    return source_info_util.NameStack((source_info_util.Scope(name),)) if name else _NO_STACK
 
 
 _source_infos: dict[ir.Attribute, Any] = {}
@@ -114,9 +118,7 @@ def source_info(location: ir.Location) -> Any:
 
 
 def _traceback(location: ir.Location) -> Any:
-    frames = location
-    if isinstance(location, ir.NameLoc) and not _is_frame(location):
-        frames = location.child_loc
+    _, frames = split(location)
     known = traceback_of(frames)
     if known is not None:
         return known

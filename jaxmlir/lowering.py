@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxlib.mlir.dialects import func as func_dialect
 
-from jaxmlir import codec, effect_attrs, locations, ops, params, rules_export
+from jaxmlir import codec, effect_attrs, locations, ops, params
 from jaxmlir._compat import config, core, effects, jax_mlir_ext, mlir, source_info_util
 from jaxmlir.errors import Diagnostic, JaxmlirError, LoweringError, cause_of, message_of
 from jaxmlir.exporter import constant_value
@@ -265,10 +265,7 @@ class _Body:
             )
         reader = self.program.stubs if _bodies(name) == "opaque" else self.program.exporter
         with context():
-            if name in rules_export.OPS:
-                primitive, parameters = rules_export.read(op, name, reader)
-            else:
-                primitive, parameters = params.of_op(op, name, reader)
+            primitive, parameters = params.of_op(op, name, reader)
             attributes = op.attributes
             ctx_attr = attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None
             op_effects: Any = core.no_effects
@@ -297,11 +294,7 @@ class _Body:
         return found
 
     def translate(self, location: ir.Location) -> ir.Location:
-        name = ""
-        if isinstance(location, ir.NameLoc) and not isinstance(
-            location.child_loc, ir.FileLineColLoc
-        ):
-            name, location = location.name_str, location.child_loc
+        name, location = locations.split(location)
         stack = "/".join(part for part in (self.prefix, name) if part)
         traceback = locations.traceback_of(location)
         if traceback is None:

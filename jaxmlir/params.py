@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from jaxmlir import codec, normalize, ops, primitives
+from jaxmlir import codec, normalize, ops, primitives, rules_export
 from jaxmlir._compat import (
     OPEN_JAXPR_PARAMS,
     closed_and_open_differ,
@@ -13,7 +13,6 @@ from jaxmlir._compat import (
     without_consts,
 )
 from jaxmlir.errors import ExportError
-from jaxmlir.ir import ir
 
 _NO_DEFAULT = object()
 # JAX itself leaves such a parameter out, and asks whether it is there.
@@ -26,6 +25,8 @@ def of_op(op: Any, name: str, reader: codec.Reader) -> tuple[Any, dict[str, Any]
     Raises:
       ExportError: the installed JAX lacks the primitive or a parameter, or one cannot be read.
     """
+    if name in rules_export.OPS:
+        return rules_export.read(op, name, reader)
     attributes = op.attributes
     given = {key: attributes[key] for key in attributes}
     foreign = given.get("jaxpr.primitive")
@@ -70,11 +71,3 @@ def _defaults(name: str) -> dict[str, tuple[str, Any, str]]:
                 default = _ABSENT
             found[attr.name] = (names[0] if names else attr.name, default, attr.each)
     return found
-
-
-def functions_of(op: ir.OpView) -> set[str]:
-    """The symbols that an op refers to."""
-    from jaxmlir.ir import symbol_uses
-
-    attributes = op.attributes
-    return {symbol for key in attributes for symbol in symbol_uses(attributes[key])}

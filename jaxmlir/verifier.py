@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from jaxmlir import codec, effect_attrs, ops, params, pytrees, rules_export, signatures
+from jaxmlir import codec, effect_attrs, ops, params, pytrees, signatures
 from jaxmlir._compat import config, core, dtypes
 from jaxmlir.errors import (
     Diagnostic,
@@ -232,8 +232,7 @@ class _Verifier:
 
     def evaluate(self, op: Any, name: str, check_vma: bool) -> tuple[Any, list[Any]]:
         """The primitive, and the abstract values that JAX computes for its results."""
-        read = rules_export.read if name in rules_export.OPS else params.of_op
-        primitive, parameters = read(op, name, self.program.stubs)
+        primitive, parameters = params.of_op(op, name, self.program.stubs)
         attributes = op.attributes
         ctx = effect_attrs.decode_ctx(
             attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from jaxmlir.ops._record import Op, op, unary
 
 _SPACE = "memory_space: any?"
-_UNREAD = "not invertible: the result is a place, not a value"
 
 OPS: tuple[Op, ...] = (
     unary(
