@@ -4,7 +4,9 @@ To differentiate, transpose or batch an op, JAX's own rule for its primitive is 
 that single equation, and what it traces is imported as a detached function, the *template*.  A
 transformation copies the template in, in C++, wherever the signature occurs again.  So every
 primitive is covered, a user's own and those with sub-functions included, and the rule itself runs
-once: per process for ops without sub-functions, else per transformed program.
+once: per process for ops without sub-functions, else per transformed program.  The common ops with
+sub-functions have rules of their own, which transform these as functions of the program
+(:mod:`jaxmlir.passes.higher_order`).
 
 A signature is the op's name, attributes, operand and result types, and the *pattern*: which
 operands have tangents, are linear, or are batched along which dimension.
@@ -33,8 +35,10 @@ from jaxmlir._compat import (
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError, cause_of
 from jaxmlir.importer import Importer
 from jaxmlir.ir import file_line_col, func, ir, symbol_uses
-from jaxmlir.passes import _calls
+from jaxmlir.passes import higher_order
 from jaxmlir.passes._build import inline
+from jaxmlir.passes._functions import Functions
+from jaxmlir.passes.higher_order import Linearization, Written
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -53,16 +57,6 @@ class Rule:
     def inline(self, args: Sequence[ir.Value]) -> list[ir.Value]:
         """Copies the template in at the current insertion point; its results."""
         return inline(self.function, args)
-
-
-@dataclass(frozen=True)
-class Linearization:
-    """The two halves of a linearized op."""
-
-    primal: Rule | _calls.Call
-    """``(*operands) -> (*results, *residuals)``; the pattern: which results have tangents."""
-    tangent: Rule | _calls.Call
-    """``(*residuals, *tangents of active operands) -> (*tangents of active results)``."""
 
 
 _process_wide: dict[Any, Any] = {}
@@ -87,14 +81,15 @@ class Rules:
         self.program = program
         self.importer = Importer.into(program)
         self.exporter = exporting.Exporter(program)
+        self.functions = Functions(self)
         self._own: dict[Any, Any] = {}
         self._has_functions: dict[Any, bool] = {}
 
-    def jvp(self, op: Any, name: str, active: tuple[bool, ...]) -> Rule | _calls.Call:
+    def jvp(self, op: Any, name: str, active: tuple[bool, ...]) -> Rule | Written:
         """``(*operands, *tangents of active ones) -> (*results, *tangents of active ones)``."""
-        symbol = _calls.callee(op, name)
-        if symbol is not None:
-            return self._call(_calls.jvp, symbol, op, active)
+        native = self._native("jvp", op, name, active)
+        if native is not None:
+            return native
 
         def make(closed: Any) -> Rule:
             jaxpr, active_out = ad.jvp_jaxpr(closed, active, instantiate=False)
@@ -102,34 +97,37 @@ class Rules:
 
         return self._rule("jvp", op, name, active, make)
 
-    def linearize(self, op: Any, name: str, active: tuple[bool, ...]) -> Linearization:
-        """The op's results with residuals, and the linear map of tangents that uses these."""
-        symbol = _calls.callee(op, name)
-        if symbol is not None:
-            found = self._of_callee(_calls.linearize, symbol, active)
-            return Linearization(
-                _calls.Call(self, found.fwd, op, found.active_out),
-                _calls.Call(self, found.lin, op, found.active_out),
-            )
+    def linearize(
+        self, op: Any, name: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    ) -> Linearization:
+        """The op's results with residuals, and the linear map of tangents that uses these.
+
+        The tangents of results that are not ``wanted`` may be left out.
+        """
+        native = self._native("linearize", op, name, active, wanted)
+        if native is not None:
+            return native
 
         def make(closed: Any) -> Linearization:
             primal, tangent, active_out = _linearize(closed, active)
             return Linearization(
-                Rule(self._template(primal), active_out), Rule(self._template(tangent), active_out)
+                Rule(self._template(primal), active_out),
+                Rule(self._template(tangent), active_out),
+                active,
             )
 
         return self._rule("linearize", op, name, active, make)
 
     def transpose(
         self, op: Any, name: str, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
-    ) -> Rule | _calls.Call:
+    ) -> Rule | Written:
         """``(*nonlinear operands, *nonzero cotangents) -> (*nonzero cotangents of linear ones)``.
 
         The pattern tells for each linear operand whether its cotangent is nonzero.
         """
-        symbol = _calls.callee(op, name)
-        if symbol is not None:
-            return self._call(_calls.transpose, symbol, op, linear, nonzero)
+        native = self._native("transpose", op, name, linear, nonzero)
+        if native is not None:
+            return native
 
         def make(closed: Any) -> Rule:
             jaxpr, nonzero_in = _transpose(closed, linear, nonzero)
@@ -137,13 +135,11 @@ class Rules:
 
         return self._rule("transpose", op, name, (linear, nonzero), make)
 
-    def batch(
-        self, op: Any, name: str, dims: tuple[int | None, ...], axis: Any
-    ) -> Rule | _calls.Call:
+    def batch(self, op: Any, name: str, dims: tuple[int | None, ...], axis: Any) -> Rule | Written:
         """The op on operands batched along ``dims``; the pattern: the results' dimensions."""
-        symbol = _calls.callee(op, name)
-        if symbol is not None:
-            return self._call(_calls.batch, symbol, op, dims, axis)
+        native = self._native("batch", op, name, dims, axis)
+        if native is not None:
+            return native
 
         def make(closed: Any) -> Rule:
             jaxpr, out_dims = batching.batch_jaxpr2(closed, axis, dims)
@@ -156,15 +152,14 @@ class Rules:
         closed = trace_flat(function, [aval_of(v.type) for v in args], "emit")
         return inline(self._template(closed), args)
 
-    def _call(self, transform: Callable[..., Any], symbol: str, op: Any, *pattern: Any) -> Any:
-        transformed, out_pattern = self._of_callee(transform, symbol, *pattern)
-        return _calls.Call(self, transformed, op, out_pattern)
-
-    def _of_callee(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
-        """A called function transformed, once per pattern."""
-        key = (transform, symbol, pattern)
+    def _native(self, kind: str, op: Any, name: str, *pattern: Any) -> Any | None:
+        """What the rule of an op with functions gives; ``None`` if it has none, or it declines."""
+        rule = higher_order.rule_of(op, name)
+        if rule is None:
+            return None
+        key = (rule, kind, signature(op, name), pattern)
         if key not in self._own:
-            self._own[key] = transform(self, symbol, *pattern)
+            self._own[key] = getattr(rule, kind)(self, op, *pattern)
         return self._own[key]
 
     def _rule(self, kind: str, op: Any, name: str, pattern: Any, make: Callable[[Any], Any]) -> Any:

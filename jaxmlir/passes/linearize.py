@@ -93,7 +93,7 @@ def linearize(
             if True not in pattern:
                 primals.update(zip(results, copy(op, name, args), strict=True))
                 continue
-            halves = rules.linearize(op, name, pattern)
+            halves = rules.linearize(op, name, pattern, (True,) * len(results))
             location = op.location
             with location:
                 outs = halves.primal.inline(args)

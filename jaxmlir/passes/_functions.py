@@ -1,0 +1,59 @@
+"""The functions of a program transformed, each once per pattern.
+
+The passes on functions and the rules of ops call each other: a rule transforms the functions that
+its op refers to through this memo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jaxmlir.passes._rules import Rules
+    from jaxmlir.passes.linearize import Linearized
+
+
+class Functions:
+    """The transformed functions of one program, by symbol, transformation and pattern."""
+
+    def __init__(self, rules: Rules):
+        self._rules = rules
+        self._made: dict[Any, Any] = {}
+
+    def jvp(self, symbol: str, active: tuple[bool, ...]) -> tuple[str, tuple[bool, ...]]:
+        """The symbol of ``@symbol.jvp``, and which results have tangents."""
+        from jaxmlir.passes.jvp import jvp
+
+        return self._once(jvp, symbol, active)
+
+    def linearize(
+        self, symbol: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    ) -> Linearized:
+        """``@symbol.fwd`` and ``@symbol.lin``."""
+        from jaxmlir.passes.linearize import linearize
+
+        return self._once(linearize, symbol, active, wanted)
+
+    def transpose(
+        self, symbol: str, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
+    ) -> tuple[str, tuple[bool, ...]]:
+        """The symbol of the transpose, and which linear arguments it gives cotangents of."""
+        from jaxmlir.passes.transpose import transpose_nonzero
+
+        name = f"{symbol.removesuffix('.lin')}.bwd"
+        return self._once(transpose_nonzero, symbol, linear, name, nonzero)
+
+    def batch(
+        self, symbol: str, dims: tuple[int | None, ...], axis: Any
+    ) -> tuple[str, tuple[int | None, ...]]:
+        """The symbol of ``@symbol.vmap``, and each result's batch dimension."""
+        from jaxmlir.passes.vmap import vmap
+
+        return self._once(vmap, symbol, dims, axis)
+
+    def _once(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
+        key = (transform, symbol, pattern)
+        if key not in self._made:
+            self._made[key] = transform(self._rules, symbol, *pattern)
+        return self._made[key]

@@ -1,0 +1,25 @@
+"""Rules for the ops that refer to functions, one file each.
+
+JAX's rules work on jaxprs, so for an op like ``scan`` they would have to be given the body as a
+jaxpr and their result be imported back.  The rules here transform the body by the pass itself, once
+per pattern, and write the op around it.  An op that has no rule here, or one that its rule declines
+(an attribute or effect it does not know), is left to JAX's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxmlir.passes.higher_order._rule import HigherOrderRule, Linearization, Written
+from jaxmlir.passes.higher_order.jit import Jit
+
+__all__ = ["RULES", "HigherOrderRule", "Linearization", "Written", "rule_of"]
+
+RULES: dict[str, HigherOrderRule] = {"jaxpr.jit": Jit()}
+"""The rules by op name."""
+
+
+def rule_of(op: Any, name: str) -> HigherOrderRule | None:
+    """The rule of an op called ``name``; ``None`` where JAX's has to be run."""
+    rule = RULES.get(name)
+    return rule if rule is not None and rule.handles(op) else None

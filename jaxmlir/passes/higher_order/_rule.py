@@ -1,0 +1,83 @@
+"""What a rule for an op with functions is, and what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir.ir import ir
+
+if TYPE_CHECKING:
+    from jaxmlir.passes._rules import Rule, Rules
+
+
+@dataclass(frozen=True)
+class Written:
+    """A transformed op that is written by Python, as a template is by copying it."""
+
+    pattern: tuple[Any, ...]
+    """For each result of the op: whether it has a tangent, or its batch dimension."""
+    write: Callable[[Sequence[ir.Value]], list[ir.Value]]
+    """Writes ops on the arguments at the current insertion point; their results."""
+
+    def inline(self, args: Sequence[ir.Value]) -> list[ir.Value]:
+        return self.write(args)
+
+
+@dataclass(frozen=True)
+class Linearization:
+    """The two halves of a linearized op."""
+
+    primal: Rule | Written
+    """``(*operands) -> (*results, *residuals)``."""
+    tangent: Rule | Written
+    """``(*residuals, *tangents of used operands) -> (*tangents of results)``; the pattern tells
+    which results it gives tangents of."""
+    uses: tuple[bool, ...]
+    """Which operands' tangents it takes: those that have one, and that matter."""
+
+
+class HigherOrderRule:
+    """The rule of one kind of op.
+
+    A method may return ``None``, and does so here: then JAX's rule is run.  What the methods return
+    is kept per signature and pattern, so it may hold on to attributes, but not to the op.
+    """
+
+    plain: ClassVar[frozenset[str]] = frozenset()
+    """The attributes that the rule understands; an op with another one is left to JAX."""
+
+    def handles(self, op: Any) -> bool:
+        """Whether the rule is for this op at all."""
+        return all(key in self.plain for key, _ in op.attributes.items())
+
+    def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Written | None:
+        """``(*operands, *tangents of active ones) -> (*results, *tangents of active ones)``."""
+        return None
+
+    def linearize(
+        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    ) -> Linearization | None:
+        """The op's results with residuals, and the linear map of tangents that uses these.
+
+        Args:
+          active: which operands have tangents.
+          wanted: which results' tangents are used; the tangents of others need not be given.
+        """
+        return None
+
+    def transpose(
+        self, rules: Rules, op: Any, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
+    ) -> Written | None:
+        """``(*nonlinear operands, *nonzero cotangents) -> (*nonzero cotangents of linear ones)``.
+
+        The pattern tells for each linear operand whether its cotangent is nonzero.
+        """
+        return None
+
+    def batch(
+        self, rules: Rules, op: Any, dims: tuple[int | None, ...], axis: Any
+    ) -> Written | None:
+        """The op on operands batched along ``dims``; the pattern: the results' dimensions."""
+        return None
