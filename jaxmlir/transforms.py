@@ -17,14 +17,14 @@ from jaxmlir import pytrees
 from jaxmlir._compat import core
 from jaxmlir.errors import ArgumentError, TransformError
 from jaxmlir.ir import ir, scope
-from jaxmlir.passes._build import NewFunction, adapt, inline, make_public
+from jaxmlir.passes._build import NewFunction, adapt, inline, make_public, zeros
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.dedupe_functions import dedupe_functions, rename_functions
 from jaxmlir.passes.expand_custom_lin import expand_custom_lin
 from jaxmlir.passes.jvp import active_arguments, tangent_type_of
 from jaxmlir.passes.jvp import jvp as jvp_function
 from jaxmlir.passes.linearize import linearize as linearize_function
-from jaxmlir.passes.transpose import cotangent_type, zeros
+from jaxmlir.passes.transpose import cotangent_type
 from jaxmlir.passes.vjp import grad as grad_function
 from jaxmlir.passes.vjp import vjp as vjp_function
 from jaxmlir.passes.vmap import batch_axis

@@ -6,9 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from jaxmlir import codec
-from jaxmlir._compat import jax_mlir_ext
+from jaxmlir._compat import core, dtypes, jax_mlir_ext
+from jaxmlir.dense import dense
 from jaxmlir.ir import func, ir, symbol_uses
+from jaxmlir.types import aval_of, type_of
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -92,8 +96,6 @@ def adapt(
       arguments: each argument's type, and whether ``@symbol`` takes it.
       results: each result's type, and whether ``@symbol`` gives it.
     """
-    from jaxmlir.passes.transpose import zeros
-
     function = rules.program.function(symbol)
     new = NewFunction(rules, name, [type_ for type_, _ in arguments], function)
     args = [v for v, (_, taken) in zip(new.args, arguments, strict=True) if taken]
@@ -101,6 +103,54 @@ def adapt(
         outs = iter(inline(function, args))
         full = [next(outs) if given else zeros(type_) for type_, given in results]
     return new.finish(full)
+
+
+def filled(type_: ir.Type, value: float) -> ir.Value:
+    """A tensor of a type with every element ``value``."""
+    aval = aval_of(type_)
+    if aval.dtype == dtypes.float0:
+        value_attr = dense(np.zeros(aval.shape, dtypes.float0))
+        return ir.Operation.create("jaxpr.constant", [type_], [], {"value": value_attr}).result
+    scalar = core.ShapedArray((), aval.dtype, aval.weak_type)
+    value_attr = dense(np.full((), value, aval.dtype))
+    constant = ir.Operation.create(
+        "jaxpr.constant", [type_of(scalar)], [], {"value": value_attr}
+    ).result
+    if constant.type == type_:
+        return constant
+    attributes = {
+        "shape": codec.encode(tuple(aval.shape)),
+        "broadcast_dimensions": codec.encode(()),
+    }
+    if not aval.sharding.mesh.empty:
+        attributes["sharding"] = codec.encode(aval.sharding)
+    return ir.Operation.create("jaxpr.broadcast_in_dim", [type_], [constant], attributes).result
+
+
+def zeros(type_: ir.Type) -> ir.Value:
+    """A tensor of zeros."""
+    return filled(type_, 0)
+
+
+# Ops that cost nothing, so that a result without other operands is a constant.
+_FREE = frozenset({"jaxpr.broadcast_in_dim", "jaxpr.convert_element_type", "jaxpr.iota"})
+
+
+def is_constant(value: ir.Value) -> bool:
+    """Whether a value is a constant, or one spread out: cheaper to write again than to keep."""
+    op = value.owner
+    if isinstance(op, ir.Block):
+        return False
+    name = op.name if isinstance(op, ir.Operation) else op.operation.name
+    return name == "jaxpr.constant" or (name in _FREE and all(map(is_constant, op.operands)))
+
+
+def clone(value: ir.Value) -> ir.Value:
+    """The constant again, at the current insertion point."""
+    op = value.owner
+    name = op.name if isinstance(op, ir.Operation) else op.operation.name
+    (result,) = copy(op, name, [clone(v) for v in op.operands])
+    return result
 
 
 def set_attribute(function: func.FuncOp, name: str, value: Any) -> None:

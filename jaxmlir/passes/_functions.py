@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from jaxmlir.passes._activity import active_results, used_arguments
+
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
     from jaxmlir.passes.linearize import Linearized
@@ -20,6 +22,16 @@ class Functions:
     def __init__(self, rules: Rules):
         self._rules = rules
         self._made: dict[Any, Any] = {}
+
+    def activity(self, symbol: str, active: tuple[bool, ...], kind: str) -> tuple[bool, ...]:
+        """Which results have tangents when the function is differentiated by ``kind``."""
+        return self._once(active_results, symbol, active, kind)
+
+    def uses(
+        self, symbol: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    ) -> tuple[bool, ...]:
+        """Which active arguments the wanted results' tangents depend on."""
+        return self._once(used_arguments, symbol, active, wanted)
 
     def jvp(self, symbol: str, active: tuple[bool, ...]) -> tuple[str, tuple[bool, ...]]:
         """The symbol of ``@symbol.jvp``, and which results have tangents."""

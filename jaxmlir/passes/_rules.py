@@ -147,6 +147,22 @@ class Rules:
 
         return self._rule("batch", op, name, (dims, axis), make)
 
+    def activity(self, kind: str, op: Any, name: str, active: tuple[bool, ...]) -> tuple[bool, ...]:
+        """Which results have tangents in a ``kind`` of derivative: ``"jvp"`` or ``"linearize"``."""
+        found = self._native("activity", op, name, kind, active)
+        if found is not None:
+            return found
+        if kind == "jvp":
+            return self.jvp(op, name, active).pattern
+        return self.linearize(op, name, active, (True,) * len(op.results)).tangent.pattern
+
+    def uses(
+        self, op: Any, name: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    ) -> tuple[bool, ...]:
+        """Which active operands the wanted results' tangents depend on."""
+        found = self._native("uses", op, name, active, wanted)
+        return self.linearize(op, name, active, wanted).uses if found is None else found
+
     def emit(self, function: Callable[..., list[Any]], args: Sequence[ir.Value]) -> list[ir.Value]:
         """Writes the ops that a JAX function of the values performs."""
         closed = trace_flat(function, [aval_of(v.type) for v in args], "emit")

@@ -16,10 +16,10 @@ from jaxmlir.errors import Diagnostic, TransformError
 from jaxmlir.ir import file_line_col, func, ir, scope
 from jaxmlir.ops import OPS
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import inline, ops_of
+from jaxmlir.passes._build import inline, ops_of, zeros
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.jvp import tangent_type_of
-from jaxmlir.passes.transpose import transpose, zeros
+from jaxmlir.passes.transpose import transpose
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program

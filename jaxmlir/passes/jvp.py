@@ -8,12 +8,13 @@ has a tangent is copied as it is, and so everything that depends on integers, co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import NewFunction, copy, ops_of, returned, set_attribute
+from jaxmlir.passes._build import NewFunction, copy, ops_of, returned, set_attribute, zeros
 from jaxmlir.passes._rules import Rules, has_tangent
 from jaxmlir.types import aval_of, type_of
 
@@ -52,8 +53,14 @@ def active_arguments(program: Program, symbol: str, argnums: tuple[int, ...]) ->
     )
 
 
-def jvp(rules: Rules, symbol: str, active: tuple[bool, ...]) -> tuple[str, tuple[bool, ...]]:
+def jvp(
+    rules: Rules, symbol: str, active: tuple[bool, ...], required: Sequence[bool] = ()
+) -> tuple[str, tuple[bool, ...]]:
     """Writes ``@symbol.jvp``.
+
+    Args:
+      active: which arguments have tangents.
+      required: the results that are to have one, be it zero; by default none.
 
     Returns:
       Its symbol, and which results have tangents.
@@ -84,8 +91,15 @@ def jvp(rules: Rules, symbol: str, active: tuple[bool, ...]) -> tuple[str, tuple
             it = iter(outs[n:])
             tangents.update((v, next(it)) for v, a in zip(results, rule.pattern, strict=True) if a)
     outs = returned(function)
-    active_out = tuple(v in tangents for v in outs)
-    new.finish([*(primals[v] for v in outs), *(tangents[v] for v in outs if v in tangents)])
+    required = required or (False,) * len(outs)
+    active_out = tuple(v in tangents or r for v, r in zip(outs, required, strict=True))
+    with new.body():
+        given = [
+            tangents[v] if v in tangents else zeros(tangent_type(v))
+            for v, a in zip(outs, active_out, strict=True)
+            if a
+        ]
+    new.finish([*(primals[v] for v in outs), *given])
     set_attribute(new.op, "jaxpr.active", active_out)
     return new.name, active_out
 

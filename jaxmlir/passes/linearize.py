@@ -8,13 +8,23 @@ the residuals and the tangents of its operands.  The first halves make ``@f.fwd`
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.ir import ir, scope
+from jaxmlir.passes._activity import Step, backward, forward
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import NewFunction, copy, ops_of, returned, set_attribute
-from jaxmlir.passes._rules import Rule, Rules
+from jaxmlir.passes._build import (
+    NewFunction,
+    clone,
+    copy,
+    is_constant,
+    returned,
+    set_attribute,
+    zeros,
+)
+from jaxmlir.passes._rules import Linearization, Rules
 from jaxmlir.passes.jvp import active_arguments, tangent_type
 
 if TYPE_CHECKING:
@@ -55,85 +65,81 @@ class Linearized:
     active_out: tuple[bool, ...]
 
 
-@dataclass(frozen=True)
-class _Step:
-    """One op's part of the linear function."""
-
-    location: ir.Location
-    rule: Rule
-    residuals: tuple[ir.Value, ...]
-    tangents_in: tuple[ir.Value, ...]
-    tangents_out: tuple[ir.Value, ...]
-
-
 def linearize(
-    rules: Rules, symbol: str, active: tuple[bool, ...], wanted: tuple[bool, ...] | None = None
+    rules: Rules,
+    symbol: str,
+    active: Sequence[bool],
+    wanted: Sequence[bool] | None = None,
+    required: Sequence[bool] | None = None,
 ) -> Linearized:
     """Writes ``@symbol.fwd`` and ``@symbol.lin``.
 
     Args:
       active: which arguments have tangents.
       wanted: the results whose tangents are asked for; by default all.
+      required: the results that are to have one, be it zero; by default none.
 
     Raises:
       TransformError: an op cannot be linearized; names the op and the user's line.
     """
     function = rules.program.function(symbol)
     arguments = list(function.arguments)
+    outs = returned(function)
+    steps, live = forward(rules, function, active, "linearize")
+    given = [v in live and (wanted is None or wanted[i]) for i, v in enumerate(outs)]
+    backward(rules, steps, {v for v, g in zip(outs, given, strict=True) if g})
+
     fwd = NewFunction(rules, f"{symbol}.fwd", [v.type for v in arguments], function)
     primals = dict(zip(arguments, fwd.args, strict=True))
-    chosen = [v for v, a in zip(arguments, active, strict=True) if a]
-    live = set(chosen)
-    steps: list[_Step] = []
+    linear: list[tuple[Step, Linearization, list[ir.Value]]] = []
     with fwd.body():
-        for op, name, operands in ops_of(function):
-            pattern = tuple([v in live for v in operands])
-            args = [primals[v] for v in operands]
-            results = list(op.results)
-            if True not in pattern:
-                primals.update(zip(results, copy(op, name, args), strict=True))
-                continue
-            halves = rules.linearize(op, name, pattern, (True,) * len(results))
-            location = op.location
-            with location:
-                outs = halves.primal.inline(args)
-            primals.update(zip(results, outs, strict=False))
-            tangents_out = tuple(
-                v for v, a in zip(results, halves.tangent.pattern, strict=True) if a
-            )
-            if tangents_out:
-                live.update(tangents_out)
-                residuals = tuple(outs[len(results) :])
-                tangents_in = tuple(v for v in operands if v in live)
-                steps.append(_Step(location, halves.tangent, residuals, tangents_in, tangents_out))
-    outs = returned(function)
-    active_out = tuple(v in live and (wanted is None or wanted[i]) for i, v in enumerate(outs))
-    differentiated = [v for v, a in zip(outs, active_out, strict=True) if a]
-    steps = _needed(steps, set(differentiated))
-    residuals = list(dict.fromkeys(v for step in steps for v in step.residuals))
-    fwd.finish([*(primals[v] for v in outs), *residuals])
-    set_attribute(fwd.op, "jaxpr.num_res", len(residuals))
-
-    types = [*(v.type for v in residuals), *(tangent_type(v) for v in chosen)]
-    lin = NewFunction(rules, f"{symbol}.lin", types, function)
-    values = dict(zip(residuals, lin.args, strict=False))
-    tangents = dict(zip(chosen, lin.args[len(residuals) :], strict=True))
-    with lin.body():
         for step in steps:
-            args = [*(values[v] for v in step.residuals), *(tangents[v] for v in step.tangents_in)]
-            with step.location:
-                tangents.update(zip(step.tangents_out, step.rule.inline(args), strict=True))
-    lin.finish([tangents[v] for v in differentiated])
-    set_attribute(lin.op, "jaxpr.num_res", len(residuals))
-    set_attribute(lin.op, "jaxpr.active", active_out)
-    return Linearized(fwd.name, lin.name, len(residuals), active_out)
+            args = [primals[v] for v in step.operands]
+            if not step.wanted:
+                primals.update(zip(step.results, copy(step.op, step.name, args), strict=True))
+                continue
+            halves = rules.linearize(step.op, step.name, step.active, step.wanted)
+            with step.op.location:
+                values = halves.primal.inline(args)
+            primals.update(zip(step.results, values, strict=False))
+            linear.append((step, halves, values[len(step.results) :]))
+    kept, written_again = _residuals(v for _, _, residuals in linear for v in residuals)
+    fwd.finish([*(primals[v] for v in outs), *kept])
+    set_attribute(fwd.op, "jaxpr.num_res", len(kept))
+
+    chosen = [v for v, a in zip(arguments, active, strict=True) if a]
+    lin = NewFunction(
+        rules, f"{symbol}.lin", [*(v.type for v in kept), *map(tangent_type, chosen)], function
+    )
+    values = dict(zip(kept, lin.args, strict=False))
+    tangents = dict(zip(chosen, lin.args[len(kept) :], strict=True))
+    with lin.body():
+        values.update((v, clone(v)) for v in written_again)
+        for step, halves, residuals in linear:
+            args = [
+                *(values[v] for v in residuals),
+                *(tangents[v] for v, u in zip(step.operands, halves.uses, strict=True) if u),
+            ]
+            with step.op.location:
+                results = halves.tangent.inline(args)
+            has = (v for v, a in zip(step.results, halves.tangent.pattern, strict=True) if a)
+            tangents.update(zip(has, results, strict=True))
+        given = [g or (required is not None and required[i]) for i, g in enumerate(given)]
+        lin.finish(
+            [
+                tangents[v] if v in tangents else zeros(tangent_type(v))
+                for v, g in zip(outs, given, strict=True)
+                if g
+            ]
+        )
+    set_attribute(lin.op, "jaxpr.num_res", len(kept))
+    set_attribute(lin.op, "jaxpr.active", tuple(given))
+    return Linearized(fwd.name, lin.name, len(kept), tuple(given))
 
 
-def _needed(steps: list[_Step], wanted: set[ir.Value]) -> list[_Step]:
-    """The steps that results depend on: what they do not need leaves no residuals."""
-    kept = []
-    for step in reversed(steps):
-        if not wanted.isdisjoint(step.tangents_out):
-            wanted.update(step.tangents_in)
-            kept.append(step)
-    return kept[::-1]
+def _residuals(values: Iterable[ir.Value]) -> tuple[list[ir.Value], list[ir.Value]]:
+    """The distinct residuals, and apart from them the constants: these are written down again."""
+    kept, again = [], []
+    for v in dict.fromkeys(values):
+        (again if is_constant(v) else kept).append(v)
+    return kept, again

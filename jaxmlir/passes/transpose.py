@@ -12,14 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from jaxmlir import codec
-from jaxmlir._compat import core, dtypes
-from jaxmlir.dense import dense
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import NewFunction, copy, ops_of, returned, set_attribute
+from jaxmlir.passes._build import NewFunction, copy, ops_of, returned, set_attribute, zeros
 from jaxmlir.passes._rules import Rules
 from jaxmlir.types import aval_of, type_of
 
@@ -64,28 +60,43 @@ def transpose(rules: Rules, symbol: str, linear: Sequence[bool], name: str) -> s
     Raises:
       TransformError: the function is not linear, or an op has no transpose rule.
     """
-    name, _ = _transpose(rules, symbol, linear, name, None)
+    results = rules.program.function(symbol).type.results
+    name, _ = _transpose(rules, symbol, linear, name, (True,) * len(results), linear)
     return name
 
 
 def transpose_nonzero(
-    rules: Rules, symbol: str, linear: Sequence[bool], name: str, nonzero: Sequence[bool]
+    rules: Rules,
+    symbol: str,
+    linear: Sequence[bool],
+    name: str,
+    nonzero: Sequence[bool],
+    required: Sequence[bool] | None = None,
 ) -> tuple[str, tuple[bool, ...]]:
     """Like :func:`transpose`, for results of which only some have cotangents.
+
+    Args:
+      nonzero: which results have one.
+      required: the arguments whose cotangents are to be given, be they zero; by default none.
 
     Returns:
       The symbol, and which linear arguments it gives cotangents of.
     """
-    return _transpose(rules, symbol, linear, name, nonzero)
+    required = (False,) * len(linear) if required is None else required
+    return _transpose(rules, symbol, linear, name, nonzero, required)
 
 
 def _transpose(
-    rules: Rules, symbol: str, linear: Sequence[bool], name: str, nonzero: Sequence[bool] | None
+    rules: Rules,
+    symbol: str,
+    linear: Sequence[bool],
+    name: str,
+    nonzero: Sequence[bool],
+    required: Sequence[bool],
 ) -> tuple[str, tuple[bool, ...]]:
-    """Zeros are neither taken nor given where ``nonzero`` says which results have cotangents."""
     function = rules.program.function(symbol)
     arguments = list(function.arguments)
-    outs = [v for i, v in enumerate(returned(function)) if nonzero is None or nonzero[i]]
+    outs = [v for v, n in zip(returned(function), nonzero, strict=True) if n]
     fixed = [v for v, lin in zip(arguments, linear, strict=True) if not lin]
     types = [*(v.type for v in fixed), *(cotangent_type(v.type) for v in outs)]
     new = NewFunction(rules, name, types, function)
@@ -109,10 +120,10 @@ def _transpose(
             _transpose_op(rules, op, op_name, operands, values, tangents, cotangents)
         results = []
         given = []
-        for v, lin in zip(arguments, linear, strict=True):
+        for v, lin, needs_one in zip(arguments, linear, required, strict=True):
             if lin:
                 ct = cotangents.pop(v)
-                if ct is None and nonzero is None:
+                if ct is None and needs_one:
                     ct = zeros(cotangent_type(v.type))
                 given.append(ct is not None)
                 results.extend([ct] if ct is not None else [])
@@ -165,30 +176,3 @@ class _Cotangents:
 def cotangent_type(type_: ir.Type) -> ir.Type:
     """The type of cotangents of values of a type."""
     return type_of(aval_of(type_).to_ct_aval())
-
-
-def filled(type_: ir.Type, value: float) -> ir.Value:
-    """A tensor of a type with every element ``value``."""
-    aval = aval_of(type_)
-    if aval.dtype == dtypes.float0:
-        value_attr = dense(np.zeros(aval.shape, dtypes.float0))
-        return ir.Operation.create("jaxpr.constant", [type_], [], {"value": value_attr}).result
-    scalar = core.ShapedArray((), aval.dtype, aval.weak_type)
-    value_attr = dense(np.full((), value, aval.dtype))
-    constant = ir.Operation.create(
-        "jaxpr.constant", [type_of(scalar)], [], {"value": value_attr}
-    ).result
-    if constant.type == type_:
-        return constant
-    attributes = {
-        "shape": codec.encode(tuple(aval.shape)),
-        "broadcast_dimensions": codec.encode(()),
-    }
-    if not aval.sharding.mesh.empty:
-        attributes["sharding"] = codec.encode(aval.sharding)
-    return ir.Operation.create("jaxpr.broadcast_in_dim", [type_], [constant], attributes).result
-
-
-def zeros(type_: ir.Type) -> ir.Value:
-    """A tensor of zeros."""
-    return filled(type_, 0)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, ClassVar
 from jaxmlir.errors import TransformError
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import NewFunction, inline
+from jaxmlir.passes._build import NewFunction, filled, inline
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.jvp import active_arguments
 from jaxmlir.passes.linearize import Linearized, linearize
-from jaxmlir.passes.transpose import filled, transpose
+from jaxmlir.passes.transpose import transpose
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program

@@ -52,6 +52,21 @@ class HigherOrderRule:
         """Whether the rule is for this op at all."""
         return all(key in self.plain for key, _ in op.attributes.items())
 
+    def activity(
+        self, rules: Rules, op: Any, kind: str, active: tuple[bool, ...]
+    ) -> tuple[bool, ...] | None:
+        """Which results :meth:`jvp` or :meth:`linearize` (the ``kind``) gives tangents of.
+
+        ``None``: this is not known before the method has been called.
+        """
+        return None
+
+    def uses(
+        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    ) -> tuple[bool, ...] | None:
+        """The ``uses`` of the :meth:`linearize` for these results, likewise."""
+        return None
+
     def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Written | None:
         """``(*operands, *tangents of active ones) -> (*results, *tangents of active ones)``."""
         return None

@@ -18,17 +18,28 @@ if TYPE_CHECKING:
 class Jit(HigherOrderRule):
     plain: ClassVar = frozenset({"jaxpr", "name", "jaxpr.ctx"})
 
+    def activity(
+        self, rules: Rules, op: Any, kind: str, active: tuple[bool, ...]
+    ) -> tuple[bool, ...]:
+        return rules.functions.activity(_callee(op), active, kind)
+
+    def uses(
+        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    ) -> tuple[bool, ...]:
+        return rules.functions.uses(_callee(op), active, wanted)
+
     def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Written:
         return _call(rules, op, *rules.functions.jvp(_callee(op), active))
 
     def linearize(
         self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
     ) -> Linearization:
-        found = rules.functions.linearize(_callee(op), active, wanted)
+        uses = rules.functions.uses(_callee(op), active, wanted)
+        found = rules.functions.linearize(_callee(op), uses, wanted)
         return Linearization(
             _call(rules, op, found.fwd, found.active_out),
             _call(rules, op, found.lin, found.active_out),
-            active,
+            uses,
         )
 
     def transpose(
