@@ -7,10 +7,12 @@ parsing, printing and MLIR's own passes do without.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
+import re
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -56,6 +58,12 @@ FLAGS = (
     Flag("mlir-print-ir-before-all", "Print the module before every pass"),
     Flag("mlir-print-ir-after", "Print the module after these passes", "pass,..."),
     Flag("mlir-print-ir-after-all", "Print the module after every pass"),
+    Flag(
+        "remarks",
+        "Print what passes did and where; only those whose name matches, where a regex is given",
+        "regex",
+        optional=True,
+    ),
     Flag("mlir-timing", "Print how long each pass took"),
     Flag("allow-unregistered-dialect", "Accepted for the sake of mlir-opt's users: always on"),
 )
@@ -177,7 +185,9 @@ class _Driver:
             debug_info=self.debug_info,
             elide_over=self.elide_over,
             timing=self.timing,
+            remarks=self._remarks_sink(),
         )
+        self.remarks: list[Diagnostic] = []
 
     def run(self, data: bytes) -> int:
         """Processes the whole input; returns the exit status."""
@@ -221,6 +231,7 @@ class _Driver:
         """Whether a piece did what it should, and its output unless it failed."""
         output = None
         with _collect_diagnostics(self.filename) as diagnostics:
+            self.remarks = diagnostics
             try:
                 output = self._transform(text)
             except JaxmlirError as e:
@@ -264,6 +275,23 @@ class _Driver:
         with self._measure("verifier"):
             program.verify()
         return program
+
+    def _remarks_sink(self) -> Callable[[Diagnostic], None] | None:
+        pattern = self.arguments.get("remarks")
+        if pattern is None:
+            return None
+        try:
+            wanted = re.compile(pattern)
+        except re.error as e:
+            raise UsageError(f"--remarks expects a regular expression, got '{pattern}': {e}") from e
+
+        def keep(remark: Diagnostic) -> None:
+            name = remark.message.partition("]")[0].removeprefix("[")
+            if wanted.search(name):
+                file = self.filename if remark.file in ("", "-") else remark.file
+                self.remarks.append(dataclasses.replace(remark, file=file))
+
+        return keep
 
     def _measure(self, name: str) -> contextlib.AbstractContextManager[None]:
         return self.instrumentation.measure(name)

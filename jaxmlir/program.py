@@ -18,7 +18,7 @@ import numpy as np
 from jaxmlir import codec, handles, pytrees, runtime
 from jaxmlir import ir as mlir_ir
 from jaxmlir._compat import bind_leading, core, effects, state_types, without_dead_code
-from jaxmlir.errors import ArgumentError, ImportingError, JaxmlirError
+from jaxmlir.errors import ArgumentError, Diagnostic, ImportingError, JaxmlirError
 from jaxmlir.exporter import Exporter
 from jaxmlir.importer import import_jaxpr
 from jaxmlir.ir import context, func, functions, ir, parse_module, scope
@@ -171,8 +171,18 @@ class Program:
 
         verify(self)
 
-    def run_passes(self, pipeline: str, *, verify_each: bool = True) -> Program:
+    def run_passes(
+        self,
+        pipeline: str,
+        *,
+        verify_each: bool = True,
+        remarks: Callable[[Diagnostic], None] | None = None,
+    ) -> Program:
         """The program after a pipeline of passes, e.g. ``"jaxpr-grad,cse"``; this one is as it was.
+
+        Args:
+          verify_each: check the program after each pass.
+          remarks: takes what the passes say they did, for example ``print``.
 
         Raises:
           PipelineError: the pipeline is malformed, or names a pass that does not exist.
@@ -181,7 +191,8 @@ class Program:
         from jaxmlir.passes import Instrumentation, parse_pipeline
 
         result = self.clone()
-        parse_pipeline(pipeline).run(result, Instrumentation(verify_each=verify_each))
+        instrumentation = Instrumentation(verify_each=verify_each, remarks=remarks)
+        parse_pipeline(pipeline).run(result, instrumentation)
         result.changed()
         return result
 

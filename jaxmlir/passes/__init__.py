@@ -14,8 +14,10 @@ from jaxmlir.passes import _cxx, _pipeline, _registry
 from jaxmlir.passes._base import Option, Pass
 from jaxmlir.passes._instrument import Instrumentation, Timing
 from jaxmlir.passes._pipeline import Pipeline
+from jaxmlir.passes._remarks import remark, remarks_wanted
 
 BUILTIN_PASSES = (
+    ("jaxpr-dce", "jaxmlir.passes.dce:Dce"),
     ("jaxpr-dedupe-functions", "jaxmlir.passes.dedupe_functions:DedupeFunctions"),
     ("jaxpr-expand-custom-lin", "jaxmlir.passes.expand_custom_lin:ExpandCustomLin"),
     ("jaxpr-grad", "jaxmlir.passes.vjp:Grad"),
@@ -82,5 +84,7 @@ __all__ = [
     "list_passes",
     "parse_pipeline",
     "pass_exists",
+    "remark",
+    "remarks_wanted",
     "suggest_pass",
 ]

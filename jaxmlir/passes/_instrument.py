@@ -13,6 +13,7 @@ from jaxlib.mlir import ir
 
 from jaxmlir.ir import module_text
 from jaxmlir.passes import _cxx
+from jaxmlir.passes._remarks import Sink, listening
 
 _RULE = "===" + "-" * 73 + "==="
 _TITLE = "... Execution time report ..."
@@ -63,6 +64,7 @@ class Instrumentation:
       debug_info: dump locations too.
       elide_over: dump constants of more elements as an ellipsis.
       timing: where to add up how long each pass took.
+      remarks: takes what passes say they did, each a ``Diagnostic``.
       stream: where dumps go; ``sys.stderr`` by default.
     """
 
@@ -74,6 +76,7 @@ class Instrumentation:
     debug_info: bool = False
     elide_over: int | None = None
     timing: Timing | None = None
+    remarks: Sink | None = field(default=None, compare=False)
     stream: TextIO | None = field(default=None, compare=False)
 
     @property
@@ -91,6 +94,10 @@ class Instrumentation:
         if self.timing is None:
             return contextlib.nullcontext()
         return self.timing.measure(_cxx.display_name(name))
+
+    def listen(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """Hears the remarks of a pass."""
+        return listening(self.remarks, name)
 
     def before(self, name: str, module: ir.Module) -> None:
         if self.print_before_all or name in self.print_before:

@@ -189,7 +189,7 @@ def _run_step(
     where = f"while running pass{'es' if len(step) > 1 else ''} {names}"
     instrumentation.before(step[0].name, program.module)
     try:
-        with instrumentation.measure(step[0].name):
+        with instrumentation.measure(step[0].name), instrumentation.listen(step[0].name):
             if isinstance(step[0], Pass):
                 _run_python(step[0], program)
             else:

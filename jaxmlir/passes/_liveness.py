@@ -1,0 +1,270 @@
+"""Which ops, arguments and operands of a program contribute to the results that somebody uses.
+
+Liveness is asked of a function for a *mask* of its results: only those that are used.  A function
+that is called twice may get two answers, as in JAX.  Ops with functions pass the question on:
+
+* a call uses the operands whose arguments its function uses;
+* a loop's carried value is used if it is asked for after the loop, or if a used one depends on it
+  in some iteration: a least fixed point, found by asking again with more results until no more
+  come;
+* a cond uses what any of its branches uses.
+
+An op is kept for its effects too, as JAX's dead code elimination keeps it: for all of them but
+reads, fresh references, and the mention of a mesh axis.  Functions that are named otherwise, as
+custom derivative rules are, have to stay as they are; they are *pinned*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from jaxmlir import codec, ops
+from jaxmlir._compat import pe
+from jaxmlir.ir import func, ir, symbol_uses
+from jaxmlir.passes._build import ops_of, returned
+
+Mask = tuple[bool, ...]
+
+
+class Variant(NamedTuple):
+    """A function of which some results and arguments are kept."""
+
+    symbol: str
+    results: Mask
+    arguments: Mask
+
+
+@dataclass
+class Cut:
+    """What remains of an op that has functions."""
+
+    operands: Mask
+    results: Mask
+    functions: dict[str, list[Variant]]
+    """By attribute, what stands in the place of the functions that the op named there."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """Attributes that count operands."""
+
+
+@dataclass
+class Live:
+    """The answer for one function and mask; ops by their index in the function."""
+
+    arguments: Mask
+    dead: list[int]
+    cuts: dict[int, Cut]
+    pinned: set[str]
+    """Functions that must stay as they are."""
+
+
+class Liveness:
+    """Answers for the functions of one program, each found once."""
+
+    def __init__(self, functions: dict[str, func.FuncOp]):
+        self.functions = functions
+        self._bodies: dict[str, _Body] = {}
+        self._found: dict[tuple[str, Mask], Live] = {}
+        self._walking: set[str] = set()
+
+    def body(self, symbol: str) -> _Body:
+        found = self._bodies.get(symbol)
+        if found is None:
+            found = self._bodies[symbol] = _Body(self.functions[symbol])
+        return found
+
+    def of(self, symbol: str, results: Mask) -> Live:
+        """What ``@symbol`` needs for those results."""
+        found = self._found.get((symbol, results))
+        if found is None:
+            self._walking.add(symbol)
+            found = self._found[symbol, results] = self._walk(self.body(symbol), results)
+            self._walking.discard(symbol)
+        return found
+
+    def arguments(self, symbol: str, results: Mask) -> Mask:
+        """The arguments that ``@symbol`` needs for those results."""
+        return self.of(symbol, results).arguments
+
+    def _walk(self, body: _Body, results: Mask) -> Live:
+        live = bytearray(body.count)
+        for value, used in zip(body.returned, results, strict=True):
+            if used:
+                live[value] = True
+        found = Live((), [], {}, set())
+        for i in range(len(body.names) - 1, -1, -1):
+            first, last = body.results[i]
+            if True not in live[first:last] and not body.kept[i]:
+                found.dead.append(i)
+                continue
+            name, operands = body.names[i], body.operands[i]
+            if _may_have_functions(name):
+                cut = self._cut(body, i, tuple(map(bool, live[first:last])), found)
+                if cut is not None:
+                    found.cuts[i] = cut
+                    operands = [v for v, used in zip(operands, cut.operands, strict=True) if used]
+            for value in operands:
+                live[value] = True
+        found.arguments = tuple(map(bool, live[: body.arity]))
+        return found
+
+    def _cut(self, body: _Body, index: int, results: Mask, found: Live) -> Cut | None:
+        op, name = body.ops[index], body.names[index]
+        rule, symbols = _RULES.get(name), set(_symbols(op))
+        # A function that calls itself is left as it is.
+        if rule is not None and not symbols & self._walking:
+            return rule(self, op, results)
+        found.pinned |= symbols
+        return None
+
+
+class _Body:
+    """A function with its values numbered: liveness is a walk over small integers."""
+
+    def __init__(self, function: func.FuncOp):
+        numbers: dict[ir.Value, int] = {v: i for i, v in enumerate(function.arguments)}
+        self.arity = count = len(numbers)
+        self.ops: list[Any] = []
+        self.names: list[str] = []
+        self.operands: list[list[int]] = []
+        self.results: list[tuple[int, int]] = []
+        self.kept: list[bool] = []
+        for op, name, operands in ops_of(function):
+            self.ops.append(op)
+            self.names.append(name)
+            self.operands.append([numbers[v] for v in operands])
+            first = count
+            for result in op.results:
+                numbers[result] = count
+                count += 1
+            self.results.append((first, count))
+            self.kept.append(has_lasting_effects(op, name))
+        self.count = count
+        self.returned = [numbers[v] for v in returned(function)]
+
+
+def has_lasting_effects(op: Any, name: str) -> bool:
+    """Whether an op does something besides giving its results."""
+    attributes = op.attributes
+    if not len(attributes) or "jaxpr.effects" not in attributes:
+        return name in _ALWAYS_KEPT
+    attr = attributes["jaxpr.effects"]
+    found = _lasting.get(attr)
+    if found is None:
+        found = _lasting[attr] = not all(is_droppable(item) for item in attr)
+    return found or name in _ALWAYS_KEPT
+
+
+def is_droppable(effect: ir.Attribute) -> bool:
+    """Whether an effect is no reason to keep an op, in JAX's judgement."""
+    return pe.dceable_effects.contains(codec.decode(effect))
+
+
+_lasting: dict[ir.Attribute, bool] = {}
+_ALWAYS_KEPT = frozenset({"jaxpr.free_ref", "jaxpr.dce_sink"})
+
+
+# --- ops with functions ---------------------------------------------------------------------------
+
+_Rule = Callable[[Liveness, Any, Mask], Cut]
+
+
+def _may_have_functions(name: str) -> bool:
+    found = _with_functions.get(name)
+    if found is None:
+        record = ops.OPS.get(name.removeprefix("jaxpr."))
+        found = record is None or bool(record.functions) or record.name == "custom_linear_solve"
+        _with_functions[name] = found
+    return found
+
+
+_with_functions: dict[str, bool] = {}
+
+
+def _symbols(op: Any) -> Iterator[str]:
+    for attr in op.attributes.values():
+        yield from symbol_uses(attr)
+
+
+def _function(op: Any, attribute: str) -> str:
+    return op.attributes[attribute].value
+
+
+def count_of(op: Any, attribute: str) -> int:
+    """An integer attribute that is 0 where it is absent."""
+    attributes = op.attributes
+    return attributes[attribute].value if attribute in attributes else 0
+
+
+def _call(attribute: str) -> _Rule:
+    """Operands are the arguments of one function, results its results."""
+
+    def rule(liveness: Liveness, op: Any, results: Mask) -> Cut:
+        symbol = _function(op, attribute)
+        arguments = liveness.arguments(symbol, results)
+        return Cut(arguments, results, {attribute: [Variant(symbol, results, arguments)]})
+
+    return rule
+
+
+def _cond(liveness: Liveness, op: Any, results: Mask) -> Cut:
+    symbols = list(symbol_uses(op.attributes["branches"]))
+    arguments = _either(*[liveness.arguments(symbol, results) for symbol in symbols])
+    branches = [Variant(symbol, results, arguments) for symbol in symbols]
+    return Cut((True, *arguments), results, {"branches": branches})
+
+
+def _scan(liveness: Liveness, op: Any, results: Mask) -> Cut:
+    symbol = _function(op, "jaxpr")
+    consts, carry = count_of(op, "num_consts"), count_of(op, "num_carry")
+    out = results
+    while True:
+        arguments = liveness.arguments(symbol, out)
+        more = _either(out[:carry], arguments[consts : consts + carry])
+        if more == out[:carry]:
+            break
+        out = (*more, *out[carry:])
+    arguments = (*arguments[:consts], *out[:carry], *arguments[consts + carry :])
+    counts = {"num_consts": sum(arguments[:consts]), "num_carry": sum(out[:carry])}
+    return Cut(arguments, out, {"jaxpr": [Variant(symbol, out, arguments)]}, counts)
+
+
+def _while(liveness: Liveness, op: Any, results: Mask) -> Cut:
+    cond, body = _function(op, "cond_jaxpr"), _function(op, "body_jaxpr")
+    n_cond, n_body = count_of(op, "cond_nconsts"), count_of(op, "body_nconsts")
+    of_cond = liveness.arguments(cond, (True,))
+    carry = _either(results, of_cond[n_cond:])
+    while True:
+        of_body = liveness.arguments(body, carry)
+        more = _either(carry, of_body[n_body:])
+        if more == carry:
+            break
+        carry = more
+    cond_consts, body_consts = of_cond[:n_cond], of_body[:n_body]
+    return Cut(
+        (*cond_consts, *body_consts, *carry),
+        carry,
+        {
+            "cond_jaxpr": [Variant(cond, (True,), (*cond_consts, *carry))],
+            "body_jaxpr": [Variant(body, carry, (*body_consts, *carry))],
+        },
+        {"cond_nconsts": sum(cond_consts), "body_nconsts": sum(body_consts)},
+    )
+
+
+def _either(*masks: Sequence[bool]) -> Mask:
+    return tuple(any(column) for column in zip(*masks, strict=True))
+
+
+_RULES: dict[str, _Rule] = {
+    "jaxpr.jit": _call("jaxpr"),
+    "jaxpr.remat2": _call("jaxpr"),
+    "jaxpr.shard_map": _call("jaxpr"),
+    "jaxpr.call": _call("call_jaxpr"),
+    "jaxpr.closed_call": _call("call_jaxpr"),
+    "jaxpr.eval_jaxpr": _call("call_jaxpr"),
+    "jaxpr.cond": _cond,
+    "jaxpr.scan": _scan,
+    "jaxpr.while": _while,
+}

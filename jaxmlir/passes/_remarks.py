@@ -1,0 +1,51 @@
+"""Remarks: a pass says what it did, where in the user's program, why, and with what estimate.
+
+A pass calls :func:`remark` with the op that it changed, before it changes it::
+
+    remark(op, "hoisted out of the loop: computed once instead of 1000 times")
+
+Nobody listening, that costs a look at a context variable.  ``jaxmlir-opt --remarks`` prints them as
+``file:line:col: remark: [jaxpr-licm] ...``; in Python, ``run_passes(..., remarks=print)``.  A message
+that is itself work to make is asked for first: ``if remarks_wanted(): remark(op, ...)``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from jaxmlir.errors import Diagnostic
+from jaxmlir.ir import file_line_col
+
+Sink = Callable[[Diagnostic], None]
+
+_listening: contextvars.ContextVar[tuple[Sink, str] | None] = contextvars.ContextVar(
+    "remarks", default=None
+)
+
+
+@contextlib.contextmanager
+def listening(sink: Sink | None, pass_name: str) -> Iterator[None]:
+    """Hands the remarks made meanwhile, those of the pass ``pass_name``, to ``sink``."""
+    token = _listening.set(None if sink is None else (sink, pass_name))
+    try:
+        yield
+    finally:
+        _listening.reset(token)
+
+
+def remarks_wanted() -> bool:
+    """Whether anybody listens."""
+    return _listening.get() is not None
+
+
+def remark(op: Any, message: str) -> None:
+    """Reports what the running pass did to an op; the place is the op's location."""
+    listener = _listening.get()
+    if listener is None:
+        return
+    sink, pass_name = listener
+    file, line, col = file_line_col(op.location)
+    sink(Diagnostic("remark", f"[{pass_name}] {message}", file, line, col))

@@ -1,0 +1,260 @@
+"""``jaxpr-dce``: dead code elimination, through calls, branches and loops.
+
+Ops without lasting effects whose results nobody uses are removed, and with them what only they
+needed: operands and results of calls and conds, carried values of loops, and the arguments,
+results and ops of the functions that these name.  A function of which two callers use different
+results becomes two.  Functions that only dead ops referred to go; one that nobody referred to in
+the first place is an entry point, and stays (MLIR's ``symbol-dce`` removes it).
+
+What is live is found in :mod:`jaxmlir.passes._liveness`; here it is acted upon.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir import codec, ops
+from jaxmlir.ir import func, ir, scope, symbol_uses
+from jaxmlir.passes._base import Pass
+from jaxmlir.passes._build import ops_of
+from jaxmlir.passes._liveness import Cut, Live, Liveness, Mask, Variant, is_droppable
+from jaxmlir.passes._remarks import remark, remarks_wanted
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+
+@dataclass(frozen=True)
+class Dce(Pass):
+    """Remove what contributes to no result and no effect, in called functions too."""
+
+    name: ClassVar[str] = "jaxpr-dce"
+
+    def run(self, program: Program) -> None:
+        dce(program)
+
+
+def dce(program: Program) -> None:
+    """Removes dead ops, operands, arguments, results and functions in place."""
+    with scope():
+        functions = program.functions
+        liveness = Liveness(functions)
+        variants = _variants(liveness, _entries(functions))
+        made = _make(program, variants)
+        for variant, function in made.items():
+            live = liveness.of(variant.symbol, variant.results)
+            _trim(function, variant, live, made)
+        for symbol in functions.keys() - variants.keys():
+            functions[symbol].operation.erase()
+    program.changed()
+
+
+def _entries(functions: dict[str, func.FuncOp]) -> list[str]:
+    """The public functions, and those that no other refers to."""
+    referred: set[str] = set()
+    for function in functions.values():
+        for op in function.entry_block.operations:
+            attributes = op.attributes
+            for attr in attributes.values() if len(attributes) else ():
+                referred.update(symbol_uses(attr))
+    return [
+        symbol
+        for symbol, function in functions.items()
+        if symbol not in referred or function.visibility.value != "private"
+    ]
+
+
+def _variants(liveness: Liveness, entries: Iterable[str]) -> dict[str, list[Variant]]:
+    """The variants of each function that are needed, an unchanged one first."""
+    functions = liveness.functions
+
+    def whole(symbol: str) -> Variant:
+        type_ = functions[symbol].type
+        return Variant(symbol, (True,) * len(type_.results), (True,) * len(type_.inputs))
+
+    needed: dict[Variant, None] = {}
+    pending = [whole(symbol) for symbol in entries]
+    while pending:
+        variant = pending.pop()
+        if variant not in needed:
+            needed[variant] = None
+            live = liveness.of(variant.symbol, variant.results)
+            pending += map(whole, sorted(live.pinned))
+            for cut in live.cuts.values():
+                pending += itertools.chain(*cut.functions.values())
+    found: dict[str, list[Variant]] = {}
+    for variant in needed:
+        found.setdefault(variant.symbol, []).append(variant)
+    return {symbol: sorted(found[symbol], reverse=True) for symbol in functions if symbol in found}
+
+
+def _make(program: Program, variants: dict[str, list[Variant]]) -> dict[Variant, func.FuncOp]:
+    """A function for each variant, all of them whole yet; the first keeps the name."""
+    functions = program.functions
+    taken = set(functions)
+    made = {}
+    for symbol, (first, *others) in variants.items():
+        made[first] = functions[symbol]
+        for variant in others:
+            name = next(n for i in itertools.count() if (n := f"{symbol}_{i}") not in taken)
+            taken.add(name)
+            copy = functions[symbol].operation.clone(ir.InsertionPoint(program.module.body))
+            copy.attributes["sym_name"] = ir.StringAttr.get(name)
+            copy.attributes["sym_visibility"] = ir.StringAttr.get("private")
+            made[variant] = copy.opview
+    return made
+
+
+def _trim(
+    function: func.FuncOp, variant: Variant, live: Live, made: dict[Variant, func.FuncOp]
+) -> None:
+    """Makes a whole function the variant that it is to be."""
+    all_kept = all(variant.results) and all(variant.arguments)
+    if not (live.dead or live.cuts) and all_kept:
+        return
+    *body, end = function.entry_block.operations
+    if not all(variant.results):
+        values = _kept(list(end.operands), variant.results)
+        with ir.InsertionPoint(end):
+            func.ReturnOp(values, loc=end.location)
+        end.operation.erase()
+    cuts, dead = live.cuts, set(live.dead)
+    # From the end, so that users are gone before what they use.
+    for i in range(len(body) - 1, -1, -1):
+        if i in dead:
+            if remarks_wanted():
+                remark(body[i], f"removed '{body[i].operation.name}': nothing uses its results")
+            body[i].operation.erase()
+        elif i in cuts:
+            _cut(body[i].operation, cuts[i], made)
+    if not all_kept:
+        _drop_arguments(function, variant)
+
+
+def _drop_arguments(function: func.FuncOp, variant: Variant) -> None:
+    arguments, results = variant.arguments, variant.results
+    type_, attributes = function.type, function.attributes
+    for i in range(len(arguments) - 1, -1, -1):
+        if not arguments[i]:
+            function.entry_block.erase_argument(i)
+    inputs, outputs = _kept(type_.inputs, arguments), _kept(type_.results, results)
+    attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, outputs))
+    for name, mask in (("arg_attrs", arguments), ("res_attrs", results)):
+        if name in attributes:
+            attributes[name] = ir.ArrayAttr.get(_kept(list(attributes[name]), mask))
+    if "jaxpr.num_constvars" in attributes:
+        count = codec.decode(attributes["jaxpr.num_constvars"])
+        attributes["jaxpr.num_constvars"] = codec.encode(sum(arguments[:count]))
+    for name in _ABOUT_WHOLE_FUNCTIONS:
+        if name in attributes:
+            del attributes[name]
+
+
+# What is said of a function as an entry point or as a rule, which a variant of it is not.
+_ABOUT_WHOLE_FUNCTIONS = (
+    "jaxpr.in_tree",
+    "jaxpr.out_tree",
+    "jaxpr.num_res",
+    "jaxpr.out_zeros",
+    "jaxpr.input_fwds",
+)
+
+
+def _cut(op: ir.Operation, cut: Cut, made: dict[Variant, func.FuncOp]) -> None:
+    """Replaces an op by one with fewer operands and results, of other functions."""
+    attributes = dict(op.attributes.items())
+    for name, variants in cut.functions.items():
+        symbols = [ir.FlatSymbolRefAttr.get(made[v].name.value) for v in variants]
+        is_tuple = isinstance(attributes[name], ir.ArrayAttr)
+        attributes[name] = ir.ArrayAttr.get(symbols) if is_tuple else symbols[0]
+    if all(cut.operands) and all(cut.results):
+        for name in cut.functions:
+            op.attributes[name] = attributes[name]
+        return
+    if remarks_wanted():
+        remark(op, f"{_dropped(cut)} of '{op.name}' dropped: nothing depends on them")
+    for name, count in cut.counts.items():
+        attributes[name] = codec.encode(count)
+        if not count:
+            attributes.pop(name)
+    for name, mask in _one_each(op.name, cut):
+        if name in attributes:
+            _keep_items(attributes, name, mask)
+    if "jaxpr.effects" in attributes:
+        functions = [made[v] for variants in cut.functions.values() for v in variants]
+        _keep_effects(attributes, cut.operands, functions)
+    types = _kept(list(op.results.types), cut.results)
+    operands = _kept(list(op.operands), cut.operands)
+    with ir.InsertionPoint(op):
+        new = ir.Operation.create(op.name, types, operands, attributes, loc=op.location)
+    for old, replacement in zip(_kept(list(op.results), cut.results), new.results, strict=True):
+        old.replace_all_uses_with(replacement)
+    op.erase()
+
+
+def _dropped(cut: Cut) -> str:
+    counts = (cut.operands.count(False), "operand"), (cut.results.count(False), "result")
+    return " and ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in counts if n)
+
+
+# Attributes with one item for each operand or result, besides those whose record says so.
+_ONE_EACH = {
+    "jaxpr.remat2": (("prevent_cse", "operands"),),
+    "jaxpr.shard_map": (("in_specs", "operands"), ("out_specs", "results")),
+}
+
+
+def _one_each(name: str, cut: Cut) -> Iterator[tuple[str, Mask]]:
+    record = ops.OPS[name.removeprefix("jaxpr.")]
+    named = [(a.name, a.each) for a in record.attributes if a.each]
+    for attribute, each in (*named, *_ONE_EACH.get(name, ())):
+        yield attribute, cut.operands if each == "operands" else cut.results
+
+
+def _keep_items(attributes: dict[str, ir.Attribute], name: str, mask: Mask) -> None:
+    """Filters a tuple; one whose items all say nothing is left out, as the importer does."""
+    attr = attributes[name]
+    if isinstance(attr, ir.ArrayAttr):
+        items = _kept(list(attr), mask)
+        attributes[name] = ir.ArrayAttr.get(items)
+        says_nothing = all(codec.decode(item) is None for item in items) and "specs" not in name
+    elif isinstance(attr, ir.DenseBoolArrayAttr):
+        flags = tuple(_kept(list(attr), mask))
+        attributes[name] = codec.encode(flags)
+        says_nothing = name == "donated_invars" and not any(flags)
+    else:
+        return
+    if says_nothing:
+        del attributes[name]
+
+
+def _keep_effects(
+    attributes: dict[str, ir.Attribute], operands: Mask, functions: Sequence[func.FuncOp]
+) -> None:
+    """Of the effects of an op those that its functions still have; operands are renumbered."""
+    positions = dict(zip(_kept(range(len(operands)), operands), itertools.count(), strict=False))
+    left = {item for f in functions for op, *_ in ops_of(f) for item in _effects_of(op)}
+    kept = []
+    for item in attributes["jaxpr.effects"]:
+        effect = codec.decode(item)
+        index = getattr(effect, "input", None)
+        if isinstance(index, int):
+            if index in positions:
+                kept.append(codec.encode(effect.replace(positions[index])))
+        elif not is_droppable(item) or item in left:
+            kept.append(item)
+    attributes["jaxpr.effects"] = ir.ArrayAttr.get(kept)
+    if not kept:
+        del attributes["jaxpr.effects"]
+
+
+def _effects_of(op: Any) -> Sequence[ir.Attribute]:
+    attributes = op.attributes
+    return list(attributes["jaxpr.effects"]) if "jaxpr.effects" in attributes else ()
+
+
+def _kept(items: Sequence[Any], mask: Mask) -> list[Any]:
+    return [item for item, keep in zip(items, mask, strict=True) if keep]
