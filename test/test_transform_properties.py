@@ -1,4 +1,4 @@
-"""Random programs: their derivatives and batches by the passes, against JAX and against each other."""
+"""Derivatives and batches of random programs, against JAX and against each other."""
 
 import jax
 import jax.numpy as jnp

@@ -4,9 +4,9 @@ A pass calls :func:`remark` with the op that it changed, before it changes it::
 
     remark(op, "hoisted out of the loop: computed once instead of 1000 times")
 
-Nobody listening, that costs a look at a context variable.  ``jaxmlir-opt --remarks`` prints them as
-``file:line:col: remark: [jaxpr-licm] ...``; in Python, ``run_passes(..., remarks=print)``.  A message
-that is itself work to make is asked for first: ``if remarks_wanted(): remark(op, ...)``.
+Nobody listening, that costs a look at a context variable.  ``jaxmlir-opt --remarks`` prints them
+as ``file:line:col: remark: [jaxpr-licm] ...``; in Python, ``run_passes(..., remarks=print)``.  A
+message that is itself work to make is asked for first: ``if remarks_wanted(): remark(op, ...)``.
 """
 
 from __future__ import annotations
