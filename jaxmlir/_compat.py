@@ -19,9 +19,11 @@ since 0.12              ``custom_vjp``'s bwd returns ``(cotangents, logs)``:
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import re
+from collections.abc import Iterator
 from typing import Any
 
 _MODULES = {
@@ -365,6 +367,45 @@ def rule_transforms(function: Any) -> list[tuple[Any, Any]]:
         for transform, args in function.transforms
         if getattr(transform, "__name__", "") != "_handle_consts_in_bwd" or args[0]
     ]
+
+
+class ConfigSnapshot:
+    """JAX's configuration as it is now for this thread: flags, precisions, meshes, name stacks."""
+
+    def __init__(self) -> None:
+        self._values = {option: option.value for option in _config_options()}
+
+    @contextlib.contextmanager
+    def restored(self) -> Iterator[None]:
+        """Has JAX trace under the configuration of the snapshot meanwhile."""
+        with contextlib.ExitStack() as stack:
+            for option, value in self._values.items():
+                if option.value is not value and option.value != value:
+                    stack.enter_context(_override(option, value))
+            yield
+
+
+@functools.cache
+def _config_options() -> tuple[Any, ...]:
+    """JAX's options of which some thread may have a value of its own."""
+    from jax._src import config, layout, mesh
+
+    kind = resolve("jax._src.config", "config_ext").Config
+    found = [v for m in (config, mesh, layout) for v in vars(m).values() if isinstance(v, kind)]
+    return tuple(dict.fromkeys(found))
+
+
+@contextlib.contextmanager
+def _override(option: Any, value: Any) -> Iterator[None]:
+    hook = getattr(option, "_update_thread_local_hook", None) or (lambda _: None)
+    before = option.swap_local(value)
+    hook(value)
+    try:
+        yield
+    finally:
+        option.set_local(before)
+        unset = resolve("jax._src.config", "config_ext").unset
+        hook(None if before is unset else before)
 
 
 def debug_info(traced_for: str, name: str, n_args: int, n_results: int) -> Any:

@@ -71,12 +71,12 @@ def constant_value(program: Program, op: Any) -> Any:
     aval = aval_of(op.results[0].type)
     if "name" in attributes:
         name = ir.StringAttr(attributes["name"]).value
-        if name not in program.constants:
+        if name not in program._constants:
             raise ExportError(
                 f'constant "{name}" has no value: text holds arrays over a few KiB by name only; '
                 "pass constants={...} to parse"
             )
-        value = program.constants[name]
+        value = program._constants[name]
     else:
         value = codec.decode(attributes["value"])
     if isinstance(aval, core.ShapedArray):

@@ -43,7 +43,7 @@ def import_jaxpr(closed_jaxpr: Any, name: str = "main") -> Importer:
     importer = Importer()
     jaxpr, consts = open_jaxpr(closed_jaxpr)
     with scope():
-        importer.add_function(jaxpr, consts, importer.unique_name(name), public=True)
+        importer.write_function(jaxpr, consts, importer.unique_name(name), public=True)
     return importer
 
 
@@ -69,6 +69,7 @@ class Importer:
         self.constants = constants
         self.handles = boxes
         self.identity = rules.Identities()
+        self.pending = rules.Pending(self)
         self._names: set[str] = set()
         self._functions: dict[Any, str] = {}
         self._constant_names: dict[int, str] = {}
@@ -86,7 +87,7 @@ class Importer:
             self._alive.append((jaxpr, consts))
             hint = getattr(jaxpr.debug_info, "func_name", "") or "jaxpr"
             symbol = self._functions[key] = self.unique_name(hint)
-            self.add_function(jaxpr, consts, symbol)
+            self.write_function(jaxpr, consts, symbol)
         return symbol
 
     def handle(self, value: Any) -> str:
@@ -123,7 +124,7 @@ class Importer:
                 if consts:
                     jaxpr, consts = open_jaxpr(close_jaxpr(jaxpr, consts))
                 self._alive.append((key, jaxpr, consts))
-                self.add_function(jaxpr, consts, symbol, attributes=attributes)
+                self.write_function(jaxpr, consts, symbol, attributes=attributes)
             except BaseException:
                 self._names.discard(symbol)
                 self._functions.pop(key, None)
@@ -140,7 +141,13 @@ class Importer:
         self._alive.append((jaxpr, consts))
         self._functions[(id(jaxpr), *map(id, consts))] = symbol
 
-    def add_function(
+    def add_function(self, jaxpr: Any, consts: Sequence[Any], name: str, **options: Any) -> Any:
+        """Writes an open jaxpr as :meth:`write_function` does, and the custom rules it uses."""
+        function = self.write_function(jaxpr, consts, name, **options)
+        self.pending.trace()
+        return function
+
+    def write_function(
         self,
         jaxpr: Any,
         consts: Sequence[Any],
@@ -151,6 +158,8 @@ class Importer:
         attributes: Mapping[str, Any] | None = None,
     ) -> func.FuncOp:
         """Writes an open jaxpr with its constants as the function ``@name``.
+
+        Custom rules wait in ``pending``.
 
         Args:
           attributes: the function's own, by name; a call of the function in its body sees them.
@@ -174,11 +183,13 @@ class Importer:
         for key, value in (attributes or {}).items():
             op.attributes[key] = codec.encode(value, self)
         block = op.add_entry_block()
+        waiting = len(self.pending)
         try:
             env = dict(zip(invars, block.arguments, strict=True))
             _Function(self, block).write(jaxpr, env, consts)
         except BaseException:
             # The import goes on without a rule that cannot be written.
+            self.pending.drop(len(self.pending) - waiting)
             op.erase()
             self._functions = {k: v for k, v in self._functions.items() if v != name}
             raise
@@ -265,12 +276,14 @@ class _Function:
                 outvars = eqn.outvars
                 if len(outvars) == 1:
                     (var,) = outvars
-                    types = [type_of(var.aval)]
-                    env[var] = create(name, types, operands, attributes, loc=loc).result
+                    op = create(name, [type_of(var.aval)], operands, attributes, loc=loc)
+                    env[var] = op.result
                 else:
                     types = [type_of(v.aval) for v in outvars]
-                    results = create(name, types, operands, attributes, loc=loc).results
-                    env.update(zip(outvars, results, strict=True))
+                    op = create(name, types, operands, attributes, loc=loc)
+                    env.update(zip(outvars, op.results, strict=True))
+                if name in rules.OPS:
+                    self.importer.pending.add(op, eqn)
             except JaxmlirError as e:
                 located = _at_equation(e, eqn)
                 raise located from cause_of(located, e)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from jaxmlir import codec, normalize, ops, primitives, rules_export
+from jaxmlir import codec, normalize, ops, primitives, rules, rules_export
 from jaxmlir._compat import (
     OPEN_JAXPR_PARAMS,
     closed_and_open_differ,
@@ -25,7 +25,7 @@ def of_op(op: Any, name: str, reader: codec.Reader) -> tuple[Any, dict[str, Any]
     Raises:
       ExportError: the installed JAX lacks the primitive or a parameter, or one cannot be read.
     """
-    if name in rules_export.OPS:
+    if name in rules.OPS:
         return rules_export.read(op, name, reader)
     attributes = op.attributes
     given = {key: attributes[key] for key in attributes}

@@ -8,6 +8,7 @@ called, alone or inside other JAX code.
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from jaxmlir import ir as mlir_ir
 from jaxmlir._compat import bind_leading, core, effects, state_types, without_dead_code
 from jaxmlir.errors import ArgumentError, Diagnostic, ImportingError, JaxmlirError
 from jaxmlir.exporter import Exporter
-from jaxmlir.importer import import_jaxpr
+from jaxmlir.importer import Importer, import_jaxpr
 from jaxmlir.ir import context, func, functions, ir, parse_module, scope
 from jaxmlir.types import aval_of
 
@@ -41,10 +42,8 @@ class Signature:
 class Program:
     """A module of the jaxpr dialect and what it refers to outside itself.
 
-    Attributes:
-      module: the MLIR module.  Passes change it in place; call :meth:`changed` after doing so.
-      constants: arrays too large for the IR, by the name their ``jaxpr.constant`` ops give them.
-      handles: what keeps alive the Python objects that the module names by handle.
+    The custom derivative rules of an imported program are traced when its module, or a side table,
+    is first looked at: calling and lowering do without.
     """
 
     def __init__(
@@ -53,10 +52,64 @@ class Program:
         constants: Mapping[str, Any] | None = None,
         handles: Mapping[str, handles.Box] | None = None,
     ):
-        self.module = module
-        self.constants = dict(constants or {})
-        self.handles = dict(handles or {})
+        self._module = module
+        self._constants = dict(constants or {})
+        self._handles = dict(handles or {})
+        self._importer: Importer | None = None
+        self._lock = threading.RLock()
+        self._tracing_rules = False
         self.changed()
+
+    @classmethod
+    def _of_import(cls, importer: Importer) -> Program:
+        program = cls(importer.module)
+        # The rules that are still to be traced bring constants and handles of their own.
+        program._constants, program._handles = importer.constants, importer.handles
+        program._importer = importer if importer.pending else None
+        return program
+
+    @property
+    def module(self) -> ir.Module:
+        """The MLIR module.  Passes change it in place; call :meth:`changed` after doing so."""
+        self.trace_rules()
+        return self._module
+
+    @module.setter
+    def module(self, module: ir.Module) -> None:
+        self._module = module
+        self._importer = None
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """Arrays too large for the IR, by the name their ``jaxpr.constant`` ops give them."""
+        self.trace_rules()
+        return self._constants
+
+    @property
+    def handles(self) -> dict[str, handles.Box]:
+        """What keeps alive the Python objects that the module names by handle."""
+        self.trace_rules()
+        return self._handles
+
+    def trace_rules(self) -> None:
+        """Traces the custom derivative rules of an imported program, if that is still to do.
+
+        A rule that cannot be traced is no error here: its op records the reason.
+        """
+        if self._importer is None:
+            return
+        with self._lock:
+            # A rule that looks at the program it belongs to sees it as far as it is.
+            if self._importer is None or self._tracing_rules:
+                return
+            self._tracing_rules = True
+            try:
+                with scope():
+                    self._importer.pending.trace()
+                self._importer = None
+            finally:
+                self._tracing_rules = False
+            self.__dict__.pop("_functions", None)
 
     def changed(self) -> None:
         """Forgets what was derived from the module."""
@@ -65,7 +118,7 @@ class Program:
         for name in (
             "exporter",
             "stubs",
-            "functions",
+            "_functions",
             "in_tree",
             "out_tree",
             "placement",
@@ -76,10 +129,15 @@ class Program:
 
     # -- reading --
 
-    @functools.cached_property
+    @property
     def functions(self) -> dict[str, func.FuncOp]:
         """The module's functions by symbol."""
-        return functions(self.module)
+        self.trace_rules()
+        return self._functions
+
+    @functools.cached_property
+    def _functions(self) -> dict[str, func.FuncOp]:
+        return functions(self._module)
 
     def function(self, symbol: str) -> func.FuncOp:
         """The function ``@symbol``.
@@ -87,11 +145,11 @@ class Program:
         Raises:
           JaxmlirError: the module has none.
         """
-        found = self.functions.get(symbol)
+        found = self._functions.get(symbol)
         if found is None:
             # A pass may have added it since.
-            self.functions = functions(self.module)
-            found = self.functions.get(symbol)
+            self._functions = functions(self._module)
+            found = self._functions.get(symbol)
         if found is None:
             raise JaxmlirError(f"the module has no function @{symbol}")
         return found
@@ -100,7 +158,7 @@ class Program:
     def name(self) -> str:
         """The symbol of the function that a call of the program runs: the first public one."""
         with context():
-            for symbol, op in self.functions.items():
+            for symbol, op in self._functions.items():
                 if _is_public(op):
                     return symbol
         raise JaxmlirError("the module has no public function to call")
@@ -503,13 +561,12 @@ def _program_of(traced: Any, name: str) -> Program:
         attributes = function.attributes
         attributes["jaxpr.in_tree"] = pytrees.encode(jax.tree.structure(traced.args_info), importer)
         attributes["jaxpr.out_tree"] = pytrees.encode(jax.tree.structure(traced.out_info), importer)
-    return Program(importer.module, importer.constants, importer.handles)
+    return Program._of_import(importer)
 
 
 def from_jaxpr(closed_jaxpr: Any, name: str = "main") -> Program:
     """The program of a ``ClosedJaxpr``: flat arguments, flat results."""
-    importer = import_jaxpr(closed_jaxpr, name)
-    return Program(importer.module, importer.constants, importer.handles)
+    return Program._of_import(import_jaxpr(closed_jaxpr, name))
 
 
 def parse(

@@ -1,8 +1,11 @@
 """Custom derivative rules: Python thunks in a jaxpr, functions in the dialect.
 
 ``custom_jvp_call``, ``custom_vjp_call`` and ``custom_lin`` equations carry their rules as callables
-that trace the user's function when they are called.  Import calls them once, with every tangent and
-cotangent present, and writes the jaxpr they return; export hands JAX a thunk that returns it.
+that trace the user's function when they are called.  They are called once, with every tangent and
+cotangent present, and the jaxpr they return is written; export hands JAX a thunk that returns it.
+
+JAX itself traces rules when it differentiates.  A program traces its own when somebody looks at its
+module (:class:`Pending`): what is only lowered and run never does.
 
 A rule may call the function it belongs to, and every trace of that call makes new thunks.  So rules
 are told apart by structure (:class:`Identities`), not by object: the user's function behind the
@@ -19,13 +22,15 @@ from __future__ import annotations
 import collections
 import functools
 import types as py_types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from jaxmlir import codec
 from jaxmlir._compat import (
+    ConfigSnapshot,
     ad_util,
     call_bwd,
     closed_over,
@@ -49,46 +54,109 @@ PRIMITIVES = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_lin"})
 MAX_ORDER = 2
 MAX_ORDER_OF_SHORT = 8
 SHORT = 100
-# How often each rule, by its name and source line, is being traced at the moment, and its length.
-_nesting: collections.Counter[str] = collections.Counter()
-_lengths: dict[str, int] = {}
+
+
+OPS = frozenset({"jaxpr.custom_jvp_call_jaxpr", "jaxpr.custom_vjp_call_jaxpr", "jaxpr.custom_lin"})
+
+
+@dataclass(frozen=True)
+class _Untraced:
+    """An op whose rules have not been traced."""
+
+    op: ir.Operation
+    eqn: Any
+    within: collections.Counter[str]
+    """How often each rule, by its source line, is around this op: the order of the derivative."""
+
+
+class Pending:
+    """The ops of an import that wait for their rules.
+
+    A rule's own ops are traced after it, breadth first, so a rule that calls its own function is
+    written for the lowest order that needs it.  All are traced under the configuration of JAX at
+    the time of the import, as the program was.
+    """
+
+    def __init__(self, importer: Any):
+        self._importer = importer
+        self._queue: collections.deque[_Untraced] = collections.deque()
+        self._config: ConfigSnapshot | None = None
+        self._within: collections.Counter[str] = collections.Counter()
+        self._lengths: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, op: ir.Operation, eqn: Any) -> None:
+        """Puts off the rules of the op of a custom-derivative equation."""
+        if self._config is None:
+            self._config = ConfigSnapshot()
+        self._queue.append(_Untraced(op, eqn, self._within))
+
+    def drop(self, count: int) -> None:
+        """Forgets the last ``count`` ops, which are being erased."""
+        for _ in range(count):
+            self._queue.pop()
+
+    def trace(self) -> None:
+        """Traces the rules of all ops, and of those that the rules bring."""
+        if not self._queue:
+            return
+        with self._config.restored():
+            while self._queue:
+                untraced = self._queue[0]
+                self._within = untraced.within
+                attributes = untraced.op.attributes
+                for name, value in _TRACERS[untraced.eqn.primitive.name](untraced.eqn, self):
+                    attributes[name] = value
+                self._queue.popleft()
+        self._within = collections.Counter()
+        self._config = None
+
+    def function(
+        self, name: str, key: Any, info: core.DebugInfo, trace: Any
+    ) -> tuple[str, ir.Attribute]:
+        """``(name, @rule)``, or the reason why there is none under ``<stem>_error``."""
+        source = info.func_src_info or info.func_name
+        outer = self._within
+        self._within = outer + collections.Counter([source])
+
+        def trace_bounded() -> Any:
+            short = self._lengths.get(source, 0) <= SHORT
+            bound = MAX_ORDER_OF_SHORT if short else MAX_ORDER
+            if self._within[source] > bound:
+                raise JaxmlirError(
+                    f"the rule {info.func_name!r} calls its own function with new arguments each "
+                    f"time; it was traced for {bound} derivatives"
+                )
+            traced = trace()
+            self._lengths[source] = _length(traced[0])
+            return traced
+
+        try:
+            symbol = self._importer.rule(key, info.func_name, trace_bounded)
+            return name, ir.FlatSymbolRefAttr.get(symbol)
+        except Exception as e:
+            error = str(e) if isinstance(e, JaxmlirError) else f"{type(e).__name__}: {e}"
+            return f"{name.split('_')[0]}_error", ir.StringAttr.get(error)
+        finally:
+            self._within = outer
+
+    def identity(self, value: Any) -> int:
+        return self._importer.identity(value)
 
 
 def write(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
-    """The attributes of the op of a custom-derivative equation."""
-    return _WRITERS[eqn.primitive.name](eqn, importer)
+    """The attributes of the op of a custom-derivative equation, but for its rules."""
+    params = eqn.params
+    given = {name: params[name] for name in _STATIC if params.get(name)}
+    if "in_zeros" in given:
+        given["in_zeros"] = tuple(given["in_zeros"])
+    return {name: codec.encode(value, importer) for name, value in given.items()}
 
 
-def _attributes(importer: Any, **params: Any) -> dict[str, ir.Attribute]:
-    """Encoded parameters, those that say nothing (``None``, 0, ``False``, ``()``) left out."""
-    return {name: codec.encode(value, importer) for name, value in params.items() if value}
-
-
-def _function_or_error(
-    importer: Any, name: str, key: Any, info: core.DebugInfo, trace: Any
-) -> dict[str, ir.Attribute]:
-    """``{name: @rule}``, or the reason why there is none under ``<stem>_error``."""
-    source = info.func_src_info or info.func_name
-
-    def trace_bounded() -> Any:
-        bound = MAX_ORDER_OF_SHORT if _lengths.get(source, 0) <= SHORT else MAX_ORDER
-        if _nesting[source] > bound:
-            raise JaxmlirError(
-                f"the rule {info.func_name!r} calls its own function with new arguments each time; "
-                f"it was traced for {bound} derivatives"
-            )
-        traced = trace()
-        _lengths[source] = _length(traced[0])
-        return traced
-
-    _nesting[source] += 1
-    try:
-        return {name: ir.FlatSymbolRefAttr.get(importer.rule(key, info.func_name, trace_bounded))}
-    except Exception as e:
-        error = str(e) if isinstance(e, JaxmlirError) else f"{type(e).__name__}: {e}"
-        return {f"{name.split('_')[0]}_error": ir.StringAttr.get(error)}
-    finally:
-        _nesting[source] -= 1
+# Left out where they say nothing: 0, `False`, `()`.
+_STATIC = ("call_jaxpr", "num_consts", "num_res", "in_zeros", "symbolic_zeros")
 
 
 def _length(jaxpr: Any) -> int:
@@ -96,35 +164,26 @@ def _length(jaxpr: Any) -> int:
     return sum(1 + sum(map(_length, core.jaxprs_in_params(eqn.params))) for eqn in jaxpr.eqns)
 
 
-def _write_jvp(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
+def _trace_jvp_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
     params = eqn.params
     thunk = params["jvp_jaxpr_fun"]
-    num_consts = params["num_consts"]
-    in_avals = [v.aval for v in eqn.invars[num_consts:]]
+    in_avals = [v.aval for v in eqn.invars[params["num_consts"] :]]
 
     def trace() -> tuple[Any, Sequence[Any], dict[str, Any]]:
         jaxpr, consts, out_zeros = thunk.call_wrapped(*[False] * len(in_avals))
         return jaxpr, consts, {"jaxpr.out_zeros": tuple(out_zeros)} if any(out_zeros) else {}
 
-    key = ("jvp", importer.identity(thunk), tuple(in_avals))
-    return {
-        **_attributes(
-            importer,
-            call_jaxpr=params["call_jaxpr"],
-            num_consts=num_consts,
-            symbolic_zeros=params["symbolic_zeros"],
-        ),
-        **_function_or_error(importer, "jvp_jaxpr", key, thunk.debug_info, trace),
-    }
+    key = ("jvp", pending.identity(thunk), tuple(in_avals))
+    yield pending.function("jvp_jaxpr", key, thunk.debug_info, trace)
 
 
-def _write_vjp(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
+def _trace_vjp_rules(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
     params = eqn.params
     fwd, bwd = params["fwd_jaxpr_thunk"], params["bwd"]
     num_consts = params["num_consts"]
     in_avals = [v.aval for v in eqn.invars[num_consts:]]
     out_avals = [v.aval for v in eqn.outvars]
-    shared = (importer.identity(fwd), importer.identity(bwd), tuple(in_avals))
+    shared = (pending.identity(fwd), pending.identity(bwd), tuple(in_avals))
 
     def run_fwd() -> tuple[Any, Sequence[Any], int, tuple[int | None, ...]]:
         jaxpr, consts = _differentiable_operands(fwd, in_avals)
@@ -137,17 +196,10 @@ def _write_vjp(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
         jaxpr, consts, num_res, input_fwds = run_fwd()
         return jaxpr, consts, {"jaxpr.num_res": num_res, "jaxpr.input_fwds": input_fwds}
 
-    attributes = _attributes(
-        importer,
-        call_jaxpr=params["call_jaxpr"],
-        num_consts=num_consts,
-        symbolic_zeros=params["symbolic_zeros"],
-    )
-    attributes |= _function_or_error(
-        importer, "fwd_jaxpr", ("fwd", shared), fwd.debug_info, trace_fwd
-    )
-    if "fwd_jaxpr" not in attributes:
-        return attributes
+    name, found = pending.function("fwd_jaxpr", ("fwd", shared), fwd.debug_info, trace_fwd)
+    yield name, found
+    if name != "fwd_jaxpr":
+        return
 
     def trace_bwd() -> tuple[Any, Sequence[Any], dict[str, Any]]:
         # Tracing the forward rule tells JAX what the backward rule takes; that may have been done
@@ -162,9 +214,7 @@ def _write_vjp(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
         cotangents = [a.to_ct_aval() for a in out_avals]
         return _trace_bwd(bwd, [atom.aval for atom in atoms], cotangents, known)
 
-    return attributes | _function_or_error(
-        importer, "bwd_jaxpr", ("bwd", shared), bwd.debug_info, trace_bwd
-    )
+    yield pending.function("bwd_jaxpr", ("bwd", shared), bwd.debug_info, trace_bwd)
 
 
 def _differentiable_operands(fwd: Any, in_avals: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
@@ -180,23 +230,16 @@ def _differentiable_operands(fwd: Any, in_avals: Sequence[Any]) -> tuple[Any, Se
     return fwd.call_wrapped(*nonzeros)
 
 
-def _write_lin(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
-    params = eqn.params
-    bwd, num_res = params["bwd"], params["num_res"]
-    residuals = [v.aval for v in eqn.invars[:num_res]]
-    in_zeros = tuple(params["in_zeros"])
-    cotangents = [a.to_ct_aval() for a in params["out_avals"]]
+def _trace_lin_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
+    bwd = eqn.params["bwd"]
+    residuals = [v.aval for v in eqn.invars[: eqn.params["num_res"]]]
+    cotangents = [a.to_ct_aval() for a in eqn.params["out_avals"]]
 
     def trace() -> tuple[Any, Sequence[Any], dict[str, Any]]:
         return _trace_bwd(bwd, residuals, cotangents, {})
 
-    key = ("lin", importer.identity(bwd), tuple(residuals), tuple(cotangents))
-    return {
-        **_attributes(
-            importer, num_res=num_res, in_zeros=in_zeros, symbolic_zeros=params["symbolic_zeros"]
-        ),
-        **_function_or_error(importer, "bwd", key, bwd.debug_info, trace),
-    }
+    key = ("lin", pending.identity(bwd), tuple(residuals), tuple(cotangents))
+    yield pending.function("bwd", key, bwd.debug_info, trace)
 
 
 def _trace_bwd(
@@ -221,10 +264,10 @@ def _trace_bwd(
     return jaxpr, consts, {"jaxpr.out_zeros": tuple(zeros)} if any(zeros) else {}
 
 
-_WRITERS = {
-    "custom_jvp_call": _write_jvp,
-    "custom_vjp_call": _write_vjp,
-    "custom_lin": _write_lin,
+_TRACERS = {
+    "custom_jvp_call": _trace_jvp_rule,
+    "custom_vjp_call": _trace_vjp_rules,
+    "custom_lin": _trace_lin_rule,
 }
 
 

@@ -18,8 +18,6 @@ from jaxmlir.types import aval_of
 if TYPE_CHECKING:
     from jaxmlir.exporter import Exporter
 
-OPS = frozenset({"jaxpr.custom_jvp_call_jaxpr", "jaxpr.custom_vjp_call_jaxpr", "jaxpr.custom_lin"})
-
 
 def read(op: Any, name: str, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
     """The primitive and parameters of a custom-derivative op."""
@@ -45,6 +43,7 @@ def _rule(exporter: Exporter, attributes: _Attributes, name: str) -> str:
     Raises:
       ExportError: the rule could not be traced; with the reason, when it is asked for.
     """
+    exporter.program.trace_rules()
     symbol = attributes.symbol(name)
     if symbol is None:
         stem = name.split("_")[0]

@@ -234,7 +234,7 @@ def placement_of(program: Program) -> Any | None:
     names = {f"jaxpr.{name}" for name in _PLACED | needs_devices}
     eqns = []
     with context():
-        for function in program.functions.values():
+        for function in program._functions.values():
             for op in function.entry_block.operations:
                 name = op.name if type(op) is ir.OpView else op.operation.name
                 if name in names:
