@@ -73,6 +73,10 @@ class TransformError(DiagnosticError):
     """An op cannot be differentiated, transposed, batched or inverted."""
 
 
+class EvaluationError(DiagnosticError):
+    """An op cannot be evaluated."""
+
+
 def cause_of(located: BaseException, error: BaseException) -> BaseException | None:
     """What to raise ``located`` from, the form of ``error`` that names a place.
 

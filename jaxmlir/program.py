@@ -28,6 +28,8 @@ from jaxmlir.types import aval_of
 if TYPE_CHECKING:
     from jax.stages import Lowered
 
+    from jaxmlir.interpreter import Hook
+
 
 @dataclass(frozen=True)
 class Signature:
@@ -117,6 +119,7 @@ class Program:
         self._callees: dict[str, runtime.Callee] = {}
         for name in (
             "exporter",
+            "plans",
             "stubs",
             "_functions",
             "in_tree",
@@ -384,22 +387,56 @@ class Program:
     def _jitted(self) -> Any:
         return jax.jit(_named(self._call, self.name))
 
+    @functools.cached_property
+    def plans(self) -> dict[str, Any]:
+        """What :mod:`jaxmlir.interpreter` has read of the functions."""
+        return {}
+
+    def eval(self, *args: Any, hooks: Sequence[Hook] = (), **kwargs: Any) -> Any:
+        """The result, computed op by op, into every called function, loop and branch.
+
+        Args:
+          hooks: see :class:`jaxmlir.interpreter.Hook`; each is called before and after every op.
+
+        Raises:
+          ArgumentError: the arguments have another pytree, shape or dtype than the program's.
+          EvaluationError: an op cannot be evaluated; names it and the user's line.
+        """
+        from jaxmlir.interpreter import Interpreter
+
+        flat = self.flat_arguments(args, kwargs)
+        if not all(core.is_constant_shape(getattr(aval, "shape", ())) for aval in self.in_avals):
+            raise ArgumentError(
+                f"@{self.name} has symbolic shapes, and its ops cannot be run one by one: trace it "
+                "for the shapes of these arguments"
+            )
+        results = Interpreter(self, hooks).run(self.name, list(map(_as_array, flat)))
+        return jax.tree.unflatten(self.out_tree, results)
+
     def _call(self, *args: Any, **kwargs: Any) -> Any:
+        flat, tree = jax.tree.flatten((args, kwargs))
+        if tree == self.in_tree and any(map(_refines, flat, self.in_avals)):
+            return self._exported.call(*args, **kwargs)
+        results = runtime.call(self, self.name, self.flat_arguments(args, kwargs))
+        return jax.tree.unflatten(self.out_tree, results)
+
+    def flat_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """The arguments of a call, flat and of the program's types.
+
+        Raises:
+          ArgumentError: they have another pytree, shape or dtype.
+        """
         flat, tree = jax.tree.flatten((args, kwargs))
         if tree != self.in_tree:
             raise ArgumentError(
                 f"@{self.name} takes arguments of the pytree {_tree_text(self.in_tree)}, "
                 f"got {_tree_text(tree)}"
             )
-        if any(map(_refines, flat, self.in_avals)):
-            return self._exported.call(*args, **kwargs)
         paths = [path for path, _ in jax.tree_util.tree_flatten_with_path((args, kwargs))[0]]
-        converted = [
+        return [
             self._convert(value, aval, path)
             for value, aval, path in zip(flat, self.in_avals, paths, strict=True)
         ]
-        results = runtime.call(self, self.name, converted)
-        return jax.tree.unflatten(self.out_tree, results)
 
     @functools.cached_property
     def _exported(self) -> Any:
@@ -497,6 +534,12 @@ def _refines(value: Any, aval: Any) -> bool:
     return not core.is_constant_shape(getattr(aval, "shape", ())) and core.is_constant_shape(
         np.shape(value)
     )
+
+
+def _as_array(value: Any) -> Any:
+    """A number or numpy array as a JAX array."""
+    is_host = isinstance(value, (np.ndarray, np.generic, bool, int, float, complex))
+    return jax.numpy.asarray(value) if is_host and np.result_type(value).kind != "V" else value
 
 
 def _widens(have: Any, want: Any) -> bool:

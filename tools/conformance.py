@@ -4,6 +4,7 @@
     python tools/conformance.py --select '^scatter' those whose name matches
     python tools/conformance.py --sample 500        a fixed sample of all groups of primitives
     python tools/conformance.py --workers 2 --resume
+    python tools/conformance.py --steps eval        one step; the table keeps the other columns
 
 A harness (``jax._src.internal_test_util.test_harnesses``) is one configured use of a primitive:
 a function and its arguments.  What is done with it is in ``conformance_steps.py``.  Each worker is
@@ -65,8 +66,11 @@ def sample(groups: Sequence[str], size: int) -> list[int]:
     return chosen
 
 
-def run_harness(harness: Any, index: int, run_every: int) -> Record:
-    """The outcome of one harness; every so many are run even where the lowered text is JAX's."""
+def run_harness(
+    harness: Any, index: int, run_every: int, only: Sequence[str] | None = None
+) -> Record:
+    """The outcome of one harness in some steps; every so many are run even where the lowered text
+    is JAX's."""
     import conformance_steps as steps
     import numpy as np
 
@@ -76,7 +80,7 @@ def run_harness(harness: Any, index: int, run_every: int) -> Record:
             return {**record, "excluded": reason}
     args = harness.dyn_args_maker(np.random.RandomState(0))
     case = steps.Case(harness.dyn_fun, args, always_run=index % run_every == 0)
-    return {**record, **steps.check(case)}
+    return {**record, **steps.check(case, only or list(steps.STEPS))}
 
 
 # --- processes ------------------------------------------------------------------------------------
@@ -85,7 +89,7 @@ def run_harness(harness: Any, index: int, run_every: int) -> Record:
 _CLEAR_EVERY = 200
 
 
-def _work(connection: Connection, run_every: int) -> None:
+def _work(connection: Connection, run_every: int, only: Sequence[str]) -> None:
     """A worker: indices in, records out, until ``None`` comes."""
     import warnings
 
@@ -95,14 +99,18 @@ def _work(connection: Connection, run_every: int) -> None:
     known = harnesses()
     done = 0
     while (index := connection.recv()) is not None:
-        connection.send(run_harness(known[index], index, run_every))
+        connection.send(run_harness(known[index], index, run_every, only))
         done += 1
         if done % _CLEAR_EVERY == 0:
             jax.clear_caches()
 
 
 def run_all(
-    indices: Sequence[int], names: Sequence[tuple[str, str]], workers: int, run_every: int
+    indices: Sequence[int],
+    names: Sequence[tuple[str, str]],
+    workers: int,
+    run_every: int,
+    only: Sequence[str],
 ) -> Iterator[Record]:
     """The outcomes as they come; a harness whose process died failed."""
     context = multiprocessing.get_context("spawn")
@@ -111,7 +119,7 @@ def run_all(
 
     def start() -> None:
         ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(theirs, run_every), daemon=True)
+        process = context.Process(target=_work, args=(theirs, run_every, only), daemon=True)
         process.start()
         theirs.close()
         feed(ours, process)
@@ -135,7 +143,7 @@ def run_all(
                 process.join()
                 name, group = names[index]
                 why = f"failed: the process ended with status {process.exitcode}"
-                yield {"index": index, "name": name, "group": group, "steps": {"import": why}}
+                yield {"index": index, "name": name, "group": group, "steps": {only[0]: why}}
                 start()
             else:
                 yield record
@@ -157,12 +165,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         default=20,
         help="where the lowered text is JAX's own, run every K-th harness all the same (20)",
     )
+    parser.add_argument(
+        "--steps", metavar="STEP,...", type=lambda text: text.split(","), help="only these steps"
+    )
     parser.add_argument("--resume", action="store_true", help="leave out what has passed before")
     options = parser.parse_args(argv)
 
     import conformance_steps as steps
     import jax
 
+    only = options.steps or list(steps.STEPS)
+    if unknown := set(only) - steps.STEPS.keys():
+        parser.error(f"no step {', '.join(unknown)}; there are {', '.join(steps.STEPS)}")
     known = [(h.fullname, h.group_name) for h in harnesses()]
     chosen = [
         i
@@ -175,23 +189,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     state = STATE / f"{jax.__version__}.jsonl"
     records = report.load(state) if options.resume else {}
-    todo = [i for i in chosen if not report.settled(records.get(known[i][0]), steps.STEPS)]
+    todo = [i for i in chosen if not report.settled(records.get(known[i][0]), only)]
     started = time.time()
     STATE.mkdir(parents=True, exist_ok=True)
     with state.open("a" if options.resume else "w") as file:
         for record in report.progress(
-            run_all(todo, known, options.workers, options.run_every), len(todo)
+            run_all(todo, known, options.workers, options.run_every, only), len(todo)
         ):
+            record = report.updated(records.get(record["name"]), record)
             records[record["name"]] = record
             file.write(json.dumps(record) + "\n")
             file.flush()
 
     outcomes = [records[known[i][0]] for i in chosen]
-    summary = report.summarise(outcomes, jax.__version__, list(steps.STEPS))
+    summary = report.summarise(outcomes, jax.__version__, only)
     table = report.markdown([summary])
     (STATE / f"{jax.__version__}.md").write_text(table)
     if len(chosen) == len(known):
-        report.write_docs(ROOT / "docs", summary)
+        report.write_docs(ROOT / "docs", summary, list(steps.STEPS))
     report.show(summary)
     print(
         f"{len(todo)} harnesses in {time.time() - started:.0f} s; the table is in "

@@ -31,6 +31,13 @@ def settled(record: Record | None, steps: Iterable[str]) -> bool:
     return all(step in done and not done[step].startswith("failed") for step in steps)
 
 
+def updated(before: Record | None, now: Record) -> Record:
+    """A record with the outcomes of some steps anew."""
+    if before is None or "excluded" in before or "excluded" in now:
+        return now
+    return {**before, "steps": {**before["steps"], **now["steps"]}}
+
+
 def progress(records: Iterable[Record], total: int) -> Iterator[Record]:
     """The records, with a bar that counts them and those that failed."""
     columns = (
@@ -59,6 +66,7 @@ def summarise(records: Sequence[Record], jax_version: str, steps: list[str]) -> 
     excluded: Counter[str] = Counter()
     failures = []
     same_text: Counter[str] = Counter()
+    op_by_op: Counter[str] = Counter()
     for record in records:
         row = groups.setdefault(record["group"], {"harnesses": 0})
         row["harnesses"] += 1
@@ -67,31 +75,57 @@ def summarise(records: Sequence[Record], jax_version: str, steps: list[str]) -> 
             excluded[record["excluded"]] += 1
             continue
         for step, outcome in record["steps"].items():
+            if step not in steps:
+                continue
             counts = row.setdefault(step, {"passed": 0, "failed": 0})
             counts["failed" if outcome.startswith("failed") else "passed"] += 1
             same_text[step] += outcome == "same text"
+            op_by_op[step] += outcome == "op by op"
         for step, why in _failures(record).items():
-            failures.append(
-                {"harness": record["name"], "step": step, "why": why[len("failed: ") :]}
-            )
+            if step in steps:
+                failures.append(
+                    {"harness": record["name"], "step": step, "why": why[len("failed: ") :]}
+                )
     return {
         "jax": jax_version,
         "steps": steps,
         "harnesses": len(records),
         "same_text": {step: n for step, n in same_text.items() if n},
+        "op_by_op": {step: n for step, n in op_by_op.items() if n},
         "excluded": dict(excluded.most_common()),
         "failures": failures,
         "groups": dict(sorted(groups.items())),
     }
 
 
-def write_docs(docs: Path, summary: Summary) -> None:
-    """Saves the summary, and the page made from those of all versions."""
+def write_docs(docs: Path, summary: Summary, order: Sequence[str]) -> None:
+    """Saves the summary, and the page made from those of all versions.
+
+    Steps that it does not have are those of the summary saved before; ``order`` is that of all.
+    """
+    saved = docs / f"conformance-{summary['jax']}.json"
+    if saved.exists() and set(summary["steps"]) != set(order):
+        summary = joined(json.loads(saved.read_text()), summary, order)
     text = json.dumps(summary, separators=(",", ":"))
     # One line a group: small, and a diff shows what changed.
     text = text.replace('},"', '},\n"').replace("},{", "},\n{")
     (docs / f"conformance-{summary['jax']}.json").write_text(text + "\n")
     (docs / "conformance.md").write_text(markdown(saved_summaries(docs)))
+
+
+def joined(before: Summary, now: Summary, order: Sequence[str]) -> Summary:
+    """A summary with the columns of two, those of the second where both have one."""
+    renewed = now["steps"]
+    groups = {
+        name: {**before["groups"].get(name, {}), **row} for name, row in now["groups"].items()
+    }
+    kept = [failure for failure in before["failures"] if failure["step"] not in renewed]
+    result = {**now, "groups": groups, "failures": kept + now["failures"]}
+    result["steps"] = [s for s in order if s in renewed or s in before["steps"]]
+    for count in ("same_text", "op_by_op"):
+        old = {s: n for s, n in before.get(count, {}).items() if s not in renewed}
+        result[count] = old | now[count]
+    return result
 
 
 def saved_summaries(docs: Path) -> list[Summary]:
@@ -114,10 +148,15 @@ primitive with its arguments, go through the whole way: `tools/conformance.py` g
 | export | the jaxpr of the parsed program is well formed, and jitted gives `jax.jit`'s result |
 | lower | the parsed program lowers to StableHLO |
 | run | calling the parsed program gives `jax.jit`'s result |
+| eval | evaluating the parsed program op by op gives `jax.jit`'s result, or that of JAX's op by op |
 
 Results are compared bit for bit (a NaN equals a NaN). Where the lowered text is the one `jax.jit`
 itself lowers, but for names, locations and uses that share a constant, they are the same by
 construction; of those, one in twenty is compiled and run all the same.
+
+A program evaluated op by op need not round where the compiled one does: XLA fuses. Where the two
+differ, what it is compared with, bit for bit too, is JAX's own evaluation op by op
+(`jax.disable_jit`).
 """
 
 
@@ -125,7 +164,10 @@ def markdown(summaries: Sequence[Summary]) -> str:
     """The page: totals, what is excluded and what fails, and the counts of every group."""
     parts = [_INTRODUCTION, "\n## Totals\n"]
     parts.append(_table(["jax", "harnesses", "excluded", *_steps(summaries)], _totals(summaries)))
-    parts.append("\n`n (m)`: n passed, of which m lower to the text that `jax.jit` lowers to.\n")
+    parts.append(
+        "\n`n (m)`: n passed, of which m lower to the text that `jax.jit` lowers to; `n [m]`: of "
+        "which m\nare JAX's result op by op.\n"
+    )
     for summary in summaries:
         parts.append(f"\n## Excluded, jax {summary['jax']}\n\n")
         if not summary["excluded"]:
@@ -157,7 +199,9 @@ def _totals(summaries: Sequence[Summary]) -> Iterator[list[str]]:
             counts = [row[step] for row in summary["groups"].values() if step in row]
             passed, failed = (sum(c[kind] for c in counts) for kind in ("passed", "failed"))
             same = summary["same_text"].get(step)
-            cells.append(_cell(passed, failed) + (f" ({same})" if same else ""))
+            eager = summary.get("op_by_op", {}).get(step)
+            notes = f" ({same})" if same else f" [{eager}]" if eager else ""
+            cells.append(_cell(passed, failed) + notes)
         yield cells
 
 

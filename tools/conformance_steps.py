@@ -7,6 +7,10 @@ Compiling is what costs: a step that ends in running a program first compares th
 text with the one ``jax.jit`` lowers.  Where they are the same program (see ``canonical``), the
 results are the same by construction, and the step passes as ``SAME_TEXT`` without running; cases
 made with ``always_run=True`` run all the same.
+
+A program evaluated op by op is not the one that ``jax.jit`` compiles, which may fuse, and round
+elsewhere: where the results differ by that, JAX's own evaluation op by op (``jax.disable_jit``) is
+what they must equal bit for bit, and the step passes as ``OP_BY_OP``.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from jaxmlir._compat import core
 
 PASSED = "passed"
 SAME_TEXT = "same text"
+OP_BY_OP = "op by op"
 
 
 class Mismatch(AssertionError):
@@ -131,6 +136,20 @@ def run(case: Case) -> str:
     return _same(case, canonical(case.lowered), lambda: case.program(*case.args))
 
 
+def eval_(case: Case) -> str:
+    """Evaluating the program op by op gives ``jax.jit``'s results, bit for bit, or those of JAX's
+    own evaluation op by op."""
+    got = case.program.eval(*case.args)
+    try:
+        compare(case.expected, got)
+    except Mismatch:
+        with jax.disable_jit():
+            eager = case.function(*case.args)
+        compare(eager, got)
+        return OP_BY_OP
+    return PASSED
+
+
 STEPS: dict[str, Callable[[Case], str]] = {
     "import": import_,
     "verify": verify,
@@ -138,6 +157,7 @@ STEPS: dict[str, Callable[[Case], str]] = {
     "export": export,
     "lower": lower,
     "run": run,
+    "eval": eval_,
 }
 
 
