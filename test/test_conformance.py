@@ -10,7 +10,7 @@ import pytest
 from jax import lax
 
 import jaxmlir
-from jaxmlir import lowering, params
+from jaxmlir import _plans, lowering, params
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 
@@ -49,8 +49,8 @@ def cosine_for_sine(read):
 def test_wrong_numbers_are_found(monkeypatch):
     monkeypatch.setattr(params, "of_op", cosine_for_sine(params.of_op))
     # What is kept for the process must not keep the wrong equation.
-    for cache in ("_equations", "_leaves"):
-        monkeypatch.setattr(lowering, cache, {})
+    for module, cache in ((lowering, "_equations"), (lowering, "_leaves"), (_plans, "_leaves")):
+        monkeypatch.setattr(module, cache, {})
     x = np.float32(1.0)
     sine, cosine = (np.asarray(jax.jit(f)(x)) for f in (lax.sin, lax.cos))
     wrong = f"failed: result: 1 of 1 elements differ, the first at 0: {cosine}, JAX's {sine}"
@@ -61,6 +61,7 @@ def test_wrong_numbers_are_found(monkeypatch):
         "export": wrong,
         "lower": "passed",
         "run": wrong,
+        "eval": wrong,
     }
 
 

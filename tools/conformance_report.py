@@ -148,7 +148,7 @@ primitive with its arguments, go through the whole way: `tools/conformance.py` g
 | export | the jaxpr of the parsed program is well formed, and jitted gives `jax.jit`'s result |
 | lower | the parsed program lowers to StableHLO |
 | run | calling the parsed program gives `jax.jit`'s result |
-| eval | evaluating the parsed program op by op gives `jax.jit`'s result, or that of JAX's op by op |
+| eval | evaluated op by op, the parsed program gives `jax.jit`'s result, or JAX's own op by op |
 
 Results are compared bit for bit (a NaN equals a NaN). Where the lowered text is the one `jax.jit`
 itself lowers, but for names, locations and uses that share a constant, they are the same by
