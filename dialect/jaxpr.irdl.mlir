@@ -2033,9 +2033,10 @@ irdl.dialect @jaxpr {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
     %2 = irdl.any
-    irdl.operands(operands: variadic %1)
-    irdl.results(results: variadic %2)
-    irdl.attributes {"jaxpr" = %0}
+    %3 = irdl.any
+    irdl.operands(operands: variadic %2)
+    irdl.results(results: variadic %3)
+    irdl.attributes {"jaxpr" = %0, "xla_metadata" = %1}
   }
 
   // The operand, with metadata for XLA attached.

@@ -51,6 +51,7 @@ _MODULES = {
     "state_types": "jax._src.state.types",
     "tree_util": "jax._src.tree_util",
     "util": "jax._src.util",
+    "xla_bridge": "jax._src.xla_bridge",
     "jaxlib_jax": "jaxlib._jax",
 }
 

@@ -61,6 +61,18 @@ def _scan_from_dialect(params: dict[str, Any], n_operands: int, n_results: int) 
     return params
 
 
+def _metadata_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
+    """What stands for XLA is one parameter, not keywords beside the function."""
+    metadata = {key: value for key, value in params.items() if key != "jaxpr"}
+    return {"jaxpr": params["jaxpr"], "xla_metadata": tuple(sorted(metadata.items()))}
+
+
+def _metadata_from_dialect(
+    params: dict[str, Any], n_operands: int, n_results: int
+) -> dict[str, Any]:
+    return {"jaxpr": params["jaxpr"], **dict(params["xla_metadata"])}
+
+
 TO_DIALECT: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {"jit": _jit_to_dialect}
 FROM_DIALECT: dict[str, Callable[[dict[str, Any], int, int], dict[str, Any]]] = {
     "jit": _jit_from_dialect
@@ -68,3 +80,6 @@ FROM_DIALECT: dict[str, Callable[[dict[str, Any], int, int], dict[str, Any]]] = 
 if _PACKED_SCAN:
     TO_DIALECT["scan"] = _scan_to_dialect
     FROM_DIALECT["scan"] = _scan_from_dialect
+if jax_version() < (0, 11):
+    TO_DIALECT["xla_metadata_call"] = _metadata_to_dialect
+    FROM_DIALECT["xla_metadata_call"] = _metadata_from_dialect

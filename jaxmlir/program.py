@@ -18,7 +18,7 @@ import numpy as np
 
 from jaxmlir import codec, handles, pytrees, runtime
 from jaxmlir import ir as mlir_ir
-from jaxmlir._compat import bind_leading, core, effects, state_types, without_dead_code
+from jaxmlir._compat import bind_leading, core, effects, state_types, without_dead_code, xla_bridge
 from jaxmlir.errors import ArgumentError, Diagnostic, ImportingError, JaxmlirError
 from jaxmlir.exporter import Exporter
 from jaxmlir.importer import Importer, import_jaxpr
@@ -473,8 +473,15 @@ class Program:
           platforms: ``"cpu"``, ``"cuda"``, ``"rocm"``, ``"tpu"``; by default the default backend.
 
         Raises:
+          ArgumentError: a platform is not known to JAX.
           LoweringError: an op cannot be lowered for a platform; names it and the user's line.
         """
+        for platform in platforms or ():
+            if not xla_bridge.is_known_platform(platform):
+                known = ", ".join(sorted(xla_bridge.known_platforms()))
+                raise ArgumentError(
+                    f"expected platforms that JAX knows ({known}), got {platform!r}"
+                )
         args, kwargs = abstract_arguments(self)
         traced = self._jitted.trace(*args, **kwargs)
         if platforms is None:

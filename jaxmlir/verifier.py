@@ -28,7 +28,7 @@ import jax
 import numpy as np
 
 from jaxmlir import codec, effect_attrs, ops, params, pytrees, signatures
-from jaxmlir._compat import config, core, dtypes
+from jaxmlir._compat import config, core, dtypes, effects
 from jaxmlir.errors import (
     Diagnostic,
     DiagnosticError,
@@ -214,8 +214,9 @@ class _Verifier:
 
     def type_errors_here(self, op: Any, name: str, check_vma: bool) -> list[str]:
         try:
-            primitive, expected = self.evaluate(op, name, check_vma)
+            primitive, expected, inferred = self.evaluate(op, name, check_vma)
             got = [aval_of(v.type) for v in op.results]
+            missing = _effects_of(inferred) - _effects_of(_given_effects(op))
         except JaxmlirError as e:
             return [_as_continuation(e, name)]
         except Exception as e:
@@ -224,14 +225,20 @@ class _Verifier:
         by_rule = f"(by JAX's abstract evaluation of {primitive.name})"
         if len(expected) != len(got):
             return [f": expected {count(len(expected), 'result')} {by_rule}, got {len(got)}"]
+        if missing:
+            return [
+                f" attribute 'jaxpr.effects': expected it to list {codec.encode(effect)} "
+                f"{by_rule}; an op without its effects may be dropped or reordered"
+                for effect in sorted(missing, key=str)
+            ]
         return [
             f" result #{i}: expected {_type_text(want)} {by_rule}, got {op.results[i].type}"
             for i, (want, have) in enumerate(zip(expected, got, strict=True))
             if not core.typematch(want, have)
         ]
 
-    def evaluate(self, op: Any, name: str, check_vma: bool) -> tuple[Any, list[Any]]:
-        """The primitive, and the abstract values that JAX computes for its results."""
+    def evaluate(self, op: Any, name: str, check_vma: bool) -> tuple[Any, list[Any], Any]:
+        """The primitive, and the results' abstract values and effects that JAX computes."""
         primitive, parameters = params.of_op(op, name, self.program.stubs)
         attributes = op.attributes
         ctx = effect_attrs.decode_ctx(
@@ -242,13 +249,13 @@ class _Verifier:
         with ctx.manager, _named_axes(ctx.cur_abstract_mesh), config._check_vma(check_vma):
             typecheck = core.custom_typechecks.get(primitive)
             if typecheck is not None:
-                found, _ = typecheck(_printing, *atoms, **parameters)
+                found, inferred = typecheck(_printing, *atoms, **parameters)
             elif primitive.call_primitive:
-                found, _ = core._check_call(_printing, primitive, atoms, parameters)
+                found, inferred = core._check_call(_printing, primitive, atoms, parameters)
             else:
-                found, _ = primitive.abstract_eval(*[v.aval for v in atoms], **parameters)
+                found, inferred = primitive.abstract_eval(*[v.aval for v in atoms], **parameters)
                 found = found if primitive.multiple_results else [found]
-        return primitive, [getattr(aval, "aval", aval) for aval in found]
+        return primitive, [getattr(aval, "aval", aval) for aval in found], inferred
 
     # -- the call graph --
 
@@ -416,6 +423,16 @@ def _named_axes(mesh: Any) -> contextlib.AbstractContextManager[Any]:
     if mesh.empty:
         return contextlib.nullcontext()
     return core.extend_axis_env_nd([(axis, mesh.shape[axis]) for axis in mesh.manual_axes])
+
+
+def _given_effects(op: Any) -> Iterable[Any]:
+    attributes = op.attributes
+    return map(codec.decode, attributes["jaxpr.effects"]) if "jaxpr.effects" in attributes else ()
+
+
+def _effects_of(found: Iterable[Any]) -> set[Any]:
+    """The effects that are on no operand in particular."""
+    return {e for e in found if not isinstance(e, effects.JaxprInputEffect)}
 
 
 def _tracks_axes(op: Any, name: str, around: bool) -> bool:

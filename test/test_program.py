@@ -11,6 +11,7 @@ import hypothesis
 import hypothesis.extra.numpy as hnp
 import hypothesis.strategies as st
 import jax
+import jax.extend
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
@@ -867,3 +868,21 @@ def test_invalid_text_is_located(old, new, error, message):
     assert old in GOOD
     with pytest.raises(error, match=rf"prog\.mlir:\d+:\d+: error: .*{message}"):
         jaxmlir.parse(GOOD.replace(old, new), filename="prog.mlir")
+
+
+def test_a_platform_that_jax_does_not_know_is_an_error():
+    program = jaxmlir.trace(jnp.sin)(1.0)
+    with pytest.raises(ArgumentError, match=r"platforms that JAX knows \(cpu, .*got 'abacus'"):
+        program.lower(platforms=["cpu", "abacus"])
+
+
+@pytest.mark.compat
+def test_metadata_for_xla_is_one_attribute_in_every_version():
+    from jax.experimental.scheduling_groups import scheduling_group
+
+    grouped = scheduling_group("first")(jnp.sin)
+    program = jaxmlir.trace(grouped)(1.0)
+    assert 'xla_metadata = [["scheduling_group", "first"]]' in str(program)
+    evaluate = jax.extend.core.jaxpr_as_fun(program.to_jaxpr())
+    assert evaluate(1.0) == [grouped(1.0)]
+    assert program.grad()(1.0) == jax.grad(grouped)(1.0)

@@ -139,8 +139,9 @@ OPS: tuple[Op, ...] = (
         None,
         "Calls a function whose ops carry metadata for XLA, such as a scheduling group.",
         "jaxpr: function",
-        "xla_metadata: any @ >=0.11",
-        "ad_metadata: any? @ >=0.11",
+        "xla_metadata: any",
+        # What becomes of the metadata in derivatives; JAX before 0.11 keeps it there.
+        'ad_metadata: any? = "same" @ >=0.11',
     ),
     unary(
         "xla_metadata_value",

@@ -65,3 +65,11 @@ func.func @two_errors(%x: tensor<4xf32>) -> tensor<4xf32> {
 func.func @tree(%x: tensor<4xf32>) -> tensor<4xf32> attributes {jaxpr.in_tree = [["*", "*"], {dict = []}]} {
   return %x : tensor<4xf32>
 }
+
+// -----
+
+func.func public @effects(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error@+1 {{'jaxpr.debug_print' op attribute 'jaxpr.effects': expected it to list {OrderedDebugEffect = none} (by JAX's abstract evaluation of debug_print); an op without its effects may be dropped or reordered}}
+  "jaxpr.debug_print"(%x) {fmt = "{}", ordered = true, in_tree = [["*"], {dict = []}]} : (tensor<f32>) -> ()
+  return %x : tensor<f32>
+}
