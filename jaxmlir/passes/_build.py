@@ -22,8 +22,21 @@ if TYPE_CHECKING:
 class NewFunction:
     """A function under construction: arguments first, result types when it is finished."""
 
-    def __init__(self, rules: Rules, name: str, arg_types: Sequence[ir.Type], like: func.FuncOp):
-        self.name = rules.importer.unique_symbol(name)
+    def __init__(
+        self,
+        rules: Rules,
+        name: str,
+        arg_types: Sequence[ir.Type],
+        like: func.FuncOp,
+        *,
+        reserved: bool = False,
+    ):
+        """
+        Args:
+          name: the symbol, or, unless it is ``reserved``, what it is made from.
+          like: the function whose location the new one has.
+        """
+        self.name = name if reserved else rules.importer.unique_symbol(name)
         self.op = func.FuncOp(
             self.name,
             ir.FunctionType.get(list(arg_types), []),
@@ -63,6 +76,17 @@ def returned(function: func.FuncOp) -> list[ir.Value]:
     """The values that a function returns."""
     *_, last = function.entry_block.operations
     return list(last.operands)
+
+
+def set_results(function: func.FuncOp, results: Sequence[ir.Value]) -> None:
+    """Makes a function return other values of its body."""
+    block = function.entry_block
+    *_, last = block.operations
+    last.operation.erase()
+    with ir.InsertionPoint(block), ir.Location.unknown():
+        func.ReturnOp(list(results))
+    type_ = ir.FunctionType.get([v.type for v in block.arguments], [v.type for v in results])
+    function.attributes["function_type"] = ir.TypeAttr.get(type_)
 
 
 def copy(op: Any, name: str, operands: Sequence[ir.Value]) -> list[ir.Value]:

@@ -13,6 +13,8 @@ from jaxmlir.passes._activity import active_results, used_arguments
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
+    from jaxmlir.passes.higher_order._custom_rules import BatchedRules
+    from jaxmlir.passes.higher_order._residuals import Forwarded
     from jaxmlir.passes.linearize import Linearized
 
 
@@ -22,6 +24,7 @@ class Functions:
     def __init__(self, rules: Rules):
         self._rules = rules
         self._made: dict[Any, Any] = {}
+        self.batched_rules: dict[Any, BatchedRules] = {}
 
     def activity(self, symbol: str, active: tuple[bool, ...], kind: str) -> tuple[bool, ...]:
         """Which results have tangents when the function is differentiated by ``kind``."""
@@ -47,6 +50,35 @@ class Functions:
 
         return self._once(linearize, symbol, active, wanted)
 
+    def linearize_call(
+        self, symbol: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    ) -> Forwarded:
+        """``@symbol.fwd`` and ``@symbol.lin``; the first gives only residuals that its caller does
+        not have."""
+        from jaxmlir.passes.higher_order._residuals import linearize_call
+
+        return self._once(linearize_call, symbol, active, wanted)
+
+    def partial_eval_call(self, symbol: str, unknown: tuple[bool, ...]) -> Forwarded:
+        """``@symbol.known`` and ``@symbol.unknown``, likewise."""
+        from jaxmlir.passes.higher_order._residuals import partial_eval_call
+
+        return self._once(partial_eval_call, symbol, unknown)
+
+    def unknown_results(self, symbol: str, unknown: tuple[bool, ...]) -> tuple[bool, ...]:
+        """Which results depend on an unknown argument."""
+        from jaxmlir.passes.partial_eval import unknown_results
+
+        return self._once(unknown_results, symbol, unknown)
+
+    def linearize_rule(
+        self, symbol: str, unknown: tuple[bool, ...], wanted: tuple[bool, ...]
+    ) -> Forwarded:
+        """A JVP rule as ``@symbol.fwd`` and ``@symbol.lin``: split by which tangents there are."""
+        from jaxmlir.passes.higher_order._residuals import partial_eval_call
+
+        return self._once(partial_eval_call, symbol, unknown, wanted, ("fwd", "lin"))
+
     def transpose(
         self, symbol: str, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
     ) -> tuple[str, tuple[bool, ...]]:
@@ -57,12 +89,26 @@ class Functions:
         return self._once(transpose_nonzero, symbol, linear, name, nonzero)
 
     def batch(
-        self, symbol: str, dims: tuple[int | None, ...], axis: Any
+        self,
+        symbol: str,
+        dims: tuple[int | None, ...],
+        axis: Any,
+        out_dims: tuple[int | None, ...] | None = None,
     ) -> tuple[str, tuple[int | None, ...]]:
-        """The symbol of ``@symbol.vmap``, and each result's batch dimension."""
+        """The symbol of ``@symbol.vmap``, and each result's batch dimension: ``out_dims``, or where
+        the rules leave it."""
         from jaxmlir.passes.vmap import vmap
 
-        return self._once(vmap, symbol, dims, axis)
+        return self._once(vmap, symbol, dims, axis, out_dims)
+
+    def __len__(self) -> int:
+        """How many functions were transformed."""
+        return len(self._made)
+
+    def forget_since(self, count: int) -> None:
+        """Forgets all but the first ``count``."""
+        while len(self._made) > count:
+            self._made.popitem()
 
     def _once(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
         key = (transform, symbol, pattern)

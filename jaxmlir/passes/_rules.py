@@ -38,7 +38,7 @@ from jaxmlir.ir import file_line_col, func, ir, symbol_uses
 from jaxmlir.passes import higher_order
 from jaxmlir.passes._build import inline
 from jaxmlir.passes._functions import Functions
-from jaxmlir.passes.higher_order import Linearization, Written
+from jaxmlir.passes.higher_order import Halves, Linearization, Written
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -163,10 +163,46 @@ class Rules:
         found = self._native("uses", op, name, active, wanted)
         return self.linearize(op, name, active, wanted).uses if found is None else found
 
-    def emit(self, function: Callable[..., list[Any]], args: Sequence[ir.Value]) -> list[ir.Value]:
-        """Writes the ops that a JAX function of the values performs."""
-        closed = trace_flat(function, [aval_of(v.type) for v in args], "emit")
-        return inline(self._template(closed), args)
+    def partial_eval(self, op: Any, name: str, unknown: tuple[bool, ...]) -> Halves | None:
+        """The op split by which operands are unknown; ``None`` where it waits as a whole."""
+        native = self._native("partial_eval", op, name, unknown)
+        if native is not None or not self._refers(op, name):
+            return native
+
+        def make(closed: Any) -> Halves:
+            first, second, unknown_out, _ = pe.partial_eval_jaxpr_nounits(closed, unknown, False)
+            pattern = tuple(unknown_out)
+            return Halves(
+                Rule(self._template(first), pattern), Rule(self._template(second), pattern)
+            )
+
+        return self._rule("partial_eval", op, name, unknown, make)
+
+    def emit(
+        self, function: Callable[..., list[Any]], args: Sequence[ir.Value], key: Any
+    ) -> list[ir.Value]:
+        """Writes the ops that a JAX function of the values performs.
+
+        Args:
+          key: stands for the function, which is traced once for it and the values' types.
+        """
+        key = ("emit", key, *(v.type for v in args))
+        template = _process_wide.get(key)
+        if template is None:
+            closed = trace_flat(function, [aval_of(v.type) for v in args], "emit")
+            template = _process_wide[key] = self._template(closed)
+        return inline(template, args)
+
+    def mark(self) -> tuple[int, int]:
+        """A point to return to, for :meth:`forget_since`."""
+        return len(self._own), len(self.functions)
+
+    def forget_since(self, mark: tuple[int, int]) -> None:
+        """Forgets the rules and functions that were made since :meth:`mark`."""
+        own, functions = mark
+        while len(self._own) > own:
+            self._own.popitem()
+        self.functions.forget_since(functions)
 
     def _native(self, kind: str, op: Any, name: str, *pattern: Any) -> Any | None:
         """What the rule of an op with functions gives; ``None`` if it has none, or it declines."""
@@ -180,11 +216,7 @@ class Rules:
 
     def _rule(self, kind: str, op: Any, name: str, pattern: Any, make: Callable[[Any], Any]) -> Any:
         op_signature = signature(op, name)
-        refers = self._has_functions.get(op_signature[:2])
-        if refers is None:
-            refers = any(True for _, attr in op_signature[1] for _ in symbol_uses(attr))
-            self._has_functions[op_signature[:2]] = refers
-        cache = self._own if refers else _process_wide
+        cache = self._own if self._refers(op, name) else _process_wide
         key = (kind, op_signature, pattern)
         found = cache.get(key) or self._own.get(key)
         if found is None:
@@ -199,6 +231,16 @@ class Rules:
             # What a rule leaves behind in the module belongs to this program only.
             (cache if self.importer.extent() == before else self._own)[key] = found
         return found
+
+    def _refers(self, op: Any, name: str) -> bool:
+        """Whether an op refers to functions."""
+        attributes = op.attributes
+        key = (name, tuple(attributes.items()) if len(attributes) else ())
+        refers = self._has_functions.get(key)
+        if refers is None:
+            refers = any(True for _, attr in key[1] for _ in symbol_uses(attr))
+            self._has_functions[key] = refers
+        return refers
 
     def _jaxpr(self, op: Any, name: str) -> Any:
         """The closed jaxpr of one op, over its operands."""
@@ -283,6 +325,7 @@ def has_tangent(value: ir.Value) -> bool:
 _VERBS = {
     "jvp": "differentiated",
     "linearize": "differentiated in reverse mode",
+    "partial_eval": "split into what is known and what is not",
     "transpose": "transposed",
     "batch": "batched",
 }

@@ -7,7 +7,7 @@ batched that need not be.  Results move to the dimension asked for at the end, o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,6 +20,8 @@ from jaxmlir.types import aval_of, type_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
+
+Axes = tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,10 @@ def vmap(
     symbol: str,
     in_axes: Sequence[int | None],
     axis: Any,
-    out_axes: Sequence[int | None] | None = None,
+    out_axes: Sequence[int | None] | Callable[[Axes], Axes] | None = None,
+    *,
+    reserved: str | None = None,
+    sum_results: bool = False,
 ) -> tuple[str, tuple[int | None, ...]]:
     """Writes ``@symbol.vmap``.
 
@@ -81,7 +86,10 @@ def vmap(
       in_axes: for each argument its batch dimension, or ``None``.
       axis: from :func:`batch_axis`.
       out_axes: for each result where its batch dimension goes, ``None`` for an unbatched one; by
-        default they stay where the rules leave them.
+        default they stay where the rules leave them.  A function gets these, and tells where
+        they go.
+      reserved: the new function's symbol, if it was reserved for it.
+      sum_results: batched results for which ``out_axes`` has ``None`` are summed over the batch.
 
     Returns:
       The symbol, and each result's batch dimension.
@@ -94,7 +102,9 @@ def vmap(
     types = [
         batched_type(v.type, dim, axis.size) for v, dim in zip(arguments, in_axes, strict=True)
     ]
-    new = NewFunction(rules, f"{symbol}.vmap", types, function)
+    new = NewFunction(
+        rules, reserved or f"{symbol}.vmap", types, function, reserved=reserved is not None
+    )
     values = dict(zip(arguments, new.args, strict=True))
     dims = {v: dim for v, dim in zip(arguments, in_axes, strict=True) if dim is not None}
     named = f'"{axis.name}"' if isinstance(axis.name, str) else None
@@ -114,11 +124,12 @@ def vmap(
                     dims[result] = dim
         results = []
         outs = returned(function)
-        if out_axes is None:
-            out_axes = [dims.get(v) for v in outs]
+        own = tuple(dims.get(v) for v in outs)
+        if out_axes is None or callable(out_axes):
+            out_axes = out_axes(own) if callable(out_axes) else own
         for i, (v, want) in enumerate(zip(outs, out_axes, strict=True)):
             have = dims.get(v)
-            if have is not None and want is None:
+            if have is not None and want is None and not sum_results:
                 raise TransformError(
                     f"result {i} of @{symbol} is batched, but out_axes has None for it"
                 )
@@ -148,6 +159,8 @@ def _move(rules: Rules, value: ir.Value, have: int | None, want: int | None, siz
     import jax.numpy as jnp
 
     def moved(x: Any) -> list[Any]:
+        if want is None:
+            return [jnp.sum(x, have)]
         if have is not None:
             return [jnp.moveaxis(x, have, want)]
         dim = want + x.ndim + 1 if want < 0 else want
@@ -157,5 +170,5 @@ def _move(rules: Rules, value: ir.Value, have: int | None, want: int | None, siz
 
         return [lax.broadcast_in_dim(x, shape, kept)]
 
-    (result,) = rules.emit(moved, [value])
+    (result,) = rules.emit(moved, [value], ("move", have, want, size))
     return result

@@ -10,12 +10,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxmlir.passes.higher_order._rule import HigherOrderRule, Linearization, Written
-from jaxmlir.passes.higher_order.jit import Jit
+from jaxmlir.passes.higher_order._rule import Halves, HigherOrderRule, Linearization, Written
+from jaxmlir.passes.higher_order.call import Call
+from jaxmlir.passes.higher_order.custom_jvp import CustomJvp
+from jaxmlir.passes.higher_order.custom_vjp import CustomLin, CustomVjp
 
-__all__ = ["RULES", "HigherOrderRule", "Linearization", "Written", "rule_of"]
+__all__ = ["RULES", "Halves", "HigherOrderRule", "Linearization", "Written", "rule_of"]
 
-RULES: dict[str, HigherOrderRule] = {"jaxpr.jit": Jit()}
+RULES: dict[str, HigherOrderRule] = {
+    "jaxpr.call": Call("call_jaxpr"),
+    "jaxpr.closed_call": Call("call_jaxpr"),
+    "jaxpr.custom_jvp_call_jaxpr": CustomJvp(),
+    "jaxpr.custom_lin": CustomLin(),
+    "jaxpr.custom_vjp_call_jaxpr": CustomVjp(),
+    "jaxpr.eval_jaxpr": Call("call_jaxpr"),
+    "jaxpr.jit": Call("jaxpr", "name", "inline", "keep_unused", "compiler_options_kvs"),
+}
 """The rules by op name."""
 
 

@@ -38,6 +38,17 @@ class Linearization:
     """Which operands' tangents it takes: those that have one, and that matter."""
 
 
+@dataclass(frozen=True)
+class Halves:
+    """The two parts of an op of which some operands are known."""
+
+    known: Rule | Written
+    """``(*known operands) -> (*known results, *residuals)``."""
+    unknown: Rule | Written
+    """``(*residuals, *unknown operands) -> (*unknown results)``; the pattern tells which results
+    these are."""
+
+
 class HigherOrderRule:
     """The rule of one kind of op.
 
@@ -95,4 +106,8 @@ class HigherOrderRule:
         self, rules: Rules, op: Any, dims: tuple[int | None, ...], axis: Any
     ) -> Written | None:
         """The op on operands batched along ``dims``; the pattern: the results' dimensions."""
+        return None
+
+    def partial_eval(self, rules: Rules, op: Any, unknown: tuple[bool, ...]) -> Halves | None:
+        """The op split by which operands are unknown."""
         return None

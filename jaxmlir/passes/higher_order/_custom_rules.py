@@ -1,0 +1,135 @@
+"""What the ops with a user's derivative rules share: reading them, and batching a function together
+with its rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir import codec
+from jaxmlir._compat import dtypes
+from jaxmlir.errors import Diagnostic, TransformError
+from jaxmlir.ir import file_line_col, func, ir
+from jaxmlir.types import aval_of
+
+if TYPE_CHECKING:
+    from jaxmlir.passes._rules import Rules
+
+Dims = tuple[int | None, ...]
+
+
+def attribute(op: Any, name: str, default: Any) -> Any:
+    """An attribute of an op or a function, decoded."""
+    attributes = op.attributes
+    return codec.decode(attributes[name]) if name in attributes else default
+
+
+def rule_symbol(op: Any, name: str) -> str:
+    """The symbol of a custom rule.
+
+    Raises:
+      TransformError: the rule could not be traced; with the reason.
+    """
+    attributes = op.attributes
+    if name in attributes:
+        return attributes[name].value
+    reason = attribute(op, f"{name.split('_')[0]}_error", "it is absent")
+    raise error_at(op, f"the custom derivative rule '{name}' could not be traced: {reason}")
+
+
+def error_at(op: Any, message: str) -> TransformError:
+    """An error at an op, with the user's line."""
+    file, line, col = file_line_col(op.location)
+    message = f"'{op.operation.name}' op: {message}"
+    return TransformError([Diagnostic("error", message, file, line, col)])
+
+
+def out_zeros(rule: func.FuncOp, count: int) -> tuple[bool, ...]:
+    """Which of its (co)tangents a rule leaves out, for they are zero."""
+    return attribute(rule, "jaxpr.out_zeros", (False,) * count)
+
+
+def is_float0(type_: ir.Type) -> bool:
+    """Whether values of a type are tangents of integers, which say nothing."""
+    return getattr(aval_of(type_), "dtype", None) == dtypes.float0
+
+
+@dataclass
+class BatchedRules:
+    """The symbols of batched rules, by attribute, and the dimensions of what they give."""
+
+    symbols: dict[str, str]
+    out_dims: Dims
+    used: bool = False
+    """Whether a rule called the function it belongs to while it was being batched."""
+
+
+def batch_rules(
+    rules: Rules,
+    key: Any,
+    symbols: dict[str, str],
+    guess: Dims,
+    write: Callable[[BatchedRules], Dims],
+) -> BatchedRules:
+    """Batches the rules of a function, once for each pattern.
+
+    A rule may call the function it belongs to, and batching that call asks for the symbols of the
+    batched rules and for the dimensions of the results, before the rules are there.  So symbols are
+    reserved, and dimensions guessed; where a rule turns out to give a batched result that was
+    guessed not to be, and the guess was made use of, they are written anew.
+
+    Args:
+      key: stands for the function, its rules and the pattern.
+      symbols: those of the rules to batch, by attribute.
+      guess: the dimensions of the batched function's results.
+      write: writes the batched rules under the reserved symbols, and gives the dimensions that the
+        results need to have.
+    """
+    memo = rules.functions.batched_rules
+    if key in memo:
+        memo[key].used = True
+        return memo[key]
+    while True:
+        kept = rules.mark()
+        reserved = {
+            name: rules.importer.unique_symbol(f"{symbol}.vmap") for name, symbol in symbols.items()
+        }
+        entry = memo[key] = BatchedRules(reserved, guess)
+        try:
+            needed = write(entry)
+        except BaseException:
+            del memo[key]
+            raise
+        if needed == guess or not entry.used:
+            entry.out_dims = needed
+            return entry
+        del memo[key]
+        rules.forget_since(kept)
+        for symbol in reserved.values():
+            rules.program.function(symbol).operation.erase()
+        rules.program.changed()
+        guess = needed
+
+
+def joined(*dims: int | None) -> int | None:
+    """One dimension for values that have to be batched alike: batched if any is."""
+    return next((d for d in dims if d is not None), None)
+
+
+def keep_attributes(source: func.FuncOp, target: func.FuncOp) -> None:
+    """Copies what a rule's function says of its results."""
+    for name in ("jaxpr.out_zeros", "jaxpr.num_res", "jaxpr.input_fwds"):
+        if name in source.attributes:
+            target.attributes[name] = source.attributes[name]
+
+
+def symbol_ref(symbol: str) -> ir.Attribute:
+    return ir.FlatSymbolRefAttr.get(symbol)
+
+
+def create(
+    name: str, types: Sequence[ir.Type], args: Sequence[ir.Value], attributes: dict[str, Any]
+) -> list[ir.Value]:
+    """An op at the current insertion point; its results."""
+    return list(ir.Operation.create(name, list(types), list(args), attributes).results)

@@ -1,0 +1,256 @@
+"""``jaxpr.custom_vjp_call_jaxpr`` and ``jaxpr.custom_lin``: functions with their own VJP rule.
+
+The derivative of a call runs the forward rule for values and residuals, and hands these with the
+tangents to a ``custom_lin``: the linear map of which nothing is known but its transpose, the
+backward rule.  Transposition puts that in its place; to push tangents through it is JAX's error (or
+see ``jaxpr-expand-custom-lin``).
+
+Batching batches the function, its forward and its backward rule; the cotangent of an operand that
+is not batched is summed over the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir import codec
+from jaxmlir.ir import func, ir
+from jaxmlir.passes._build import zeros
+from jaxmlir.passes.higher_order._custom_rules import (
+    BatchedRules,
+    Dims,
+    attribute,
+    batch_rules,
+    create,
+    error_at,
+    joined,
+    keep_attributes,
+    out_zeros,
+    rule_symbol,
+    symbol_ref,
+)
+from jaxmlir.passes.higher_order._rule import HigherOrderRule, Linearization, Written
+from jaxmlir.passes.higher_order.call import call
+
+if TYPE_CHECKING:
+    from jaxmlir.passes._rules import Rules
+
+_CLOSED_OVER = (
+    "a custom_vjp function is differentiated with respect to a value that it closes over: its rule "
+    "speaks of explicit arguments only; pass the value as an argument"
+)
+
+
+class CustomVjp(HigherOrderRule):
+    plain: ClassVar = frozenset(
+        {
+            "call_jaxpr",
+            "fwd_jaxpr",
+            "bwd_jaxpr",
+            "fwd_error",
+            "bwd_error",
+            "num_consts",
+            "symbolic_zeros",
+            "jaxpr.ctx",
+        }
+    )
+
+    def activity(
+        self, rules: Rules, op: Any, kind: str, active: tuple[bool, ...]
+    ) -> tuple[bool, ...]:
+        from jaxmlir.passes._rules import has_tangent
+
+        # The linear map takes all tangents to all: it is not known which results it leaves zero.
+        return tuple(map(has_tangent, op.results))
+
+    def uses(
+        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    ) -> tuple[bool, ...]:
+        return active
+
+    def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Written:
+        halves = self.linearize(rules, op, active, (True,) * len(op.results))
+        n = len(op.results)
+
+        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+            outs = halves.primal.inline(args[: len(active)])
+            return [*outs[:n], *halves.tangent.inline([*outs[n:], *args[len(active) :]])]
+
+        return Written(halves.tangent.pattern, write)
+
+    def linearize(
+        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    ) -> Linearization:
+        from jaxmlir.passes._rules import has_tangent
+        from jaxmlir.passes.jvp import tangent_type
+
+        consts = attribute(op, "num_consts", 0)
+        if any(active[:consts]):
+            raise error_at(op, _CLOSED_OVER)
+        fwd = _Forward(rules.program.function(rule_symbol(op, "fwd_jaxpr")))
+        attributes = _lin_attributes(op, fwd.num_res, active[consts:])
+        results = list(op.results)
+        pattern = tuple(map(has_tangent, results))
+        types = list(map(tangent_type, results))
+
+        def primal(args: Sequence[ir.Value]) -> list[ir.Value]:
+            residuals, values = fwd.split(args[consts:], call(rules, fwd.symbol, args[consts:]))
+            return [*values, *residuals]
+
+        def tangent(args: Sequence[ir.Value]) -> list[ir.Value]:
+            outs = create("jaxpr.custom_lin", types, args, attributes)
+            return [t for t, a in zip(outs, pattern, strict=True) if a]
+
+        return Linearization(Written(pattern, primal), Written(pattern, tangent), active)
+
+    def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Written:
+        attributes = dict(op.attributes.items())
+        consts = attribute(op, "num_consts", 0)
+        function = attributes["call_jaxpr"].value
+        given = {
+            name: attributes[name].value
+            for name in ("fwd_jaxpr", "bwd_jaxpr")
+            if name in attributes
+        }
+        symbol, out_dims = rules.functions.batch(function, dims, axis)
+        if "fwd_jaxpr" in given:
+
+            def write(entry: BatchedRules) -> Dims:
+                return _batch_rules(rules, given, dims[consts:], axis, entry)
+
+            key = (function, *given.values(), dims, axis)
+            entry = batch_rules(rules, key, given, out_dims, write)
+            attributes.update((name, symbol_ref(s)) for name, s in entry.symbols.items())
+            if entry.out_dims != out_dims:
+                out_dims = entry.out_dims
+                symbol, _ = rules.functions.batch(function, dims, axis, out_dims)
+        attributes["call_jaxpr"] = symbol_ref(symbol)
+        types = list(rules.program.function(symbol).type.results)
+        name = op.operation.name
+        return Written(out_dims, lambda args: create(name, types, args, attributes))
+
+
+class CustomLin(HigherOrderRule):
+    plain: ClassVar = frozenset(
+        {"bwd", "bwd_error", "num_res", "in_zeros", "symbolic_zeros", "jaxpr.ctx"}
+    )
+
+    def transpose(
+        self, rules: Rules, op: Any, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
+    ) -> Written:
+        """A call of the backward rule: a cotangent of zero is written down for it."""
+        num_res = attribute(op, "num_res", 0)
+        bwd = rules.program.function(rule_symbol(op, "bwd"))
+        symbol = bwd.name.value
+        types = list(bwd.type.inputs)[num_res:]
+        in_zeros = attribute(op, "in_zeros", ())
+        # For each operand of the function where the rule gives its cotangent, if it does.
+        position = iter(range(len(bwd.type.results)))
+        where = [None if zero else next(position) for zero in out_zeros(bwd, len(in_zeros))]
+        taken = [i for i, zero in zip(where, in_zeros, strict=True) if not zero]
+        taken = [i for i, lin in zip(taken, linear[num_res:], strict=True) if lin]
+
+        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+            given = iter(args[num_res:])
+            cotangents = [
+                next(given) if nz else zeros(t) for t, nz in zip(types, nonzero, strict=True)
+            ]
+            outs = call(rules, symbol, [*args[:num_res], *cotangents])
+            return [outs[i] for i in taken if i is not None]
+
+        return Written(tuple(i is not None for i in taken), write)
+
+    def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Written:
+        """Any result may depend on any operand: all are batched, along the first dimension."""
+        from jaxmlir.passes.vmap import batched_type
+
+        attributes = dict(op.attributes.items())
+        num_res = attribute(op, "num_res", 0)
+        in_zeros = attribute(op, "in_zeros", ())
+        given = iter(dims[num_res:])
+        dims_in = [None if zero else next(given) for zero in in_zeros]
+        out_dims = (0,) * len(op.results)
+        if "bwd" in attributes:
+            bwd = attributes["bwd"].value
+
+            def write(entry: BatchedRules) -> Dims:
+                rule_dims = (*dims[:num_res], *out_dims)
+                _batch_bwd(rules, bwd, rule_dims, dims_in, axis, entry.symbols["bwd"])
+                return out_dims
+
+            key = (bwd, dims, tuple(dims_in), axis)
+            entry = batch_rules(rules, key, {"bwd": bwd}, out_dims, write)
+            attributes["bwd"] = symbol_ref(entry.symbols["bwd"])
+        types = [batched_type(v.type, 0, axis.size) for v in op.results]
+        name = op.operation.name
+        return Written(out_dims, lambda args: create(name, types, args, attributes))
+
+
+class _Forward:
+    """A forward rule: ``(*operands) -> (*residuals that are no operands, *results)``."""
+
+    def __init__(self, function: func.FuncOp):
+        self.symbol = function.name.value
+        self.num_res = attribute(function, "jaxpr.num_res", 0)
+        self.input_fwds = attribute(function, "jaxpr.input_fwds", (None,) * self.num_res)
+
+    @property
+    def num_extra(self) -> int:
+        """How many residuals it returns."""
+        return sum(i is None for i in self.input_fwds)
+
+    def split(self, operands: Sequence[Any], outs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """All residuals, and the results; or what is known of them, such as their dimensions."""
+        extra = iter(outs[: self.num_extra])
+        residuals = [next(extra) if i is None else operands[i] for i in self.input_fwds]
+        return residuals, list(outs[self.num_extra :])
+
+
+def _lin_attributes(op: Any, num_res: int, active: tuple[bool, ...]) -> dict[str, ir.Attribute]:
+    """The attributes of the custom_lin that stands for the derivative of a call."""
+    attributes = op.attributes
+    found = {
+        "in_zeros": codec.encode(tuple(not a for a in active)),
+        "num_res": codec.encode(num_res),
+    }
+    renamed = {"bwd_jaxpr": "bwd", "bwd_error": "bwd_error", "symbolic_zeros": "symbolic_zeros"}
+    found |= {new: attributes[old] for old, new in renamed.items() if old in attributes}
+    return found
+
+
+def _batch_rules(
+    rules: Rules, symbols: dict[str, str], dims: Dims, axis: Any, entry: BatchedRules
+) -> Dims:
+    """Writes the batched rules of a call; the dimensions of its results."""
+    from jaxmlir.passes.vmap import vmap
+
+    function = rules.program.function(symbols["fwd_jaxpr"])
+    fwd = _Forward(function)
+    found: dict[str, Any] = {}
+
+    def out_axes(own: Dims) -> Dims:
+        found["residuals"], results = fwd.split(dims, own)
+        found["results"] = tuple(map(joined, entry.out_dims, results))
+        return (*own[: fwd.num_extra], *found["results"])
+
+    new = entry.symbols["fwd_jaxpr"]
+    vmap(rules, fwd.symbol, dims, axis, out_axes, reserved=new)
+    keep_attributes(function, rules.program.function(new))
+    if "bwd_jaxpr" in symbols:
+        rule_dims = (*found["residuals"], *found["results"])
+        _batch_bwd(rules, symbols["bwd_jaxpr"], rule_dims, dims, axis, entry.symbols["bwd_jaxpr"])
+    return found["results"]
+
+
+def _batch_bwd(
+    rules: Rules, bwd: str, dims: Sequence[int | None], out_dims: Dims, axis: Any, reserved: str
+) -> None:
+    """Writes a batched backward rule; cotangents get the dimensions of the operands."""
+    from jaxmlir.passes.vmap import vmap
+
+    function = rules.program.function(bwd)
+    zeros = out_zeros(function, len(out_dims))
+    axes = tuple(d for d, zero in zip(out_dims, zeros, strict=True) if not zero)
+    vmap(rules, bwd, dims, axis, axes, reserved=reserved, sum_results=True)
+    keep_attributes(function, rules.program.function(reserved))
