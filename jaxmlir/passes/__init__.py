@@ -24,6 +24,7 @@ BUILTIN_PASSES = (
     ("jaxpr-jvp", "jaxmlir.passes.jvp:Jvp"),
     ("jaxpr-legalize-to-stablehlo", "jaxmlir.passes.legalize_to_stablehlo:LegalizeToStablehlo"),
     ("jaxpr-linearize", "jaxmlir.passes.linearize:Linearize"),
+    ("jaxpr-partial-eval", "jaxmlir.passes.partial_eval:PartialEval"),
     ("jaxpr-transpose", "jaxmlir.passes.transpose:Transpose"),
     ("jaxpr-verify", "jaxmlir.passes.verify:Verify"),
     ("jaxpr-vjp", "jaxmlir.passes.vjp:Vjp"),

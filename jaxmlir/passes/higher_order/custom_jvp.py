@@ -90,9 +90,7 @@ class CustomJvp(HigherOrderRule):
 
         def primal(args: Sequence[ir.Value]) -> list[ir.Value]:
             known = list(args[rule.num_consts :])
-            known += [
-                zeros(t) for t, a in zip(rule.tangent_types, active_in, strict=True) if not a
-            ]
+            known += [zeros(t) for t, a in zip(rule.tangent_types, active_in, strict=True) if not a]
             results, residuals = split.values(known, call(rules, split.first, known))
             return [*results[:n], *residuals]
 
