@@ -23,7 +23,7 @@ from jaxmlir import _control
 from jaxmlir._compat import core, dtypes
 from jaxmlir._plans import Node, array_of, plan_of
 from jaxmlir.errors import Diagnostic, EvaluationError, message_of
-from jaxmlir.ir import context, file_line_col
+from jaxmlir.ir import context, file_line_col, frames
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -89,6 +89,12 @@ class Step:
             return file_line_col(self.op.location)
 
     @property
+    def frames(self) -> list[tuple[str, int, int]]:
+        """File, line and column of all of the user's frames, innermost first."""
+        with context():
+            return frames(self.op.location)
+
+    @property
     def source(self) -> str:
         """The user's source line, ``""`` where it cannot be read."""
         file, line, _ = self.position
@@ -108,7 +114,9 @@ class Step:
 class Hook:
     """What is called around every op; subclasses override what they need.
 
-    An op that calls functions is seen before and after the ops of these.
+    An op that calls functions is seen before and after the ops of these.  A hook may assign to
+    elements of ``step.operands`` before, and of ``step.results`` after the op: evaluation goes on
+    with those.
     """
 
     def before(self, step: Step) -> None:

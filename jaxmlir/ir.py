@@ -122,6 +122,12 @@ def file_line_col(location: ir.Location) -> tuple[str, int, int]:
     return (match[1], int(match[2]), int(match[3])) if match else ("", 0, 0)
 
 
+def frames(location: ir.Location) -> list[tuple[str, int, int]]:
+    """File, line and column of every frame of a location, innermost first."""
+    found = _FILE_LINE_COL.finditer(str(location))
+    return [(match[1], int(match[2]), int(match[3])) for match in found]
+
+
 def module_text(
     module: ir.Module, *, debug_info: bool = False, elide_over: int | None = None
 ) -> str:
@@ -165,6 +171,7 @@ __all__ = [
     "context",
     "diagnostics_of",
     "file_line_col",
+    "frames",
     "func",
     "functions",
     "ir",

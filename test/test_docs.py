@@ -52,6 +52,8 @@ def with_python_outputs(page: Path, text: str) -> str:
 
 def run(source: str, line: int, page: Path, namespace: dict) -> str:
     """Runs a block that begins at a line; checks its ``# ->`` comments, returns what it prints."""
+    # Lines count from the page's first, for what the block prints of its own source.
+    source = "\n" * (line - 1) + source
     lines = source.splitlines()
     tree = ast.parse(source)
     # Without this file's `from __future__`.
@@ -62,7 +64,7 @@ def run(source: str, line: int, page: Path, namespace: dict) -> str:
             expected = EXPECTED.search(lines[statement.end_lineno - 1])
             if expected and isinstance(statement, ast.Expr):
                 value = eval(code(ast.Expression(statement.value), mode="eval"), namespace)
-                where = f"{page.name}:{line + statement.lineno - 1}"
+                where = f"{page.name}:{statement.lineno}"
                 assert expected[1] in (repr(value), str(value)), f"{where}: {value!r}"
             else:
                 exec(code(ast.Module([statement], []), mode="exec"), namespace)

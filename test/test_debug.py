@@ -1,0 +1,257 @@
+"""The debugging tools: what they find is planted, and the numbers are numpy's and JAX's."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmlir
+from jaxmlir import debug
+
+pytestmark = pytest.mark.compat
+
+
+def line_of(function, text):
+    """The line of a function's source that contains a text."""
+    import inspect
+
+    lines, first = inspect.getsourcelines(function)
+    return first + next(i for i, line in enumerate(lines) if text in line)
+
+
+# -- find_nan --
+
+
+@jax.custom_vjp
+def squared(x):
+    return x * x
+
+
+def squared_fwd(x):
+    return x * x, x
+
+
+def squared_bwd(x, ct):
+    def step(total, t):
+        scaled = x / (t - 317.0)  # Nothing divided by nothing, or something by nothing.
+        return total + scaled * 0.0, scaled
+
+    total, _ = jax.lax.scan(step, jnp.zeros_like(x), jnp.arange(1000.0))
+    return ((total + 2 * x) * ct,)
+
+
+squared.defvjp(squared_fwd, squared_bwd)
+
+
+def loss(x):
+    return jnp.sum(squared(x))
+
+
+def test_an_inf_in_a_scan_of_a_custom_backward_rule():
+    program = jaxmlir.trace(loss)(jnp.ones(3)).grad()
+    found = debug.find_nan(program, jnp.ones(3))
+    assert (found.kind, found.place.op, found.place.iterations) == ("Inf", "jaxpr.div", (317,))
+    assert (found.place.file, found.place.line) == (__file__, line_of(squared_bwd, "scaled = x"))
+    assert found.place.source.startswith("scaled = x / (t - 317.0)")
+    assert [(r.minimum, r.maximum, r.zeros) for r in found.operands] == [(1, 1, 0), (0, 0, 1)]
+    assert found.results[0].infs == 3
+    text = str(found)
+    assert "Inf made by 'jaxpr.div' op at" in text
+    assert "iteration 317 of 1000 of scan" in text
+    assert "operand #1: f32[]: from 0 to 0, 1 of 1 zero" in text
+
+
+def test_the_forward_and_backward_programs_of_vjp():
+    forward, backward = jaxmlir.trace(loss)(jnp.ones(3)).vjp()
+    assert debug.find_nan(forward, jnp.ones(3)) is None
+    _, residuals = forward(jnp.ones(3))
+    found = debug.find_nan(backward, residuals, jnp.float32(1.0))
+    assert (found.place.op, found.place.iterations) == ("jaxpr.div", (317,))
+
+
+def test_nan_of_a_derivative():
+    """The function is finite, its derivative is inf * 0."""
+
+    def norm(x):
+        return jnp.sqrt(jnp.sum(x * x))
+
+    program = jaxmlir.trace(norm)(jnp.zeros(2))
+    assert debug.find_nan(program, jnp.zeros(2)) is None
+    assert np.isnan(program.grad()(jnp.zeros(2))).all()
+    first = debug.find_nan(program.grad(), jnp.zeros(2))
+    assert (first.kind, first.place.line) == ("Inf", line_of(norm, "sqrt"))
+    nan = debug.find_nan(program.grad(), jnp.zeros(2), inf=False)
+    assert (nan.kind, nan.place.op) == ("NaN", "jaxpr.mul")
+
+
+def test_what_is_passed_on_is_not_made():
+    def masked(x):
+        return jnp.sum(jax.nn.softmax(jnp.where(jnp.arange(3) < 2, x, -jnp.inf)))
+
+    program = jaxmlir.trace(masked)(jnp.ones(3))
+    assert debug.find_nan(program, jnp.ones(3)) is None
+    assert debug.find_nan(program, jnp.full(3, jnp.nan)) is None
+    assert debug.find_nan(program, jnp.array([1.0, jnp.inf, 1.0])).kind == "NaN"
+
+
+def test_on_several_devices():
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]), ("i",))
+    spec = jax.sharding.PartitionSpec("i")
+
+    @jax.shard_map(mesh=mesh, in_specs=spec, out_specs=spec)
+    def reciprocal(x):
+        return 1.0 / x
+
+    found = debug.find_nan(jaxmlir.trace(reciprocal)(jnp.ones(4)), jnp.array([1.0, 2, 0, 4]))
+    assert found.place.op == "jaxpr.div"
+    assert "shard_map" in found.place.stack[-1]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (np.array([1.5, -2.0, 0.0], "f"), "f32[3]: from -2 to 1.5, 1 of 3 zero"),
+        (np.array([[np.nan, 1.0], [np.inf, 3.0]], "f"), "f32[2,2]: from 1 to 3, 1 of 4 NaN, 1 of"),
+        (np.array([[1.0, np.nan]], "f"), "the first not finite at [0, 1]"),
+        (np.array([True, False]), "bool[2]: from 0 to 1, 1 of 2 zero"),
+        (np.zeros((0,), "f"), "f32[0]"),
+        (np.array([np.nan], "f"), "f32[1]: 1 of 1 NaN"),
+        (jnp.array([1.0, jnp.inf], jnp.bfloat16), "bf16[2]: from 1 to 1, 1 of 2 Inf"),
+        (np.array([1 + 2j, 3], np.complex64), "c64[2]: from 1 to 3"),
+        (jax.random.key(0), "key<fry>[]"),
+    ],
+)
+def test_ranges(value, text):
+    assert text in str(debug.Range.of(value))
+
+
+# -- breakpoint_at --
+
+
+def stops(monkeypatch, program, *args, act=lambda local: None, **where):
+    """The local names at every stop, and the program's result."""
+    seen = []
+
+    def hook():
+        local = sys._getframe(1).f_locals
+        seen.append(dict(local))
+        act(local)
+
+    monkeypatch.setattr(sys, "breakpointhook", hook)
+    return seen, program.eval(*args, hooks=[debug.breakpoint_at(**where)])
+
+
+def test_stops_by_op_line_and_predicate(monkeypatch):
+    program = jaxmlir.trace(loss)(jnp.ones(3)).grad()
+    line = line_of(squared_bwd, "scaled = x")
+    seen, _ = stops(
+        monkeypatch,
+        program,
+        jnp.ones(3),
+        op="div",
+        line=f"test_debug.py:{line}",
+        when=lambda step: step.iterations[-1] in (2, 317),
+    )
+    assert [float(local["operands"][1]) for local in seen] == [-315.0, 0.0]
+    assert seen[0]["results"] is None
+    assert stops(monkeypatch, program, jnp.ones(3), line=line + 1000)[0] == []
+
+
+def test_the_debugger_may_change_values(monkeypatch):
+    def function(x):
+        return jnp.sin(x) + 1.0
+
+    def act(local):
+        local["results"][0] = jnp.float32(10.0)
+
+    program = jaxmlir.trace(function)(jnp.float32(1.0))
+    seen, result = stops(monkeypatch, program, 1.0, op="jaxpr.sin", after=True, act=act)
+    assert len(seen) == 1
+    assert result == 11.0
+
+
+def test_pdb():
+    code = (
+        "import jaxmlir; from jaxmlir import debug\n"
+        "program = jaxmlir.trace(lambda x, y: x - y)(1.0, 2.0)\n"
+        "print(program.eval(1.0, 2.0, hooks=[debug.breakpoint_at('sub')]))\n"
+    )
+    commands = "p operands[1] + 100\np step.name\noperands[0] = 5.0\nc\n"
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=commands, capture_output=True, text=True, check=True
+    )
+    assert "stopped before 'jaxpr.sub' op at <string>:2" in done.stdout
+    assert "Array(102., dtype=float32" in done.stdout
+    assert "(Pdb) 'jaxpr.sub'" in done.stdout
+    assert done.stdout.endswith("(Pdb) 3.0\n")
+
+
+# -- diff --
+
+
+def model(x, w):
+    h = jnp.tanh(x @ w)
+    h = h * 1e-3 + 1.0
+    return jnp.sum((h - 1.0) ** 2)
+
+
+def arguments():
+    keys = jax.random.split(jax.random.key(0))
+    return [jax.random.normal(key, (4, 4)) for key in keys]
+
+
+def test_equal_programs():
+    program = jaxmlir.trace(model)(*arguments())
+    assert debug.diff(program, program.clone(), *arguments()) is None
+    assert debug.diff(program, program.run_passes("jaxpr-dedupe-functions"), *arguments()) is None
+
+
+def test_two_programs_part_where_one_was_changed():
+    first = jaxmlir.trace(model)(*arguments())
+    second = jaxmlir.parse(first.as_text(debug_info=True).replace('"jaxpr.tanh"', '"jaxpr.sin"'))
+    # What only one of them has is passed over: the next op tells.
+    found = debug.diff(first, second, *arguments())
+    assert (found.place.op, found.place.line) == ("jaxpr.mul", line_of(model, "1e-3"))
+    x, w = map(np.asarray, arguments())
+    expected = np.abs(np.sin(x @ w) - np.tanh(x @ w)).max() * 1e-3
+    np.testing.assert_allclose(found.absolute, expected, rtol=1e-4)
+    assert found.operands[0] > 1e-3
+    assert "the first op that differs: 'jaxpr.mul' op at" in str(found)
+
+
+def test_one_program_in_two_precisions():
+    """1 + 1e-3 h is where bfloat16 loses what is needed, and where the difference shows: nowhere
+    before it do they part by more than a bfloat16 can resolve."""
+    program = jaxmlir.trace(model)(*arguments())
+    found = debug.diff(program, program, *arguments(), dtypes=(None, "bfloat16"), rtol=0.02)
+    assert found.place.op == "jaxpr.sub"
+    assert found.place.line == line_of(model, "- 1.0")
+    assert found.values[1] == 0.0 or abs(found.values[1]) >= 2**-8
+    assert debug.diff(program, program, *arguments(), dtypes=("float32", None)) is None
+
+
+def test_programs_of_two_dtypes():
+    first = jaxmlir.trace(model)(*arguments())
+    second = jaxmlir.trace(model)(*(a.astype(jnp.bfloat16) for a in arguments()))
+    found = debug.diff(first, second, *arguments(), rtol=0.05)
+    assert found.place.line == line_of(model, "- 1.0")
+    assert found.ranges[0].type == "f32[4,4]"
+    assert found.ranges[1].type == "bf16[4,4]"
+
+
+def test_on_two_devices_with_a_hook_of_ones_own():
+    program = jaxmlir.trace(model)(*arguments())
+    devices = jax.devices()[:2]
+    assert debug.diff(program, program, *arguments(), devices=devices) is None
+
+
+def test_only_the_results_differ():
+    first = jaxmlir.trace(jnp.sin)(jnp.float32(1.0))
+    second = jaxmlir.trace(jnp.cos)(jnp.float32(1.0))
+    found = debug.diff(first, second, 1.0)
+    assert found.place is None
+    np.testing.assert_allclose(found.values, (np.sin(1.0), np.cos(1.0)), rtol=1e-6)
+    assert "no op that both programs have does" in str(found)
