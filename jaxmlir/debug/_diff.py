@@ -74,8 +74,8 @@ def diff(
 
     Args:
       args, kwargs: for both; floating-point arguments are converted to what each program takes.
-      rtol: the difference to accept relative to the largest element, by default 16 units in the last
-        place of the coarser of the two types.  Integers must be equal.
+      rtol: the difference to accept relative to the largest element, by default 16 units in
+        the last place of the coarser of the two types.  Integers must be equal.
       atol: the absolute difference to accept.
       devices: where each evaluation runs, such as ``jax.devices("cpu")[0]``.
       dtypes: the floating-point type that each evaluation rounds every value to, such as
