@@ -37,6 +37,11 @@ FLAGS = (
         "Run this pipeline, e.g. 'builtin.module(jaxpr-verify,func.func(cse))'",
         "pipeline",
     ),
+    Flag(
+        "disable-pass",
+        "Leave these passes out of the pipelines of -O1 ...; -O0, -O1 ... stand where a pass could",
+        "pass,...",
+    ),
     Flag("dump-pass-pipeline", "Print the pipeline that will be run on stderr"),
     Flag("verify-each", "Verify the program after each pass (default: on)"),
     Flag(
@@ -104,6 +109,7 @@ def _help() -> str:
         {
             "PASSES": _pass_list(),
             "EXAMPLES": "  jaxmlir-opt --jaxpr-verify program.mlir\n"
+            "  jaxmlir-opt --jaxpr-grad -O1 --remarks program.mlir\n"
             "  jaxmlir-opt --inline='default-pipeline=cse' --cse program.mlir -o out.mlir\n"
             "  jaxmlir-opt --pass-pipeline='builtin.module(jaxpr-verify,func.func(cse))'",
         },
@@ -141,7 +147,9 @@ def _pipeline(arguments: Arguments) -> Pipeline:
 
     text = arguments.get("pass-pipeline")
     if text is None:
-        text = ",".join(_element(name, options) for name, options in arguments.unknown)
+        without = arguments.names("disable-pass")
+        elements = (_element(name, options, without) for name, options in arguments.unknown)
+        text = ",".join(filter(None, elements))
     elif arguments.unknown:
         name, _ = arguments.unknown[0]
         raise UsageError(f"--pass-pipeline cannot be used with individual passes, here --{name}")
@@ -153,9 +161,11 @@ def _pipeline(arguments: Arguments) -> Pipeline:
     return parse_pipeline(text)
 
 
-def _element(name: str, options: str | None) -> str:
-    from jaxmlir.passes import list_passes, pass_exists
+def _element(name: str, options: str | None, without: frozenset[str]) -> str:
+    from jaxmlir.passes import level_pipeline, list_passes, pass_exists
 
+    if re.fullmatch(r"O\d", name) and options is None:
+        return level_pipeline(int(name[1]), without)
     if not pass_exists(name):
         flags = [flag.name for flag in FLAGS]
         passes = [n for group in list_passes().values() for n in group]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -256,6 +256,28 @@ class Program:
         parse_pipeline(pipeline).run(result, instrumentation)
         result.changed()
         return result
+
+    def optimize(
+        self,
+        level: int = 1,
+        *,
+        without: Collection[str] = (),
+        remarks: Callable[[Diagnostic], None] | None = None,
+    ) -> Program:
+        """The program after the passes of an optimization level; see ``jaxmlir.passes.LEVELS``.
+
+        Args:
+          level: 0 does nothing; 1 is cheap and changes no bit of a result.
+          without: names of passes to leave out.
+          remarks: takes what the passes say they did, for example ``print``.
+
+        Raises:
+          PipelineError: there is no such level or pass.
+        """
+        from jaxmlir.passes import level_pipeline
+
+        pipeline = level_pipeline(level, without)
+        return self.run_passes(pipeline, verify_each=False, remarks=remarks)
 
     def clone(self) -> Program:
         """A copy whose module can be changed; constants and handles are shared."""
@@ -658,15 +680,19 @@ def _handles_in(text: str) -> dict[str, handles.Box]:
     return found
 
 
-def jit(fun: Callable[..., Any], **options: Any) -> JitFunction:
+def jit(
+    fun: Callable[..., Any], *, optimize: int = 0, without: Collection[str] = (), **options: Any
+) -> JitFunction:
     """``jax.jit``, compiled through the dialect.
 
     Args:
       fun: a function of pytrees of arrays.
+      optimize: the optimization level; see :meth:`Program.optimize`.
+      without: names of passes of that level to leave out.
       options: those of ``jax.jit``: ``static_argnums``, ``static_argnames``, ``donate_argnums``,
         ``donate_argnames``, ``in_shardings``, ``out_shardings``, ``keep_unused`` ...
     """
-    return JitFunction(fun, options)
+    return JitFunction(fun, options, optimize, without)
 
 
 class JitFunction:
@@ -676,8 +702,18 @@ class JitFunction:
     ``fun``, imports the jaxpr and stages out a call of the program.
     """
 
-    def __init__(self, fun: Callable[..., Any], options: Mapping[str, Any]):
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        options: Mapping[str, Any],
+        optimize: int = 0,
+        without: Collection[str] = (),
+    ):
+        from jaxmlir.passes import Instrumentation, level_pipeline, parse_pipeline
+
         functools.update_wrapper(self, fun)
+        pipeline = parse_pipeline(level_pipeline(optimize, without))
+        unverified = Instrumentation(verify_each=False)
         static = {k: v for k, v in options.items() if k.startswith("static_")}
         self.trace: Callable[..., Program] = trace(fun, **static)
         traceable = jax.jit(fun, **static)
@@ -692,6 +728,7 @@ class JitFunction:
                 jaxpr, used = without_dead_code(jaxpr)
                 values = [value for value, use in zip(values, used, strict=True) if use]
             program = from_jaxpr(jaxpr, _name_of(fun))
+            pipeline.run(program, unverified)
             results = runtime.call(program, program.name, values)
             return jax.tree.unflatten(jax.tree.structure(traced.out_info), results)
 

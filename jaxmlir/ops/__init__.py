@@ -32,7 +32,7 @@ from jaxmlir.ops import (
 )
 from jaxmlir.ops._record import OURS, REQUIRED, Attr, Op, holds
 
-__all__ = ["BY_PRIMITIVE", "FAMILIES", "OPS", "OURS", "REQUIRED", "Attr", "Op", "holds"]
+__all__ = ["BY_PRIMITIVE", "FAMILIES", "OPS", "OURS", "REQUIRED", "Attr", "Op", "distinct", "holds"]
 
 # In the order of the reference: from the elementwise to the exotic.
 FAMILIES = (
@@ -60,6 +60,23 @@ FAMILIES = (
 )
 
 OPS: dict[str, Op] = {op.name: op for family in FAMILIES for op in family.OPS}
+
+# Families of which no two ops are one: what they do depends on more than their operands.
+_DISTINCT = {
+    effects: "its place in the program matters",
+    state: "it depends on what a reference or buffer holds",
+    hardware: "a kernel may do anything",
+    kernel: "it acts on the memory of a kernel",
+}
+
+
+def distinct(record: Op) -> str:
+    """Why two of an op with equal attributes and operands are not one; ``""`` where they are."""
+    for family, reason in _DISTINCT.items():
+        if record in family.OPS:
+            return reason
+    return record.distinct
+
 
 BY_PRIMITIVE: dict[str, Op] = {
     primitive: op for op in OPS.values() if op.jax != OURS for primitive in op.primitive_names

@@ -104,6 +104,13 @@ class Op:
     inverse: str | None = None
     """Of an op that maps one operand to one result: the op that undoes it or the expression that
     does; or a text that begins ``"not invertible: "``. ``""`` where the question is open."""
+    commutative: bool = False
+    """Whether the two operands may be exchanged without changing a bit of the result."""
+    distinct: str = ""
+    """Why two of the op with equal operands are not one and the same, where they are not."""
+    folds: tuple[str, ...] = ()
+    """Equations, left to right, by which ``jaxpr-canonicalize`` simplifies the op; their notation
+    is in :mod:`jaxmlir.passes.canonicalize.equations`."""
     jax: str = ""
     """The JAX versions that have the primitive; ``""`` is all."""
     bodies: str = "opaque"

@@ -6,9 +6,9 @@ from jaxmlir.ops._record import Op, binary, unary
 
 OPS: tuple[Op, ...] = (
     unary("not", "Bitwise complement, ~x; of booleans the negation.", inverse="not"),
-    binary("and", "Bitwise and, x & y."),
-    binary("or", "Bitwise or, x | y."),
-    binary("xor", "Bitwise exclusive or, x ^ y."),
+    binary("and", "Bitwise and, x & y.", commutative=True),
+    binary("or", "Bitwise or, x | y.", commutative=True),
+    binary("xor", "Bitwise exclusive or, x ^ y.", commutative=True),
     binary("shift_left", "x << y; 0 once y reaches the width."),
     binary("shift_right_arithmetic", "x >> y, filled with the sign bit."),
     binary("shift_right_logical", "x >> y, filled with zeros."),

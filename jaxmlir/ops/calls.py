@@ -55,6 +55,7 @@ OPS: tuple[Op, ...] = (
         "prevent_cse: any = true",
         "differentiated: bool = false",
         "policy: handle?",
+        distinct="what is recomputed is meant to be",
     ),
     unary(
         "name",

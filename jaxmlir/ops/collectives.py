@@ -11,16 +11,24 @@ _GATHER = ("all_gather_dimension: int", _NAME, "axis_size: int", "tiled: bool")
 _SCATTER = (_NAME, "scatter_dimension: int", "axis_size: int", "tiled: bool")
 _EXCHANGE = ("split_axis: int", "concat_axis: int", _NAME, _GROUPS, "tiled: bool = false")
 
+_ONCE = "a future is waited for once"
 _MANY = "not invertible: a reduction over devices is many-to-one"
 
 
 def _start(name: str, *attributes: str, **fields: object) -> Op:
     """The asynchronous half of a collective: gives a future that ``*_done`` waits for."""
-    return unary(f"{name}_start", f"Starts {name}: gives a future.", *attributes, **fields)
+    return unary(
+        f"{name}_start", f"Starts {name}: gives a future.", *attributes, distinct=_ONCE, **fields
+    )
 
 
 def _done(name: str, **fields: object) -> Op:
-    return unary(f"{name}_done", f"Waits for {name}_start: the value of the future.", **fields)
+    return unary(
+        f"{name}_done",
+        f"Waits for {name}_start: the value of the future.",
+        distinct=_ONCE,
+        **fields,
+    )
 
 
 OPS: tuple[Op, ...] = (
@@ -136,6 +144,7 @@ OPS: tuple[Op, ...] = (
         "Sends the operand along (source, destination) pairs: gives a token.",
         _NAME,
         "perm: any",
+        distinct="every message is sent",
     ),
     unary(
         "precv",
@@ -143,6 +152,7 @@ OPS: tuple[Op, ...] = (
         "out_shape: type",
         _NAME,
         "perm: any",
+        distinct="every message is received once",
     ),
     # Types that say over which axes a value varies
     unary(

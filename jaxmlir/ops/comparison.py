@@ -5,8 +5,8 @@ from __future__ import annotations
 from jaxmlir.ops._record import Op, binary, op
 
 OPS: tuple[Op, ...] = (
-    binary("eq", "x == y; false where either is NaN."),
-    binary("ne", "x != y; true where either is NaN."),
+    binary("eq", "x == y; false where either is NaN.", commutative=True),
+    binary("ne", "x != y; true where either is NaN.", commutative=True),
     binary("lt", "x < y."),
     binary("le", "x <= y."),
     binary("gt", "x > y."),

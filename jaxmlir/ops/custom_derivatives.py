@@ -77,5 +77,6 @@ OPS: tuple[Op, ...] = (
         "fun_jaxpr_thunk: handle",
         "num_consts: int = 0",
         "num_res: int = 0",
+        distinct="what is recomputed is meant to be",
     ),
 )

@@ -6,14 +6,15 @@ from jaxmlir.ops._record import Op, binary, op, unary
 
 OPS: tuple[Op, ...] = (
     # Arithmetic
-    binary("add", "Elementwise sum, x + y.", linear=(0, 1)),
+    binary("add", "Elementwise sum, x + y.", linear=(0, 1), commutative=True),
     binary(
         "add_any",
         "Sum of two cotangents, x + y: what transposition accumulates with.",
         linear=(0, 1),
+        commutative=True,
     ),
     binary("sub", "Elementwise difference, x - y.", linear=(0, 1)),
-    binary("mul", "Elementwise product, x * y.", "out_dtype: dtype?"),
+    binary("mul", "Elementwise product, x * y.", "out_dtype: dtype?", commutative=True),
     binary("mulhi", "High half of the double-width integer product, (x * y) >> bits."),
     binary("div", "Elementwise quotient, x / y; of integers rounded towards zero.", linear=(0,)),
     binary(

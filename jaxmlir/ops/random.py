@@ -61,10 +61,18 @@ OPS: tuple[Op, ...] = (
         "out_sharding: sharding?",
     ),
     binary(
-        "rng_uniform", "Uniform samples in [a, b) from XLA's stateful generator.", "shape: ints"
+        "rng_uniform",
+        "Uniform samples in [a, b) from XLA's stateful generator.",
+        "shape: ints",
+        distinct="the generator has a state: every op gives other numbers",
     ),
     # The key-reuse checker
-    unary("consume", "The same keys, marked as used.", inverse="consume"),
+    unary(
+        "consume",
+        "The same keys, marked as used.",
+        inverse="consume",
+        distinct="keys may be used once",
+    ),
     unary(
         "assert_consumed_value",
         "Checks which keys are marked as used.",

@@ -102,7 +102,13 @@ OPS: tuple[Op, ...] = (
         linear=(0,),
         inverse="slice",
     ),
-    unary("copy", "A copy in a buffer of its own.", linear=(0,), inverse="copy"),
+    unary(
+        "copy",
+        "A copy in a buffer of its own.",
+        linear=(0,),
+        inverse="copy",
+        distinct="each copy has a buffer of its own",
+    ),
     # Joining and parting
     op(
         "concatenate",

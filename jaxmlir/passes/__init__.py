@@ -13,10 +13,12 @@ from __future__ import annotations
 from jaxmlir.passes import _cxx, _pipeline, _registry
 from jaxmlir.passes._base import Option, Pass
 from jaxmlir.passes._instrument import Instrumentation, Timing
+from jaxmlir.passes._levels import LEVELS, level_pipeline
 from jaxmlir.passes._pipeline import Pipeline
 from jaxmlir.passes._remarks import remark, remarks_wanted
 
 BUILTIN_PASSES = (
+    ("jaxpr-cse", "jaxmlir.passes.cse:Cse"),
     ("jaxpr-dce", "jaxmlir.passes.dce:Dce"),
     ("jaxpr-dedupe-functions", "jaxmlir.passes.dedupe_functions:DedupeFunctions"),
     ("jaxpr-expand-custom-lin", "jaxmlir.passes.expand_custom_lin:ExpandCustomLin"),
@@ -76,12 +78,14 @@ def parse_pipeline(text: str) -> Pipeline:
 
 __all__ = [
     "BUILTIN_PASSES",
+    "LEVELS",
     "Instrumentation",
     "Option",
     "Pass",
     "Pipeline",
     "Timing",
     "find_pass",
+    "level_pipeline",
     "list_passes",
     "parse_pipeline",
     "pass_exists",

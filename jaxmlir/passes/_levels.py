@@ -1,0 +1,43 @@
+"""The pipelines ``-O0``, ``-O1`` ...: what ``jaxmlir-opt`` and ``jit(f, optimize=)`` run.
+
+A level is a tuple of pipeline elements.  Level 1 is safe and cheap: it changes no bit of a result
+and costs tens of microseconds per op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from jaxmlir.errors import PipelineError
+
+CLEAN_UP = ("jaxpr-dedupe-functions", "jaxpr-cse", "jaxpr-dce", "symbol-dce")
+
+LEVELS: dict[int, tuple[str, ...]] = {0: (), 1: CLEAN_UP}
+
+
+def level_pipeline(level: int, without: Collection[str] = ()) -> str:
+    """The pipeline of an optimization level as text.
+
+    Args:
+      level: a key of ``LEVELS``.
+      without: names of passes to leave out.
+
+    Raises:
+      PipelineError: there is no such level, or no level has a pass of such a name.
+    """
+    if level not in LEVELS:
+        raise PipelineError(
+            f"there is no optimization level {level}; the levels are {', '.join(map(str, LEVELS))}"
+        )
+    known = {_name(element) for elements in LEVELS.values() for element in elements}
+    for name in without:
+        if name not in known:
+            raise PipelineError(
+                f"'{name}' is a pass of no optimization level; those that can be left out are "
+                f"{', '.join(sorted(known))}"
+            )
+    return ",".join(e for e in LEVELS[level] if _name(e) not in without)
+
+
+def _name(element: str) -> str:
+    return element.partition("{")[0]
