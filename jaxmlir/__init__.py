@@ -6,11 +6,15 @@
     program(x)                        # lowered to StableHLO and run through PJRT
 
 Names are loaded on first use: parsing and printing modules does not import JAX.
+
+``JAXMLIR_BACKEND=1`` in the environment makes every ``jax.jit`` of the process compile through the
+dialect from here on (see :mod:`jaxmlir.backend`).
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Any
 
 __version__ = "0.1.0"
@@ -47,3 +51,7 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
     globals()[name] = value
     return value
+
+
+if os.environ.get("JAXMLIR_BACKEND", "0") not in ("", "0"):
+    importlib.import_module("jaxmlir.backend").enable()

@@ -21,12 +21,12 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from jaxlib.mlir.dialects import func as func_dialect
 
 from jaxmlir import codec, effect_attrs, locations, ops, params
-from jaxmlir._compat import config, core, effects, jax_mlir_ext, mlir, source_info_util
+from jaxmlir._compat import ad, config, core, effects, jax_mlir_ext, mlir, source_info_util
 from jaxmlir.errors import Diagnostic, JaxmlirError, LoweringError, cause_of, message_of
 from jaxmlir.exporter import constant_value
 from jaxmlir.ir import context, file_line_col, func, functions, ir, parse_module
@@ -258,11 +258,7 @@ class _Body:
     def equation(self, op: Any, name: str) -> _Equation:
         """The op as JAX's rules take it."""
         if name == "jaxpr.custom_lin":
-            raise LoweringError(
-                "it is the derivative of a custom_vjp function, of which only the transpose is "
-                f"known, {op.attributes['bwd']}: forward-mode differentiation (jvp) of such a "
-                "function is not defined"
-            )
+            _refuse_custom_lin(op)
         reader = self.program.stubs if _bodies(name) == "opaque" else self.program.exporter
         with context():
             primitive, parameters = params.of_op(op, name, reader)
@@ -326,6 +322,18 @@ class _Equation(NamedTuple):
     avals_out: list[Any]
     # Whether operands and results are arrays, each one value in StableHLO.
     arrays: bool
+
+
+def _refuse_custom_lin(op: Any) -> NoReturn:
+    attributes = op.attributes
+    bwd = f", {attributes['bwd']}" if "bwd" in attributes else ""
+    try:
+        ad.raise_custom_vjp_error_on_jvp()
+    except TypeError as e:
+        raise LoweringError(
+            "it is the derivative of a custom_vjp function, of which only the transpose is known"
+            f"{bwd}: forward-mode differentiation (jvp) of such a function is not defined"
+        ) from e
 
 
 # By signature, of every program: those that name no function and no Python object.

@@ -1,0 +1,91 @@
+"""Every ``jax.jit`` of a process, or of a ``with`` block, compiled through the dialect.
+
+    with jaxmlir.backend.enabled(pipeline="jaxpr-dedupe-functions"):
+        f(x)                                        # jaxpr -> dialect -> passes -> StableHLO
+
+    JAXMLIR_BACKEND=1 python script.py              # a script that imports jaxmlir
+    python -m jaxmlir.backend script.py args        # any script; `-m module args` works too
+    pytest -p jaxmlir.backend                       # a test suite
+
+JAX lowers a jaxpr by making a module, its ``main`` function with the calling convention (donation,
+aliasing, shardings, layouts, tokens, dimension variables, platforms), and then the body, equation
+by equation.  The backend takes over the body: the jaxpr is imported, the program goes through the
+passes, and its ops are lowered where the equations would have been.  So all around the body is
+JAX's, and holds for the dialect as it does for a jaxpr.
+
+The environment says what no argument does: ``JAXMLIR_PIPELINE``, ``JAXMLIR_ROUND_TRIP=1`` and
+``JAXMLIR_DUMP_TO``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+
+from jaxmlir.backend import _lowering
+from jaxmlir.backend._settings import Settings
+
+# A part of the key of JAX's caches: what was compiled under other settings is not used.
+_settings = jax.make_user_context(None)
+
+
+@contextlib.contextmanager
+def enabled(
+    *,
+    pipeline: str | None = None,
+    round_trip: bool | None = None,
+    dump_to: str | os.PathLike[str] | None = None,
+) -> Iterator[None]:
+    """Within the block, in this thread, every ``jax.jit`` compiles through the dialect.
+
+    Args:
+      pipeline, round_trip, dump_to: see :class:`Settings`; by default from the environment.
+
+    Raises:
+      PipelineError: the pipeline is malformed, or names a pass that does not exist.
+    """
+    settings = Settings.given(pipeline, round_trip, dump_to)
+    _take_over()
+    with _settings(settings):
+        yield
+
+
+@contextlib.contextmanager
+def disabled() -> Iterator[None]:
+    """Within the block, in this thread, JAX compiles as it always does."""
+    with _settings(None):
+        yield
+
+
+def enable(
+    *,
+    pipeline: str | None = None,
+    round_trip: bool | None = None,
+    dump_to: str | os.PathLike[str] | None = None,
+) -> None:
+    """The same as :func:`enabled` for all threads of the process, until :func:`disable`."""
+    settings = Settings.given(pipeline, round_trip, dump_to)
+    _take_over()
+    _settings.set_global(settings)
+
+
+def disable() -> None:
+    """Undoes :func:`enable`."""
+    _settings.set_global(None)
+
+
+def _take_over() -> None:
+    _lowering.take_over(lambda: _settings.value)
+
+
+def pytest_configure(config: Any) -> None:
+    """``pytest -p jaxmlir.backend``: enabled unless ``JAXMLIR_BACKEND=0``."""
+    if os.environ.get("JAXMLIR_BACKEND") != "0":
+        enable()
+
+
+__all__ = ["Settings", "disable", "disabled", "enable", "enabled"]

@@ -1,0 +1,330 @@
+"""Runs JAX's own tests twice, plain and with every compilation going through the dialect.
+
+    python tools/jax_tests.py ~/jax lax_test api_test pallas/pallas_test
+    python tools/jax_tests.py ~/jax shard_map_test --round-trip --workers 2
+    python tools/jax_tests.py ~/jax nn_test --pipeline jaxpr-canonicalize,jaxpr-cse -k softmax
+
+The checkout has to be at the tag of the installed JAX (``jax-v0.10.2``): its tests are run with the
+installed package.  A test that passes plainly has to pass through the dialect, unless
+``jax_tests_differ.toml`` names it, with the reason.  The exit status is 1 if one does not.
+
+Outcomes are lines of ``build/jax_tests/<jax version>/<mode>/<file>.jsonl``.  Plain outcomes are
+used again, and with ``--resume`` the others too, so a run that was stopped goes on where it was.
+Tests run in processes of their own: one that kills its process, or takes longer than
+``--timeout``, has failed, and the rest of the file goes on in another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+STATE = ROOT / "build" / "jax_tests"
+DIFFER = Path(__file__).with_name("jax_tests_differ.toml")
+sys.path.insert(0, str(ROOT))
+
+Record = dict[str, Any]
+
+
+def read(path: Path) -> list[Record]:
+    """The lines of a record; the last may be cut off where a process died."""
+    found = []
+    if path.exists():
+        for line in path.read_text().splitlines():
+            try:
+                found.append(json.loads(line))
+            except json.JSONDecodeError:
+                continue
+    return found
+
+
+@dataclass(frozen=True)
+class Mode:
+    """Plain, or through the dialect with these settings."""
+
+    name: str
+    env: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def through(cls, round_trip: bool, pipeline: str) -> Mode:
+        words = ["dialect", *(["text"] if round_trip else []), *re.findall(r"[\w-]+", pipeline)]
+        env = {
+            "JAXMLIR_BACKEND": "1",
+            "JAXMLIR_ROUND_TRIP": str(int(round_trip)),
+            "JAXMLIR_PIPELINE": pipeline,
+        }
+        return cls("+".join(words), env)
+
+
+PLAIN = Mode("plain")
+
+
+@dataclass
+class Job:
+    """One file in one mode."""
+
+    checkout: Path
+    file: str
+    mode: Mode
+    record: Path
+    options: argparse.Namespace
+
+    def outcomes(self) -> dict[str, Record]:
+        return {r["id"]: r for r in read(self.record) if "id" in r}
+
+    def collected(self) -> int:
+        return max((r["collected"] for r in read(self.record) if "collected" in r), default=0)
+
+    def run(self) -> None:
+        """Runs what has no outcome yet, in as many processes as it takes."""
+        self.record.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            before = len(self.outcomes())
+            running = self._run_once()
+            if running is None and len(self.outcomes()) == before:
+                return
+            if running is None:
+                if len(self.outcomes()) >= self.collected():
+                    return
+                continue
+            test, why = running
+            with self.record.open("a") as file:
+                limit = self.options.timeout
+                lost = {"id": test, "outcome": "failed", "wall": limit, "cpu": limit, "why": why}
+                file.write("\n" + json.dumps(lost) + "\n")
+
+    def _run_once(self) -> tuple[str, str] | None:
+        """One process; the test that it did not survive, and why, if there was one."""
+        log = self.record.with_suffix(".log")
+        with log.open("w") as output:
+            process = subprocess.Popen(
+                self._command(), env=self._env(), stdout=output, stderr=output, cwd=STATE
+            )
+            try:
+                timed_out = self._watch(process)
+            finally:
+                process.kill()
+                process.wait()
+        running = self._running()
+        if running is None:
+            return None
+        if timed_out:
+            return running, f"took longer than {self.options.timeout} s"
+        return running, f"the process ended with status {process.returncode}"
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> bool:
+        """Waits for the end; whether a test took too long."""
+        current, since = None, time.monotonic()
+        while process.poll() is None:
+            time.sleep(0.5)
+            running = self._running()
+            if running != current:
+                current, since = running, time.monotonic()
+            if current is not None and time.monotonic() - since > self.options.timeout:
+                return True
+        return False
+
+    def _running(self) -> str | None:
+        records = [r for r in read(self.record) if "collected" not in r]
+        return records[-1].get("start") if records else None
+
+    def _command(self) -> list[str]:
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest"]
+        command += ["-c", str(self.checkout / "pyproject.toml"), "--rootdir", str(self.checkout)]
+        command += ["-p", "jax_tests_plugin"]
+        if self.mode is not PLAIN:
+            command += ["-p", "jaxmlir.backend"]
+        if self.options.select:
+            command += ["-k", self.options.select]
+        return [*command, str(self.checkout / "tests" / f"{self.file}.py")]
+
+    def _env(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            **self.mode.env,
+            "JAX_PLATFORMS": "cpu",
+            "JAX_NUM_GENERATED_CASES": str(self.options.cases),
+            "JAX_TESTS_RECORD": str(self.record),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tools")]),
+            # The checkout has a package `jax` too.
+            "PYTHONSAFEPATH": "1",
+        }
+
+
+def run(jobs: Sequence[Job], workers: int) -> Iterator[tuple[int, int]]:
+    """Runs the jobs; how many tests have an outcome, and how many there are, from time to time."""
+    with ThreadPoolExecutor(workers) as pool:
+        futures = [pool.submit(job.run) for job in jobs]
+        while not all(future.done() for future in futures):
+            time.sleep(1)
+            yield (
+                sum(len(job.outcomes()) for job in jobs),
+                sum(max(job.collected(), len(job.outcomes())) for job in jobs),
+            )
+        for future in futures:
+            future.result()
+
+
+# --- the report -----------------------------------------------------------------------------------
+
+
+def differ() -> dict[str, str]:
+    """Tests that are not expected to pass through the dialect: pattern of the id -> why."""
+    with DIFFER.open("rb") as file:
+        return {
+            pattern: reason
+            for reason, patterns in tomllib.load(file).items()
+            for pattern in patterns
+        }
+
+
+@dataclass
+class Comparison:
+    """One file, plain and through the dialect."""
+
+    file: str
+    plain: dict[str, Record]
+    through: dict[str, Record]
+
+    def __post_init__(self) -> None:
+        expected = {re.compile(p): why for p, why in differ().items()}
+        self.listed: dict[str, str] = {}
+        self.broken: list[Record] = []
+        for test, record in self.through.items():
+            before = self.plain.get(test)
+            if before is None or before["outcome"] != "passed" or record["outcome"] == "passed":
+                continue
+            why = next((why for p, why in expected.items() if p.search(test)), None)
+            if why:
+                self.listed[test] = why
+            else:
+                self.broken.append(record)
+
+    def total(self, which: str) -> tuple[float, float]:
+        """Wall and processor seconds of the tests that pass both ways."""
+        both = [
+            t
+            for t, r in self.through.items()
+            if r["outcome"] == "passed" and self.plain.get(t, r)["outcome"] == "passed"
+        ]
+        records = [getattr(self, which)[t] for t in both if t in self.plain]
+        return sum(r["wall"] for r in records), sum(r["cpu"] for r in records)
+
+    def row(self) -> list[str]:
+        passed = sum(r["outcome"] == "passed" for r in self.plain.values())
+        (wall0, cpu0), (wall1, cpu1) = self.total("plain"), self.total("through")
+        return [
+            self.file,
+            str(len(self.plain)),
+            str(passed),
+            str(len(self.broken)),
+            str(len(self.listed)),
+            f"{wall0:.1f}",
+            f"{wall1:.1f}",
+            f"{wall1 / wall0:.2f}" if wall0 else "-",
+            f"{cpu1 / cpu0:.2f}" if cpu0 else "-",
+        ]
+
+
+def show(comparisons: Sequence[Comparison], slowest: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    for comparison in comparisons:
+        for record in comparison.broken:
+            console.rule(record["id"])
+            console.print(record["why"], markup=False, highlight=False)
+    table = Table("file", "tests", "pass plainly", "broken", "listed", "plain s", "dialect s")
+    table.add_column("ratio")
+    table.add_column("CPU ratio")
+    for comparison in comparisons:
+        table.add_row(*comparison.row())
+    walls = [(c.total("plain"), c.total("through")) for c in comparisons]
+    wall0, cpu0, wall1, cpu1 = (sum(w[i][j] for w in walls) for i in (0, 1) for j in (0, 1))
+    if wall0 and cpu0:
+        total = ["total", "", "", str(sum(len(c.broken) for c in comparisons)), ""]
+        total += [f"{wall0:.1f}", f"{wall1:.1f}", f"{wall1 / wall0:.2f}", f"{cpu1 / cpu0:.2f}"]
+        table.add_row(*total)
+    console.print(table)
+    pairs = [
+        (r["cpu"] - c.plain[t]["cpu"], r["cpu"], c.plain[t]["cpu"], t)
+        for c in comparisons
+        for t, r in c.through.items()
+        if t in c.plain
+    ]
+    for _, cpu1, cpu0, test in sorted(pairs, reverse=True)[:slowest]:
+        console.print(f"{cpu0:8.2f} s -> {cpu1:8.2f} s  {test}", markup=False, highlight=False)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("checkout", type=Path, help="JAX's repository at the installed version")
+    parser.add_argument("files", nargs="+", help="test files, e.g. lax_test or pallas/pallas_test")
+    parser.add_argument("-k", dest="select", metavar="EXPR", help="tests, as pytest selects them")
+    parser.add_argument("--cases", metavar="N", type=int, default=10, help="generated cases (10)")
+    parser.add_argument("--workers", metavar="N", type=int, default=2, help="processes (2)")
+    parser.add_argument("--timeout", metavar="S", type=int, default=300, help="of a test (300 s)")
+    parser.add_argument("--round-trip", action="store_true", help="print and parse every program")
+    parser.add_argument("--pipeline", metavar="PASSES", default="", help="passes on every program")
+    parser.add_argument("--resume", action="store_true", help="go on with an earlier run")
+    parser.add_argument("--slowest", metavar="N", type=int, default=10, help="tests to list (10)")
+    options = parser.parse_args(argv)
+
+    import jax
+
+    from jaxmlir.passes import parse_pipeline
+
+    if options.pipeline:
+        parse_pipeline(options.pipeline)
+    mode = Mode.through(options.round_trip, options.pipeline)
+    files = [name.removesuffix(".py").removeprefix("tests/") for name in options.files]
+    jobs = {
+        (file, m.name): Job(
+            options.checkout.resolve(),
+            file,
+            m,
+            STATE / jax.__version__ / m.name / f"{file.replace('/', '.')}.jsonl",
+            options,
+        )
+        for file in files
+        for m in (PLAIN, mode)
+    }
+    STATE.mkdir(parents=True, exist_ok=True)
+    for (_, name), job in jobs.items():
+        if name == mode.name and not options.resume:
+            job.record.unlink(missing_ok=True)
+    progress(list(jobs.values()), options.workers)
+    comparisons = [
+        Comparison(file, jobs[file, "plain"].outcomes(), jobs[file, mode.name].outcomes())
+        for file in files
+    ]
+    show(comparisons, options.slowest)
+    return 1 if any(c.broken for c in comparisons) else 0
+
+
+def progress(jobs: Sequence[Job], workers: int) -> None:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+
+    with Progress(
+        *Progress.get_default_columns()[:1], BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    ) as bar:
+        task = bar.add_task("tests", total=None)
+        for done, total in run(jobs, workers):
+            bar.update(task, completed=done, total=total or None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

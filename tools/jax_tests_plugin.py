@@ -1,0 +1,56 @@
+"""Pytest plugin of ``jax_tests.py``: records each test, so that a run can be watched and resumed.
+
+``JAX_TESTS_RECORD`` names a file of JSON lines: ``{"collected": n}``, then for each test
+``{"start": id}`` and ``{"id", "outcome", "wall", "cpu", "why"}``.  Tests that have an outcome there
+are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jax_tests import read
+
+_RECORD = Path(os.environ["JAX_TESTS_RECORD"])
+_REPORTS = pytest.StashKey[list[Any]]()
+
+
+def _write(**fields: Any) -> None:
+    with _RECORD.open("a") as file:
+        file.write(json.dumps(fields) + "\n")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    settled = {record["id"] for record in read(_RECORD) if "id" in record}
+    _write(collected=len(items))
+    left = [item for item in items if item.nodeid not in settled]
+    if len(left) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in settled])
+        items[:] = left
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    _write(start=item.nodeid)
+    item.stash[_REPORTS] = reports = []
+    wall, cpu = time.perf_counter(), time.process_time()
+    yield
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    bad = next((r for r in reports if r.outcome == "failed"), None)
+    skipped = next((r for r in reports if r.outcome == "skipped"), None)
+    outcome = "failed" if bad else "skipped" if skipped else "passed"
+    why = (bad.longreprtext or str(bad.longrepr))[-4000:] if bad else ""
+    _write(id=item.nodeid, outcome=outcome, wall=round(wall, 4), cpu=round(cpu, 4), why=why)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    outcome = yield
+    item.stash[_REPORTS].append(outcome.get_result())
