@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import inspect
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -283,6 +284,19 @@ def register_linearization(primitive: Any, rule: Any) -> None:
 
     new = jax_version() >= (0, 11)
     ad.primitive_linearizations[primitive] = with_structured_residuals if new else rule
+
+
+def register_dce(primitive: Any, rule: Any) -> None:
+    """Registers ``rule(used_results, eqn) -> (used_operands, eqn or None)``.
+
+    Since JAX 0.12 rules are told as well which inputs of the jaxpr are live.
+    """
+    from jax._src.interpreters import partial_eval
+
+    takes_live = len(inspect.signature(partial_eval._default_dce_rule).parameters) == 3
+    partial_eval.dce_rules[primitive] = (
+        (lambda used, live, eqn: rule(used, eqn)) if takes_live else rule
+    )
 
 
 def flatten_primals(values: Any) -> Any:

@@ -279,11 +279,18 @@ class Program:
         pipeline = level_pipeline(level, without)
         return self.run_passes(pipeline, verify_each=False, remarks=remarks)
 
-    def clone(self) -> Program:
-        """A copy whose module can be changed; constants and handles are shared."""
+    def clone(self, *, trace_rules: bool = True) -> Program:
+        """A copy whose module can be changed; constants and handles are shared.
+
+        Args:
+          trace_rules: have the custom rules in the copy; without, those that are not traced yet
+            are missing, which is good enough to lower it.
+        """
+        if trace_rules:
+            self.trace_rules()
         with context():
-            module = ir.Module.parse(mlir_ir.module_bytecode(self.module))
-        return Program(module, self.constants, self.handles)
+            module = ir.Module.parse(mlir_ir.module_bytecode(self._module))
+        return Program(module, self._constants, self._handles)
 
     def to_jaxpr(self) -> Any:
         """The program as a ``ClosedJaxpr`` over its flat arguments, custom rules included.

@@ -22,11 +22,15 @@ from jaxmlir._compat import (
     dispatch,
     mlir,
     named_sharding,
+    pe,
+    register_dce,
     register_linearization,
     resolve,
 )
 from jaxmlir.ir import context, ir, scope
 from jaxmlir.lowering import lower_function
+from jaxmlir.passes._liveness import Liveness, Variant
+from jaxmlir.passes.dce import prune
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -54,8 +58,54 @@ class Callee:
         return self._derived[key]
 
     @property
+    def body(self) -> Program:
+        """The program that is lowered; its custom rules need not be traced."""
+        return self.program
+
+    @property
     def closed_jaxpr(self) -> Any:
         return self.program.exporter.jaxpr(self.symbol)
+
+    def pruned(self, results: tuple[bool, ...]) -> tuple[tuple[bool, ...], Callee] | None:
+        """The arguments that those results need, and a callee that takes and gives only these.
+
+        ``None`` where nothing would be dropped from the function and those that it calls.
+        """
+        key = ("prune", results)
+        if key not in self._derived:
+            with context():
+                liveness = Liveness(self.body._functions)
+                entry = Variant(self.symbol, results, liveness.arguments(self.symbol, results))
+                found = (entry.arguments, _Pruned(self, entry)) if liveness.drops(entry) else None
+            self._derived[key] = found
+        return self._derived[key]
+
+
+class _Pruned(Callee):
+    """A variant of a function, in a program that is cut down to it when it is needed."""
+
+    __slots__ = ("_body", "_entry", "_program", "_whole")
+
+    def __init__(self, whole: Callee, entry: Variant):
+        self._whole, self._entry = whole, entry
+        self._body: Program | None = None
+        self._program: Program | None = None
+        self.symbol = whole.symbol
+        self._derived = {}
+
+    @property
+    def body(self) -> Program:
+        if self._body is None:
+            self._body = self._whole.body.clone(trace_rules=False)
+            prune(self._body, self._entry)
+        return self._body
+
+    @property
+    def program(self) -> Program:
+        if self._program is None:
+            self._program = self._whole.program.clone()
+            prune(self._program, self._entry)
+        return self._program
 
 
 # Parameters: ``callee``, and ``placement``, what JAX must see of the function before it lowers it
@@ -71,12 +121,12 @@ def _impl(*args: Any, **params: Any) -> list[Any]:
 
 @call_p.def_effectful_abstract_eval
 def _abstract_eval(*avals: Any, callee: Callee, placement: Any) -> tuple[list[Any], Any]:
-    signature = callee.program.signature(callee.symbol)
+    signature = callee.body.signature(callee.symbol)
     return list(signature.results), signature.effects
 
 
 def _lowering(ctx: Any, *args: Any, callee: Callee, placement: Any) -> list[Any]:
-    results, tokens = lower_function(ctx, callee.program, callee.symbol, args)
+    results, tokens = lower_function(ctx, callee.body, callee.symbol, args)
     if ctx.tokens_in is not tokens or len(tokens):
         ctx.set_tokens_out(tokens)
     return results
@@ -98,6 +148,30 @@ def _lower_hi_primitives() -> None:
 
 
 _lower_hi_primitives()
+
+
+def _dce(used: list[bool], eqn: Any) -> tuple[list[bool], Any | None]:
+    """JAX drops what is dead before it lowers: here, what is dead inside the called function."""
+    if not any(used) and not any(not pe.dceable_effects.contains(e) for e in eqn.effects):
+        return [False] * len(eqn.invars), None
+    found = eqn.params["callee"].pruned(tuple(used))
+    if found is None:
+        return [True] * len(eqn.invars), eqn
+    arguments, callee = found
+    placement = eqn.params["placement"] and callee.body.placement
+    new = core.new_jaxpr_eqn(
+        [v for v, keep in zip(eqn.invars, arguments, strict=True) if keep],
+        [v for v, keep in zip(eqn.outvars, used, strict=True) if keep],
+        call_p,
+        {"callee": callee, "placement": placement},
+        callee.body.signature(callee.symbol).effects,
+        eqn.source_info,
+        eqn.ctx,
+    )
+    return list(arguments), new
+
+
+register_dce(call_p, _dce)
 
 
 def call(program: Program, symbol: str, args: list[Any]) -> list[Any]:

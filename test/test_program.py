@@ -31,6 +31,7 @@ from jaxmlir.errors import (
     VerificationError,
 )
 from jaxmlir.ir import file_line_col, func
+from tools.conformance_steps import canonical
 
 compat = pytest.mark.compat
 
@@ -886,3 +887,38 @@ def test_metadata_for_xla_is_one_attribute_in_every_version():
     evaluate = jax.extend.core.jaxpr_as_fun(program.to_jaxpr())
     assert evaluate(1.0) == [grouped(1.0)]
     assert program.grad()(1.0) == jax.grad(grouped)(1.0)
+
+
+@pytest.mark.compat
+def test_what_is_dead_is_not_lowered():
+    def f(x, unused, y):
+        def step(carry, row):
+            total, forgotten = carry
+            return (total + row, forgotten * jnp.cos(row)), None
+
+        (total, _), _ = lax.scan(step, (x[0], y), x)
+        jnp.exp(unused)
+        return jax.jit(lambda a, b: (a * 2, jnp.sin(b)))(total, y)[0]
+
+    args = jnp.ones((4, 3)), jnp.ones(7), jnp.ones(3)
+    program = jaxmlir.trace(f)(*args)
+    for name in ("exp", "cos", "sin"):
+        assert f"jaxpr.{name}" in str(program), "the program itself keeps everything"
+    lowered = program.lower()
+    assert canonical(lowered) == canonical(jax.jit(f).lower(*args))
+    assert len(lowered.in_avals[0]) == 3
+    np.testing.assert_array_equal(program(*args), f(*args))
+    # A variant that was lowered can be differentiated as well.
+    both = jax.value_and_grad(lambda *xs: jnp.sum(jax.jit(program)(*xs)))(*args)
+    want = jax.value_and_grad(lambda *xs: jnp.sum(f(*xs)))(*args)
+    jax.tree.map(np.testing.assert_array_equal, both, want)
+
+
+def test_effects_are_not_dead(capsys):
+    def f(x, y):
+        jax.debug.print("y is {}", y)
+        return x
+
+    jax.block_until_ready(jaxmlir.trace(f)(1.0, 2.0)(1.0, 2.0))
+    jax.effects_barrier()
+    assert capsys.readouterr().out == "y is 2.0\n"

@@ -16,6 +16,7 @@ custom derivative rules are, have to stay as they are; they are *pinned*.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -34,6 +35,12 @@ class Variant(NamedTuple):
     symbol: str
     results: Mask
     arguments: Mask
+
+
+def whole(function: func.FuncOp) -> Variant:
+    """The variant of a function that it is itself."""
+    type_ = function.type
+    return Variant(function.name.value, (True,) * len(type_.results), (True,) * len(type_.inputs))
 
 
 @dataclass
@@ -86,6 +93,28 @@ class Liveness:
     def arguments(self, symbol: str, results: Mask) -> Mask:
         """The arguments that ``@symbol`` needs for those results."""
         return self.of(symbol, results).arguments
+
+    def needed(self, entries: Sequence[Variant]) -> list[Variant]:
+        """The variants of functions that those of ``entries`` come down to, themselves included."""
+        found: dict[Variant, None] = {}
+        pending = list(entries)
+        while pending:
+            variant = pending.pop()
+            if variant not in found:
+                found[variant] = None
+                live = self.of(variant.symbol, variant.results)
+                pending += [whole(self.functions[symbol]) for symbol in sorted(live.pinned)]
+                for cut in live.cuts.values():
+                    pending += itertools.chain(*cut.functions.values())
+        return list(found)
+
+    def drops(self, entry: Variant) -> bool:
+        """Whether anything is dead in a variant, or in the functions that it reaches."""
+        return any(
+            not (all(variant.results) and all(variant.arguments))
+            or self.of(variant.symbol, variant.results).dead
+            for variant in self.needed([entry])
+        )
 
     def _walk(self, body: _Body, results: Mask) -> Live:
         live = bytearray(body.count)

@@ -12,7 +12,7 @@ What is live is found in :mod:`jaxmlir.passes._liveness`; here it is acted upon.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,7 +20,7 @@ from jaxmlir import codec, ops
 from jaxmlir.ir import func, ir, scope, symbol_uses
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import ops_of
-from jaxmlir.passes._liveness import Cut, Live, Liveness, Mask, Variant, is_droppable
+from jaxmlir.passes._liveness import Cut, Live, Liveness, Mask, Variant, is_droppable, whole
 from jaxmlir.passes._remarks import remark, remarks_wanted
 
 if TYPE_CHECKING:
@@ -42,13 +42,24 @@ def dce(program: Program) -> None:
     with scope():
         functions = program.functions
         liveness = Liveness(functions)
-        variants = _variants(liveness, _entries(functions))
-        made = _make(program, variants)
-        for variant, function in made.items():
-            live = liveness.of(variant.symbol, variant.results)
-            _trim(function, variant, live, made)
-        for symbol in functions.keys() - variants.keys():
-            functions[symbol].operation.erase()
+        _keep(program, liveness, [whole(functions[symbol]) for symbol in _entries(functions)])
+
+
+def prune(program: Program, entry: Variant) -> None:
+    """Cuts a program down to one variant of one function, in place; this keeps its name."""
+    with scope():
+        _keep(program, Liveness(program.functions), [entry])
+
+
+def _keep(program: Program, liveness: Liveness, entries: Sequence[Variant]) -> None:
+    functions = liveness.functions
+    variants = _variants(liveness, entries)
+    made = _make(program, variants)
+    for variant, function in made.items():
+        live = liveness.of(variant.symbol, variant.results)
+        _trim(function, variant, live, made)
+    for symbol in functions.keys() - variants.keys():
+        functions[symbol].operation.erase()
     program.changed()
 
 
@@ -67,26 +78,11 @@ def _entries(functions: dict[str, func.FuncOp]) -> list[str]:
     ]
 
 
-def _variants(liveness: Liveness, entries: Iterable[str]) -> dict[str, list[Variant]]:
+def _variants(liveness: Liveness, entries: Sequence[Variant]) -> dict[str, list[Variant]]:
     """The variants of each function that are needed, an unchanged one first."""
     functions = liveness.functions
-
-    def whole(symbol: str) -> Variant:
-        type_ = functions[symbol].type
-        return Variant(symbol, (True,) * len(type_.results), (True,) * len(type_.inputs))
-
-    needed: dict[Variant, None] = {}
-    pending = [whole(symbol) for symbol in entries]
-    while pending:
-        variant = pending.pop()
-        if variant not in needed:
-            needed[variant] = None
-            live = liveness.of(variant.symbol, variant.results)
-            pending += map(whole, sorted(live.pinned))
-            for cut in live.cuts.values():
-                pending += itertools.chain(*cut.functions.values())
     found: dict[str, list[Variant]] = {}
-    for variant in needed:
+    for variant in liveness.needed(entries):
         found.setdefault(variant.symbol, []).append(variant)
     return {symbol: sorted(found[symbol], reverse=True) for symbol in functions if symbol in found}
 
