@@ -306,7 +306,7 @@ class _Function:
         primitive = eqn.primitive
         name, defaults, rewrite = _plans.get(primitive) or _plan(primitive)
         params = eqn.params
-        if not params:
+        if not params and name is not _FOREIGN:
             return name, {}
         attributes: dict[str, ir.Attribute] = {}
         if rewrite is not None:

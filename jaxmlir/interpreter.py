@@ -22,7 +22,7 @@ import numpy as np
 from jaxmlir import _control
 from jaxmlir._compat import core, dtypes
 from jaxmlir._plans import Node, array_of, plan_of
-from jaxmlir.errors import Diagnostic, EvaluationError, message_of
+from jaxmlir.errors import Diagnostic, EvaluationError, JaxmlirError, message_of
 from jaxmlir.ir import context, file_line_col, frames
 
 if TYPE_CHECKING:
@@ -238,6 +238,7 @@ def _located(error: Exception, node: Node) -> EvaluationError:
     with context():
         file, line, col = file_line_col(node.op.location)
     text = message_of(error).strip().partition("\n")[0]
-    kind = "" if isinstance(error, (NotImplementedError, EvaluationError)) else type(error).__name__
+    plain = isinstance(error, (NotImplementedError, JaxmlirError))
+    kind = "" if plain else type(error).__name__
     message = f"'{node.name}' op cannot be evaluated: {kind + ': ' if kind else ''}{text}"
     return EvaluationError([Diagnostic("error", message, file, line, col)])

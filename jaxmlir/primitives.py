@@ -91,7 +91,7 @@ def get(name: str) -> Any:
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ExportError(
             f'the installed JAX has no primitive "{name}", and no imported module registers '
-            f"one{hint}"
+            f"one{hint} (one of your own is known once its module is imported: --load)"
         )
     return found
 

@@ -112,7 +112,8 @@ def test_the_text_is_valid_as_it_is():
             '"jaxpr.ad"(%x, %x)',
             VerificationError,
             "f.mlir:2:8: error: 'jaxpr.ad' op: the installed JAX has no primitive \"ad\", and no "
-            "imported module registers one; did you mean 'pad'?",
+            "imported module registers one; did you mean 'pad'? (one of your own is known once its "
+            "module is imported: --load)",
             id="unknown primitive",
         ),
     ],

@@ -775,49 +775,6 @@ def test_a_rule_that_cannot_be_traced_fails_when_it_is_used():
         jax.grad(program)(1.0)
 
 
-# --- a user's own primitive ---------------------------------------------------------------------
-
-
-@compat
-def test_a_primitive_of_the_user():
-    from jax.extend.core import Primitive
-    from jax.interpreters import ad, batching, mlir
-
-    multiply_add_p = Primitive("multiply_add")
-
-    def multiply_add(x, y, z):
-        return multiply_add_p.bind(x, y, z)
-
-    def plain(x, y, z):
-        return x * y + z
-
-    multiply_add_p.def_impl(plain)
-    multiply_add_p.def_abstract_eval(lambda x, y, z: x)
-    mlir.register_lowering(multiply_add_p, mlir.lower_fun(plain, multiple_results=False))
-
-    def jvp(primals, tangents):
-        x, y, z = primals
-        tx, ty, tz = map(ad.instantiate_zeros, tangents)
-        return multiply_add(x, y, z), multiply_add(tx, y, multiply_add(x, ty, tz))
-
-    def transpose(ct, x, y, z):
-        if ad.is_undefined_primal(x):
-            return multiply_add(ct, y, jnp.zeros_like(y)), None, ct
-        return None, multiply_add(x, ct, jnp.zeros_like(x)), ct
-
-    ad.primitive_jvps[multiply_add_p] = jvp
-    ad.primitive_transposes[multiply_add_p] = transpose
-    batching.primitive_batchers[multiply_add_p] = lambda args, dims: (multiply_add(*args), dims[0])
-
-    program = reread(jaxmlir.trace(lambda a, b: multiply_add(a, a, b))(2.0, 10.0))
-    assert '"jaxpr.multiply_add"' in str(program)
-    assert program(2.0, 10.0) == 14.0
-    assert jax.jvp(program, (2.0, 10.0), (1.0, 1.0)) == (14.0, 5.0)
-    assert jax.grad(program)(2.0, 10.0) == 4.0
-    mapped = jax.vmap(program)(jnp.array([2.0, 3.0]), jnp.array([10.0, 20.0]))
-    assert mapped.tolist() == [14.0, 29.0]
-
-
 # --- locations ----------------------------------------------------------------------------------
 
 

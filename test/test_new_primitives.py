@@ -1,0 +1,228 @@
+"""A user's own primitive goes through everything; a rule that it lacks is an error that says so.
+
+The numbers are those of JAX's document on new primitives, and JAX's of the same function.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+import jaxmlir
+from jaxmlir import debug
+from jaxmlir.errors import EvaluationError, LoweringError, TransformError
+
+pytestmark = pytest.mark.compat
+
+RULES = ("impl", "abstract eval", "lowering", "jvp", "transpose", "batching")
+
+
+def define(name, rules=RULES):
+    """``x * y + z`` as a primitive with some of the rules; returns its function."""
+    primitive = Primitive(name)
+
+    def bind(x, y, z):
+        return primitive.bind(x, y, z)
+
+    def jvp(primals, tangents):
+        x, y, z = primals
+        tx, ty, tz = map(ad.instantiate_zeros, tangents)
+        return bind(x, y, z), bind(tx, y, bind(x, ty, tz))
+
+    def transpose(ct, x, y, z):
+        zero = jnp.zeros_like(ct)
+        if ad.is_undefined_primal(x):
+            return bind(ct, y, zero), None, ct
+        return None, bind(x, ct, zero), ct
+
+    def on_host(x, y, z):
+        return np.add(np.multiply(x, y), z)
+
+    def in_jax(x, y, z):
+        return x * y + z
+
+    def batch(args, dims):
+        assert all(dim == dims[0] for dim in dims)
+        return bind(*args), dims[0]
+
+    register = {
+        "impl": lambda: primitive.def_impl(on_host),
+        "abstract eval": lambda: primitive.def_abstract_eval(lambda x, y, z: x),
+        "lowering": lambda: mlir.register_lowering(
+            primitive, mlir.lower_fun(in_jax, multiple_results=False)
+        ),
+        "jvp": lambda: ad.primitive_jvps.update({primitive: jvp}),
+        "transpose": lambda: ad.primitive_transposes.update({primitive: transpose}),
+        "batching": lambda: batching.primitive_batchers.__setitem__(primitive, batch),
+    }
+    for rule in rules:
+        register[rule]()
+    return bind
+
+
+def program_of(name, rules=RULES):
+    """``square_add(a, b) = a * a + b``, read back from its text."""
+    bind = define(name, rules)
+
+    def square_add(a, b):
+        return bind(a, a, b)
+
+    program = jaxmlir.trace(square_add)(jnp.float32(2.0), jnp.float32(10.0))
+    assert f'"jaxpr.{name}"' in str(program)
+    return jaxmlir.parse(program.as_text(debug_info=True))
+
+
+@pytest.fixture(scope="module")
+def square_add():
+    return program_of("multiply_add_whole")
+
+
+ONE = jnp.float32(1.0)
+
+
+def test_runs(square_add):
+    assert square_add(2.0, 10.0) == 14.0
+    assert square_add.eval(2.0, 10.0) == 14.0
+    assert jax.jit(square_add)(2.0, 10.0) == 14.0
+    assert jax.jit(jax.extend.core.jaxpr_as_fun(square_add.to_jaxpr()))(2.0, 10.0) == [14.0]
+
+
+def test_is_differentiated_and_batched_by_the_passes(square_add):
+    assert square_add.jvp()((2.0, 10.0), (1.0, 1.0)) == (14.0, 5.0)
+    assert square_add.grad()(2.0, 10.0) == 4.0
+    assert square_add.grad().eval(2.0, 10.0) == 4.0
+    assert square_add.grad().grad()(2.0, 10.0) == 2.0
+    mapped = square_add.vmap(axis_size=2)
+    assert mapped(jnp.array([2.0, 3.0]), jnp.array([10.0, 20.0])).tolist() == [14.0, 29.0]
+    assert "jaxpr.multiply_add_whole" in str(square_add.grad())
+
+
+def test_is_differentiated_and_batched_by_jax(square_add):
+    two, ten = jnp.float32(2.0), jnp.float32(10.0)
+    assert jax.jvp(square_add, (two, ten), (ONE, ONE)) == (14.0, 5.0)
+    assert jax.grad(square_add)(2.0, 10.0) == 4.0
+    mapped = jax.vmap(square_add)(jnp.array([2.0, 3.0]), jnp.array([10.0, 20.0]))
+    assert mapped.tolist() == [14.0, 29.0]
+
+
+def test_is_debugged():
+    rules = [rule for rule in RULES if rule != "impl"]  # numpy would warn of the overflow.
+    program = program_of("multiply_add_large", rules).grad().grad()
+    assert debug.find_nan(program, 1.0, 1.0) is None
+    found = debug.find_nan(program_of("multiply_add_larger", rules), 3e38, 1.0)
+    assert (found.kind, found.place.op) == ("Inf", "jaxpr.multiply_add_larger")
+    assert found.place.source.startswith("return primitive.bind(x, y, z)")
+
+
+@pytest.mark.parametrize(
+    ("rule", "use", "error", "says"),
+    [
+        (
+            "impl",
+            lambda program: program.eval(2.0, 10.0),
+            None,
+            "",
+        ),
+        (
+            "lowering",
+            lambda program: program(2.0, 10.0),
+            LoweringError,
+            "cannot be lowered: MLIR translation rule for primitive 'NAME' not found",
+        ),
+        (
+            "jvp",
+            lambda program: program.jvp(),
+            TransformError,
+            "cannot be differentiated: NotImplementedError: Differentiation rule for 'NAME' not",
+        ),
+        (
+            "jvp",
+            lambda program: program.grad(),
+            TransformError,
+            "NotImplementedError: Differentiation rule for 'NAME' not implemented",
+        ),
+        (
+            "transpose",
+            lambda program: program.grad(),
+            TransformError,
+            "cannot be transposed: NotImplementedError: Transpose rule (for reverse-mode "
+            "differentiation) for 'NAME' not implemented",
+        ),
+        (
+            "batching",
+            lambda program: program.vmap(axis_size=2),
+            TransformError,
+            "cannot be batched: NotImplementedError: Batching rule for 'NAME' not implemented",
+        ),
+    ],
+)
+def test_a_missing_rule(rule, use, error, says, request):
+    name = f"multiply_add_{abs(hash(request.node.name))}"
+    program = program_of(name, [r for r in RULES if r != rule])
+    if error is None:  # The lowering does for it.
+        assert use(program) == 14.0
+        return
+    with pytest.raises(error) as e:
+        use(program)
+    assert f"'jaxpr.{name}' op" in str(e.value)
+    assert says.replace("NAME", name) in str(e.value)
+    assert __file__ in str(e.value)
+
+
+def test_neither_impl_nor_lowering():
+    program = program_of("multiply_add_bare", ["abstract eval", "jvp"])
+    with pytest.raises(EvaluationError, match="Evaluation rule for 'multiply_add_bare' not impl"):
+        program.eval(2.0, 10.0)
+
+
+def test_no_abstract_evaluation():
+    bind = define("multiply_add_unknown_shape", ["impl", "lowering"])
+    with pytest.raises(NotImplementedError, match="Abstract evaluation for 'multiply_add_unknown"):
+        jaxmlir.trace(bind)(1.0, 2.0, 3.0)
+
+
+LOADER = """
+import sys
+import jax
+import jaxmlir
+if sys.argv[1] == "with":
+    sys.path.insert(0, {folder!r})
+    from test_new_primitives import define
+    define("multiply_add_saved")
+program = jaxmlir.parse(sys.stdin.read())
+print(program(2.0, 10.0), program.grad()(2.0, 10.0))
+"""
+
+
+def in_another_process(text, registers):
+    code = LOADER.format(folder=str(Path(__file__).parent))
+    return subprocess.run(
+        [sys.executable, "-c", code, registers], input=text, capture_output=True, text=True
+    )
+
+
+def test_in_a_process_that_registers_the_primitive_and_in_one_that_does_not():
+    text = str(program_of("multiply_add_saved"))
+    done = in_another_process(text, "with")
+    assert (done.stdout, done.returncode) == ("14.0 4.0\n", 0), done.stderr
+    done = in_another_process(text, "without")
+    assert done.returncode == 1
+    assert 'the installed JAX has no primitive "multiply_add_saved", and no imported module' in (
+        done.stderr
+    )
+    assert "one of your own is known once its module is imported" in done.stderr
+
+
+def test_two_primitives_of_one_name_do_not_meet():
+    """The second is known in this process alone, by a handle."""
+    first, second = define("multiply_add_twin"), define("multiply_add_twin")
+    program = jaxmlir.trace(lambda x: first(x, x, x) + second(x, x, x))(2.0)
+    assert program(2.0) == 12.0
+    assert program.eval(2.0) == 12.0
+    assert "jaxpr.primitive = {handle =" in str(program)
