@@ -5,6 +5,7 @@ NaN payloads, signed zeros, 4- and 8-bit floats, small integers and complex numb
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -29,6 +30,7 @@ def dense(value: np.ndarray) -> ir.Attribute:
 # What the bindings hand to numpy exactly; the rest is read from the printed form.
 _BUFFER_TYPES = {f"{s}{n}" for s in ("i", "ui") for n in (8, 16, 32, 64)} | {"f16", "f32", "f64"}
 _BUFFER_TYPES.add("i1")
+_LARGE_BYTES = 1 << 20
 
 
 def undense(attr: ir.DenseElementsAttr) -> np.ndarray:
@@ -38,12 +40,15 @@ def undense(attr: ir.DenseElementsAttr) -> np.ndarray:
     type_ = attr.type
     dtype = np.dtype(types.dtype_of(type_.element_type))
     shape = tuple(type_.shape)
+    if math.prod(shape) * dtype.itemsize > _LARGE_BYTES and attr.is_splat:
+        # A few bytes of text may stand for any number of elements: they stay one.
+        return np.broadcast_to(_parse_dense(str(attr), dtype, ()), shape)
     if str(type_.element_type) in _BUFFER_TYPES:
         return np.array(attr, dtype=dtype).reshape(shape)
     return _parse_dense(str(attr), dtype, shape)
 
 
-_ATOM = re.compile(r"0x[0-9A-Fa-f]+|[-+]?\d[\d.]*(?:[eE][-+]?\d+)?")
+_ATOM = re.compile(r"true|false|0x[0-9A-Fa-f]+|[-+]?\d[\d.]*(?:[eE][-+]?\d+)?")
 
 
 def _parse_dense(text: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
@@ -62,6 +67,8 @@ def _parse_dense(text: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarr
 
 
 def _parse_atom(text: str, dtype: np.dtype) -> Any:
+    if text in ("true", "false"):
+        return text == "true"
     if text.startswith("0x"):
         bits = np.array(int(text, 16), f"u{dtype.itemsize}")
         return bits.view(dtype)[()]

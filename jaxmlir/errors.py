@@ -96,3 +96,7 @@ class PassError(DiagnosticError):
 
 class ArgumentError(JaxmlirError, TypeError):
     """A program was called with arguments of the wrong pytree, shape or dtype."""
+
+
+class ArtifactError(DiagnosticError):
+    """A file is not an artifact that can be loaded, or a program cannot be saved as one."""

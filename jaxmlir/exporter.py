@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from jaxmlir import codec, effect_attrs, locations, params
+from jaxmlir import codec, custom_calls, effect_attrs, locations, params
 from jaxmlir._compat import close_jaxpr, core, debug_info, dtypes
 from jaxmlir.errors import Diagnostic, ExportError, JaxmlirError, cause_of, message_of
 from jaxmlir.ir import context, file_line_col, func, ir
@@ -38,6 +38,7 @@ class Exporter:
         Raises:
           ExportError: there is no such function, it calls itself, or an op has no equation.
         """
+        custom_calls.check(self.program)
         with self._lock:
             found = self._jaxprs.get(symbol)
             if found is _IN_PROGRESS:

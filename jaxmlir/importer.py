@@ -19,6 +19,7 @@ import numpy as np
 
 from jaxmlir import codec, effect_attrs, handles, locations, normalize, primitives, rules
 from jaxmlir._compat import close_jaxpr, core, dtypes, open_jaxpr, state_types, version_matches
+from jaxmlir.constants import Constants
 from jaxmlir.dense import dense
 from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError, cause_of, message_of
 from jaxmlir.ir import DIALECT_VERSION, func, ir, scope
@@ -54,7 +55,7 @@ class Importer:
         with scope():
             self.module = ir.Module.create()
             self.module.operation.attributes["jaxpr.version"] = ir.StringAttr.get(DIALECT_VERSION)
-        self._start({}, {})
+        self._start(Constants(), {})
 
     @classmethod
     def into(cls, program: Program) -> Importer:
@@ -65,7 +66,7 @@ class Importer:
         self._names.update(program.functions)
         return self
 
-    def _start(self, constants: dict[str, Any], boxes: dict[str, handles.Box]) -> None:
+    def _start(self, constants: Constants, boxes: dict[str, handles.Box]) -> None:
         self.constants = constants
         self.handles = boxes
         self.identity = rules.Identities()

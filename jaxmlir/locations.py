@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import types
 from typing import Any
 
 from jaxmlir._compat import jax_mlir_ext, jaxlib_jax, mlir, source_info_util
@@ -130,9 +131,11 @@ def _traceback(location: ir.Location) -> Any:
 def _traceback_at(file: str, line: int) -> Any:
     """A traceback whose innermost frame is ``file:line``.
 
-    JAX takes tracebacks only from live frames, so one is made: a function compiled to stand there.
+    JAX takes tracebacks only from live frames, so one is made: a function that says it stands there.
     """
-    namespace: dict[str, Any] = {}
-    code = compile("\n" * (line - 1) + "def user(here): return here()", file, "exec")
-    exec(code, namespace)
-    return namespace["user"](jaxlib_jax.Traceback.get_traceback)
+    position = min(line, 2**31 - 1)
+    code = _STANDING.__code__.replace(co_filename=file, co_name="user", co_firstlineno=position)
+    return types.FunctionType(code, {})(jaxlib_jax.Traceback.get_traceback)
+
+
+_STANDING = lambda here: here()  # noqa: E731, all on one line.

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from jaxlib.mlir.dialects import func as func_dialect
 
-from jaxmlir import codec, effect_attrs, locations, ops, params
+from jaxmlir import codec, custom_calls, effect_attrs, locations, ops, params
 from jaxmlir._compat import ad, config, core, effects, jax_mlir_ext, mlir, source_info_util
 from jaxmlir.errors import Diagnostic, JaxmlirError, LoweringError, cause_of, message_of
 from jaxmlir.exporter import constant_value
@@ -86,8 +86,10 @@ def lower_function(
       The results, and the tokens of the ordered effects after the last op.
 
     Raises:
-      LoweringError: JAX has no rule for an op on the platform; names the op and the user's line.
+      LoweringError: JAX has no rule for an op on the platform, or the program may not use it;
+        names the op and the user's line.
     """
+    custom_calls.check(program)
     return _Body(ctx, program).lower(program.function(symbol), args)
 
 

@@ -8,6 +8,7 @@ called, alone or inside other JAX code.
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from jaxmlir import codec, handles, pytrees, runtime
+from jaxmlir import codec, custom_calls, handles, pytrees, runtime
 from jaxmlir import ir as mlir_ir
 from jaxmlir._compat import bind_leading, core, effects, state_types, without_dead_code, xla_bridge
+from jaxmlir.constants import Constants
 from jaxmlir.errors import ArgumentError, Diagnostic, ImportingError, JaxmlirError
 from jaxmlir.exporter import Exporter
 from jaxmlir.importer import Importer, import_jaxpr
@@ -46,6 +48,10 @@ class Program:
 
     The custom derivative rules of an imported program are traced when its module, or a side table,
     is first looked at: calling and lowering do without.
+
+    Attributes:
+      custom_calls: of a program that somebody else wrote, what it may reach beyond XLA (see
+        :mod:`jaxmlir.custom_calls`); ``None`` of one's own.
     """
 
     def __init__(
@@ -53,10 +59,12 @@ class Program:
         module: ir.Module,
         constants: Mapping[str, Any] | None = None,
         handles: Mapping[str, handles.Box] | None = None,
+        custom_calls: frozenset[str] | None = None,
     ):
         self._module = module
-        self._constants = dict(constants or {})
+        self._constants = Constants(constants or {})
         self._handles = dict(handles or {})
+        self.custom_calls = custom_calls
         self._importer: Importer | None = None
         self._lock = threading.RLock()
         self._tracing_rules = False
@@ -82,7 +90,7 @@ class Program:
         self._importer = None
 
     @property
-    def constants(self) -> dict[str, Any]:
+    def constants(self) -> Constants:
         """Arrays too large for the IR, by the name their ``jaxpr.constant`` ops give them."""
         self.trace_rules()
         return self._constants
@@ -127,6 +135,7 @@ class Program:
             "placement",
             "_jitted",
             "_exported",
+            "custom_calls_found",
         ):
             self.__dict__.pop(name, None)
 
@@ -215,6 +224,20 @@ class Program:
 
     __str__ = as_text
 
+    def save(self, path: str | os.PathLike[str], *, source_info: bool = True) -> None:
+        """Writes the program to one file, which :func:`jaxmlir.load` reads anywhere.
+
+        Args:
+          source_info: keep the Python files and lines that ops come from.
+
+        Raises:
+          ArtifactError: the program refers to Python objects of this process, such as callbacks.
+          OSError: the file cannot be written; one that was there is as it was.
+        """
+        from jaxmlir import artifact
+
+        artifact.save(self, path, source_info=source_info)
+
     def __repr__(self) -> str:
         args = ", ".join(aval.str_short(short_dtypes=True) for aval in self.in_avals)
         outs = ", ".join(aval.str_short(short_dtypes=True) for aval in self.out_avals)
@@ -290,7 +313,7 @@ class Program:
             self.trace_rules()
         with context():
             module = ir.Module.parse(mlir_ir.module_bytecode(self._module))
-        return Program(module, self._constants, self._handles)
+        return Program(module, self._constants, self._handles, self.custom_calls)
 
     def to_jaxpr(self) -> Any:
         """The program as a ``ClosedJaxpr`` over its flat arguments, custom rules included.
@@ -394,6 +417,11 @@ class Program:
     def stubs(self) -> runtime.Stubs:
         """Makes one-equation jaxprs that call the functions."""
         return runtime.Stubs(self)
+
+    @functools.cached_property
+    def custom_calls_found(self) -> tuple[custom_calls.CustomCall, ...]:
+        """The ops that reach beyond XLA."""
+        return tuple(custom_calls.find(self.module))
 
     @functools.cached_property
     def placement(self) -> Any | None:

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import collections
 import sys
+from collections.abc import Iterable
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -64,7 +66,7 @@ def _encode(tree: Any, writer: codec.Writer) -> ir.Attribute:
         ]
         tag = "dict" if cls is dict else "ordered_dict"
         return codec.tagged(tag, ir.ArrayAttr.get(items))
-    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+    if _is_namedtuple(cls):
         _node_types.setdefault(_type_name(cls), cls)
         name = ir.StringAttr.get(_type_name(cls))
         return codec.tagged("namedtuple", ir.ArrayAttr.get([name, ir.ArrayAttr.get(children)]))
@@ -81,45 +83,76 @@ def decode(attr: ir.Attribute, reader: codec.Reader = codec._NO_MODULE) -> Any:
     """The ``PyTreeDef`` that :func:`encode` wrote as ``attr``.
 
     Raises:
-      ExportError: a node's type is not known to this process.
+      ExportError: a node's type is not known to this process, or the encoding is malformed.
     """
-    registry = tree_util.default_registry
+    try:
+        return _decode(attr, reader)
+    except (ValueError, TypeError, LookupError, RuntimeError) as e:
+        raise ExportError(f"{attr} is not the encoding of a pytree: {e}") from None
+
+
+def _decode(attr: ir.Attribute, reader: codec.Reader) -> Any:
     if isinstance(attr, ir.StringAttr):
         return jax.tree.structure(0)
     if isinstance(attr, ir.TypeAttr):
         return jax.tree.structure(None)
     if isinstance(attr, ir.ArrayAttr):
-        return _make(registry, (tuple, None), [decode(child, reader) for child in attr])
+        return _make(tuple, None, attr, reader)
     (item,) = attr
     payload = list(item.attr)
-    if item.name == "list":
-        return _make(registry, (list, None), [decode(child, reader) for child in payload])
-    if item.name in ("dict", "ordered_dict"):
-        keys = [codec.decode(pair[0], reader) for pair in payload]
-        cls = dict if item.name == "dict" else collections.OrderedDict
-        metadata = keys if cls is dict else tuple(keys)
-        return _make(registry, (cls, metadata), [decode(pair[1], reader) for pair in payload])
-    cls = _find_type(ir.StringAttr(payload[0]).value)
-    children = [decode(child, reader) for child in payload[-1]]
-    metadata = cls if item.name == "namedtuple" else codec.decode(payload[1], reader)
-    return _make(registry, (cls, metadata), children)
+    match item.name:
+        case "list":
+            return _make(list, None, payload, reader)
+        case "dict" | "ordered_dict":
+            keys = [codec.decode(key, reader) for key, _ in payload]
+            if len(set(keys)) != len(keys):
+                raise ValueError("a dictionary has the same key twice")
+            cls = dict if item.name == "dict" else collections.OrderedDict
+            metadata = keys if cls is dict else tuple(keys)
+            return _make(cls, metadata, [child for _, child in payload], reader)
+        case "namedtuple":
+            name, children = payload
+            cls = _find_type(ir.StringAttr(name).value)
+            if not _is_namedtuple(cls) or len(cls._fields) != len(children):
+                raise ValueError(f"{cls} is no named tuple of {len(children)} fields")
+            return _make(cls, cls, children, reader)
+        case "node":
+            name, metadata, children = payload
+            cls = _find_type(ir.StringAttr(name).value)
+            if cls in _BUILTIN or _is_namedtuple(cls):
+                raise ValueError(f"{cls} is no registered pytree node")
+            return _make(cls, codec.decode(metadata, reader), children, reader)
+    raise ValueError(f"unknown node {item.name!r}")
 
 
-def _make(registry: Any, data: tuple[type, Any], children: list[Any]) -> Any:
-    return tree_util.PyTreeDef.from_node_data_and_children(registry, data, children)
+_BUILTIN = frozenset({tuple, list, dict, type(None), collections.OrderedDict})
+
+
+def _is_namedtuple(cls: type) -> bool:
+    return issubclass(cls, tuple) and hasattr(cls, "_fields")
+
+
+def _make(cls: type, metadata: Any, children: Iterable[ir.Attribute], reader: codec.Reader) -> Any:
+    """A tree; JAX refuses classes that are neither named tuples nor registered with it."""
+    trees = [_decode(child, reader) for child in children]
+    return tree_util.PyTreeDef.from_node_data_and_children(
+        tree_util.default_registry, (cls, metadata), trees
+    )
 
 
 def _find_type(name: str) -> type:
+    """The class of that name among those that this process has made."""
     found = _node_types.get(name)
     if found is not None:
         return found
     module, _, qualname = name.partition(":")
+    # Asking a module for an attribute may run code of it, or import others.
     value: Any = sys.modules.get(module)
     for part in qualname.split("."):
-        value = getattr(value, part, None)
+        value = vars(value).get(part) if isinstance(value, (type, ModuleType)) else None
     if isinstance(value, type):
         return value
     raise ExportError(
-        f'the pytree node type "{name}" is not known to this process: import its module, or call '
-        "jaxmlir.pytrees.register_node_type"
+        f'the pytree node type "{name}" is not known to this process: import its module, or name '
+        "it with jaxmlir.register_node_type"
     )

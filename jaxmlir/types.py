@@ -49,9 +49,9 @@ _ELEMENT_NAMES = {
     "float8_e5m2fnuz": "f8E5M2FNUZ",
     "float8_e8m0fnu": "f8E8M0FNU",
 }
-_DTYPE_NAMES = {element: name for name, element in _ELEMENT_NAMES.items()}
 # int1/uint1 exist in newer ml_dtypes; MLIR's i1 is taken by bool.
 _OPAQUE_ELEMENTS = {"int1": "!jaxpr.int1", "uint1": "!jaxpr.uint1"}
+_DTYPE_NAMES = {e: name for name, e in (*_ELEMENT_NAMES.items(), *_OPAQUE_ELEMENTS.items())}
 
 _type_of_aval: dict[Any, ir.Type] = {}
 _aval_of_type: dict[ir.Type, Any] = {}
@@ -124,15 +124,19 @@ def _make_dtype(element: ir.Type) -> Any:
         return handles.get(_string_parameters(text)[1])
     if text == "!jaxpr.float0":
         return dtypes.float0
-    for name, opaque in _OPAQUE_ELEMENTS.items():
-        if opaque == text:
-            return np.dtype(getattr(ml_dtypes, name))
-    if text not in _DTYPE_NAMES:
+    found = dtype_called(text)
+    if found is None:
         raise ImportingError(f"{text} is the element type of no dtype of JAX")
-    import jax.numpy as jnp
+    return found
 
-    name = _DTYPE_NAMES[text]
-    return np.dtype(np.bool_ if name == "bool" else getattr(jnp, name))
+
+def dtype_called(element: str) -> np.dtype | None:
+    """The dtype of numbers whose element type is written so, if this process has it."""
+    if element not in _DTYPE_NAMES:
+        return None
+    name = _DTYPE_NAMES[element]
+    scalar = getattr(np if hasattr(np, name) else ml_dtypes, name, None)
+    return None if scalar is None else np.dtype(scalar)
 
 
 def _string_parameters(text: str) -> list[str]:

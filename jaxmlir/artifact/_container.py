@@ -1,0 +1,229 @@
+"""The file format: a safetensors file of named byte arrays, sealed by digests.
+
+::
+
+    8 bytes        length N of the header, little-endian; 8 + N is a multiple of 64
+    N bytes        the header, JSON padded with spaces
+    ...            the data of the tensors, without gaps, in the order of their offsets
+
+Whatever reads safetensors reads the arrays of an artifact.  The reader here is stricter, since it
+trusts nothing, and maps the file instead of reading it; the writer replaces a file at once or not
+at all.  Neither knows what the parts mean; see ``docs/artifact.md``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import mmap
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jaxmlir.errors import ArtifactError
+
+# Header and data begin where a device can use mapped data as it is.
+ALIGNMENT = 64
+MAX_HEADER = 16 << 20
+
+# Bytes of an element; what safetensors has no name for is stored as bytes.
+ITEM_SIZES = {
+    "BOOL": 1, "U8": 1, "I8": 1, "F8_E5M2": 1, "F8_E4M3": 1, "F8_E8M0": 1,
+    "I16": 2, "U16": 2, "F16": 2, "BF16": 2,
+    "I32": 4, "U32": 4, "F32": 4,
+    "I64": 8, "U64": 8, "F64": 8, "C64": 8,
+}  # fmt: skip
+METADATA = "jaxmlir"
+SEAL = "seal"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A named array: of which safetensors type, and its bytes."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: Any
+
+
+def is_artifact(start: bytes) -> bool:
+    """Whether the first bytes of a file are those of a safetensors file: neither text nor bytecode
+    has three zeros and a brace there."""
+    return start[5:9] == b"\0\0\0{"
+
+
+def parse_json(text: str | bytes, what: str) -> Any:
+    """JSON without duplicate keys.
+
+    Raises:
+      ArtifactError: it is malformed.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as e:
+        raise ArtifactError(f"{what} is not well-formed JSON: {e}") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("an object has the same key twice")
+    return found
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def map_file(path: str | os.PathLike[str]) -> memoryview:
+    """The contents of a file, read by the operating system as they are looked at.
+
+    Raises:
+      OSError: the file cannot be opened.
+    """
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
+
+
+def unpack(buffer: memoryview) -> tuple[dict[str, Any], dict[str, Part]]:
+    """The metadata and the parts of a file, whose data are views of ``buffer``.
+
+    The header is what its seal says; the digests of the parts are the caller's to check.
+
+    Raises:
+      ArtifactError: the file breaks the format.
+    """
+    start, header = _header(buffer)
+    parts: dict[str, Part] = {}
+    position = start
+    metadata = header.pop("__metadata__", None)
+    for name, entry in header.items():
+        parts[name], position = _part(name, entry, buffer, start, position)
+    if position != len(buffer):
+        raise ArtifactError(f"the file has {len(buffer)} bytes, its header describes {position}")
+    seal = parts.pop(SEAL, None)
+    if seal is None or bytes(seal.data) != hashlib.sha256(buffer[:start]).digest():
+        raise ArtifactError("the header is damaged: it does not have the SHA-256 digest it should")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get(METADATA), str):
+        raise ArtifactError(
+            f'this is a safetensors file, but no artifact: its metadata has no "{METADATA}"'
+        )
+    return parse_json(metadata[METADATA], f'the metadata "{METADATA}"'), parts
+
+
+def _header(buffer: memoryview) -> tuple[int, dict[str, Any]]:
+    """Where the data begins, and the header's entries."""
+    length = int.from_bytes(buffer[:8], "little")
+    start = 8 + length
+    if len(buffer) < 8 or length > MAX_HEADER or start > len(buffer):
+        raise ArtifactError(
+            f"this is no artifact: the header should have {length} bytes (at most {MAX_HEADER}), "
+            f"the file has {len(buffer)}"
+        )
+    if start % ALIGNMENT:
+        raise ArtifactError(f"the data begins at byte {start}, no multiple of {ALIGNMENT}")
+    header = parse_json(bytes(buffer[8:start]), "the header")
+    if not isinstance(header, dict):
+        raise ArtifactError("the header is no JSON object")
+    return start, header
+
+
+def _part(
+    name: str, entry: Any, buffer: memoryview, start: int, position: int
+) -> tuple[Part, int]:
+    """One tensor of the header, which must begin where the one before has ended."""
+    expected = {"dtype", "shape", "data_offsets"}
+    if not isinstance(entry, dict) or entry.keys() != expected:
+        raise ArtifactError(f"the header's entry {name!r} must have {sorted(expected)}")
+    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not (_is_sizes(shape) and _is_sizes(offsets) and len(offsets) == 2):
+        raise ArtifactError(f"the header's entry {name!r} has a malformed shape or data_offsets")
+    if dtype not in ITEM_SIZES:
+        raise ArtifactError(f"the header's entry {name!r} has the unknown dtype {dtype!r}")
+    begin, end = start + offsets[0], start + offsets[1]
+    size = math.prod(shape) * ITEM_SIZES[dtype]
+    if begin != position or end - begin != size or end > len(buffer):
+        raise ArtifactError(
+            f"the header's entry {name!r} is in bytes {begin} to {end}: expected {size} bytes from "
+            f"byte {position} on, in a file of {len(buffer)}"
+        )
+    return Part(dtype, tuple(shape), buffer[begin:end]), end
+
+
+def _is_sizes(value: Any) -> bool:
+    """Whether a JSON value is a list of dimensions or offsets."""
+    return (
+        isinstance(value, list)
+        and len(value) <= 64
+        and all(type(n) is int and 0 <= n < 1 << 63 for n in value)
+    )
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+def pack(metadata: Mapping[str, Any], parts: Mapping[str, Part]) -> list[Any]:
+    """The pieces of a file with these parts, in this order, to be written one after another."""
+    header: dict[str, Any] = {"__metadata__": {METADATA: _compact(metadata)}}
+    position = 0
+    pieces: list[Any] = []
+    for name, part in {**parts, SEAL: Part("U8", (32,), bytes(32))}.items():
+        size = math.prod(part.shape) * ITEM_SIZES[part.dtype]
+        header[name] = {
+            "dtype": part.dtype,
+            "shape": list(part.shape),
+            "data_offsets": [position, position + size],
+        }
+        position += size
+        pieces.append(part.data)
+    text = _compact(header).encode("ascii")
+    text += b" " * (-(8 + len(text)) % ALIGNMENT)
+    start = len(text).to_bytes(8, "little") + text
+    return [start, *pieces[:-1], hashlib.sha256(start).digest()]
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def write_atomically(path: str | os.PathLike[str], pieces: Sequence[Any]) -> None:
+    """Writes a file so that its name stands for the old contents or for all of the new.
+
+    The contents are on the disk before the name is theirs.
+
+    Raises:
+      OSError: the file cannot be written; then there is nothing new beside it.
+    """
+    path = os.path.realpath(path)
+    with _temporary_beside(path) as (file, temporary):
+        for piece in pieces:
+            file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())
+        os.replace(temporary, path)
+    with contextlib.suppress(OSError):  # Not every system can open a directory.
+        directory = os.open(os.path.dirname(path), os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+@contextlib.contextmanager
+def _temporary_beside(path: str) -> Iterator[tuple[Any, str]]:
+    """A new file in the directory of ``path``, with the permissions that its name has or will."""
+    directory, name = os.path.split(path)
+    temporary = os.path.join(directory, f".{name}.{secrets.token_hex(8)}.tmp")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            with contextlib.suppress(OSError):
+                os.chmod(temporary, os.stat(path).st_mode & 0o777)
+            yield file, temporary
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)

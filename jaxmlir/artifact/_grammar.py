@@ -1,0 +1,117 @@
+"""Which texts an artifact may hold: a small part of MLIR, checked before MLIR's parser sees it.
+
+A digest says that a file is what somebody wrote, not that its writer meant well.  MLIR's parser
+reports errors, but it recurses on nested brackets until the stack ends the process, and through the
+dialects of the context it is far larger than what a program needs.  So the text has to be made of
+what our own printer writes and of nothing else:
+
+* ops in generic form, of the jaxpr dialect, ``func.func``, ``func.return`` and ``builtin.module``;
+* attributes and types of the builtin dialect that programs use, and the jaxpr dialect's, without
+  those that name a Python object of the writing process;
+* aliases for locations only, each defined after the ones it is made of;
+* brackets at most ``MAX_NESTING`` deep.
+
+A text that passes may still be wrong: then the parser or the verifier say so.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from jaxmlir.errors import ArtifactError
+
+MAX_NESTING = 512
+# Locations are trees that share their branches; written out, one has at most so many parts.
+MAX_LOCATION_PARTS = 4096
+
+_STRING = r'"(?:[^"\\\x00-\x1f\x7f-\xff]|\\(?:[0-9A-Fa-f]{2}|["\\nt]))*+"'
+
+_TOKENS = rf"""
+    [ \n,:=]++
+  | tensor<(?:\d++x)*+[a-z]\w*+>                            # most types
+  | (?:%[\w$.\-]++(?:[:\#]\d++)?(?:,[ ])?)++                # values
+  | "(?:jaxpr\.[\w.\-]++|func\.func|func\.return|builtin\.module)"(?=\()   # an op
+  | {_STRING}(?![ \n]*[(=])                                 # not an op, not a key
+  | @(?:[\w$.\-]++|{_STRING})                               # symbols
+  | \^bb\d++
+  | loc\((?:\#loc\d*+|unknown)\)
+  | !jaxpr\.(?:key|ref|float0|token|int1|uint1)\b           # not the types that name handles
+  | (?:array|dense|tensor|complex|x(?:\d++x)*+complex)(?=<)
+  | 0x[0-9A-Fa-f]++ | \d++(?:\.\d*+)?(?:[eE][+\-]?\d++)?
+  | (?:jaxpr\.)?[A-Za-z_]\w*+(?![\w$.]|[ \n]*[<\[])(?!(?<=handle)[ \n]*=)   # a key, a keyword
+  | -> | [()\[\]{{}}<>*?\-]
+"""
+_BODY = re.compile(f"(?:{_TOKENS})*+".encode(), re.VERBOSE)
+
+_LOCATION = re.compile(
+    rf"""\#loc(?P<name>\d*+)[ ]=[ ]loc\(
+    (?P<value>(?:{_STRING}|[\d:,()\[\] ]|\#loc\d*+|callsite|fused|unknown|at|to)++)\n
+    """.encode(),
+    re.VERBOSE,
+)
+_LOCATION_LINE = re.compile(rb"^#loc\d*+ = .*\n", re.MULTILINE)
+_REFERENCE = re.compile(rb"#loc(\d*)")
+_STRINGS = re.compile(_STRING.encode())
+
+_DEPTH = np.zeros(256, np.int8)
+_DEPTH[[*b"([{<"]] = 1
+_DEPTH[[*b")]}>"]] = -1
+
+
+def check(text: bytes, what: str = "the module") -> None:
+    """Checks a module's text.
+
+    Args:
+      text: in MLIR's generic form, with locations or without.
+      what: what an error calls it.
+
+    Raises:
+      ArtifactError: says which rule the text breaks, and where.
+    """
+    body = _LOCATION_LINE.sub(b"", text)
+    end = _BODY.match(body).end()
+    if end != len(body):
+        line = body.count(b"\n", 0, end) + 1
+        found = body[end : end + 40].decode("ascii", "replace")
+        raise ArtifactError(
+            f"{what} has {found!r} in line {line}, not counting those of locations: expected only "
+            "what jaxmlir prints (ops of the jaxpr dialect in generic form, builtin attributes and "
+            "types, no in-process handles)"
+        )
+    bare = _STRINGS.sub(b"", text)
+    depth = nesting(bare)
+    if depth > MAX_NESTING:
+        raise ArtifactError(f"{what} nests {depth} brackets; at most {MAX_NESTING} are allowed")
+    if len(body) != len(text):
+        _check_locations(text, what)
+
+
+def nesting(text: bytes) -> int:
+    """How deep brackets are nested in a text without strings."""
+    depths = _DEPTH[np.frombuffer(text.replace(b"->", b""), np.uint8)]
+    return int(np.cumsum(depths, dtype=np.int32).max(initial=0))
+
+
+def _check_locations(text: bytes, what: str) -> None:
+    """Each alias is made of earlier ones, and none is too large when it is written out."""
+    parts: dict[bytes, int] = {}
+    for line in _LOCATION_LINE.finditer(text):
+        match = _LOCATION.fullmatch(line[0])
+        if match is None:
+            found = line[0][:60].decode("ascii", "replace")
+            raise ArtifactError(f"{what} has a malformed location: {found!r}")
+        references = _REFERENCE.findall(_STRINGS.sub(b"", match["value"]))
+        if match["name"] in parts or any(name not in parts for name in references):
+            name = match["name"].decode()
+            raise ArtifactError(
+                f"{what} defines the location #loc{name} twice, or before one that it is made of"
+            )
+        size = 1 + match["value"].count(b"(") + sum(parts[name] for name in references)
+        if size > MAX_LOCATION_PARTS:
+            raise ArtifactError(
+                f"{what} has a location of over {MAX_LOCATION_PARTS} parts: #loc"
+                f"{match['name'].decode()}"
+            )
+        parts[match["name"]] = size

@@ -1,0 +1,145 @@
+"""Program to file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxmlir import handles
+from jaxmlir.artifact import _container, _format, _module
+from jaxmlir.errors import ArtifactError, Diagnostic
+from jaxmlir.ir import DIALECT_VERSION, context, file_line_col, func, ir, module_text
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+MAX_DIAGNOSTICS = 20
+
+
+def save(program: Program, path: str | os.PathLike[str], *, source_info: bool = True) -> None:
+    """Writes a program to a file, which :func:`load` reads.
+
+    The file is replaced at once when everything is written: whatever interrupts this leaves the
+    old contents or the new.
+
+    Args:
+      source_info: keep the Python files and lines that ops come from, and JAX's name stacks.
+
+    Raises:
+      ArtifactError: the program refers to Python objects of this process, such as callbacks; names
+        each op and the user's line.  Or a constant has no value.
+      OSError: the file cannot be written.
+    """
+    _container.write_atomically(path, pieces(program, source_info=source_info))
+
+
+def pieces(program: Program, *, source_info: bool = True) -> list[Any]:
+    """The contents of an artifact, as buffers to be written one after another."""
+    import jax
+
+    import jaxmlir
+
+    problems = list(_unwritable(program.module))
+    if problems:
+        raise ArtifactError(problems[:MAX_DIAGNOSTICS])
+    elements: dict[str, dict[str, str]] = {}
+    parts: dict[str, _container.Part] = {}
+    # The widest elements first: then each array begins at a multiple of its element's size.
+    arrays = sorted(_arrays(program).items(), key=lambda item: -item[1].dtype.itemsize)
+    for name, array in arrays:
+        element, part = _format.part_of(array)
+        elements[name] = {"type": element, "sha256": _format.digest(part.data)}
+        parts[_format.CONSTANT + name] = part
+    text, size = _module.compress(program.module, locations=source_info)
+    parts[_format.MODULE] = _container.Part("U8", (len(text),), text)
+    metadata = {
+        "artifact": _format.VERSION,
+        "dialect": DIALECT_VERSION,
+        "jax": jax.__version__,
+        "jaxmlir": jaxmlir.__version__,
+        "module": {"bytes": size, "sha256": _format.digest(text)},
+        "constants": elements,
+    }
+    return _container.pack(metadata, parts)
+
+
+def _arrays(program: Program) -> dict[str, np.ndarray]:
+    """The arrays that the module names."""
+    found = {}
+    with context():
+        for name, op in _constant_names(program.module):
+            if name in found:
+                continue
+            if name not in program.constants:
+                raise ArtifactError([_at(op, f"constant {name!r} has no value that can be saved")])
+            found[_format.check_name(name)] = np.asarray(program.constants[name])
+    return found
+
+
+def _constant_names(module: ir.Module) -> Iterator[tuple[str, Any]]:
+    for op in _ops(module):
+        if type(op) is ir.OpView and op.name == "jaxpr.constant" and "name" in op.attributes:
+            yield ir.StringAttr(op.attributes["name"]).value, op
+
+
+def _ops(module: ir.Module) -> Iterator[Any]:
+    for function in module.body.operations:
+        for region in function.regions:
+            for block in region.blocks:
+                yield from block.operations
+
+
+# --- what has no form outside of the process ---------------------------------------------------
+
+
+def _unwritable(module: ir.Module) -> Iterator[Diagnostic]:
+    """The ops that name Python objects of this process."""
+    text = module_text(module)
+    if not any(mark in text for mark in ("{handle = ", "!jaxpr.aval<", "!jaxpr.dtype<")):
+        return
+    with context():
+        for op in module.body.operations:
+            yield from _unwritable_attributes(op, f"@{op.attributes['sym_name'].value}")
+        for op in _ops(module):
+            name = op.name if type(op) is ir.OpView else op.operation.name
+            if not isinstance(op, func.ReturnOp):
+                yield from _unwritable_attributes(op, f"'{name}' op")
+            for value in op.results:
+                if "!jaxpr.aval<" in str(value.type) or "!jaxpr.dtype<" in str(value.type):
+                    yield _at(op, f"'{name}' op: {value.type} exists in this process only")
+
+
+def _unwritable_attributes(op: Any, what: str) -> Iterator[Diagnostic]:
+    for key, attr in op.attributes.items():
+        for handle in _handles(attr):
+            box = handles.find_box(handle)
+            found = "a Python object" if box is None else f"the Python object {_shown(box.value)}"
+            yield _at(
+                op,
+                f"{what} cannot be saved: attribute '{key}' is {found}, which has no form outside "
+                "of this process",
+            )
+
+
+def _handles(attr: ir.Attribute) -> Iterator[str]:
+    if isinstance(attr, ir.ArrayAttr):
+        for item in attr:
+            yield from _handles(item)
+    elif isinstance(attr, ir.DictAttr):
+        for item in attr:
+            if item.name == "handle" and isinstance(item.attr, ir.StringAttr):
+                yield item.attr.value
+            else:
+                yield from _handles(item.attr)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."
+
+
+def _at(op: Any, message: str) -> Diagnostic:
+    return Diagnostic("error", message, *file_line_col(op.location))
