@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from jaxmlir import _cli
@@ -36,6 +37,12 @@ module.operation.print(file=sys.stdout.buffer, binary=True, enable_debug_info=Tr
 
 def is_bytecode(data: bytes) -> bool:
     return data.startswith(BYTECODE_MAGIC)
+
+
+def is_artifact(data: bytes) -> bool:
+    """Whether a file may be an artifact: neither text nor bytecode has three zeros and a brace
+    where the header of a safetensors file begins."""
+    return data[5:9] == b"\0\0\0{"
 
 
 def decode_text(data: bytes, filename: str) -> str:
@@ -111,16 +118,38 @@ def serialized(
     return (text.rstrip("\n") + "\n").encode()
 
 
-def read_program(path: str) -> Program:
-    """The program in a file; in stdin where the path is ``-``.
+def read_artifact(
+    path: str, data: bytes, custom_calls: Collection[str] = (), *, verify: bool = True
+) -> Program:
+    """The program of an artifact; its arrays are mapped, unless it came from stdin.
+
+    Raises:
+      ArtifactError: it is none that can be loaded.
+      VerificationError: its program is invalid.
+    """
+    from jaxmlir import artifact
+
+    buffer = memoryview(data) if path == "-" else artifact.map_file(path)
+    name = _cli.display_path(path)
+    return artifact.read(buffer, name, allow_custom_calls=custom_calls, verify=verify)
+
+
+def read_program(path: str, custom_calls: Collection[str] = ()) -> Program:
+    """The program in a file, an artifact or a module; in stdin where the path is ``-``.
+
+    Args:
+      custom_calls: what the program of an artifact may reach beyond XLA.
 
     Raises:
       UsageError: the file cannot be read.
       ParseError: it is not a module.
+      ArtifactError: it is an artifact that cannot be loaded.
     """
     from jaxmlir.program import Program
 
     data = _cli.read_bytes(path)
+    if is_artifact(data):
+        return read_artifact(path, data, custom_calls)
     if path != "-" and not is_bytecode(data):
         return Program(parse_file(path), {}, {})
     filename = _cli.display_path(path)

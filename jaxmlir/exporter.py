@@ -82,7 +82,7 @@ def constant_value(program: Program, op: Any) -> Any:
         value = codec.decode(attributes["value"])
     if isinstance(aval, core.ShapedArray):
         if isinstance(aval.dtype, dtypes.ExtendedDType):
-            if isinstance(value, np.ndarray):
+            if isinstance(value, (np.ndarray, jax.Array)) and value.dtype != aval.dtype:
                 value = jax.random.wrap_key_data(value, impl=aval.dtype._impl.name)
         elif aval.dtype == dtypes.float0:
             value = np.zeros(aval.shape, dtypes.float0)

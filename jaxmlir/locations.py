@@ -131,11 +131,11 @@ def _traceback(location: ir.Location) -> Any:
 def _traceback_at(file: str, line: int) -> Any:
     """A traceback whose innermost frame is ``file:line``.
 
-    JAX takes tracebacks only from live frames, so one is made: a function that says it stands there.
+    JAX takes tracebacks from live frames only, so one is made: a function that says it is there.
     """
     position = min(line, 2**31 - 1)
     code = _STANDING.__code__.replace(co_filename=file, co_name="user", co_firstlineno=position)
     return types.FunctionType(code, {})(jaxlib_jax.Traceback.get_traceback)
 
 
-_STANDING = lambda here: here()  # noqa: E731, all on one line.
+_STANDING = lambda here: here()  # noqa: E731, since all of it has to be in one line.

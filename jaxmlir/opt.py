@@ -98,7 +98,7 @@ def _main(argv: Sequence[str]) -> int:
     if arguments.on("dump-pass-pipeline"):
         print(f"Pass Manager with {len(pipeline.passes)} passes:\n{pipeline}", file=sys.stderr)
     path = _cli.single_input(arguments)
-    return _Driver(arguments, pipeline, _cli.display_path(path)).run(_cli.read_bytes(path))
+    return _Driver(arguments, pipeline, path).run(_cli.read_bytes(path))
 
 
 def _help() -> str:
@@ -176,12 +176,13 @@ def _element(name: str, options: str | None, without: frozenset[str]) -> str:
 class _Driver:
     """Takes the input through parsing, the pipeline and printing."""
 
-    def __init__(self, arguments: Arguments, pipeline: Pipeline, filename: str):
+    def __init__(self, arguments: Arguments, pipeline: Pipeline, path: str):
         from jaxmlir.passes import Instrumentation, Timing
 
         self.arguments = arguments
         self.pipeline = pipeline
-        self.filename = filename
+        self.path = path
+        self.filename = _cli.display_path(path)
         self.is_plain_file = False
         self.debug_info = arguments.on("mlir-print-debuginfo")
         self.elide_over = arguments.integer("mlir-elide-elementsattrs-if-larger")
@@ -201,18 +202,26 @@ class _Driver:
 
     def run(self, data: bytes) -> int:
         """Processes the whole input; returns the exit status."""
-        from jaxmlir._module_io import is_bytecode, to_text
+        from jaxmlir._module_io import is_artifact, is_bytecode, read_artifact, to_text
 
+        program = None
         try:
-            pieces = self._split(to_text(data, self.filename))
+            if is_artifact(data):
+                program = read_artifact(self.path, data)
+                pieces = [program.as_text()]
+            else:
+                pieces = self._split(to_text(data, self.filename))
         except JaxmlirError as e:
             _cli.print_diagnostics(_cli.diagnostics_from(e, self.filename), self.filename)
             return 1
         # MLIR can read such a file itself, and then its name is in every location.
         self.is_plain_file = (
-            len(pieces) == 1 and not is_bytecode(data) and os.path.isfile(self.filename)
+            len(pieces) == 1
+            and program is None
+            and not is_bytecode(data)
+            and os.path.isfile(self.filename)
         )
-        results = [self._process(piece) for piece in pieces]
+        results = [self._process(piece, program) for piece in pieces]
         if len(pieces) > 1:
             outputs = [out + b"\n" if out else b"" for _, out in results]
             self._write(f"{_SEPARATOR}\n".encode().join(outputs))
@@ -237,13 +246,17 @@ class _Driver:
             raise UsageError("--emit-bytecode writes one module, but the input was split in many")
         return ["\n".join(piece) for piece in pieces]
 
-    def _process(self, text: str) -> tuple[bool, bytes | None]:
-        """Whether a piece did what it should, and its output unless it failed."""
+    def _process(self, text: str, program: Program | None) -> tuple[bool, bytes | None]:
+        """Whether a piece did what it should, and its output unless it failed.
+
+        Args:
+          program: that of an artifact, whose text the piece is.
+        """
         output = None
         with _collect_diagnostics(self.filename) as diagnostics:
             self.remarks = diagnostics
             try:
-                output = self._transform(text)
+                output = self._transform(program or self._read(text))
             except JaxmlirError as e:
                 _print_crash(e)
                 diagnostics += _cli.diagnostics_from(e, self.filename)
@@ -256,10 +269,12 @@ class _Driver:
         _cli.print_diagnostics(diagnostics, self.filename, text)
         return output is not None, output
 
-    def _transform(self, text: str) -> bytes:
+    def _read(self, text: str) -> Program | _MlirModule:
         with self._measure("parser"):
             module = self._parse(text)
-        program = self._program(module)
+        return self._program(module)
+
+    def _transform(self, program: Program | _MlirModule) -> bytes:
         self.pipeline.run(program, self.instrumentation)
         with self._measure("output"):
             return self._serialized(program.module)

@@ -38,6 +38,11 @@ FLAGS = (
         "seed",
         optional=True,
     ),
+    Flag(
+        "allow-custom-calls",
+        "Let an artifact use these FFI targets, and ops such as pallas_call",
+        "name,...",
+    ),
     _cli.LOAD,
 )
 
@@ -84,7 +89,7 @@ def _help() -> str:
 def _run(path: str, arguments: Arguments) -> None:
     from jaxmlir._module_io import read_program
 
-    program = read_program(path)
+    program = read_program(path, arguments.names("allow-custom-calls"))
     entry = _select_entry(program, arguments.get("entry"))
     program.verify()
     values = _Values(entry, program.signature(entry).operands).read(arguments)

@@ -35,6 +35,8 @@ FLAGS = (
     Flag("to-stablehlo", "Lower the module to StableHLO"),
     Flag("platforms", "Lower for these platforms: cpu, cuda, rocm, tpu", "platform,..."),
     Flag("to-jaxpr", "Write the module as a jaxpr, as JAX prints it"),
+    Flag("describe", "Say what is in an artifact: versions, signature, ops, constants, sources"),
+    Flag("emit-artifact", "Write an artifact: one file with the module and its constants"),
     Flag("emit-bytecode", "Write MLIR bytecode instead of text"),
     Flag("mlir-print-debuginfo", "Print locations"),
     _cli.LOAD,
@@ -59,7 +61,10 @@ def _main(argv: Sequence[str]) -> int:
     filename = arguments.get("import-python") or _cli.display_path(_cli.single_input(arguments))
     _check(arguments)
     with _cli.reporting(filename) as status:
-        output = _output(_program(arguments), arguments)
+        if arguments.on("describe"):
+            output = _describe(_cli.single_input(arguments))
+        else:
+            output = _output(_program(arguments), arguments)
         _cli.write_bytes(arguments.get("o") or "-", output)
     return status.code
 
@@ -128,6 +133,13 @@ def _check(arguments: Arguments) -> None:
     to_stablehlo, to_jaxpr = arguments.on("to-stablehlo"), arguments.on("to-jaxpr")
     if to_stablehlo and to_jaxpr:
         raise UsageError("--to-stablehlo and --to-jaxpr exclude each other")
+    if arguments.on("describe"):
+        others = [n for n in ("to-stablehlo", "to-jaxpr", "import-python") if n in arguments.values]
+        if others:
+            raise UsageError(f"--describe and --{others[0]} exclude each other")
+        return
+    if arguments.on("emit-artifact") and (to_stablehlo or to_jaxpr):
+        raise UsageError("--emit-artifact writes a program of the jaxpr dialect")
     if "import-python" in arguments.values:
         if arguments.positional:
             raise UsageError(f"--import-python takes no input file, got {arguments.positional[0]}")
@@ -135,13 +147,31 @@ def _check(arguments: Arguments) -> None:
     for name in ("args", "kwargs"):
         if name in arguments.values:
             raise UsageError(f"--{name} goes with --import-python")
-    if not (to_stablehlo or to_jaxpr):
-        raise UsageError("nothing to do: give --import-python, --to-stablehlo or --to-jaxpr")
+    if not (to_stablehlo or to_jaxpr or arguments.on("emit-artifact")):
+        raise UsageError(
+            "nothing to do: give --import-python, --to-stablehlo, --to-jaxpr, --emit-artifact or "
+            "--describe"
+        )
+
+
+def _describe(path: str) -> bytes:
+    from jaxmlir import artifact
+    from jaxmlir._module_io import is_artifact
+
+    data = _cli.read_bytes(path)
+    name = _cli.display_path(path)
+    if not is_artifact(data):
+        raise UsageError(f"--describe takes an artifact, which {name} is not")
+    return f"{artifact.describe(memoryview(data), name)}\n".encode()
 
 
 def _output(program: Program, arguments: Arguments) -> bytes:
     from jaxmlir._module_io import serialized
 
+    if arguments.on("emit-artifact"):
+        from jaxmlir import artifact
+
+        return b"".join(artifact.pieces(program))
     if arguments.on("to-jaxpr"):
         return f"{program.to_jaxpr()}\n".encode()
     if arguments.on("to-stablehlo"):

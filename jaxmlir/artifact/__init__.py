@@ -13,7 +13,9 @@ it is executed by loading it, and nobody has to trust it to look at it:
 
 from __future__ import annotations
 
-from jaxmlir.artifact._load import load
-from jaxmlir.artifact._save import save
+from jaxmlir.artifact._container import map_file
+from jaxmlir.artifact._describe import describe
+from jaxmlir.artifact._load import load, read
+from jaxmlir.artifact._save import pieces, save
 
-__all__ = ["load", "save"]
+__all__ = ["describe", "load", "map_file", "pieces", "read", "save"]

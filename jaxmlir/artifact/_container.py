@@ -50,12 +50,6 @@ class Part:
     data: Any
 
 
-def is_artifact(start: bytes) -> bool:
-    """Whether the first bytes of a file are those of a safetensors file: neither text nor bytecode
-    has three zeros and a brace there."""
-    return start[5:9] == b"\0\0\0{"
-
-
 def parse_json(text: str | bytes, what: str) -> Any:
     """JSON without duplicate keys.
 
@@ -132,9 +126,7 @@ def _header(buffer: memoryview) -> tuple[int, dict[str, Any]]:
     return start, header
 
 
-def _part(
-    name: str, entry: Any, buffer: memoryview, start: int, position: int
-) -> tuple[Part, int]:
+def _part(name: str, entry: Any, buffer: memoryview, start: int, position: int) -> tuple[Part, int]:
     """One tensor of the header, which must begin where the one before has ended."""
     expected = {"dtype", "shape", "data_offsets"}
     if not isinstance(entry, dict) or entry.keys() != expected:

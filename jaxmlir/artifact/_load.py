@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.artifact import _container, _format, _module
 from jaxmlir.constants import Constants, Unread
 from jaxmlir.errors import ArtifactError, DiagnosticError, JaxmlirError
-from jaxmlir.ir import DIALECT_VERSION, context
+from jaxmlir.ir import DIALECT_VERSION, context, ir
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -56,26 +57,35 @@ def read(
     verify: bool = True,
 ) -> Program:
     """The program of an artifact's contents; see :func:`load`."""
-    try:
+    from jaxmlir.program import Program
+    from jaxmlir.verifier import verify as verify_program
+
+    with refused(filename):
         allowed = None if allow_custom_calls is None else frozenset(allow_custom_calls)
-        program = Contents(buffer).program(allowed)
+        contents = Contents(buffer)
+        program = Program(contents.module(), contents.constants, custom_calls=allowed)
         if as_flat:
             _forget_trees(program)
         if verify:
-            from jaxmlir.verifier import verify as verify_program
-
             _check_trees(program)
             verify_program(program, filename)
-    except JaxmlirError as e:
-        if isinstance(e, ArtifactError) and not e.diagnostics[0].file:
-            raise ArtifactError(f"cannot load {filename}: {e.diagnostics[0].message}") from None
+    return program
+
+
+@contextlib.contextmanager
+def refused(filename: str) -> Iterator[None]:
+    """Makes what goes wrong with a file's contents an error that names the file."""
+    try:
+        yield
+    except ArtifactError as e:
+        raise ArtifactError(f"cannot load {filename}: {e.diagnostics[0].message}") from None
+    except JaxmlirError:
         raise
-    except (Exception, RecursionError) as e:
-        # What a malformed module makes JAX's rules do is theirs to choose.
+    except Exception as e:
+        # What JAX's rules do with a malformed module is theirs to choose.
         raise ArtifactError(
             f"cannot load {filename}: its program is malformed: {type(e).__name__}: {e}"
         ) from e
-    return program
 
 
 class Contents:
@@ -96,12 +106,14 @@ class Contents:
         _check_digest(self._module, self._field("module", "sha256", str), "the module")
         self.constants = Constants(self._arrays(parts))
 
-    def program(self, custom_calls: frozenset[str] | None) -> Program:
-        """The program, whose types are not checked."""
-        from jaxmlir.program import Program
+    @property
+    def module_size(self) -> int:
+        """Of how many bytes the compressed module is."""
+        return len(self._module)
 
-        module = _module.decompress(bytes(self._module), self._field("module", "bytes", int))
-        return Program(module, self.constants, custom_calls=custom_calls)
+    def module(self) -> ir.Module:
+        """The module, of which MLIR's part is verified."""
+        return _module.decompress(bytes(self._module), self._field("module", "bytes", int))
 
     def _field(self, name: str, key: str, cls: type) -> Any:
         entry = self.metadata.get(name)

@@ -138,7 +138,7 @@ def _handles(attr: ir.Attribute) -> Iterator[str]:
 
 def _shown(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= 80 else f"{text[:80]}..."
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def _at(op: Any, message: str) -> Diagnostic:
