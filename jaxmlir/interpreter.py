@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxmlir import _control
+from jaxmlir import _control, custom_calls
 from jaxmlir._compat import core, dtypes
 from jaxmlir._plans import Node, array_of, plan_of
 from jaxmlir.errors import Diagnostic, EvaluationError, JaxmlirError, message_of
@@ -144,7 +144,9 @@ class Interpreter:
 
         Raises:
           EvaluationError: an op cannot be evaluated; names it and the user's line.
+          LoweringError: the program was loaded, and may not use what it reaches for.
         """
+        custom_calls.check(self.program)
         return self.enter(Frame(symbol, None), args)
 
     # -- for interpretations of ops with functions (``_control``) --
