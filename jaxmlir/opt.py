@@ -117,13 +117,18 @@ def _help() -> str:
 
 
 def _pass_list() -> str:
-    """Every pass with its summary.  Nothing is imported for this, so the options are not shown."""
-    from jaxmlir.passes import list_passes
+    """Every pass with its summary and options."""
+    from jaxmlir.passes import describe_passes
 
     out = []
-    for title, group in list_passes().items():
-        if group:
-            out += [f"{title}:", *(_cli.entry(f"--{n}", s) for n, s in sorted(group.items())), ""]
+    for title, group in describe_passes().items():
+        if not group:
+            continue
+        out.append(f"{title}:")
+        for name, found in sorted(group.items()):
+            out.append(_cli.entry(f"--{name}", found.summary))
+            out += [_cli.entry(f"    {option}", option.description) for option in found.options]
+        out.append("")
     return "\n".join(out).rstrip()
 
 

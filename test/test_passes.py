@@ -1,6 +1,7 @@
 """Passes, their options, and pipelines; MLIR's own parser and passes are the oracle."""
 
 import importlib
+import os
 import re
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from jaxmlir.passes import (
     Pass,
     Timing,
     _cxx,
+    _source,
+    describe_passes,
     list_passes,
     parse_pipeline,
 )
@@ -287,24 +290,106 @@ def test_every_listed_cxx_pass_is_known_to_mlir():
     assert set(_cxx.PASSES) - set(_cxx.available()) == set()
 
 
-def test_passes_of_installed_packages(tmp_path, monkeypatch):
-    (tmp_path / "plugged.py").write_text(
-        "from dataclasses import dataclass\nfrom typing import ClassVar\n"
-        "from jaxmlir.passes import Pass\n\n\n@dataclass(frozen=True)\n"
-        "class Plugged(Pass):\n    '''Plugged in.'''\n\n    name: ClassVar[str] = 'test-plugged'\n"
-    )
+def test_source_and_class_describe_a_pass_alike():
+    for name, target in BUILTIN_PASSES:
+        module, _, attribute = target.partition(":")
+        cls = getattr(importlib.import_module(module), attribute)
+        assert _source.of_target(target) == _source.of_class(cls), name
+    assert _source.of_target("no_such_package.module:Pass") == _source.NOTHING
+
+
+PLUGGED = """
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from jaxmlir.ir import functions, ir
+from jaxmlir.passes import Pass
+
+
+class Named(Pass):
+    to: str = "plugged"
+
+
+@dataclass(frozen=True)
+class Plugged(Named):
+    '''Plugged in, and
+    rename the functions.
+
+    Options:
+      to: the name
+        that they get.
+      how: fast or well.
+    '''
+
+    name: ClassVar[str] = "test-plugged"
+    to: str = "plugged"
+    how: Literal["fast", "well"] = "well"
+    axes: tuple[int | None, ...] = (0, None)
+    scale: "float" = 2.0
+
+    def run(self, program):
+        for function in functions(program.module).values():
+            function.attributes["sym_name"] = ir.StringAttr.get(self.to)
+"""
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """The folder of an installed package that offers passes."""
+    package = tmp_path / "plugged_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("import jax  # What listing the passes must not do.\n")
+    (package / "passes.py").write_text(PLUGGED)
     metadata = tmp_path / "plugged-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: plugged\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text(
-        "[jaxmlir.passes]\ntest-plugged = plugged:Plugged\ntest-gone = plugged:Gone\n"
+        "[jaxmlir.passes]\ntest-plugged = plugged_package.passes:Plugged\n"
+        "test-gone = plugged_package.passes:Gone\n"
     )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    listed = list_passes()["Passes of loaded modules and installed packages"]
-    assert listed["test-plugged"] == "Plugged in"
-    assert only("test-plugged").name == "test-plugged"
-    with pytest.raises(PipelineError, match="plugged:Gone, which cannot be imported"):
+    return tmp_path
+
+
+def test_passes_of_installed_packages(installed, monkeypatch):
+    monkeypatch.syspath_prepend(str(installed))
+    found = describe_passes()["Passes of loaded modules and installed packages"]["test-plugged"]
+    assert found.summary == "Plugged in, and rename the functions"
+    assert [f"{option}: {option.description}" for option in found.options] == [
+        "to=<str>: the name that they get (default: plugged)",
+        "how=<fast|well>: fast or well (default: well)",
+        "axes=<int|none,...>: (default: 0,none)",
+        "scale=<float>: (default: 2.0)",
+    ]
+    assert found == _source.of_class(type(only("test-plugged")))
+    with pytest.raises(PipelineError, match="plugged_package.passes:Gone, which cannot be import"):
         parse_pipeline("test-gone")
+
+
+def test_the_tool_lists_and_runs_passes_of_installed_packages(installed, tmp_path):
+    file = tmp_path / "f.mlir"
+    file.write_text(TWO_COSINES)
+    path = os.pathsep.join([str(Path(__file__).parent.parent), str(installed)])
+
+    def tool(*arguments):
+        code = (
+            "import sys; from jaxmlir.opt import main; status = main(sys.argv[1:]); "
+            "print('jax' in sys.modules, file=sys.stderr); sys.exit(status)"
+        )
+        return subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+
+    listed = tool("--list-passes")
+    assert "\n  --test-plugged                     - Plugged in, and rename the" in listed.stdout
+    assert "\n      how=<fast|well>                - fast or well (default: well)" in listed.stdout
+    assert listed.stderr == "False\n"
+    assert "func.func public @there" in tool(str(file), "--test-plugged=to=there").stdout
 
 
 # -- JAX stays out until it is needed --

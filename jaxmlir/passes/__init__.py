@@ -10,12 +10,13 @@ A pass is named in a pipeline as MLIR names its own::
 
 from __future__ import annotations
 
-from jaxmlir.passes import _cxx, _pipeline, _registry
+from jaxmlir.passes import _cxx, _pipeline, _registry, _source
 from jaxmlir.passes._base import Option, Pass
 from jaxmlir.passes._instrument import Instrumentation, Timing
 from jaxmlir.passes._levels import LEVELS, level_pipeline
 from jaxmlir.passes._pipeline import Pipeline
 from jaxmlir.passes._remarks import remark, remarks_wanted
+from jaxmlir.passes._source import Description
 
 BUILTIN_PASSES = (
     ("jaxpr-cse", "jaxmlir.passes.cse:Cse"),
@@ -45,19 +46,28 @@ def pass_exists(name: str) -> bool:
     return find_pass(name) is not None or _cxx.exists(name)
 
 
-def list_passes() -> dict[str, dict[str, str]]:
-    """Name and one-line summary of every pass, by origin, without importing the passes."""
-    builtin = {name: _registry.summary(target) for name, target in BUILTIN_PASSES}
-    plugins = {p.name: _registry.summary(p.value) for p in _registry.plugins()}
+def describe_passes() -> dict[str, dict[str, Description]]:
+    """Summary and options of every pass, by origin and name, without importing the passes."""
+    builtin = {name: _source.of_target(target) for name, target in BUILTIN_PASSES}
+    plugins = {p.name: _source.of_target(p.value) for p in _registry.plugins()}
     loaded = {
-        name: _registry.first_line(cls.__doc__)
+        name: _source.of_class(cls)
         for name, cls in Pass.loaded.items()
         if name not in builtin and name not in plugins
     }
+    cxx = {name: Description(summary) for name, summary in _cxx.available().items()}
     return {
         "Passes of jaxmlir": builtin,
         "Passes of loaded modules and installed packages": plugins | loaded,
-        "C++ passes of MLIR, StableHLO and Shardy": _cxx.available(),
+        "C++ passes of MLIR, StableHLO and Shardy": cxx,
+    }
+
+
+def list_passes() -> dict[str, dict[str, str]]:
+    """Name and summary of every pass, by origin, without importing the passes."""
+    return {
+        origin: {name: found.summary for name, found in group.items()}
+        for origin, group in describe_passes().items()
     }
 
 
@@ -78,6 +88,7 @@ def parse_pipeline(text: str) -> Pipeline:
 
 __all__ = [
     "BUILTIN_PASSES",
+    "Description",
     "LEVELS",
     "Instrumentation",
     "Option",

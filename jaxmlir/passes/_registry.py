@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 import importlib
-import importlib.util
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxmlir.errors import PipelineError
@@ -61,22 +58,3 @@ def nearest(name: str, known: Iterator[str]) -> str | None:
     """The known name that was most likely meant."""
     matches = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return matches[0] if matches else None
-
-
-def summary(target: str) -> str:
-    """The first line of a class's docstring, read from its source.
-
-    Listing the passes must not import them, for some import JAX.
-    """
-    module, _, name = target.partition(":")
-    spec = importlib.util.find_spec(module)
-    if spec is None or spec.origin is None:
-        return ""
-    for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ClassDef) and node.name == name:
-            return first_line(ast.get_docstring(node))
-    return ""
-
-
-def first_line(docstring: str | None) -> str:
-    return (docstring or "").strip().partition("\n")[0].rstrip(".")

@@ -1,0 +1,157 @@
+"""What a pass is and takes, read from its source.
+
+Listing the passes must not import them, for some import JAX, and those of other packages anything.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaxmlir.passes._base import _format
+
+if TYPE_CHECKING:
+    from jaxmlir.passes._base import Pass
+
+
+@dataclass(frozen=True)
+class OptionText:
+    """An option as ``--list-passes`` shows it."""
+
+    name: str
+    kind: str
+    """The type in words; empty where only the default is known, which C++ passes print."""
+    default: str | None
+    """``None``: it must be given."""
+    help: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}=<{self.kind}>" if self.kind else f"{self.name}={self.default}"
+
+    @property
+    def description(self) -> str:
+        """What it means, and its default where that is not said."""
+        if self.default is None:
+            note = "required"
+        elif not self.kind or self.default in ("", "''") or "by default" in self.help:
+            note = ""
+        else:
+            note = f"default: {self.default}"
+        return f"{self.help} ({note})".strip() if note else self.help
+
+
+@dataclass(frozen=True)
+class Description:
+    """A pass as ``--list-passes`` shows it."""
+
+    summary: str
+    options: tuple[OptionText, ...] = ()
+
+
+NOTHING = Description("")
+
+
+def of_target(target: str) -> Description:
+    """The description of ``package.module:Class``, empty where the source is not found."""
+    module, _, name = target.partition(":")
+    spec = _find(module)
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return NOTHING
+    classes = {
+        node.name: node
+        for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef)
+    }
+    if name not in classes:
+        return NOTHING
+    doc = ast.get_docstring(classes[name])
+    fields = dict(_fields(classes[name], classes))
+    return Description(summary_of(doc), tuple(_options(fields, doc)))
+
+
+def of_class(cls: type[Pass]) -> Description:
+    """The description of a pass that is imported already."""
+    doc = inspect.cleandoc(cls.__doc__ or "")
+    fields = {
+        name: (option.kind, None if option.required else _format(option.field.default))
+        for name, option in cls.options().items()
+    }
+    return Description(summary_of(doc), tuple(_options(fields, doc)))
+
+
+def _find(module: str) -> ModuleSpec | None:
+    """Where a module is, found without importing the packages that it is in."""
+    path = None
+    parts = module.split(".")
+    spec = None
+    for i in range(len(parts)):
+        spec = PathFinder.find_spec(".".join(parts[: i + 1]), path)
+        if spec is None:
+            return None
+        path = spec.submodule_search_locations
+    return spec
+
+
+def summary_of(docstring: str | None) -> str:
+    """The first paragraph."""
+    paragraph = (docstring or "").strip().partition("\n\n")[0]
+    return " ".join(paragraph.split()).rstrip(".")
+
+
+def _fields(
+    node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]
+) -> Iterator[tuple[str, tuple[str, str | None]]]:
+    """Name, kind and default of each option, those of base classes of the module first."""
+    for base in node.bases:
+        if isinstance(base, ast.Name) and base.id in classes:
+            yield from _fields(classes[base.id], classes)
+    for item in node.body:
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+            if "ClassVar" not in ast.unparse(item.annotation):
+                name = item.target.id.replace("_", "-")
+                yield name, (_kind(item.annotation), _default(item.value))
+
+
+def _kind(node: ast.expr) -> str:
+    """A type in words, as :class:`~jaxmlir.passes._base.Option` has it."""
+    match node:
+        case ast.Constant(value=None):
+            return "none"
+        case ast.Constant(value=str(text)):
+            return _kind(ast.parse(text, mode="eval").body)
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return f"{_kind(left)}|{_kind(right)}"
+        case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=[first, _])):
+            return f"{_kind(first)},..."
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=choices)):
+            return "|".join(_format(ast.literal_eval(choice)) for choice in choices)
+    return ast.unparse(node)
+
+
+def _default(node: ast.expr | None) -> str | None:
+    if node is None:
+        return None
+    try:
+        return _format(ast.literal_eval(node))
+    except ValueError:
+        return ast.unparse(node)
+
+
+_SECTION = re.compile(r"^Options:\n(?P<body>(?:[ ].*\n?|\n)*)", re.MULTILINE)
+_ENTRY = re.compile(r"^  (?P<name>[\w-]+): (?P<text>.*(?:\n   .*)*)", re.MULTILINE)
+
+
+def _options(
+    fields: Mapping[str, tuple[str, str | None]], docstring: str | None
+) -> Iterator[OptionText]:
+    section = _SECTION.search(docstring or "")
+    entries = _ENTRY.finditer(section["body"]) if section else ()
+    helps = {e["name"].replace("_", "-"): " ".join(e["text"].split()).rstrip(".") for e in entries}
+    for name, (kind, default) in fields.items():
+        yield OptionText(name, kind, default, helps.get(name, ""))
