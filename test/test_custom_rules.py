@@ -1,0 +1,240 @@
+"""Custom derivative rules through import, transformations and lowering, against JAX."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.extend
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from comparing import reread, same
+from jax import lax
+
+import jaxmlir
+from jaxmlir import rules
+from jaxmlir.errors import (
+    LoweringError,
+    TransformError,
+)
+
+compat = pytest.mark.compat
+
+
+@jax.custom_jvp
+def sin(x):
+    return jnp.sin(x)
+
+
+@jax.custom_jvp
+def cos(x):
+    return jnp.cos(x)
+
+
+sin.defjvps(lambda t, y, x: cos(x) * t)
+cos.defjvps(lambda t, y, x: -sin(x) * t)
+
+
+@compat
+def test_rules_that_call_each_other_have_all_derivatives():
+    """Each rule is one function of the module, although each calls the other's."""
+    program = reread(jaxmlir.trace(lambda x: sin(x))(1.0))
+    assert str(program).count("custom_jvp_call_jaxpr") < 8
+    ours, jaxs = program, sin
+    for order, expected in enumerate(
+        [jnp.sin, jnp.cos, lambda x: -jnp.sin(x), lambda x: -jnp.cos(x)]
+    ):
+        np.testing.assert_allclose(ours(0.4), expected(0.4), rtol=1e-6)
+        assert ours(0.4) == jaxs(0.4), f"derivative {order}"
+        ours, jaxs = jax.grad(ours), jax.grad(jaxs)
+    assert ours(0.4) == jaxs(0.4)
+
+
+@jax.custom_vjp
+def double(x):
+    """Twice x, whose rule says thrice: so it shows whether the rule was used."""
+    return 2 * x
+
+
+double.defvjp(lambda x: (2 * x, None), lambda _, g: (3 * g,))
+
+
+@compat
+def test_vmap_keeps_the_rule():
+    f = reread(jaxmlir.trace(double)(1.0))
+    mapped = reread(jaxmlir.trace(jax.vmap(double))(jnp.ones(4)))
+    threes = np.full(4, 3.0)
+    assert jax.grad(f)(1.0) == 3.0
+    assert (jax.vmap(jax.grad(f))(jnp.ones(4)) == threes).all()
+    assert (jax.grad(lambda x: jax.vmap(f)(x).sum())(jnp.ones(4)) == threes).all()
+    assert (jax.grad(lambda x: mapped(x).sum())(jnp.ones(4)) == threes).all()
+
+
+@compat
+@pytest.mark.parametrize(
+    "stage",
+    [
+        jax.jit,
+        jax.checkpoint,
+        lambda f: lambda x: lax.scan(lambda c, _: (f(c), None), x, length=1)[0],
+        lambda f: lambda x: lax.cond(x > 0, f, lambda x: x, x),
+        lambda f: lambda x: lax.fori_loop(0, 1, lambda _, c: f(c), x),
+        lambda f: (
+            lambda x: lax.scan(lambda c, _: (jax.jit(jax.checkpoint(f))(c), None), x, length=1)[0]
+        ),
+    ],
+    ids=["jit", "remat", "scan", "cond", "fori", "nested"],
+)
+def test_staging_keeps_the_rule(stage):
+    program = reread(jaxmlir.trace(stage(double))(1.0))
+    assert program(1.0) == 2.0
+    assert jax.grad(program)(1.0) == 3.0
+
+
+@compat
+def test_a_rule_inside_a_while_loop_is_kept_in_forward_mode():
+    def f(x):
+        return lax.while_loop(lambda c: c < 10.0, lambda c: marked(c) + 1.0, x)
+
+    @jax.custom_jvp
+    def marked(x):
+        return 2 * x
+
+    marked.defjvps(lambda t, y, x: 5 * t)
+    program = reread(jaxmlir.trace(f)(1.0))
+    same(jax.jvp(program, (1.0,), (1.0,)), jax.jvp(f, (1.0,), (1.0,)))
+
+
+@compat
+def test_lowering_drops_the_rule_and_nothing_before_does():
+    program = jaxmlir.trace(double)(1.0)
+    assert "custom_vjp_call_jaxpr" in str(program.run_passes("jaxpr-verify, cse"))
+    stablehlo = program.lower().as_text()
+    assert "custom" not in stablehlo and "3.0" not in stablehlo
+
+
+@compat
+def test_forward_mode_over_a_custom_vjp_is_an_error_as_in_jax():
+    program = reread(jaxmlir.trace(double)(1.0))
+    with pytest.raises(TypeError, match="forward-mode"):
+        jax.jvp(double, (1.0,), (1.0,))
+    with pytest.raises(LoweringError, match="forward-mode"):
+        jax.jvp(program, (1.0,), (1.0,))
+
+
+@compat
+def test_nondiff_arguments_and_pytrees_in_rules():
+    @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+    def apply(f, tree):
+        return f(tree["x"]) * tree["y"]
+
+    def fwd(f, tree):
+        return apply(f, tree), tree
+
+    def bwd(f, tree, g):
+        return ({"x": 7 * g * tree["y"], "y": f(tree["x"]) * g},)
+
+    apply.defvjp(fwd, bwd)
+
+    def loss(tree):
+        return apply(jnp.tanh, tree)
+
+    tree = {"x": jnp.float32(0.3), "y": jnp.float32(2.0)}
+    program = reread(jaxmlir.trace(loss)(tree))
+    same(jax.grad(program)(tree), jax.grad(loss)(tree))
+
+
+@compat
+def test_symbolic_zeros_in_a_rule():
+    @jax.custom_jvp
+    def mul(x, y):
+        return x * y
+
+    def mul_jvp(primals, tangents):
+        (x, y), (tx, ty) = primals, tangents
+        zero = jax.custom_derivatives.SymbolicZero
+        out = jnp.zeros_like(x)
+        out = out if isinstance(tx, zero) else out + tx * y
+        return x * y, (out if isinstance(ty, zero) else out + x * ty)
+
+    mul.defjvp(mul_jvp, symbolic_zeros=True)
+    program = reread(jaxmlir.trace(lambda x, y: mul(x, y))(2.0, 3.0))
+    for argnums in (0, 1, (0, 1)):
+        same(jax.grad(program, argnums)(2.0, 3.0), jax.grad(mul, argnums)(2.0, 3.0))
+
+
+@compat
+@pytest.mark.parametrize(
+    "f",
+    [
+        jax.nn.relu,
+        jax.nn.gelu,
+        jax.nn.silu,
+        jax.scipy.special.logit,
+        jax.scipy.special.expit,
+        lambda x: jax.nn.logsumexp(jnp.stack([x, 2 * x])),
+        lambda x: jax.nn.softmax(jnp.stack([x, 2 * x]))[0],
+        lambda x: lax.custom_root(
+            lambda y: y**3 - x,
+            1.0,
+            lambda g, y: lax.fori_loop(0, 20, lambda _, y: y - g(y) / (3 * y**2), y),
+            lambda g, y: y / g(1.0),
+        ),
+        lambda x: lax.custom_linear_solve(
+            lambda y: x * y, 1.0, lambda f, b: b / f(1.0), symmetric=True
+        ),
+    ],
+    ids="relu gelu silu logit expit logsumexp softmax custom_root custom_linear_solve".split(),
+)
+def test_functions_with_rules_of_jax(f):
+    program = reread(jaxmlir.trace(f)(0.7))
+    for ours, jaxs in [(program, f), (jax.grad(program), jax.grad(f))]:
+        same(jax.jit(ours)(0.7), jax.jit(jaxs)(0.7))
+    second = jax.grad(jax.grad(program))(0.7), jax.grad(jax.grad(f))(0.7)
+    np.testing.assert_allclose(*second, rtol=1e-5)
+
+
+@jax.custom_vjp
+def growing(x):
+    return x.sum()
+
+
+def _growing_bwd(x, g):
+    # The function again, on a longer vector: no two traces of this rule are alike.
+    return (g * jnp.cos(x) * growing(jnp.concatenate([x, x[:1]])),)
+
+
+growing.defvjp(lambda x: (x.sum(), x), _growing_bwd)
+
+
+@compat
+def test_a_rule_with_ever_new_arguments_is_traced_for_some_derivatives(monkeypatch):
+    monkeypatch.setattr(rules, "MAX_ORDER_OF_SHORT", 2)
+    program = reread(jaxmlir.trace(growing)(jnp.ones(2)))
+    same(jax.grad(program)(jnp.ones(2)), jax.grad(growing)(jnp.ones(2)))
+
+    def third(f):
+        for _ in range(3):
+            f = jax.grad(lambda x, f=f: f(x).sum())
+        return f
+
+    third(growing)(jnp.ones(2))
+    with pytest.raises(TransformError, match="_growing_bwd.*each time.*2 derivatives"):
+        third(program)(jnp.ones(2))
+
+
+@compat
+def test_a_rule_that_cannot_be_traced_fails_when_it_is_used():
+    @jax.custom_jvp
+    def f(x):
+        return x * 2
+
+    @f.defjvp
+    def rule(primals, tangents):
+        raise ValueError("no derivative today")
+
+    program = reread(jaxmlir.trace(lambda x: f(x))(1.0))
+    assert program(1.0) == 2.0
+    with pytest.raises(TransformError, match="no derivative today"):
+        jax.grad(program)(1.0)

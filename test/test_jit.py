@@ -1,0 +1,107 @@
+"""``jaxmlir.jit``: what ``jax.jit`` does with its options, through the dialect."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.extend
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from comparing import same
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import jaxmlir
+from jaxmlir.errors import (
+    ImportingError,
+)
+
+compat = pytest.mark.compat
+
+
+@compat
+def test_jit_static_arguments():
+    calls = []
+
+    def f(x, n, *, mode):
+        calls.append((n, mode))
+        return x**n if mode == "power" else x * n
+
+    ours = jaxmlir.jit(f, static_argnums=1, static_argnames="mode")
+    jaxs = jax.jit(f, static_argnums=1, static_argnames="mode")
+    for n, mode in [(2, "power"), (3, "times"), (2, "power")]:
+        same(ours(2.0, n, mode=mode), jaxs(2.0, n, mode=mode))
+    calls.clear()
+    ours(5.0, 2, mode="power")
+    assert calls == []
+    assert "integer_pow" in str(ours.trace(2.0, 3, mode="power"))
+    assert "stablehlo" in ours.lower(2.0, 3, mode="power").as_text()
+
+
+@compat
+def test_jit_donation():
+    f = jaxmlir.jit(lambda x, y: x + y, donate_argnums=0)
+    x, y = jnp.ones(1024), jnp.ones(1024)
+    assert "tf.aliasing_output" in f.lower(x, y).as_text()
+    same(f(x, y), jnp.full(1024, 2.0))
+    assert x.is_deleted() and not y.is_deleted()
+
+
+@compat
+def test_jit_shardings():
+    mesh = Mesh(np.array(jax.devices()), "i")
+    rows, replicated = NamedSharding(mesh, P("i")), NamedSharding(mesh, P())
+
+    def f(x):
+        return jnp.sin(x) @ x.T
+
+    x = jnp.arange(64.0).reshape(16, 4)
+    options = {"in_shardings": rows, "out_shardings": replicated}
+    ours, jaxs = jaxmlir.jit(f, **options)(x), jax.jit(f, **options)(x)
+    same(ours, jaxs)
+    assert ours.sharding == jaxs.sharding == replicated
+
+
+@compat
+@pytest.mark.parametrize("keep", [False, True])
+def test_jit_keep_unused(keep):
+    def f(x, _):
+        return x + 1.0
+
+    args = jnp.ones(2), jnp.ones(3)
+    ours = jaxmlir.jit(f, keep_unused=keep).lower(*args).as_text()
+    jaxs = jax.jit(f, keep_unused=keep).lower(*args).as_text()
+    assert ours.count("%arg1: ") == jaxs.count("%arg1: ") == int(keep)
+
+
+@compat
+def test_jit_of_a_method_and_of_a_partial():
+    class Model:
+        weight = 3.0
+
+        @functools.partial(jaxmlir.jit, static_argnums=0)
+        def __call__(self, x):
+            return self.weight * x
+
+    model = Model()
+    assert type(model).__call__(model, 2.0) == 6.0
+    assert jaxmlir.jit(functools.partial(jnp.add, 1.0))(2.0) == 3.0
+
+
+@compat
+def test_jit_under_transformations_sees_outer_values():
+    def outer(x):
+        return jaxmlir.jit(lambda y: y * x)(x)
+
+    assert jax.grad(outer)(3.0) == 6.0
+    same(jax.vmap(outer)(jnp.arange(3.0)), jnp.arange(3.0) ** 2)
+
+
+def test_trace_refuses_values_of_an_outer_transformation():
+    def outer(x):
+        return jaxmlir.trace(lambda y: y * x)(1.0)(1.0)
+
+    with pytest.raises(ImportingError, match="closes over a value of an enclosing"):
+        jax.grad(outer)(3.0)
