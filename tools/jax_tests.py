@@ -92,23 +92,28 @@ class Job:
         self.record.parent.mkdir(parents=True, exist_ok=True)
         while True:
             before = len(self.outcomes())
-            running = self._run_once()
-            if running is None and len(self.outcomes()) == before:
+            lost = self._run_once()
+            if lost is not None:
+                self._fail(*lost)
+            elif not any("collected" in r for r in read(self.record)):
+                self._fail(self.file, self._log().read_text()[-4000:])
                 return
-            if running is None:
-                if len(self.outcomes()) >= self.collected():
-                    return
-                continue
-            test, why = running
-            with self.record.open("a") as file:
-                limit = self.options.timeout
-                lost = {"id": test, "outcome": "failed", "wall": limit, "cpu": limit, "why": why}
-                file.write("\n" + json.dumps(lost) + "\n")
+            elif len(self.outcomes()) in (before, self.collected()):
+                return
+
+    def _fail(self, test: str, why: str) -> None:
+        limit = self.options.timeout
+        lost = {"id": test, "outcome": "failed", "wall": limit, "cpu": limit, "why": why}
+        with self.record.open("a") as file:
+            # The last line may be half written.
+            file.write("\n" + json.dumps(lost) + "\n")
+
+    def _log(self) -> Path:
+        return self.record.with_suffix(".log")
 
     def _run_once(self) -> tuple[str, str] | None:
         """One process; the test that it did not survive, and why, if there was one."""
-        log = self.record.with_suffix(".log")
-        with log.open("w") as output:
+        with self._log().open("w") as output:
             process = subprocess.Popen(
                 self._command(), env=self._env(), stdout=output, stderr=output, cwd=STATE
             )
@@ -156,6 +161,7 @@ class Job:
             **self.mode.env,
             "JAX_PLATFORMS": "cpu",
             "JAX_NUM_GENERATED_CASES": str(self.options.cases),
+            "JAX_TESTS_CHECKOUT": str(self.checkout),
             "JAX_TESTS_RECORD": str(self.record),
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tools")]),
             # The checkout has a package `jax` too.

@@ -1,24 +1,43 @@
 """Pytest plugin of ``jax_tests.py``: records each test, so that a run can be watched and resumed.
 
-``JAX_TESTS_RECORD`` names a file of JSON lines: ``{"collected": n}``, then for each test
-``{"start": id}`` and ``{"id", "outcome", "wall", "cpu", "why"}``.  Tests that have an outcome there
-are left out.
+``JAX_TESTS_CHECKOUT`` is JAX's repository.  Utilities of the tests that the installed package lacks
+are imported from there.  ``JAX_TESTS_RECORD`` names a file of JSON lines: ``{"collected": n}``,
+then for each test ``{"start": id}`` and ``{"id", "outcome", "wall", "cpu", "why"}``.  Tests that
+have an outcome there are left out.
 """
 
 from __future__ import annotations
 
+import importlib.abc
+import importlib.util
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jax_tests import read
 
+_CHECKOUT = Path(os.environ["JAX_TESTS_CHECKOUT"])
 _RECORD = Path(os.environ["JAX_TESTS_RECORD"])
 _REPORTS = pytest.StashKey[list[Any]]()
+
+
+class _TestUtilities(importlib.abc.MetaPathFinder):
+    """Finds modules of JAX in the checkout; asked after the installed package."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
+        file = _CHECKOUT / f"{fullname.replace('.', '/')}.py"
+        if not fullname.startswith("jax.") or not file.exists():
+            return None
+        return importlib.util.spec_from_file_location(fullname, file)
+
+
+sys.meta_path.append(_TestUtilities())
 
 
 def _write(**fields: Any) -> None:
