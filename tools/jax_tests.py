@@ -89,24 +89,30 @@ class Job:
 
     def run(self) -> None:
         """Runs what has no outcome yet, in as many processes as it takes."""
+        selection = [self.options.select, self.options.cases]
+        if any(r.get("complete") == selection for r in read(self.record)):
+            return
         self.record.parent.mkdir(parents=True, exist_ok=True)
-        while True:
+        left = True
+        while left:
             before = len(self.outcomes())
             lost = self._run_once()
             if lost is not None:
                 self._fail(*lost)
             elif not any("collected" in r for r in read(self.record)):
-                self._fail(self.file, self._log().read_text()[-4000:])
-                return
-            elif len(self.outcomes()) in (before, self.collected()):
-                return
+                return self._fail(self.file, self._log().read_text()[-4000:])
+            else:
+                left = len(self.outcomes()) not in (before, self.collected())
+        self._write(complete=selection)
 
     def _fail(self, test: str, why: str) -> None:
         limit = self.options.timeout
-        lost = {"id": test, "outcome": "failed", "wall": limit, "cpu": limit, "why": why}
+        self._write(id=test, outcome="failed", wall=limit, cpu=limit, why=why)
+
+    def _write(self, **fields: Any) -> None:
         with self.record.open("a") as file:
             # The last line may be half written.
-            file.write("\n" + json.dumps(lost) + "\n")
+            file.write("\n" + json.dumps(fields) + "\n")
 
     def _log(self) -> Path:
         return self.record.with_suffix(".log")
@@ -142,7 +148,7 @@ class Job:
         return False
 
     def _running(self) -> str | None:
-        records = [r for r in read(self.record) if "collected" not in r]
+        records = [r for r in read(self.record) if "start" in r or "id" in r]
         return records[-1].get("start") if records else None
 
     def _command(self) -> list[str]:

@@ -1,0 +1,62 @@
+"""The tool that runs JAX's own tests, on a checkout with tests of which the outcome is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools import jax_tests
+
+TESTS = """
+import os
+import pytest
+from jax._src import utility_of_the_checkout
+
+def test_passes():
+    assert utility_of_the_checkout.ANSWER == 42
+
+def test_never_passes():
+    assert False
+
+def test_differs():
+    assert "JAXMLIR_BACKEND" not in os.environ
+
+def test_kills_its_process():
+    if "JAXMLIR_BACKEND" in os.environ:
+        os._exit(3)
+
+def test_is_listed():
+    assert "JAXMLIR_BACKEND" not in os.environ
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    root = tmp_path / "checkout"
+    (root / "tests").mkdir(parents=True)
+    (root / "tests" / "small_test.py").write_text(TESTS)
+    (root / "jax" / "_src").mkdir(parents=True)
+    (root / "jax" / "_src" / "utility_of_the_checkout.py").write_text("ANSWER = 42\n")
+    (root / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    differ = tmp_path / "differ.toml"
+    differ.write_text('"it looks at the environment" = ["test_is_listed$"]\n')
+    monkeypatch.setattr(jax_tests, "STATE", tmp_path / "state")
+    monkeypatch.setattr(jax_tests, "DIFFER", differ)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    return root
+
+
+def test_tests_that_pass_plainly_and_not_through_the_dialect(checkout, capsys, monkeypatch):
+    assert jax_tests.main([str(checkout), "small_test"]) == 1
+    shown = capsys.readouterr().out
+    assert "tests/small_test.py::test_differs" in shown
+    assert "tests/small_test.py::test_kills_its_process" in shown
+    assert "the process ended with status 3" in shown
+    assert "test_never_passes" not in shown.partition("┏")[0]
+    row = next(line for line in shown.splitlines() if line.startswith("│ small_test"))
+    assert row.split()[3:11:2] == ["5", "4", "2", "1"]
+
+    # A run that is complete needs no process to be reported again.
+    monkeypatch.setattr(jax_tests.subprocess, "Popen", None)
+    assert jax_tests.main([str(checkout), "small_test", "--resume"]) == 1
+    assert capsys.readouterr().out.partition("┏")[2] == shown.partition("┏")[2]
