@@ -19,6 +19,7 @@ import numpy as np
 
 from jaxmlir import codec, custom_calls, handles, pytrees, runtime
 from jaxmlir import ir as mlir_ir
+from jaxmlir import specialize as specialization
 from jaxmlir._compat import bind_leading, core, effects, state_types, without_dead_code, xla_bridge
 from jaxmlir.constants import Constants
 from jaxmlir.errors import ArgumentError, Diagnostic, ImportingError, JaxmlirError
@@ -125,6 +126,7 @@ class Program:
         """Forgets what was derived from the module."""
         self._signatures: dict[str, Signature] = {}
         self._callees: dict[str, runtime.Callee] = {}
+        self._specialized: dict[Any, Program] = {}
         for name in (
             "exporter",
             "plans",
@@ -134,7 +136,6 @@ class Program:
             "out_tree",
             "placement",
             "_jitted",
-            "_exported",
             "custom_calls_found",
         ):
             self.__dict__.pop(name, None)
@@ -461,19 +462,18 @@ class Program:
         """
         from jaxmlir.interpreter import Interpreter
 
+        if any(map(specialization.is_symbolic, self.in_avals)):
+            return self.specialize(*args, **kwargs).eval(*args, hooks=hooks, **kwargs)
         flat = self.flat_arguments(args, kwargs)
-        if not all(core.is_constant_shape(getattr(aval, "shape", ())) for aval in self.in_avals):
-            raise ArgumentError(
-                f"@{self.name} has symbolic shapes, and its ops cannot be run one by one: trace it "
-                "for the shapes of these arguments"
-            )
         results = Interpreter(self, hooks).run(self.name, list(map(_as_array, flat)))
         return jax.tree.unflatten(self.out_tree, results)
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         flat, tree = jax.tree.flatten((args, kwargs))
         if tree == self.in_tree and any(map(_refines, flat, self.in_avals)):
-            return self._exported.call(*args, **kwargs)
+            program = self.specialize(*args, **kwargs)
+            results = runtime.call(program, program.name, program.flat_arguments(args, kwargs))
+            return jax.tree.unflatten(self.out_tree, results)
         results = runtime.call(self, self.name, self.flat_arguments(args, kwargs))
         return jax.tree.unflatten(self.out_tree, results)
 
@@ -485,23 +485,36 @@ class Program:
         """
         flat, tree = jax.tree.flatten((args, kwargs))
         if tree != self.in_tree:
-            raise ArgumentError(
-                f"@{self.name} takes arguments of the pytree {_tree_text(self.in_tree)}, "
-                f"got {_tree_text(tree)}"
-            )
+            raise self._tree_error(tree)
         paths = [path for path, _ in jax.tree_util.tree_flatten_with_path((args, kwargs))[0]]
         return [
             self._convert(value, aval, path)
             for value, aval, path in zip(flat, self.in_avals, paths, strict=True)
         ]
 
-    @functools.cached_property
-    def _exported(self) -> Any:
-        """A program of symbolic shapes, to be called with concrete ones: JAX solves for these."""
-        from jax import export
+    def specialize(self, *args: Any, **kwargs: Any) -> Program:
+        """A program of symbolic shapes, fixed to the shapes of some arguments.
 
-        args, kwargs = abstract_arguments(self)
-        return export.export(self._jitted)(*args, **kwargs)
+        Args:
+          args, kwargs: arrays or ``jax.ShapeDtypeStruct`` of concrete shapes.
+
+        Raises:
+          ArgumentError: the shapes are none that the program takes; names a violated constraint.
+        """
+        flat, tree = jax.tree.flatten((args, kwargs))
+        if tree != self.in_tree:
+            raise self._tree_error(tree)
+        sizes = specialization.solve(self, [np.shape(value) for value in flat])
+        key = tuple(sizes.items())
+        if key not in self._specialized:
+            self._specialized[key] = specialization.specialize(self, sizes)
+        return self._specialized[key]
+
+    def _tree_error(self, tree: Any) -> ArgumentError:
+        return ArgumentError(
+            f"@{self.name} takes arguments of the pytree {_tree_text(self.in_tree)}, "
+            f"got {_tree_text(tree)}"
+        )
 
     def _convert(self, value: Any, aval: Any, path: Any) -> Any:
         """A flat argument with the aval that the program was traced for."""
@@ -595,9 +608,7 @@ def _signature(function: func.FuncOp) -> Signature:
 
 def _refines(value: Any, aval: Any) -> bool:
     """Whether an argument of concrete shape stands where the shape is symbolic."""
-    return not core.is_constant_shape(getattr(aval, "shape", ())) and core.is_constant_shape(
-        np.shape(value)
-    )
+    return specialization.is_symbolic(aval) and core.is_constant_shape(np.shape(value))
 
 
 def _as_array(value: Any) -> Any:

@@ -1,0 +1,173 @@
+"""Programs of symbolic shapes at concrete sizes.
+
+A program that was traced for shapes such as ``f32[b, 2*b]`` has dimensions that are expressions of
+variables, in its types and among its attributes.  At given sizes every expression is a number, and
+what results is a program like any other: whatever can be done with a program can be done with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxmlir import codec
+from jaxmlir._compat import core, shape_poly, state_types
+from jaxmlir.dense import dense
+from jaxmlir.errors import ArgumentError
+from jaxmlir.ir import func, ir, scope
+from jaxmlir.types import aval_of, type_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+Sizes = Mapping[str, int]
+
+
+def is_symbolic(aval: Any) -> bool:
+    """Whether an abstract value has a dimension that is not a number."""
+    return not core.is_constant_shape(getattr(aval, "shape", ()))
+
+
+def solve(program: Program, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+    """The sizes of a program's dimension variables for arguments of concrete shapes.
+
+    Raises:
+      ArgumentError: there are none, or they violate a constraint, which it names.
+    """
+    avals = program.in_avals
+    for i, (aval, shape) in enumerate(zip(avals, shapes, strict=True)):
+        if len(getattr(aval, "shape", ())) != len(shape):
+            raise ArgumentError(
+                f"@{program.name}: argument #{i} must be {aval.str_short(short_dtypes=True)}, got "
+                f"the shape {list(shape)}"
+            )
+    solution, constraints, measured = shape_poly.solve_dim_vars(avals, program.in_tree)
+    evaluator = shape_poly.ShapeEvaluator({name: shapes[i][dim] for name, i, dim in measured})
+    try:
+        sizes = {variable: evaluator.evaluate(size) for variable, size in solution.items()}
+        _check_explicit(program, avals, sizes)
+        constraints.check_statically(evaluator)
+    except ValueError as e:
+        raise ArgumentError(f"@{program.name}: {e}") from None
+    return sizes
+
+
+def _check_explicit(program: Program, avals: Sequence[Any], sizes: Sizes) -> None:
+    """The constraints that the user has set, in the user's words."""
+    dims = (dim for aval in avals for dim in getattr(aval, "shape", ()))
+    symbolic = next(dim for dim in dims if not core.is_constant_dim(dim))
+    violated = []
+    for constraint in symbolic.scope._explicit_constraints:
+        difference = evaluate(constraint.diff, sizes)
+        if difference < 0 or (constraint.cmp.name == "EQ" and difference):
+            violated.append(f"'{constraint.debug_str}'")
+    if violated:
+        given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        raise ArgumentError(
+            f"@{program.name}: the arguments' shapes mean {given}, against the constraint "
+            f"{' and '.join(violated)} of the shapes that the program was traced for"
+        )
+
+
+def evaluate(dim: Any, sizes: Sizes) -> int:
+    """A dimension at given sizes of the variables."""
+    return int(dim) if core.is_constant_dim(dim) else int(dim._evaluate(sizes))
+
+
+def specialize(program: Program, sizes: Sizes) -> Program:
+    """A copy of a program with its dimension variables fixed."""
+    result = program.clone()
+    with scope():
+        substitution = _Substitution(sizes)
+        for op in result.module.body.operations:
+            if isinstance(op, func.FuncOp):
+                substitution.function(op)
+    result.changed()
+    return result
+
+
+class _Substitution:
+    """Numbers for dimension variables, in types, attributes and ops."""
+
+    def __init__(self, sizes: Sizes):
+        self.sizes = sizes
+        self.types: dict[ir.Type, ir.Type] = {}
+        self.attributes: dict[ir.Attribute, ir.Attribute] = {}
+
+    def function(self, function: func.FuncOp) -> None:
+        type_ = function.type
+        types = [[self.type(t) for t in side] for side in (type_.inputs, type_.results)]
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
+        for block in function.body:
+            for argument in block.arguments:
+                argument.set_type(self.type(argument.type))
+            for op in list(block.operations):
+                if type(op) is ir.OpView and op.name == "jaxpr.dim_as_value":
+                    self.replace_with_size(op)
+                    continue
+                for value in op.results:
+                    value.set_type(self.type(value.type))
+                attributes = op.attributes
+                for key, attr in list(attributes.items()):
+                    changed = self.attribute(attr)
+                    if changed is not attr:
+                        attributes[key] = changed
+
+    def replace_with_size(self, op: Any) -> None:
+        """Makes a dimension that is used as a number the number."""
+        (result,) = op.results
+        size = evaluate(codec.decode(op.attributes["dim"]), self.sizes)
+        value = dense(np.asarray(size, aval_of(result.type).dtype))
+        with ir.InsertionPoint(op):
+            constant = ir.Operation.create(
+                "jaxpr.constant", [result.type], [], {"value": value}, loc=op.location
+            )
+        result.replace_all_uses_with(constant.result)
+        op.operation.erase()
+
+    def type(self, type_: ir.Type) -> ir.Type:
+        found = self.types.get(type_)
+        if found is None:
+            found = self.types[type_] = self._new_type(type_)
+        return found
+
+    def _new_type(self, type_: ir.Type) -> ir.Type:
+        if "shape = " not in str(type_):
+            return type_
+        aval = aval_of(type_)
+        if isinstance(aval, state_types.AbstractRef):
+            return type_of(aval.update(inner_aval=self._aval(aval.inner_aval)))
+        return type_of(self._aval(aval))
+
+    def _aval(self, aval: Any) -> Any:
+        return aval.update(shape=tuple(evaluate(dim, self.sizes) for dim in aval.shape))
+
+    def attribute(self, attr: ir.Attribute) -> ir.Attribute:
+        found = self.attributes.get(attr)
+        if found is None:
+            found = self.attributes[attr] = self._new_attribute(attr)
+        return found
+
+    def _new_attribute(self, attr: ir.Attribute) -> ir.Attribute:
+        """The attribute with numbers; itself if it mentions no dimension."""
+        if isinstance(attr, ir.TypeAttr):
+            type_ = self.type(attr.value)
+            return attr if type_ == attr.value else ir.TypeAttr.get(type_)
+        if isinstance(attr, ir.ArrayAttr):
+            items = list(attr)
+            changed = [self.attribute(item) for item in items]
+            if changed == items:
+                return attr
+            # A tuple of integers has a form of its own.
+            if all(isinstance(item, ir.IntegerAttr) for item in changed):
+                return ir.DenseI64ArrayAttr.get([item.value for item in changed])
+            return ir.ArrayAttr.get(changed)
+        if isinstance(attr, ir.DictAttr):
+            fields = {item.name: item.attr for item in attr}
+            if fields.keys() == {"dim"}:
+                return codec.encode(evaluate(codec.decode(attr), self.sizes))
+            changed = {name: self.attribute(field) for name, field in fields.items()}
+            return attr if changed == fields else ir.DictAttr.get(changed)
+        return attr

@@ -1,0 +1,124 @@
+"""Programs of symbolic shapes, saved and loaded, transformed, and used at sizes of all kinds."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxmlir
+from jaxmlir.errors import ArgumentError
+
+pytestmark = pytest.mark.compat
+
+
+def same(a, b):
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        assert jax.typeof(x) == jax.typeof(y)
+        np.testing.assert_allclose(x, y, rtol=2e-6, atol=1e-6)
+
+
+def attention(x, y):
+    """Sizes appear in shapes, as values, and as the length of a loop."""
+    b, c = x.shape
+    scores = jax.nn.softmax(x @ y.T / c, axis=0)
+
+    def step(carry, row):
+        return carry + row.sum(), carry
+
+    total, partial = lax.scan(step, jnp.float32(0), scores)
+    return total + partial.sum() + jnp.arange(b * c).sum(), jnp.concatenate([x, x]).reshape(-1)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """Read from an artifact."""
+    b, c = jax.export.symbolic_shape("b, c", constraints=["c >= 2*b", "mod(c, 4) == 0"])
+    args = [jax.ShapeDtypeStruct((n, c), np.float32) for n in (b, 3)]
+    path = tmp_path_factory.mktemp("symbolic") / "attention.jaxmlir"
+    jaxmlir.trace(attention)(*args).save(path)
+    return jaxmlir.load(path)
+
+
+def values(b, c):
+    return jnp.linspace(0, 1, b * c).reshape(b, c), jnp.cos(jnp.arange(3.0 * c)).reshape(3, c)
+
+
+@pytest.mark.parametrize("sizes", [(1, 4), (6, 12)])
+def test_results(program, sizes):
+    x, y = values(*sizes)
+    same(program(x, y), attention(x, y))
+
+
+def loss(f):
+    return lambda x, y: f(x, y)[0]
+
+
+def test_derivatives_and_batches_at_a_size(program):
+    x, y = values(2, 8)
+
+    def all_of(f):
+        return jax.jit(
+            lambda x, y: {
+                "grad": jax.grad(loss(f), (0, 1))(x, y),
+                "jvp": jax.jvp(f, (x, y), (y[:2], y)),
+                "hessian": jax.hessian(loss(f))(x, y),
+                "vmap": jax.vmap(f, (0, None))(jnp.stack([x, 2 * x]), y),
+            }
+        )(x, y)
+
+    same(all_of(program), all_of(attention))
+
+
+def test_derivatives_and_batches_of_the_symbolic_program(program):
+    jvp, batched = program.jvp(), program.vmap(in_axes=(0, None), axis_size=2)
+    fwd, bwd = program.vjp()
+    for transformed in (jvp, batched, fwd, bwd):
+        transformed.verify()
+
+    def ours(x, y):
+        result, residuals = fwd(x, y)
+        return jvp((x, y), (x, y)), bwd(residuals, result), batched(jnp.stack([x, 2 * x]), y)
+
+    def theirs(x, y):
+        result, pullback = jax.vjp(attention, x, y)
+        batch = jax.vmap(attention, (0, None))(jnp.stack([x, 2 * x]), y)
+        return jax.jvp(attention, (x, y), (x, y)), pullback(result), batch
+
+    for sizes in ((1, 4), (2, 8)):
+        same(jax.jit(ours)(*values(*sizes)), jax.jit(theirs)(*values(*sizes)))
+
+
+def test_a_size_makes_a_program_like_any_other(program):
+    x, y = values(2, 8)
+    fixed = program.specialize(x, jax.ShapeDtypeStruct((3, 8), np.float32))
+    fixed.verify()
+    assert 'shape = "' not in str(fixed) and "dim = " not in str(fixed)
+    ours = fixed.lower().as_text()
+    assert "?" not in ours and "tensor<2x8xf32>" in ours
+    same(fixed(x, y), attention(x, y))
+    # The symbolic one lowers, too.
+    assert "tensor<?x?xf32>" in program.lower().as_text()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ((3, 4), r"b = 3, c = 4, against the constraint 'c >= 2\*b' of"),
+        ((1, 6), r"b = 1, c = 6, against the constraint .*'mod\(c, 4\) == 0' of"),
+    ],
+)
+def test_a_violated_constraint_is_named(program, sizes, message):
+    with pytest.raises(ArgumentError, match=message):
+        program(*values(*sizes))
+    with pytest.raises(ArgumentError, match=message):
+        jax.grad(loss(program))(*values(*sizes))
+
+
+def test_sizes_that_contradict_each_other_and_wrong_ranks(program):
+    x, y = values(2, 8)
+    with pytest.raises(ArgumentError, match=r"args\[1\].shape\[1\]"):
+        program(x, y[:, :4])
+    with pytest.raises(ArgumentError, match=r"argument #0 must be f32\[b,c\]"):
+        program(x[0], y)
