@@ -57,6 +57,8 @@ SHORT = 100
 
 
 OPS = frozenset({"jaxpr.custom_jvp_call_jaxpr", "jaxpr.custom_vjp_call_jaxpr", "jaxpr.custom_lin"})
+# The attributes of these ops that name their rules.
+ATTRIBUTES = frozenset({"jvp_jaxpr", "fwd_jaxpr", "bwd_jaxpr", "bwd"})
 
 
 @dataclass(frozen=True)

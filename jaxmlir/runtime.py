@@ -74,11 +74,20 @@ class Callee:
         key = ("prune", results)
         if key not in self._derived:
             with context():
-                liveness = Liveness(self.body._functions)
-                entry = Variant(self.symbol, results, liveness.arguments(self.symbol, results))
-                found = (entry.arguments, _Pruned(self, entry)) if liveness.drops(entry) else None
-            self._derived[key] = found
+                self._derived[key] = self._prune(results)
         return self._derived[key]
+
+    def _prune(self, results: tuple[bool, ...]) -> tuple[tuple[bool, ...], Callee] | None:
+        functions = self.body._functions
+        lowered = Liveness(functions, custom_rules=False)
+        if not lowered.drops(
+            Variant(self.symbol, results, lowered.arguments(self.symbol, results))
+        ):
+            return None
+        # What only a custom rule may need is an argument all the same: the variant can be
+        # differentiated.
+        arguments = Liveness(functions).arguments(self.symbol, results)
+        return arguments, _Pruned(self, Variant(self.symbol, results, arguments))
 
 
 class _Pruned(Callee):
@@ -97,7 +106,7 @@ class _Pruned(Callee):
     def body(self) -> Program:
         if self._body is None:
             self._body = self._whole.body.clone(trace_rules=False)
-            prune(self._body, self._entry)
+            prune(self._body, self._entry, custom_rules=False)
         return self._body
 
     @property

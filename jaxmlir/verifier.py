@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from jaxmlir import codec, effect_attrs, ops, params, pytrees, signatures
+from jaxmlir import codec, effect_attrs, ops, params, pytrees, rules, signatures
 from jaxmlir._compat import config, core, dtypes, effects
 from jaxmlir.constants import Unread
 from jaxmlir.errors import (
@@ -49,8 +49,6 @@ MAX_DIAGNOSTICS = 20
 
 # Signatures known to be right, by the configuration of JAX that they were checked under.
 _valid: dict[Any, set[Any]] = {}
-
-RULE_ATTRIBUTES = frozenset({"jvp_jaxpr", "fwd_jaxpr", "bwd_jaxpr", "bwd"})
 
 
 def verify(program: Program, filename: str = "-") -> None:
@@ -197,7 +195,7 @@ class _Verifier:
                         f" attribute '{key}': expected the symbol of a func.func of this module, "
                         f"got @{symbol}{_nearest('@' + symbol, map('@{}'.format, self.functions))}"
                     )
-                found.append((symbol, key in RULE_ATTRIBUTES))
+                found.append((symbol, key in rules.ATTRIBUTES))
         return found, errors
 
     # -- types --

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from jaxmlir import codec, ops
+from jaxmlir import codec, ops, rules
 from jaxmlir._compat import pe
 from jaxmlir.ir import func, ir, symbol_uses
 from jaxmlir.passes._build import ops_of, returned
@@ -53,6 +53,8 @@ class Cut:
     """By attribute, what stands in the place of the functions that the op named there."""
     counts: dict[str, int] = field(default_factory=dict)
     """Attributes that count operands."""
+    dropped: tuple[str, ...] = ()
+    """Attributes that go."""
 
 
 @dataclass
@@ -67,10 +69,16 @@ class Live:
 
 
 class Liveness:
-    """Answers for the functions of one program, each found once."""
+    """Answers for the functions of one program, each found once.
 
-    def __init__(self, functions: dict[str, func.FuncOp]):
+    Args:
+      custom_rules: whether custom derivative rules are needed.  In a program that is about to be
+        lowered they are not: then a call with rules is a call.
+    """
+
+    def __init__(self, functions: dict[str, func.FuncOp], *, custom_rules: bool = True):
         self.functions = functions
+        self._rules = _RULES if custom_rules else _RULES | _WITHOUT_CUSTOM_RULES
         self._bodies: dict[str, _Body] = {}
         self._found: dict[tuple[str, Mask], Live] = {}
         self._walking: set[str] = set()
@@ -140,7 +148,7 @@ class Liveness:
 
     def _cut(self, body: _Body, index: int, results: Mask, found: Live) -> Cut | None:
         op, name = body.ops[index], body.names[index]
-        rule, symbols = _RULES.get(name), set(_symbols(op))
+        rule, symbols = self._rules.get(name), set(_symbols(op))
         # A function that calls itself is left as it is.
         if rule is not None and not symbols & self._walking:
             return rule(self, op, results)
@@ -296,4 +304,17 @@ _RULES: dict[str, _Rule] = {
     "jaxpr.cond": _cond,
     "jaxpr.scan": _scan,
     "jaxpr.while": _while,
+}
+
+
+def _call_without_rules(liveness: Liveness, op: Any, results: Mask) -> Cut:
+    cut = _call("call_jaxpr")(liveness, op, results)
+    cut.counts["num_consts"] = sum(cut.operands[: count_of(op, "num_consts")])
+    cut.dropped = tuple(key for key in rules.ATTRIBUTES if key in op.attributes)
+    return cut
+
+
+_WITHOUT_CUSTOM_RULES: dict[str, _Rule] = {
+    "jaxpr.custom_jvp_call_jaxpr": _call_without_rules,
+    "jaxpr.custom_vjp_call_jaxpr": _call_without_rules,
 }

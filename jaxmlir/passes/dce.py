@@ -45,10 +45,14 @@ def dce(program: Program) -> None:
         _keep(program, liveness, [whole(functions[symbol]) for symbol in _entries(functions)])
 
 
-def prune(program: Program, entry: Variant) -> None:
-    """Cuts a program down to one variant of one function, in place; this keeps its name."""
+def prune(program: Program, entry: Variant, *, custom_rules: bool = True) -> None:
+    """Cuts a program down to one variant of one function, in place; this keeps its name.
+
+    Args:
+      custom_rules: keep the custom derivative rules.
+    """
     with scope():
-        _keep(program, Liveness(program.functions), [entry])
+        _keep(program, Liveness(program.functions, custom_rules=custom_rules), [entry])
 
 
 def _keep(program: Program, liveness: Liveness, entries: Sequence[Variant]) -> None:
@@ -166,6 +170,8 @@ def _cut(op: ir.Operation, cut: Cut, made: dict[Variant, func.FuncOp]) -> None:
         symbols = [ir.FlatSymbolRefAttr.get(made[v].name.value) for v in variants]
         is_tuple = isinstance(attributes[name], ir.ArrayAttr)
         attributes[name] = ir.ArrayAttr.get(symbols) if is_tuple else symbols[0]
+    for name in cut.dropped:
+        del attributes[name], op.attributes[name]
     if all(cut.operands) and all(cut.results):
         for name in cut.functions:
             op.attributes[name] = attributes[name]
