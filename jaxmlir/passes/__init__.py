@@ -19,6 +19,7 @@ from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes._source import Description
 
 BUILTIN_PASSES = (
+    ("jaxpr-cost", "jaxmlir.passes.cost:PrintCost"),
     ("jaxpr-cse", "jaxmlir.passes.cse:Cse"),
     ("jaxpr-dce", "jaxmlir.passes.dce:Dce"),
     ("jaxpr-dedupe-functions", "jaxmlir.passes.dedupe_functions:DedupeFunctions"),
@@ -27,6 +28,7 @@ BUILTIN_PASSES = (
     ("jaxpr-jvp", "jaxmlir.passes.jvp:Jvp"),
     ("jaxpr-legalize-to-stablehlo", "jaxmlir.passes.legalize_to_stablehlo:LegalizeToStablehlo"),
     ("jaxpr-linearize", "jaxmlir.passes.linearize:Linearize"),
+    ("jaxpr-matmul-precision", "jaxmlir.passes.matmul_precision:MatmulPrecision"),
     ("jaxpr-partial-eval", "jaxmlir.passes.partial_eval:PartialEval"),
     ("jaxpr-transpose", "jaxmlir.passes.transpose:Transpose"),
     ("jaxpr-verify", "jaxmlir.passes.verify:Verify"),

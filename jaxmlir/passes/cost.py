@@ -1,0 +1,308 @@
+"""``jaxpr-cost``: floating-point operations and bytes by source line.
+
+A static count over the public function and all that it calls.  An op's arithmetic is counted as XLA
+counts it: one operation for each element of an elementwise result, two for each multiply-add of a
+contraction, and functions such as ``exp`` apart from them.  Its traffic is the size of its operands
+and results, as if each op were a kernel of its own: an upper bound, of which fusion saves a part.
+
+A called function counts as often as it is called, the body of a scan times the trip count, of the
+branches the costliest.  The trip count of a ``while`` is not known: its body counts once, and its
+line is marked.  Ops without a formula (factorizations, kernels, callbacks) are listed by name; of
+them only the bytes are counted.
+"""
+
+from __future__ import annotations
+
+import linecache
+import math
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir import ops
+from jaxmlir._plans import Node, plan_of
+from jaxmlir.ir import file_line_col, scope
+from jaxmlir.passes._base import Pass
+from jaxmlir.types import aval_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+Line = tuple[str, int]
+"""File and line of the user's frame; ``("", 0)`` where there is none."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What some ops cost."""
+
+    flops: int = 0
+    transcendentals: int = 0
+    """Evaluations of functions such as ``exp``, which take many operations each."""
+    bytes: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.flops + other.flops,
+            self.transcendentals + other.transcendentals,
+            self.bytes + other.bytes,
+        )
+
+    def __mul__(self, times: int) -> Cost:
+        return Cost(self.flops * times, self.transcendentals * times, self.bytes * times)
+
+
+@dataclass
+class Costs:
+    """The cost of a function."""
+
+    by_line: dict[Line, Cost] = field(default_factory=lambda: defaultdict(Cost))
+    uncounted: Counter[str] = field(default_factory=Counter)
+    """Ops whose arithmetic is not in ``by_line``, and how often they run."""
+    unbounded: set[Line] = field(default_factory=set)
+    """Lines in loops whose trip count is not known: counted for one iteration."""
+
+    @property
+    def total(self) -> Cost:
+        return sum(self.by_line.values(), Cost())
+
+    def add(self, other: Costs, times: int = 1) -> None:
+        """Adds what another function costs, called so many times."""
+        for line, cost in other.by_line.items():
+            self.by_line[line] += cost * times
+        for name, count in other.uncounted.items():
+            self.uncounted[name] += count * times
+        self.unbounded |= other.unbounded
+
+    def table(self, top: int | None = None) -> str:
+        """The lines by falling cost, the source beside them."""
+        rows = [_row("flops", "transcend.", "bytes", "flops/byte", "line")]
+        order = sorted(self.by_line.items(), key=lambda item: (-item[1].flops, -item[1].bytes))
+        for (file, line), cost in order[:top]:
+            source = linecache.getline(file, line).strip() if line else ""
+            mark = " (per iteration)" if (file, line) in self.unbounded else ""
+            rows.append(_cost_row(cost, f"{file}:{line}{mark}  {source}" if line else "?"))
+        rows.append(_cost_row(self.total, "total"))
+        if self.uncounted:
+            names = ", ".join(f"{n} x{c}" for n, c in sorted(self.uncounted.items()))
+            rows.append(f"arithmetic not counted: {names}")
+        return "\n".join(rows)
+
+
+def _cost_row(cost: Cost, where: str) -> str:
+    intensity = f"{cost.flops / cost.bytes:.2f}" if cost.bytes else "-"
+    return _row(cost.flops, cost.transcendentals, cost.bytes, intensity, where)
+
+
+def _row(flops: Any, transcendentals: Any, size: Any, intensity: Any, where: str) -> str:
+    return f"{flops:>16} {transcendentals:>12} {size:>16} {intensity:>11}  {where}".rstrip()
+
+
+@dataclass(frozen=True)
+class PrintCost(Pass):
+    """Print the floating-point operations and bytes of a function, by source line, on stderr.
+
+    Options:
+      func: the function; by default the public one.
+      top: print so many of the costliest lines.
+    """
+
+    name: ClassVar[str] = "jaxpr-cost"
+    func: str = ""
+    top: int = 20
+
+    def run(self, program: Program) -> None:
+        print(costs(program, self.func).table(self.top), file=sys.stderr)
+
+
+def costs(program: Program, symbol: str = "") -> Costs:
+    """What a call of ``@symbol`` costs; by default of the public function."""
+    with scope():
+        return _Counter(program).function(symbol or program.name)
+
+
+class _Counter:
+    """Counts each function once."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.known: dict[str, Costs] = {}
+
+    def function(self, symbol: str) -> Costs:
+        found = self.known.get(symbol)
+        if found is None:
+            found = self.known[symbol] = Costs()
+            for node in plan_of(self.program, symbol).nodes:
+                self.op(node, found)
+        return found
+
+    def op(self, node: Node, found: Costs) -> None:
+        name = node.name.removeprefix("jaxpr.")
+        if name == "scan":
+            found.add(self.function(node.get("jaxpr")), node.get("length"))
+        elif name == "while":
+            for key in ("cond_jaxpr", "body_jaxpr"):
+                once = self.function(node.get(key))
+                found.add(once)
+                found.unbounded |= once.by_line.keys()
+        elif name == "cond":
+            branches = [self.function(symbol) for symbol in node.get("branches")]
+            found.add(max(branches, key=lambda c: (c.total.flops, c.total.bytes)))
+        elif name == "custom_linear_solve":
+            found.add(self.function(node.get("jaxprs").solve))
+        elif name in _CALLS:
+            found.add(self.function(node.get(_CALLS[name])))
+        else:
+            file, line, _ = file_line_col(node.op.location)
+            found.by_line[file, line] += self.leaf(node, name, found)
+
+    def leaf(self, node: Node, name: str, found: Costs) -> Cost:
+        operands = [aval_of(v.type) for v in node.op.operands]
+        results = [aval_of(v.type) for v in node.op.results]
+        size = sum(map(_bytes, operands)) + sum(map(_bytes, results))
+        if name in _VIEWS:
+            return Cost()
+        formula = _FORMULAS.get(name)
+        if formula is None:
+            found.uncounted[name] += 1
+            return Cost(bytes=size)
+        count = formula(node, operands, results)
+        return Cost(0, count, size) if name in _TRANSCENDENTAL else Cost(count, 0, size)
+
+
+# The attribute that names the function, of ops that call one once.
+_CALLS = {
+    record.name: record.functions[0].name
+    for family in ops.FAMILIES
+    if family.__name__.endswith((".calls", ".custom_derivatives", ".sharding"))
+    for record in family.OPS
+    if record.functions and record.name != "custom_lin"
+}
+
+# Other shapes of the same memory.
+_VIEWS = frozenset({"reshape", "squeeze"})
+
+Formula = Callable[[Node, list[Any], list[Any]], int]
+
+
+def _size(aval: Any) -> int:
+    return math.prod(getattr(aval, "shape", ()))
+
+
+def _bytes(aval: Any) -> int:
+    dtype = getattr(aval, "dtype", None)
+    return _size(aval) * getattr(dtype, "itemsize", 0)
+
+
+def _each_result(node: Node, operands: list[Any], results: list[Any]) -> int:
+    return _size(results[0])
+
+
+def _each_operand(node: Node, operands: list[Any], results: list[Any]) -> int:
+    return _size(operands[0])
+
+
+def _reduction(node: Node, operands: list[Any], results: list[Any]) -> int:
+    return _size(operands[0]) - _size(results[0])
+
+
+def _power(node: Node, operands: list[Any], results: list[Any]) -> int:
+    """Squaring, and multiplying where the exponent has a bit; a division if it is negative."""
+    exponent = abs(node.get("y"))
+    products = max(exponent.bit_length() - 1, 0) + max(exponent.bit_count() - 1, 0)
+    return _size(results[0]) * (products + (node.get("y") < 0))
+
+
+def _sort(node: Node, operands: list[Any], results: list[Any]) -> int:
+    length = max(operands[0].shape[node.get("dimension", -1)], 1)
+    return _size(operands[0]) * max(math.ceil(math.log2(length)), 0)
+
+
+def _dot_general(node: Node, operands: list[Any], results: list[Any]) -> int:
+    (contracted, _), _ = node.get("dimension_numbers")
+    return 2 * _size(results[0]) * math.prod(operands[0].shape[d] for d in contracted)
+
+
+def _convolution(node: Node, operands: list[Any], results: list[Any]) -> int:
+    """Two for each product of a kernel element with an element of the input, padding left out."""
+    numbers = node.get("dimension_numbers")
+    (batch, feature, *spatial), (_, in_feature, *taps), (_, _, *out) = (
+        numbers.lhs_spec,
+        numbers.rhs_spec,
+        numbers.out_spec,
+    )
+    del feature
+    image, kernel, result = operands[0].shape, operands[1].shape, results[0].shape
+    pairs = 1
+    for i, (low, _) in enumerate(node.get("padding")):
+        stride = node.get("window_strides")[i]
+        spread, reach = node.get("lhs_dilation")[i], node.get("rhs_dilation")[i]
+        length = (image[spatial[i]] - 1) * spread + 1
+        at = (
+            o * stride + k * reach - low
+            for o in range(result[out[i]])
+            for k in range(kernel[taps[i]])
+        )
+        pairs *= sum(0 <= x < length and x % spread == 0 for x in at)
+    products = pairs * kernel[in_feature] * result[numbers.out_spec[1]] * image[batch]
+    return 2 * products // node.get("batch_group_count", 1)
+
+
+def _fft(node: Node, operands: list[Any], results: list[Any]) -> int:
+    """5 n log2 n for a transform of n points (Cooley and Tukey 1965)."""
+    points = math.prod(node.get("fft_lengths"))
+    count = max(_size(operands[0]), _size(results[0]))
+    return int(5 * count * math.log2(max(points, 1)))
+
+
+def _free(node: Node, operands: list[Any], results: list[Any]) -> int:
+    return 0
+
+
+def _scatter(node: Node, operands: list[Any], results: list[Any]) -> int:
+    return _size(operands[2])
+
+
+def _window(node: Node, operands: list[Any], results: list[Any]) -> int:
+    return _size(results[0]) * max(math.prod(node.get("window_dimensions")) - 1, 0)
+
+
+def _family(name: str) -> list[str]:
+    return next([r.name for r in f.OPS] for f in ops.FAMILIES if f.__name__.endswith(f".{name}"))
+
+
+_TRANSCENDENTAL = frozenset(
+    {"pow", *_family("transcendental"), *_family("special")} - {"complex", "real", "imag", "conj"}
+)
+
+
+def _formulas() -> Mapping[str, Formula]:
+    found: dict[str, Formula] = {}
+    for family in ("elementwise", "transcendental", "bitwise", "comparison", "special"):
+        found.update(dict.fromkeys(_family(family), _each_result))
+    for family in ("shape", "indexing", "sharding"):
+        found.update(dict.fromkeys(_family(family), _free))
+    found.update(dict.fromkeys(("complex", "real", "imag", "name", "stop_gradient", "copy"), _free))
+    for name in _family("reduction"):
+        if name.startswith("reduce_"):
+            found[name] = _reduction
+        elif name.startswith("cum") or name.startswith("arg"):
+            found[name] = _each_operand
+    for kind in ("add", "sub", "mul", "min", "max"):
+        found[f"scatter_{kind}"] = _scatter
+    for kind in ("sum", "max", "min"):
+        found[f"reduce_window_{kind}"] = _window
+    found |= {
+        "convert_element_type": _each_result,
+        "integer_pow": _power,
+        "dot_general": _dot_general,
+        "conv_general_dilated": _convolution,
+        "fft": _fft,
+        "sort": _sort,
+    }
+    return found
+
+
+_FORMULAS = _formulas()
