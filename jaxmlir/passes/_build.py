@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class NewFunction:
-    """A function under construction: arguments first, result types when it is finished."""
+    """A function under construction: arguments first, result types when it is finished.
+
+    A ``detached`` one is not in the module, but copied in piecewise.
+    """
 
     def __init__(
         self,
@@ -30,20 +33,24 @@ class NewFunction:
         like: func.FuncOp,
         *,
         reserved: bool = False,
+        detached: bool = False,
     ):
         """
         Args:
           name: the symbol, or, unless it is ``reserved``, what it is made from.
           like: the function whose location the new one has.
         """
-        self.name = name if reserved else rules.importer.unique_symbol(name)
+        self.name = name if reserved or detached else rules.importer.unique_symbol(name)
         self.op = func.FuncOp(
             self.name,
             ir.FunctionType.get(list(arg_types), []),
             visibility="private",
             loc=like.location,
-            ip=ir.InsertionPoint(rules.program.module.body),
+            ip=False if detached else ir.InsertionPoint(rules.program.module.body),
         )
+        if not detached:
+            # Found without going through the module again.
+            rules.program.functions[self.name] = self.op
         self.block = self.op.add_entry_block()
         self.args = list(self.block.arguments)
 

@@ -28,19 +28,19 @@ class Functions:
 
     def activity(self, symbol: str, active: tuple[bool, ...], kind: str) -> tuple[bool, ...]:
         """Which results have tangents when the function is differentiated by ``kind``."""
-        return self._once(active_results, symbol, active, kind)
+        return self.once(active_results, symbol, active, kind)
 
     def uses(
         self, symbol: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
     ) -> tuple[bool, ...]:
         """Which active arguments the wanted results' tangents depend on."""
-        return self._once(used_arguments, symbol, active, wanted)
+        return self.once(used_arguments, symbol, active, wanted)
 
     def jvp(self, symbol: str, active: tuple[bool, ...]) -> tuple[str, tuple[bool, ...]]:
         """The symbol of ``@symbol.jvp``, and which results have tangents."""
         from jaxmlir.passes.jvp import jvp
 
-        return self._once(jvp, symbol, active)
+        return self.once(jvp, symbol, active)
 
     def linearize(
         self, symbol: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
@@ -48,7 +48,7 @@ class Functions:
         """``@symbol.fwd`` and ``@symbol.lin``."""
         from jaxmlir.passes.linearize import linearize
 
-        return self._once(linearize, symbol, active, wanted)
+        return self.once(linearize, symbol, active, wanted)
 
     def linearize_call(
         self, symbol: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
@@ -57,19 +57,19 @@ class Functions:
         not have."""
         from jaxmlir.passes.higher_order._residuals import linearize_call
 
-        return self._once(linearize_call, symbol, active, wanted)
+        return self.once(linearize_call, symbol, active, wanted)
 
     def partial_eval_call(self, symbol: str, unknown: tuple[bool, ...]) -> Forwarded:
         """``@symbol.known`` and ``@symbol.unknown``, likewise."""
         from jaxmlir.passes.higher_order._residuals import partial_eval_call
 
-        return self._once(partial_eval_call, symbol, unknown)
+        return self.once(partial_eval_call, symbol, unknown)
 
     def unknown_results(self, symbol: str, unknown: tuple[bool, ...]) -> tuple[bool, ...]:
         """Which results depend on an unknown argument."""
         from jaxmlir.passes.partial_eval import unknown_results
 
-        return self._once(unknown_results, symbol, unknown)
+        return self.once(unknown_results, symbol, unknown)
 
     def linearize_rule(
         self, symbol: str, unknown: tuple[bool, ...], wanted: tuple[bool, ...]
@@ -77,7 +77,7 @@ class Functions:
         """A JVP rule as ``@symbol.fwd`` and ``@symbol.lin``: split by which tangents there are."""
         from jaxmlir.passes.higher_order._residuals import partial_eval_call
 
-        return self._once(partial_eval_call, symbol, unknown, wanted, ("fwd", "lin"))
+        return self.once(partial_eval_call, symbol, unknown, wanted, ("fwd", "lin"))
 
     def transpose(
         self, symbol: str, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
@@ -86,20 +86,28 @@ class Functions:
         from jaxmlir.passes.transpose import transpose_nonzero
 
         name = f"{symbol.removesuffix('.lin')}.bwd"
-        return self._once(transpose_nonzero, symbol, linear, name, nonzero)
+        return self.once(transpose_nonzero, symbol, linear, name, nonzero)
+
+    def batched(
+        self, symbol: str, dims: tuple[int | None, ...], axis: Any
+    ) -> tuple[int | None, ...]:
+        """Where the rules leave the batch dimension of each result."""
+        from jaxmlir.passes.vmap import batched_results
+
+        return self.once(batched_results, symbol, dims, axis)
 
     def batch(
         self,
         symbol: str,
         dims: tuple[int | None, ...],
         axis: Any,
-        out_dims: tuple[int | None, ...] | None = None,
+        out_dims: Any = None,
     ) -> tuple[str, tuple[int | None, ...]]:
         """The symbol of ``@symbol.vmap``, and each result's batch dimension: ``out_dims``, or where
         the rules leave it."""
         from jaxmlir.passes.vmap import vmap
 
-        return self._once(vmap, symbol, dims, axis, out_dims)
+        return self.once(vmap, symbol, dims, axis, out_dims)
 
     def __len__(self) -> int:
         """How many functions were transformed."""
@@ -110,7 +118,8 @@ class Functions:
         while len(self._made) > count:
             self._made.popitem()
 
-    def _once(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
+    def once(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
+        """``transform(rules, symbol, *pattern)``, or what it returned before."""
         key = (transform, symbol, pattern)
         if key not in self._made:
             self._made[key] = transform(self._rules, symbol, *pattern)

@@ -147,6 +147,13 @@ class Rules:
 
         return self._rule("batch", op, name, (dims, axis), make)
 
+    def batched(
+        self, op: Any, name: str, dims: tuple[int | None, ...], axis: Any
+    ) -> tuple[int | None, ...]:
+        """The results' batch dimensions."""
+        found = self._native("batched", op, name, dims, axis)
+        return self.batch(op, name, dims, axis).pattern if found is None else found
+
     def activity(self, kind: str, op: Any, name: str, active: tuple[bool, ...]) -> tuple[bool, ...]:
         """Which results have tangents in a ``kind`` of derivative: ``"jvp"`` or ``"linearize"``."""
         found = self._native("activity", op, name, kind, active)

@@ -86,6 +86,29 @@ def transpose_nonzero(
     return _transpose(rules, symbol, linear, name, nonzero, required)
 
 
+def linear_results(rules: Rules, symbol: str, linear: Sequence[bool]) -> tuple[bool, ...]:
+    """Which results of ``@symbol`` depend on its linear arguments."""
+    function = rules.program.function(symbol)
+    dependent = {v for v, lin in zip(function.arguments, linear, strict=True) if lin}
+    for op, _, operands in ops_of(function):
+        if not dependent.isdisjoint(operands):
+            dependent.update(op.results)
+    return tuple([v in dependent for v in returned(function)])
+
+
+def reached_arguments(
+    rules: Rules, symbol: str, linear: Sequence[bool], nonzero: Sequence[bool]
+) -> tuple[bool, ...]:
+    """Which linear arguments of ``@symbol`` its results with cotangents may depend on."""
+    function = rules.program.function(symbol)
+    reached = {v for v, n in zip(returned(function), nonzero, strict=True) if n}
+    for op, _, operands in reversed(list(ops_of(function))):
+        if not reached.isdisjoint(op.results):
+            reached.update(operands)
+    arguments = zip(function.arguments, linear, strict=True)
+    return tuple([lin and v in reached for v, lin in arguments])
+
+
 def _transpose(
     rules: Rules,
     symbol: str,

@@ -7,12 +7,14 @@ batched that need not be.  Results move to the dimension asked for at the end, o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from jaxmlir import codec
+from jaxmlir._compat import batching, core
 from jaxmlir.errors import TransformError
-from jaxmlir.ir import ir, scope
+from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import NewFunction, copy, ops_of, returned
 from jaxmlir.passes._rules import Rules
@@ -64,8 +66,6 @@ def _axes(given: tuple[int, ...], count: int) -> tuple[int | None, ...]:
 
 def batch_axis(size: int, name: Any = None, spmd_name: Any = None) -> Any:
     """JAX's description of a batch dimension."""
-    from jaxmlir._compat import batching, core
-
     name = core.no_axis_name if name is None else name
     return batching.AxisData(name, size, spmd_name, None)
 
@@ -107,34 +107,69 @@ def vmap(
     )
     values = dict(zip(arguments, new.args, strict=True))
     dims = {v: dim for v, dim in zip(arguments, in_axes, strict=True) if dim is not None}
-    named = f'"{axis.name}"' if isinstance(axis.name, str) else None
     with new.body():
-        for op, name, operands in ops_of(function):
-            pattern = tuple([dims.get(v) for v in operands])
+        for op, name, operands, pattern in _patterns(function, dims, axis):
             args = [values[v] for v in operands]
-            if all(dim is None for dim in pattern) and not (named and _mentions(op, named)):
-                values.update(zip(op.results, copy(op, name, args), strict=True))
+            results = op.results
+            if pattern is None:
+                values.update(zip(results, copy(op, name, args), strict=True))
                 continue
             rule = rules.batch(op, name, pattern, axis)
             with op.location:
-                outs = rule.inline(args)
-            for result, out, dim in zip(op.results, outs, rule.pattern, strict=True):
-                values[result] = out
-                if dim is not None:
-                    dims[result] = dim
-        results = []
+                values.update(zip(results, rule.inline(args), strict=True))
+            dims.update([(v, d) for v, d in zip(results, rule.pattern, strict=True)])
         outs = returned(function)
-        own = tuple(dims.get(v) for v in outs)
-        if out_axes is None or callable(out_axes):
-            out_axes = out_axes(own) if callable(out_axes) else own
-        for i, (v, want) in enumerate(zip(outs, out_axes, strict=True)):
-            have = dims.get(v)
-            if have is not None and want is None and not sum_results:
-                raise TransformError(
-                    f"result {i} of @{symbol} is batched, but out_axes has None for it"
-                )
-            results.append(_move(rules, values[v], have, want, axis.size))
-    return new.finish(results), tuple(out_axes)
+        found = _destinations(symbol, tuple(dims.get(v) for v in outs), out_axes, sum_results)
+        results = [
+            move(rules, values[v], dims.get(v), want, axis.size)
+            for v, want in zip(outs, found, strict=True)
+        ]
+    return new.finish(results), found
+
+
+def batched_results(
+    rules: Rules, symbol: str, in_axes: Sequence[int | None], axis: Any
+) -> tuple[int | None, ...]:
+    """Each result's batch dimension, where the rules leave it; writes nothing."""
+    function = rules.program.function(symbol)
+    dims = dict(zip(function.arguments, in_axes, strict=True))
+    for op, name, _, pattern in _patterns(function, dims, axis):
+        if pattern is not None:
+            found = rules.batched(op, name, pattern, axis)
+            dims.update(zip(op.results, found, strict=True))
+    return tuple([dims.get(v) for v in returned(function)])
+
+
+def _patterns(
+    function: func.FuncOp, dims: dict[ir.Value, int | None], axis: Any
+) -> Iterator[tuple[Any, str, list[ir.Value], tuple[int | None, ...] | None]]:
+    """The ops with their operands, and the dimensions of these; ``None`` if it stays as it is.
+
+    The caller adds the dimensions of an op's results to ``dims``.
+    """
+    named = f'"{axis.name}"' if isinstance(axis.name, str) else None
+    for op, name, operands in ops_of(function):
+        pattern = tuple([dims.get(v) for v in operands])
+        stays = pattern.count(None) == len(pattern) and not (named and _mentions(op, named))
+        yield op, name, operands, None if stays else pattern
+
+
+def _destinations(
+    symbol: str,
+    have: Axes,
+    out_axes: Sequence[int | None] | Callable[[Axes], Axes] | None,
+    sum_results: bool,
+) -> Axes:
+    """Where each result's batch dimension goes."""
+    if out_axes is None:
+        return have
+    found = tuple(out_axes(have) if callable(out_axes) else out_axes)
+    for i, (dim, want) in enumerate(zip(have, found, strict=True)):
+        if dim is not None and want is None and not sum_results:
+            raise TransformError(
+                f"result {i} of @{symbol} is batched, but out_axes has None for it"
+            )
+    return found
 
 
 def _mentions(op: Any, axis_name: str) -> bool:
@@ -147,28 +182,45 @@ def _mentions(op: Any, axis_name: str) -> bool:
 
 def batched_type(type_: ir.Type, dim: int | None, size: int) -> ir.Type:
     """The type with a dimension of ``size`` inserted at ``dim``."""
-    from jaxmlir._compat import core
-
     return type_ if dim is None else type_of(core.unmapped_aval(size, dim, aval_of(type_), None))
 
 
-def _move(rules: Rules, value: ir.Value, have: int | None, want: int | None, size: int) -> ir.Value:
-    """Moves a batch dimension, or makes one."""
+def move(rules: Rules, value: ir.Value, have: int | None, want: int | None, size: int) -> ir.Value:
+    """Moves a batch dimension, makes one, or sums over it where none is wanted."""
     if have == want:
         return value
+    aval = aval_of(value.type)
+    if want is None or type(aval) is not core.ShapedArray or not aval.sharding.mesh.empty:
+        key = ("move", have, want, size)
+        (result,) = rules.emit(lambda x: [_moved(x, have, want, size)], [value], key)
+        return result
+    if have is None:
+        dim = want + aval.ndim + 1 if want < 0 else want
+        type_ = batched_type(value.type, dim, size)
+        kept = tuple(d for d in range(aval.ndim + 1) if d != dim)
+        attributes = {"shape": aval_of(type_).shape, "broadcast_dimensions": kept}
+        name = "jaxpr.broadcast_in_dim"
+    else:
+        order = [d for d in range(aval.ndim) if d != have]
+        order.insert(want + aval.ndim if want < 0 else want, have)
+        if order == sorted(order):
+            return value
+        type_ = type_of(aval.update(shape=tuple(aval.shape[d] for d in order)))
+        attributes = {"permutation": tuple(order)}
+        name = "jaxpr.transpose"
+    encoded = {key: codec.encode(v) for key, v in attributes.items()}
+    return ir.Operation.create(name, [type_], [value], encoded).result
+
+
+def _moved(x: Any, have: int | None, want: int | None, size: int) -> Any:
+    """The same in JAX, which knows what becomes of a sharding."""
     import jax.numpy as jnp
+    from jax import lax
 
-    def moved(x: Any) -> list[Any]:
-        if want is None:
-            return [jnp.sum(x, have)]
-        if have is not None:
-            return [jnp.moveaxis(x, have, want)]
-        dim = want + x.ndim + 1 if want < 0 else want
-        shape = (*x.shape[:dim], size, *x.shape[dim:])
-        kept = tuple(d for d in range(len(shape)) if d != dim)
-        from jax import lax
-
-        return [lax.broadcast_in_dim(x, shape, kept)]
-
-    (result,) = rules.emit(moved, [value], ("move", have, want, size))
-    return result
+    if want is None:
+        return jnp.sum(x, have)
+    if have is not None:
+        return jnp.moveaxis(x, have, want)
+    dim = want + x.ndim + 1 if want < 0 else want
+    shape = (*x.shape[:dim], size, *x.shape[dim:])
+    return lax.broadcast_in_dim(x, shape, tuple(d for d in range(len(shape)) if d != dim))

@@ -8,28 +8,37 @@ per pattern, and write the op around it.  An op that has no rule here, or one th
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from jaxmlir.passes.higher_order._rule import Halves, HigherOrderRule, Linearization, Written
-from jaxmlir.passes.higher_order.call import Call
-from jaxmlir.passes.higher_order.custom_jvp import CustomJvp
-from jaxmlir.passes.higher_order.custom_vjp import CustomLin, CustomVjp
 
-__all__ = ["RULES", "Halves", "HigherOrderRule", "Linearization", "Written", "rule_of"]
+__all__ = ["Halves", "HigherOrderRule", "Linearization", "Written", "all_rules", "rule_of"]
 
-RULES: dict[str, HigherOrderRule] = {
-    "jaxpr.call": Call("call_jaxpr"),
-    "jaxpr.closed_call": Call("call_jaxpr"),
-    "jaxpr.custom_jvp_call_jaxpr": CustomJvp(),
-    "jaxpr.custom_lin": CustomLin(),
-    "jaxpr.custom_vjp_call_jaxpr": CustomVjp(),
-    "jaxpr.eval_jaxpr": Call("call_jaxpr"),
-    "jaxpr.jit": Call("jaxpr", "name", "inline", "keep_unused", "compiler_options_kvs"),
-}
-"""The rules by op name."""
+
+@functools.cache
+def all_rules() -> dict[str, HigherOrderRule]:
+    """The rules by op name.  They use the passes, which use them, so they load late."""
+    from jaxmlir.passes.higher_order.call import Call
+    from jaxmlir.passes.higher_order.custom_jvp import CustomJvp
+    from jaxmlir.passes.higher_order.custom_vjp import CustomLin, CustomVjp
+    from jaxmlir.passes.higher_order.scan import Scan
+    from jaxmlir.passes.higher_order.while_loop import While
+
+    return {
+        "jaxpr.call": Call("call_jaxpr"),
+        "jaxpr.closed_call": Call("call_jaxpr"),
+        "jaxpr.custom_jvp_call_jaxpr": CustomJvp(),
+        "jaxpr.custom_lin": CustomLin(),
+        "jaxpr.custom_vjp_call_jaxpr": CustomVjp(),
+        "jaxpr.eval_jaxpr": Call("call_jaxpr"),
+        "jaxpr.jit": Call("jaxpr", "name", "inline", "keep_unused", "compiler_options_kvs"),
+        "jaxpr.scan": Scan(),
+        "jaxpr.while": While(),
+    }
 
 
 def rule_of(op: Any, name: str) -> HigherOrderRule | None:
     """The rule of an op called ``name``; ``None`` where JAX's has to be run."""
-    rule = RULES.get(name)
+    rule = all_rules().get(name)
     return rule if rule is not None and rule.handles(op) else None

@@ -111,3 +111,9 @@ class HigherOrderRule:
     def partial_eval(self, rules: Rules, op: Any, unknown: tuple[bool, ...]) -> Halves | None:
         """The op split by which operands are unknown."""
         return None
+
+    def batched(
+        self, rules: Rules, op: Any, dims: tuple[int | None, ...], axis: Any
+    ) -> tuple[int | None, ...] | None:
+        """The pattern of :meth:`batch`; ``None``: not known before that has been called."""
+        return None

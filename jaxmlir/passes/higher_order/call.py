@@ -55,6 +55,11 @@ class Call(HigherOrderRule):
     def batch(self, rules: Rules, op: Any, dims: tuple[int | None, ...], axis: Any) -> Written:
         return self._call(rules, op, *rules.functions.batch(self._symbol(op), dims, axis))
 
+    def batched(
+        self, rules: Rules, op: Any, dims: tuple[int | None, ...], axis: Any
+    ) -> tuple[int | None, ...]:
+        return rules.functions.batched(self._symbol(op), dims, axis)
+
     def _symbol(self, op: Any) -> str:
         return op.attributes[self.callee].value
 

@@ -1,0 +1,119 @@
+"""Changing a finished function in place: its arguments, its results, what it computes each time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jaxmlir.ir import func, ir
+from jaxmlir.passes._build import (
+    NewFunction,
+    clone,
+    copy,
+    is_constant,
+    ops_of,
+    returned,
+    set_results,
+)
+
+if TYPE_CHECKING:
+    from jaxmlir.passes._rules import Rules
+
+
+def set_arguments(function: func.FuncOp, arguments: Sequence[ir.Value | ir.Type]) -> list[ir.Value]:
+    """Gives a function other arguments: old ones in a new order, and new ones of a type.
+
+    Old arguments that are left out must have no uses.  The attributes
+    that speak of the old ones go.
+    """
+    block = function.entry_block
+    count = len(block.arguments)
+    new = []
+    for argument in arguments:
+        is_new = isinstance(argument, ir.Type)
+        value = block.add_argument(argument if is_new else argument.type, function.location)
+        if not is_new:
+            argument.replace_all_uses_with(value)
+        new.append(value)
+    for i in reversed(range(count)):
+        block.erase_argument(i)
+    type_ = ir.FunctionType.get([v.type for v in new], list(function.type.results))
+    function.attributes["function_type"] = ir.TypeAttr.get(type_)
+    for key in ("jaxpr.num_res", "jaxpr.active"):
+        if key in function.attributes:
+            del function.attributes[key]
+    return new
+
+
+@contextmanager
+def before_return(function: func.FuncOp) -> Iterator[None]:
+    """Ops built meanwhile go to the end of a finished function."""
+    *_, last = function.entry_block.operations
+    with ir.InsertionPoint(last):
+        yield
+
+
+@dataclass(frozen=True)
+class Hoisted:
+    """What :func:`hoist` took out of a function."""
+
+    function: func.FuncOp
+    """Detached: ``(*constants) -> (*values for the function, *hoisted results)``."""
+    constants: tuple[int, ...]
+    """The arguments among the constants that the function still takes, before those values."""
+    num_values: int
+    results: tuple[int, ...]
+    """The results that were taken out."""
+
+
+def hoist(rules: Rules, function: func.FuncOp, num_constants: int, first: int) -> Hoisted:
+    """Takes out of a loop's body what its first arguments determine, these being the same in every
+    iteration.
+
+    The function then takes of these arguments only those that it still uses, followed by values
+    computed from them, and returns neither results from the ``first`` on that are determined so.
+    Constants are no reason to compute anything elsewhere, and stay.
+    """
+    arguments = list(function.arguments)
+    outer = NewFunction(
+        rules, "hoisted", [v.type for v in arguments[:num_constants]], function, detached=True
+    )
+    values = dict(zip(arguments, outer.args, strict=False))
+    moved = []
+    used: dict[ir.Value, None] = {}
+    constants = []
+    free: set[ir.Value] = set()
+    with outer.body():
+        for op, name, operands in ops_of(function):
+            results = list(op.results)
+            if all(v in values or v in free for v in operands):
+                if len(results) == 1 and is_constant(results[0]):
+                    constants.append(op)
+                    free.update(results)
+                    continue
+                args = [values[v] if v in values else clone(v) for v in operands]
+                values.update(zip(results, copy(op, name, args), strict=True))
+                moved.append(op)
+            else:
+                used.update(dict.fromkeys(v for v in operands if v in values))
+    outs = returned(function)
+    taken = tuple(i for i, v in enumerate(outs) if i >= first and v in values)
+    used.update(dict.fromkeys(v for i, v in enumerate(outs) if i < first and v in values))
+    kept = tuple(i for i, v in enumerate(arguments[:num_constants]) if v in used)
+    computed = [v for v in used if v not in set(arguments)]
+    outer.finish([values[v] for v in [*computed, *(outs[i] for i in taken)]])
+
+    set_results(function, [v for i, v in enumerate(outs) if i not in taken])
+    given = []
+    for value in computed:
+        given.append(function.entry_block.add_argument(value.type, function.location))
+        value.replace_all_uses_with(given[-1])
+    for op in reversed(moved):
+        op.operation.erase()
+    for op in reversed(constants):
+        if not list(op.results[0].uses):
+            op.operation.erase()
+    set_arguments(function, [*(arguments[i] for i in kept), *given, *arguments[num_constants:]])
+    return Hoisted(outer.op, kept, len(computed), taken)

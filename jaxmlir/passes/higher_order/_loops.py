@@ -1,0 +1,88 @@
+"""What the loops share: the operands of one, and the fixpoints over its carry."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from jaxmlir.ir import ir
+from jaxmlir.passes._build import zeros
+from jaxmlir.passes.jvp import tangent_type_of
+from jaxmlir.passes.vmap import batched_type
+
+T = TypeVar("T")
+
+
+def split(values: Sequence[T], *counts: int) -> list[list[T]]:
+    """The sequence cut into pieces of these lengths, and the rest."""
+    pieces, start = [], 0
+    for count in counts:
+        pieces.append(list(values[start : start + count]))
+        start += count
+    return [*pieces, list(values[start:])]
+
+
+def interleaved(*groups: Sequence[Sequence[T]]) -> list[T]:
+    """The first pieces of each, then the second ones ...: ``[[a], [b]]`` and ``[[c], [d]]`` give
+    ``[a, c, b, d]``."""
+    return [v for pieces in zip(*groups, strict=True) for piece in pieces for v in piece]
+
+
+def spread(values: Sequence[T], mask: Sequence[Any]) -> list[T | None]:
+    """The values where the mask is set, ``None`` elsewhere."""
+    given = iter(values)
+    return [next(given) if m else None for m in mask]
+
+
+def present(values: Sequence[T | None]) -> list[T]:
+    """The values that are not ``None``."""
+    return [v for v in values if v is not None]
+
+
+def both(a: Sequence[bool], b: Sequence[bool]) -> tuple[bool, ...]:
+    """Where both masks are set."""
+    return tuple([x and y for x, y in zip(a, b, strict=True)])
+
+
+def tangents_of(
+    types: Sequence[ir.Type],
+    has: Sequence[bool],
+    tangents: Sequence[ir.Value],
+    needs: Sequence[bool],
+) -> list[ir.Value | None]:
+    """The tangents of the operands that need one, zeros for those that have none; else ``None``.
+
+    Args:
+      types: of the operands.
+      tangents: of those that have one.
+    """
+    return [
+        (zeros(tangent_type_of(type_)) if tangent is None else tangent) if needed else None
+        for type_, tangent, needed in zip(types, spread(tangents, has), needs, strict=True)
+    ]
+
+
+def fixpoint(start: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
+    """The least property of the carry that contains ``start`` and that an iteration keeps.
+
+    Args:
+      step: from the property of the carry at the start of an iteration, that at its end.
+    """
+    carry = list(start)
+    while True:
+        after = [a or b for a, b in zip(carry, step(carry), strict=True)]
+        if after == carry:
+            return carry
+        carry = after
+
+
+def chosen(values: Sequence[T], mask: Sequence[Any]) -> list[T]:
+    """The values where the mask is set."""
+    return [v for v, m in zip(values, mask, strict=True) if m]
+
+
+@functools.lru_cache(maxsize=4096)
+def stacked(type_: ir.Type, length: int) -> ir.Type:
+    """The type of the values of every iteration together."""
+    return batched_type(type_, 0, length)

@@ -1,0 +1,227 @@
+"""Loops by the passes against JAX: random nests of them, and their corner cases.
+
+A random program is a list of steps over three values, ``x`` and ``y`` of shape ``[3]`` and an
+integer ``n``.  A loop carries some of them and closes over the others, so that carries come with
+and without tangents, batched and not, and turn from one to the other on the way.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from derivative_checks import close, vector_like
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from jax import lax
+
+import jaxmlir
+
+pytestmark = pytest.mark.compat
+
+STEPS = {
+    "mix": lambda x, y, n: (jnp.sin(x) * y, y, n),
+    "swap": lambda x, y, n: (y, x, n),
+    "count": lambda x, y, n: (x * n / 3, y, n + 1),
+    "stop": lambda x, y, n: (x + lax.stop_gradient(y), y, n),
+    "reset": lambda x, y, n: (x + y, jnp.ones(3), n),
+    "matvec": lambda x, y, n: (x, jnp.tanh(jnp.outer(x, y) @ x) + y, n),
+    "round": lambda x, y, n: (x, y, n + x[0].astype(jnp.int32) % 3),
+}
+
+
+def run(steps, state):
+    for step in steps:
+        state = STEPS[step](*state) if isinstance(step, str) else loop(step, state)
+    return state
+
+
+def loop(spec, state):
+    """One loop: it carries the values that ``carried`` marks, and closes over the others."""
+    kind, carried, body, *options = spec
+
+    def merge(carry):
+        given = iter(carry)
+        return tuple(next(given) if c else v for v, c in zip(state, carried, strict=True))
+
+    def carry_of(state):
+        return tuple(v for v, c in zip(state, carried, strict=True) if c)
+
+    init = carry_of(state)
+    if kind == "scan":
+        length, reverse, unroll, slices, out = options
+        xs = jnp.cos(jnp.arange(3.0 * length)).reshape(length, 3) + state[1] if slices else None
+
+        def one(carry, row):
+            x, y, n = merge(carry)
+            x, y, n = run(body, (x if row is None else x * row, y, n))
+            return carry_of((x, y, n)), {"none": None, "float": (y, row), "int": n}[out]
+
+        final, ys = lax.scan(one, init, xs, length, reverse, unroll)
+        x, y, n = merge(final)
+        return (x + ys[0].sum(0) if out == "float" else x, y, n)
+    if kind == "fori":
+        return merge(lax.fori_loop(0, options[0], lambda i, c: carry_of(run(body, merge(c))), init))
+    # The number of iterations depends on data: the float is not differentiated through.
+    bound = 1 + (jnp.abs(state[0][0]) * 4).astype(jnp.int32) % 3
+    _, *final = lax.while_loop(
+        lambda c: c[0] < bound,
+        lambda c: (c[0] + 1, *carry_of(run(body, merge(c[1:])))),
+        (0, *init),
+    )
+    return merge(final)
+
+
+def value(steps, x, y, n):
+    """A bounded scalar, so that derivatives of any order can be compared."""
+    x, y, n = run(steps, (x, y, n))
+    return jnp.sum(jnp.sin(x) * jnp.cos(y)) + n % 5
+
+
+def lists_of(step, most):
+    return st.lists(step, min_size=1, max_size=most).map(tuple)
+
+
+simple = st.sampled_from([*STEPS])
+carried = st.tuples(*[st.booleans()] * 3)
+
+
+def scans(body):
+    return st.tuples(
+        st.just("scan"),
+        carried,
+        body,
+        st.sampled_from([3, 1, 0]),
+        st.booleans(),
+        st.sampled_from([1, 2]),
+        st.booleans(),
+        st.sampled_from(["none", "float", "int"]),
+    )
+
+
+def nested(inner, *, forward_only=False):
+    body = lists_of(inner, 2)
+    kinds = [scans(body), st.tuples(st.just("fori"), carried, body, st.sampled_from([2, 0]))]
+    if forward_only:
+        kinds.append(st.tuples(st.just("while"), carried, body))
+    return st.one_of(kinds)
+
+
+def programs(**options):
+    return lists_of(st.one_of(simple, nested(st.one_of(simple, nested(simple, **options)))), 3)
+
+
+# Shrinking compiles hundreds of programs; the ones here are small enough to read.
+budget = settings(
+    max_examples=6,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+)
+
+ARGS = (
+    np.array([0.3, -0.7, 0.9], np.float32),
+    np.array([0.5, 0.2, -0.4], np.float32),
+    np.int32(2),
+)
+BATCH = (np.stack([ARGS[0], ARGS[1]], 1), np.stack([ARGS[1], ARGS[0]]), np.array([2, 3], np.int32))
+
+
+def program_of(steps):
+    def f(x, y, n):
+        return value(steps, x, y, n)
+
+    return f, jaxmlir.trace(f)(*ARGS)
+
+
+def batch_of(in_axes):
+    return tuple(
+        one if axis is None else many for one, many, axis in zip(ARGS, BATCH, in_axes, strict=True)
+    )
+
+
+@budget
+@given(steps=programs())
+def test_derivatives_of_loops(steps):
+    """jvp, vjp, reverse over reverse and forward over reverse."""
+    f, program = program_of(steps)
+    tangents = vector_like(ARGS, 1)
+    gradient = program.value_and_grad((0, 1))
+    fwd, bwd = program.vjp()
+    inner = program.grad(0)
+    second = jaxmlir.trace(lambda *args: (inner(*args) ** 2).sum())(*ARGS).grad(1)
+    made = program.jvp(), gradient, fwd, bwd, second, inner.jvp()
+    for new in made:
+        new.verify()
+
+    def ours(*args):
+        jvp, grad, _, _, second, forward = (p for p in made)
+        out, residuals = fwd(*args)
+        return (
+            jvp(args, tangents),
+            grad(*args),
+            bwd(residuals, out)[:2],
+            second(*args),
+            forward(args, tangents),
+        )
+
+    def theirs(*args):
+        out, pullback = jax.vjp(f, *args)
+        dx = jax.grad(f, 0)
+        return (
+            jax.jvp(f, args, tangents),
+            jax.value_and_grad(f, (0, 1))(*args),
+            pullback(out)[:2],
+            jax.grad(lambda *args: (dx(*args) ** 2).sum(), 1)(*args),
+            jax.jvp(dx, args, tangents),
+        )
+
+    close(jax.jit(ours)(*ARGS), jax.jit(theirs)(*ARGS), rtol=1e-4, atol=1e-5)
+
+
+@budget
+@given(
+    steps=programs(forward_only=True),
+    in_axes=st.sampled_from([(1, None, None), (None, 0, 0), (1, 0, None)]),
+)
+def test_batches_of_loops(steps, in_axes):
+    """vmap, jvp of vmap and vmap of jvp; loops whose length depends on data included."""
+    f, program = program_of(steps)
+    args = batch_of(in_axes)
+    tangents, many = vector_like(ARGS, 1), vector_like(args, 2)
+    batched = program.vmap(in_axes, axis_size=2)
+    made = batched, batched.jvp(), program.jvp().vmap((in_axes, None), axis_size=2)
+    for new in made:
+        new.verify()
+
+    def ours(*args):
+        return batched(*args), made[1](args, many), made[2](args, tangents)
+
+    def theirs(*args):
+        vmapped = jax.vmap(f, in_axes)
+        pushed = jax.vmap(lambda *args: jax.jvp(f, args, tangents), in_axes)
+        return vmapped(*args), jax.jvp(vmapped, args, many), pushed(*args)
+
+    close(jax.jit(ours)(*args), jax.jit(theirs)(*args), rtol=1e-4, atol=1e-5)
+
+
+@budget
+@given(steps=programs(), in_axes=st.sampled_from([(1, None, None), (None, 0, 0), (1, 0, None)]))
+def test_batches_of_gradients(steps, in_axes):
+    """vmap of grad, and grad of vmap."""
+    f, program = program_of(steps)
+    args = batch_of(in_axes)
+    batched = program.vmap(in_axes, axis_size=2)
+    total = jaxmlir.trace(lambda *args: batched(*args).sum())(*args)
+    made = program.grad((0, 1)).vmap(in_axes, axis_size=2), total.grad((0, 1))
+    for new in made:
+        new.verify()
+
+    def theirs(*args):
+        def total(*args):
+            return jax.vmap(f, in_axes)(*args).sum()
+
+        return jax.vmap(jax.grad(f, (0, 1)), in_axes)(*args), jax.grad(total, (0, 1))(*args)
+
+    ours = jax.jit(lambda *args: tuple(p(*args) for p in made))
+    close(ours(*args), jax.jit(theirs)(*args), rtol=1e-4, atol=1e-5)
