@@ -5,13 +5,65 @@ from __future__ import annotations
 from jaxmlir.ops._record import Op, binary, unary
 
 OPS: tuple[Op, ...] = (
-    unary("not", "Bitwise complement, ~x; of booleans the negation.", inverse="not"),
-    binary("and", "Bitwise and, x & y.", commutative=True),
-    binary("or", "Bitwise or, x | y.", commutative=True),
-    binary("xor", "Bitwise exclusive or, x ^ y.", commutative=True),
-    binary("shift_left", "x << y; 0 once y reaches the width."),
-    binary("shift_right_arithmetic", "x >> y, filled with the sign bit."),
-    binary("shift_right_logical", "x >> y, filled with zeros."),
+    unary(
+        "not",
+        "Bitwise complement, ~x; of booleans the negation.",
+        inverse="not",
+        folds=(
+            "not(not(x)) = x",
+            "not(eq(x, y)) = ne(x, y)",
+            "not(ne(x, y)) = eq(x, y)",
+            "not(lt(x, y)) = ge(x, y) if integer or boolean or fast-math",
+            "not(le(x, y)) = gt(x, y) if integer or boolean or fast-math",
+            "not(gt(x, y)) = le(x, y) if integer or boolean or fast-math",
+            "not(ge(x, y)) = lt(x, y) if integer or boolean or fast-math",
+        ),
+    ),
+    binary(
+        "and",
+        "Bitwise and, x & y.",
+        commutative=True,
+        folds=(
+            "and(x, x) = x",
+            "and(x, 0) = 0",
+            "and(x, ~0) = x",
+        ),
+    ),
+    binary(
+        "or",
+        "Bitwise or, x | y.",
+        commutative=True,
+        folds=(
+            "or(x, x) = x",
+            "or(x, 0) = x",
+            "or(x, ~0) = ~0",
+        ),
+    ),
+    binary(
+        "xor",
+        "Bitwise exclusive or, x ^ y.",
+        commutative=True,
+        folds=(
+            "xor(x, x) = 0",
+            "xor(x, 0) = x",
+            "xor(x, ~0) = not(x)",
+        ),
+    ),
+    binary(
+        "shift_left",
+        "x << y; 0 once y reaches the width.",
+        folds=("shift_left(x, 0) = x",),
+    ),
+    binary(
+        "shift_right_arithmetic",
+        "x >> y, filled with the sign bit.",
+        folds=("shift_right_arithmetic(x, 0) = x",),
+    ),
+    binary(
+        "shift_right_logical",
+        "x >> y, filled with zeros.",
+        folds=("shift_right_logical(x, 0) = x",),
+    ),
     unary(
         "population_count",
         "Number of bits of x that are set.",

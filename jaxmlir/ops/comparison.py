@@ -5,12 +5,44 @@ from __future__ import annotations
 from jaxmlir.ops._record import Op, binary, op
 
 OPS: tuple[Op, ...] = (
-    binary("eq", "x == y; false where either is NaN.", commutative=True),
-    binary("ne", "x != y; true where either is NaN.", commutative=True),
-    binary("lt", "x < y."),
-    binary("le", "x <= y."),
-    binary("gt", "x > y."),
-    binary("ge", "x >= y."),
+    binary(
+        "eq",
+        "x == y; false where either is NaN.",
+        commutative=True,
+        folds=(
+            "eq(x, x) = ~0 if integer or boolean or fast-math",
+            "eq(x, ~0) = x if boolean",
+        ),
+    ),
+    binary(
+        "ne",
+        "x != y; true where either is NaN.",
+        commutative=True,
+        folds=(
+            "ne(x, x) = 0 if integer or boolean or fast-math",
+            "ne(x, 0) = x if boolean",
+        ),
+    ),
+    binary(
+        "lt",
+        "x < y.",
+        folds=("lt(x, x) = 0 if integer or boolean or fast-math",),
+    ),
+    binary(
+        "le",
+        "x <= y.",
+        folds=("le(x, x) = ~0 if integer or boolean or fast-math",),
+    ),
+    binary(
+        "gt",
+        "x > y.",
+        folds=("gt(x, x) = 0 if integer or boolean or fast-math",),
+    ),
+    binary(
+        "ge",
+        "x >= y.",
+        folds=("ge(x, x) = ~0 if integer or boolean or fast-math",),
+    ),
     # The total order puts -NaN < -inf < ... < -0 < +0 < ... < inf < NaN: what sorting needs.
     binary("eq_to", "x == y in the total order of floats: NaN equals NaN, -0 is not 0."),
     binary("lt_to", "x < y in the total order of floats: -0 before 0, NaN last."),
@@ -22,5 +54,13 @@ OPS: tuple[Op, ...] = (
         "Elementwise choice cases[which], of operands (which, *cases); which is boolean or "
         "integer.",
         linear=(1, ...),
+        folds=(
+            "select_n(p, x) = x",
+            "select_n(p, x, x) = x",
+            "select_n(0, x, y) = x",
+            "select_n(1, x, y) = y",
+            "select_n(not(p), x, y) = select_n(p, y, x) if boolean",
+            "select_n(p, 0, ~0) = p if boolean",
+        ),
     ),
 )

@@ -6,36 +6,120 @@ from jaxmlir.ops._record import Op, binary, op, unary
 
 OPS: tuple[Op, ...] = (
     # Arithmetic
-    binary("add", "Elementwise sum, x + y.", linear=(0, 1), commutative=True),
+    binary(
+        "add",
+        "Elementwise sum, x + y.",
+        linear=(0, 1),
+        commutative=True,
+        folds=(
+            "add(x, 0) = x if integer or fast-math",
+            "add(x, -0.0) = x if float",
+            "add(x, neg(x)) = 0 if integer or fast-math",
+            "add(x, neg(y)) = sub(x, y) if integer or float",
+        ),
+    ),
     binary(
         "add_any",
         "Sum of two cotangents, x + y: what transposition accumulates with.",
         linear=(0, 1),
         commutative=True,
+        folds=(
+            "add_any(x, 0) = x if integer or fast-math",
+            "add_any(x, -0.0) = x if float",
+            "add_any(x, neg(x)) = 0 if integer or fast-math",
+            "add_any(x, neg(y)) = sub(x, y) if integer or float",
+        ),
     ),
-    binary("sub", "Elementwise difference, x - y.", linear=(0, 1)),
-    binary("mul", "Elementwise product, x * y.", "out_dtype: dtype?", commutative=True),
+    binary(
+        "sub",
+        "Elementwise difference, x - y.",
+        linear=(0, 1),
+        folds=(
+            "sub(x, 0) = x if integer or float",
+            "sub(x, x) = 0 if integer or fast-math",
+            "sub(x, neg(y)) = add(x, y) if integer or float",
+            "sub(0, x) = neg(x) if integer or fast-math",
+        ),
+    ),
+    binary(
+        "mul",
+        "Elementwise product, x * y.",
+        "out_dtype: dtype?",
+        commutative=True,
+        folds=(
+            "mul(x, 1) = x if integer or float",
+            "mul(x, 0) = 0 if integer or fast-math",
+            "mul(x, -1) = neg(x) if integer or float",
+            "mul(neg(x), neg(y)) = mul(x, y) if integer or float",
+        ),
+    ),
     binary("mulhi", "High half of the double-width integer product, (x * y) >> bits."),
-    binary("div", "Elementwise quotient, x / y; of integers rounded towards zero.", linear=(0,)),
+    binary(
+        "div",
+        "Elementwise quotient, x / y; of integers rounded towards zero.",
+        linear=(0,),
+        folds=(
+            "div(x, 1) = x if integer or float",
+            "div(x, -1) = neg(x) if float",
+            "div(neg(x), neg(y)) = div(x, y) if float",
+            "div(x, x) = 1 if fast-math",
+        ),
+    ),
     binary(
         "rem", "Remainder of the division towards zero, x - y * trunc(x / y); it has the sign of x."
     ),
     binary("pow", "Elementwise power, x ** y."),
-    binary("max", "The larger of x and y; NaN if either is NaN."),
-    binary("min", "The smaller of x and y; NaN if either is NaN."),
+    binary(
+        "max",
+        "The larger of x and y; NaN if either is NaN.",
+        folds=(
+            "max(x, x) = x",
+            "max(x, -inf) = x if float",
+        ),
+    ),
+    binary(
+        "min",
+        "The smaller of x and y; NaN if either is NaN.",
+        folds=(
+            "min(x, x) = x",
+            "min(x, inf) = x if float",
+        ),
+    ),
     op("clamp", 3, 1, "x limited to an interval, min(max(x, lo), hi), of operands (lo, x, hi)."),
-    unary("neg", "Negation, -x.", linear=(0,), inverse="neg"),
+    unary(
+        "neg",
+        "Negation, -x.",
+        linear=(0,),
+        inverse="neg",
+        folds=(
+            "neg(neg(x)) = x",
+            "neg(sub(x, y)) = sub(y, x) if integer or fast-math",
+        ),
+    ),
     unary(
         "abs",
         "Absolute value, |x|; of a complex number its modulus.",
         inverse="not invertible: x and -x have one absolute value",
+        folds=(
+            "abs(abs(x)) = abs(x)",
+            "abs(neg(x)) = abs(x) if integer or float",
+        ),
     ),
     unary(
         "sign",
         "Sign, x / |x|, and 0 at 0.",
         inverse="not invertible: every positive number has sign 1",
+        folds=("sign(sign(x)) = sign(x) if integer or float",),
     ),
-    unary("square", "Square, x * x.", inverse="sqrt on x >= 0"),
+    unary(
+        "square",
+        "Square, x * x.",
+        inverse="sqrt on x >= 0",
+        folds=(
+            "square(neg(x)) = square(x) if integer or float",
+            "square(abs(x)) = square(x) if integer or float",
+        ),
+    ),
     unary(
         "one_minus_square",
         "1 - x * x, without cancellation near |x| = 1.",
@@ -47,6 +131,10 @@ OPS: tuple[Op, ...] = (
         "Power with a static integer exponent, x ** y.",
         "y: int",
         inverse="y-th root: of all x for odd y, of x >= 0 for even y",
+        folds=(
+            "integer_pow[y=1](x) = x",
+            "integer_pow[y=2](x) = square(x) if integer or float",
+        ),
     ),
     op(
         "polynomial",
@@ -60,8 +148,24 @@ OPS: tuple[Op, ...] = (
         linear=(1, ...),
     ),
     # Rounding
-    unary("floor", "The largest integer <= x.", inverse="not invertible: floor is many-to-one"),
-    unary("ceil", "The smallest integer >= x.", inverse="not invertible: ceil is many-to-one"),
+    unary(
+        "floor",
+        "The largest integer <= x.",
+        inverse="not invertible: floor is many-to-one",
+        folds=(
+            "floor(floor(x)) = floor(x)",
+            "floor(ceil(x)) = ceil(x)",
+        ),
+    ),
+    unary(
+        "ceil",
+        "The smallest integer >= x.",
+        inverse="not invertible: ceil is many-to-one",
+        folds=(
+            "ceil(ceil(x)) = ceil(x)",
+            "ceil(floor(x)) = floor(x)",
+        ),
+    ),
     unary(
         "round",
         "The nearest integer; the method says where halves go.",

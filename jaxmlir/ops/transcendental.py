@@ -9,10 +9,22 @@ _ACCURACY = "accuracy: any?"
 
 OPS: tuple[Op, ...] = (
     # Exponentials and logarithms
-    unary("exp", "Exponential, e ** x.", _ACCURACY, inverse="log"),
+    unary(
+        "exp",
+        "Exponential, e ** x.",
+        _ACCURACY,
+        inverse="log",
+        folds=("exp(log(x)) = x if fast-math",),
+    ),
     unary("exp2", "Power of two, 2 ** x.", _ACCURACY, inverse="log(y) / log(2)"),
     unary("expm1", "e ** x - 1, accurate near 0.", _ACCURACY, inverse="log1p"),
-    unary("log", "Natural logarithm, log(x).", _ACCURACY, inverse="exp"),
+    unary(
+        "log",
+        "Natural logarithm, log(x).",
+        _ACCURACY,
+        inverse="exp",
+        folds=("log(exp(x)) = x if fast-math",),
+    ),
     unary("log1p", "log(1 + x), accurate near 0.", _ACCURACY, inverse="expm1"),
     unary(
         "log2", "Logarithm to base two, log(x) / log(2).", _ACCURACY, jax=">=0.11", inverse="exp2"
@@ -21,7 +33,13 @@ OPS: tuple[Op, ...] = (
         "logistic", "Logistic function, 1 / (1 + e ** -x).", _ACCURACY, inverse="log(y) - log1p(-y)"
     ),
     # Roots
-    unary("sqrt", "Square root, x ** (1/2).", _ACCURACY, inverse="square"),
+    unary(
+        "sqrt",
+        "Square root, x ** (1/2).",
+        _ACCURACY,
+        inverse="square",
+        folds=("sqrt(square(x)) = abs(x) if fast-math",),
+    ),
     unary("rsqrt", "Reciprocal square root, x ** (-1/2).", _ACCURACY, inverse="y ** -2"),
     unary(
         "cbrt", "Real cube root, sign(x) |x| ** (1/3).", _ACCURACY, inverse="integer_pow with y = 3"
@@ -47,9 +65,26 @@ OPS: tuple[Op, ...] = (
     unary("acosh", "Inverse hyperbolic cosine, the y >= 0 with cosh(y) = x.", inverse="cosh"),
     unary("atanh", "Inverse hyperbolic tangent, the y with tanh(y) = x.", inverse="tanh"),
     # Complex numbers
-    binary("complex", "The complex number x + iy, from its parts.", linear=(0, 1)),
-    unary("real", "Real part.", linear=(0,), inverse="not invertible: the imaginary part is lost"),
-    unary("imag", "Imaginary part.", linear=(0,), inverse="not invertible: the real part is lost"),
+    binary(
+        "complex",
+        "The complex number x + iy, from its parts.",
+        linear=(0, 1),
+        folds=("complex(real(x), imag(x)) = x",),
+    ),
+    unary(
+        "real",
+        "Real part.",
+        linear=(0,),
+        inverse="not invertible: the imaginary part is lost",
+        folds=("real(complex(x, y)) = x",),
+    ),
+    unary(
+        "imag",
+        "Imaginary part.",
+        linear=(0,),
+        inverse="not invertible: the real part is lost",
+        folds=("imag(complex(x, y)) = y",),
+    ),
     unary(
         "conj",
         "Complex conjugate, x - iy; linear over the reals.",

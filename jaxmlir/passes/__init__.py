@@ -19,12 +19,14 @@ from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes._source import Description
 
 BUILTIN_PASSES = (
+    ("jaxpr-canonicalize", "jaxmlir.passes.canonicalize:Canonicalize"),
     ("jaxpr-cost", "jaxmlir.passes.cost:PrintCost"),
     ("jaxpr-cse", "jaxmlir.passes.cse:Cse"),
     ("jaxpr-dce", "jaxmlir.passes.dce:Dce"),
     ("jaxpr-dedupe-functions", "jaxmlir.passes.dedupe_functions:DedupeFunctions"),
     ("jaxpr-expand-custom-lin", "jaxmlir.passes.expand_custom_lin:ExpandCustomLin"),
     ("jaxpr-grad", "jaxmlir.passes.vjp:Grad"),
+    ("jaxpr-inline", "jaxmlir.passes.inline:Inline"),
     ("jaxpr-jvp", "jaxmlir.passes.jvp:Jvp"),
     ("jaxpr-legalize-to-stablehlo", "jaxmlir.passes.legalize_to_stablehlo:LegalizeToStablehlo"),
     ("jaxpr-linearize", "jaxmlir.passes.linearize:Linearize"),

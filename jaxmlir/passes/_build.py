@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxmlir import codec
+from jaxmlir import codec, ops
 from jaxmlir._compat import core, dtypes, jax_mlir_ext
 from jaxmlir.dense import dense
 from jaxmlir.ir import func, ir, symbol_uses
@@ -217,3 +217,57 @@ def _reachable(functions: dict[str, func.FuncOp], symbol: str) -> set[str]:
                 for attr in attributes.values():
                     pending.extend(symbol_uses(attr))
     return reached
+
+
+def ops_with_symbols(function: func.FuncOp) -> Iterator[tuple[Any, str]]:
+    """The ops that refer to functions, with their names."""
+    for op in function.entry_block.operations:
+        name = op.name if type(op) is ir.OpView else op.operation.name
+        if may_have_functions(name) and any(True for _ in symbols_of(op)):
+            yield op, name
+
+
+def may_have_functions(name: str) -> bool:
+    """Whether ops of a name can refer to functions; looking for these costs more than asking."""
+    found = _with_functions.get(name)
+    if found is None:
+        record = ops.OPS.get(name.removeprefix("jaxpr."))
+        found = record is None or bool(record.functions) or record.name == "custom_linear_solve"
+        _with_functions[name] = found
+    return found
+
+
+_with_functions: dict[str, bool] = {}
+
+
+def symbols_of(op: Any) -> Iterator[str]:
+    """The symbols that an op refers to."""
+    for attr in op.attributes.values():
+        yield from symbol_uses(attr)
+
+
+def references(function: func.FuncOp) -> Iterator[str]:
+    """The symbols that a function's ops refer to, as often as they do."""
+    for op, _ in ops_with_symbols(function):
+        yield from symbols_of(op)
+
+
+def callees_first(functions: dict[str, func.FuncOp]) -> Iterator[str]:
+    """The functions, each after those that it refers to unless they refer to each other."""
+    uses = {
+        symbol: dict.fromkeys(use for use in references(function) if use in functions)
+        for symbol, function in functions.items()
+    }
+    seen: set[str] = set()
+    for root in functions:
+        stack = [(root, iter(uses[root]))] if root not in seen else []
+        seen.add(root)
+        while stack:
+            symbol, rest = stack[-1]
+            below = next((use for use in rest if use not in seen), None)
+            if below is None:
+                stack.pop()
+                yield symbol
+            else:
+                seen.add(below)
+                stack.append((below, iter(uses[below])))

@@ -10,7 +10,14 @@ from collections.abc import Collection
 
 from jaxmlir.errors import PipelineError
 
-CLEAN_UP = ("jaxpr-dedupe-functions", "jaxpr-cse", "jaxpr-dce", "symbol-dce")
+CLEAN_UP = (
+    "jaxpr-dedupe-functions",
+    "jaxpr-inline",
+    "jaxpr-canonicalize",
+    "jaxpr-cse",
+    "jaxpr-dce",
+    "symbol-dce",
+)
 
 LEVELS: dict[int, tuple[str, ...]] = {0: (), 1: CLEAN_UP}
 

@@ -17,14 +17,14 @@ custom derivative rules are, have to stay as they are; they are *pinned*.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from jaxmlir import codec, ops, rules
+from jaxmlir import codec, rules
 from jaxmlir._compat import pe
 from jaxmlir.ir import func, ir, symbol_uses
-from jaxmlir.passes._build import ops_of, returned
+from jaxmlir.passes._build import may_have_functions, ops_of, returned, symbols_of
 
 Mask = tuple[bool, ...]
 
@@ -136,7 +136,7 @@ class Liveness:
                 found.dead.append(i)
                 continue
             name, operands = body.names[i], body.operands[i]
-            if _may_have_functions(name):
+            if may_have_functions(name):
                 cut = self._cut(body, i, tuple(map(bool, live[first:last])), found)
                 if cut is not None:
                     found.cuts[i] = cut
@@ -148,7 +148,7 @@ class Liveness:
 
     def _cut(self, body: _Body, index: int, results: Mask, found: Live) -> Cut | None:
         op, name = body.ops[index], body.names[index]
-        rule, symbols = self._rules.get(name), set(_symbols(op))
+        rule, symbols = self._rules.get(name), set(symbols_of(op))
         # A function that calls itself is left as it is.
         if rule is not None and not symbols & self._walking:
             return rule(self, op, results)
@@ -205,23 +205,6 @@ _ALWAYS_KEPT = frozenset({"jaxpr.free_ref", "jaxpr.dce_sink"})
 # --- ops with functions ---------------------------------------------------------------------------
 
 _Rule = Callable[[Liveness, Any, Mask], Cut]
-
-
-def _may_have_functions(name: str) -> bool:
-    found = _with_functions.get(name)
-    if found is None:
-        record = ops.OPS.get(name.removeprefix("jaxpr."))
-        found = record is None or bool(record.functions) or record.name == "custom_linear_solve"
-        _with_functions[name] = found
-    return found
-
-
-_with_functions: dict[str, bool] = {}
-
-
-def _symbols(op: Any) -> Iterator[str]:
-    for attr in op.attributes.values():
-        yield from symbol_uses(attr)
 
 
 def _function(op: Any, attribute: str) -> str:

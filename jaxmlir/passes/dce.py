@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import codec, ops
-from jaxmlir.ir import func, ir, scope, symbol_uses
+from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import ops_of
+from jaxmlir.passes._build import ops_of, references
 from jaxmlir.passes._liveness import Cut, Live, Liveness, Mask, Variant, is_droppable, whole
 from jaxmlir.passes._remarks import remark, remarks_wanted
 
@@ -71,10 +71,7 @@ def _entries(functions: dict[str, func.FuncOp]) -> list[str]:
     """The public functions, and those that no other refers to."""
     referred: set[str] = set()
     for function in functions.values():
-        for op in function.entry_block.operations:
-            attributes = op.attributes
-            for attr in attributes.values() if len(attributes) else ():
-                referred.update(symbol_uses(attr))
+        referred.update(references(function))
     return [
         symbol
         for symbol, function in functions.items()

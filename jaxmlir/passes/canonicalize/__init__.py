@@ -1,0 +1,63 @@
+"""``jaxpr-canonicalize``: simpler ops of the same value, by equations.
+
+The equations of single ops are in the op table (``folds`` of the records in ``jaxmlir/ops/``);
+those that a line of text cannot say are functions here, each with its equation above it: of data
+movement in :mod:`.movement`, of calls and loops in :mod:`.control`, of constants in
+:mod:`.constants`.
+``docs/canonicalize.md`` lists them all.
+
+They are exact: NaN, infinities and the sign of zero stay what they are, integers wrap as before,
+and a value is replaced by one of the same type only, weak types included.  Equations that hold of
+real numbers but not of floats are used with ``fast-math``.
+
+Functions are simplified before their callers; in each the ops are tried from the top until a walk
+changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from jaxmlir.ir import scope
+from jaxmlir.passes._base import Pass
+from jaxmlir.passes._build import callees_first
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+MAX_SWEEPS = 10
+"""A safeguard: three are enough for every program that was tried."""
+
+
+@dataclass(frozen=True)
+class Canonicalize(Pass):
+    """Replace ops by simpler ones of the same value.
+
+    Options:
+      fast-math: also use equations that NaN, infinities, the sign of zero or rounding break.
+    """
+
+    name: ClassVar[str] = "jaxpr-canonicalize"
+    fast_math: bool = False
+
+    def run(self, program: Program) -> None:
+        canonicalize(program, self.fast_math)
+
+
+def canonicalize(program: Program, fast_math: bool = False) -> int:
+    """Simplifies a program in place; how often the function that took longest was walked."""
+    from jaxmlir.passes.canonicalize import constants, control, equations, movement  # noqa: F401
+    from jaxmlir.passes.canonicalize._rewriter import Rewriter
+
+    most = 0
+    with scope():
+        returned: dict = {}
+        for symbol in callees_first(program.functions):
+            rewriter = Rewriter(program, program.function(symbol), fast_math, returned)
+            sweeps = 1
+            while rewriter.sweep() and sweeps < MAX_SWEEPS:
+                sweeps += 1
+            most = max(most, sweeps)
+    program.changed()
+    return most

@@ -1,0 +1,272 @@
+"""The driver of ``jaxpr-canonicalize``: rewrites tried on each op of a function, in order.
+
+A rewrite is a function of a :class:`Rewriter` and a :class:`Node`; it gives the values that take
+the place of the op's results, or ``None``.  Operands come before their users and new ops are
+simplified as they are built, so a walk from the top leaves little to do for a second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxmlir import codec
+from jaxmlir._compat import dtypes
+from jaxmlir.dense import dense
+from jaxmlir.ir import func, ir
+from jaxmlir.passes._build import filled, inline
+from jaxmlir.passes._liveness import has_lasting_effects
+from jaxmlir.passes._remarks import remark, remarks_wanted
+from jaxmlir.types import aval_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+Rewrite = Callable[["Rewriter", "Node"], "Sequence[ir.Value] | None"]
+
+REWRITES: dict[str, list[Rewrite]] = {}
+"""By op name, in the order in which they are tried."""
+
+
+def rewrite(equation: str, *names: str) -> Callable[[Rewrite], Rewrite]:
+    """Registers a rewrite of the ops of those names; the equation is what the reference shows."""
+
+    def register(function: Rewrite) -> Rewrite:
+        function.equation = equation  # type: ignore[attr-defined]
+        for name in names:
+            REWRITES.setdefault(f"jaxpr.{name}", []).append(function)
+        return function
+
+    return register
+
+
+class Node:
+    """An op as rewrites see it."""
+
+    __slots__ = ("_attributes", "name", "op", "operands", "results")
+
+    def __init__(self, op: Any, name: str, operands: list[ir.Value], results: list[ir.Value]):
+        self.op = op
+        self.name = name
+        self.operands = operands
+        self.results = results
+        self._attributes: dict[str, ir.Attribute] | None = None
+
+    @property
+    def attributes(self) -> dict[str, ir.Attribute]:
+        if self._attributes is None:
+            self._attributes = dict(self.op.attributes.items())
+        return self._attributes
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A decoded attribute."""
+        attr = self.attributes.get(name)
+        return default if attr is None else codec.decode(attr)
+
+    @property
+    def type(self) -> ir.Type:
+        """Of the only result."""
+        return self.results[0].type
+
+
+class Rewriter:
+    """Rewrites one function until nothing changes.
+
+    Attributes:
+      program: where called functions are found.
+      fast_math: whether rewrites may ignore NaN, infinities and the sign of zero.
+      returned: what :mod:`.control` knows of the functions done before.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        function: func.FuncOp,
+        fast_math: bool,
+        returned: dict[str, list[Any]],
+    ):
+        self.program = program
+        self.function = function
+        self.fast_math = fast_math
+        self.returned = returned
+        self._nodes: dict[ir.Value, Node] = {}
+        self._at: Node | None = None
+
+    # -- what rewrites ask --
+
+    def node(self, value: ir.Value) -> Node | None:
+        """The op that gives a value; ``None`` for arguments, and ops in a context of their own."""
+        return self._nodes.get(value)
+
+    def producer(self, value: ir.Value, name: str) -> Node | None:
+        """The op that gives a value if it is a ``jaxpr.<name>``."""
+        node = self._nodes.get(value)
+        return node if node is not None and node.name == f"jaxpr.{name}" else None
+
+    def constant_of(self, value: ir.Value) -> np.ndarray | None:
+        """The array of a small constant."""
+        node = self._nodes.get(value)
+        if node is None or node.name != "jaxpr.constant":
+            return None
+        return array_of(node)
+
+    def splat(self, value: ir.Value) -> np.generic | None:
+        """The number that every element of a value is, where that is known."""
+        node = self._nodes.get(value)
+        while node is not None and node.name == "jaxpr.broadcast_in_dim":
+            node = self._nodes.get(node.operands[0])
+        if node is None or node.name != "jaxpr.constant":
+            return None
+        array = array_of(node)
+        if array is None or not array.size:
+            return None
+        first = array.flat[0]
+        if array.size > 1 and array.tobytes() != first.tobytes() * array.size:
+            return None
+        return first
+
+    # -- what rewrites do --
+
+    def build(
+        self,
+        name: str,
+        operands: Sequence[ir.Value],
+        type_: ir.Type,
+        attributes: Mapping[str, ir.Attribute] | None = None,
+    ) -> ir.Value:
+        """A new ``jaxpr.<name>`` in front of the op being rewritten, simplified; its result."""
+        at = self._at.op
+        op = ir.Operation.create(
+            f"jaxpr.{name}",
+            [type_],
+            list(operands),
+            dict(attributes or {}),
+            loc=at.location,
+            ip=ir.InsertionPoint(at),
+        )
+        node = Node(op, op.name, list(operands), [op.result])
+        self._nodes[op.result] = node
+        values = self._simplified(node)
+        if values is None:
+            return op.result
+        self._drop(node)
+        return values[0]
+
+    def full(self, type_: ir.Type, number: Any) -> ir.Value:
+        """A value of a type with every element ``number``."""
+        with ir.InsertionPoint(self._at.op), self._at.op.location:
+            value = filled(type_, number)
+        self._note(value)
+        return value
+
+    def array(self, type_: ir.Type, array: np.ndarray) -> ir.Value:
+        """A constant."""
+        return self.build("constant", [], type_, {"value": dense(array)})
+
+    def inline(self, function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
+        """A copy of a function's ops in place of its call; the next walk simplifies them."""
+        with ir.InsertionPoint(self._at.op), self._at.op.location:
+            return inline(function, args)
+
+    def _note(self, value: ir.Value) -> None:
+        """Learns of an op that was written without :meth:`build`."""
+        op = value.owner
+        operands = list(op.operands)
+        self._nodes[value] = Node(op, op.name, operands, [value])
+        for operand in operands:
+            if operand not in self._nodes and isinstance(operand, ir.OpResult):
+                self._note(operand)
+
+    # -- the walk --
+
+    def sweep(self) -> int:
+        """Tries every rewrite on every op once, from the top; how many were made."""
+        count = 0
+        self._nodes = {}
+        for op in list(self.function.entry_block.operations):
+            name = op.name if type(op) is ir.OpView else op.operation.name
+            # Not before it is its turn: rewrites change the operands of ops below.
+            operands = op.operands
+            attributes = op.attributes
+            node = Node(op, name, [operands[i] for i in range(len(operands))], list(op.results))
+            if len(attributes) and "jaxpr.ctx" in attributes:
+                continue
+            for result in node.results:
+                self._nodes[result] = node
+            if name in REWRITES:
+                self._at = node
+                values = self._simplified(node)
+                if values is not None:
+                    count += 1
+                    self._replace(node, values)
+        return count
+
+    def _simplified(self, node: Node) -> Sequence[ir.Value] | None:
+        for rule in REWRITES.get(node.name, ()):
+            values = rule(self, node)
+            if values is not None and all(
+                new.type == old.type for new, old in zip(values, node.results, strict=True)
+            ):
+                if remarks_wanted():
+                    made = getattr(rule, "equation", None) or self.equation
+                    remark(node.op, f"'{node.name}' simplified by {made}")
+                return values
+        return None
+
+    equation = ""
+    """Of a rewrite that stands for many: the equation that it used last."""
+
+    def _replace(self, node: Node, values: Sequence[ir.Value]) -> None:
+        for old, new in zip(node.results, values, strict=True):
+            if new is not old:
+                old.replace_all_uses_with(new)
+        self._drop(node)
+
+    def _drop(self, node: Node) -> None:
+        """Erases an op without users, and what only it used."""
+        for result in node.results:
+            if next(iter(result.uses), None) is not None:
+                return
+        if has_lasting_effects(node.op, node.name):
+            return
+        for result in node.results:
+            self._nodes.pop(result, None)
+        node.op.operation.erase()
+        for operand in node.operands:
+            source = self._nodes.get(operand)
+            if source is not None:
+                self._drop(source)
+
+
+def array_of(node: Node) -> np.ndarray | None:
+    """The value of a ``jaxpr.constant`` that stands in the IR."""
+    attr = node.attributes.get("value")
+    if attr is None or not isinstance(attr, ir.DenseElementsAttr):
+        return None
+    return codec.decode(attr)
+
+
+def kind_of(type_: ir.Type) -> str:
+    """``integer``, ``boolean``, ``float``, ``complex`` or ``other``."""
+    found = _kinds.get(type_)
+    if found is None:
+        dtype = getattr(aval_of(type_), "dtype", None)
+        if dtype is None or isinstance(dtype, dtypes.ExtendedDType):
+            found = "other"
+        elif dtype == np.bool_:
+            found = "boolean"
+        elif dtypes.issubdtype(dtype, np.integer):
+            found = "integer"
+        elif dtypes.issubdtype(dtype, np.floating):
+            found = "float"
+        elif dtypes.issubdtype(dtype, np.complexfloating):
+            found = "complex"
+        else:
+            found = "other"
+        _kinds[type_] = found
+    return found
+
+
+_kinds: dict[ir.Type, str] = {}

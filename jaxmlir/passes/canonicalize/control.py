@@ -1,0 +1,181 @@
+"""Rewrites of calls, branches and loops.
+
+They look at what the called functions return: a result that is one of the function's own arguments,
+or a constant, is known to the caller, and what remains of the call is dead code.  Functions are
+simplified before their callers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxmlir import codec
+from jaxmlir.ir import ir, symbol_uses
+from jaxmlir.passes._build import returned
+from jaxmlir.passes._liveness import count_of
+from jaxmlir.passes.canonicalize._rewriter import Node, Rewriter, rewrite
+from jaxmlir.types import aval_of
+
+Returned = list[int | ir.Attribute | None]
+"""For each result the number of the argument that it is, or its constant's value, or ``None``."""
+
+
+def _returned(r: Rewriter, symbol: str) -> Returned:
+    found = r.returned.get(symbol)
+    if found is None:
+        function = r.program.function(symbol)
+        numbers = {v: i for i, v in enumerate(function.arguments)}
+        found = r.returned[symbol] = [
+            numbers[v] if v in numbers else _constant_attr(v) for v in returned(function)
+        ]
+    return found
+
+
+def _constant_attr(value: ir.Value) -> ir.Attribute | None:
+    op = value.owner
+    if op.name != "jaxpr.constant" or "value" not in op.attributes:
+        return None
+    attr = op.attributes["value"]
+    return attr if isinstance(attr, ir.DenseElementsAttr) else None
+
+
+def _has_effects(node: Node) -> bool:
+    return "jaxpr.effects" in node.attributes
+
+
+def _replaced(
+    r: Rewriter, node: Node, known: Sequence[int | ir.Attribute | None], operands: list[ir.Value]
+) -> list[ir.Value] | None:
+    """The op's results with those that are operands or constants put in their place.
+
+    The op is left: for its other results, or for dead code elimination.
+    """
+    values = list(node.results)
+    for i, what in enumerate(known):
+        # A result that nobody uses has been replaced before.
+        if what is None or next(iter(values[i].uses), None) is None:
+            continue
+        if isinstance(what, ir.Attribute):
+            values[i] = r.build("constant", [], values[i].type, {"value": what})
+        elif operands[what].type == values[i].type:
+            values[i] = operands[what]
+    changed = any(v is not old for v, old in zip(values, node.results, strict=True))
+    return values if changed else None
+
+
+@rewrite(
+    "f(..., x, ...) = (..., x, ...) where f returns its argument, or a constant",
+    "jit",
+    "closed_call",
+    "call",
+    "eval_jaxpr",
+)
+def call_returns_argument(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    if not _is_plain_call(node):
+        return None
+    (symbol,) = symbol_uses(node.attributes[_callee(node)])
+    return _replaced(r, node, _returned(r, symbol), node.operands)
+
+
+def _callee(node: Node) -> str:
+    return "jaxpr" if "jaxpr" in node.attributes else "call_jaxpr"
+
+
+def _is_plain_call(node: Node) -> bool:
+    """Whether nothing is asked of where the results are."""
+    return not any(k in node.attributes for k in ("out_shardings", "out_layouts"))
+
+
+@rewrite("cond(c, f0, f1, ...)(x) = fc(x) where c is a constant", "cond")
+def cond_of_constant(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    index = r.constant_of(node.operands[0])
+    symbols = list(symbol_uses(node.attributes["branches"]))
+    if len(set(symbols)) == 1:
+        index = np.array(0)
+    if index is None or index.ndim:
+        return None
+    symbol = symbols[min(max(int(index), 0), len(symbols) - 1)]
+    return r.inline(r.program.function(symbol), node.operands[1:])
+
+
+@rewrite("cond(i, f0, f1, ...)(x) = x where every branch returns its argument", "cond")
+def cond_returns_argument(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    branches = [_returned(r, symbol) for symbol in symbol_uses(node.attributes["branches"])]
+    known = [same[0] if len({*same}) == 1 else None for same in zip(*branches, strict=True)]
+    return _replaced(r, node, known, node.operands[1:])
+
+
+@rewrite("while(false, f)(x) = x", "while")
+def while_never(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    (condition,) = symbol_uses(node.attributes["cond_jaxpr"])
+    (what,) = _returned(r, condition)
+    if _has_effects(node) or not isinstance(what, ir.Attribute) or np.any(codec.decode(what)):
+        return None
+    first = count_of(node.op, "cond_nconsts") + count_of(node.op, "body_nconsts")
+    return node.operands[first:]
+
+
+@rewrite("while(c, f)(x) = x where f returns its argument", "while")
+def while_returns_argument(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    (body,) = symbol_uses(node.attributes["body_jaxpr"])
+    n_cond, n_body = count_of(node.op, "cond_nconsts"), count_of(node.op, "body_nconsts")
+    carry = node.operands[n_cond + n_body :]
+    known = [
+        i if what == n_body + i and not isinstance(what, ir.Attribute) else None
+        for i, what in enumerate(_returned(r, body))
+    ]
+    return _replaced(r, node, known, carry)
+
+
+@rewrite("scan(f)(x) = x for a carried value that f returns as it is", "scan")
+def scan_returns_argument(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    (body,) = symbol_uses(node.attributes["jaxpr"])
+    consts, carry = count_of(node.op, "num_consts"), count_of(node.op, "num_carry")
+    operands = node.operands[consts:]
+    known: Returned = [None] * len(node.results)
+    for i, what in enumerate(_returned(r, body)[:carry]):
+        if not isinstance(what, ir.Attribute) and what == consts + i:
+            known[i] = i
+    return _replaced(r, node, known, operands)
+
+
+@rewrite("scan[length=0](f)(x) = x where it gives nothing but carried values", "scan")
+def scan_of_nothing(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    consts, carry = count_of(node.op, "num_consts"), count_of(node.op, "num_carry")
+    if node.get("length") != 0 or len(node.results) != carry:
+        return None
+    return node.operands[consts : consts + carry]
+
+
+@rewrite("scan[length=1](f)(x, xs) = f(x, xs[0])", "scan")
+def scan_of_one(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    if node.get("length") != 1 or _has_effects(node):
+        return None
+    (symbol,) = symbol_uses(node.attributes["jaxpr"])
+    body = r.program.function(symbol)
+    consts, carry = count_of(node.op, "num_consts"), count_of(node.op, "num_carry")
+    rows, types = node.operands[consts + carry :], body.type.inputs[consts + carry :]
+    ys = node.results[carry:]
+    if not all(_is_array(v) for v in (*rows, *ys)):
+        return None
+    dimensions = {"dimensions": codec.encode((0,))}
+    first = [r.build("squeeze", [v], t, dimensions) for v, t in zip(rows, types, strict=True)]
+    outs = r.inline(body, [*node.operands[: consts + carry], *first])
+    stacked = []
+    for out, y in zip(outs[carry:], ys, strict=True):
+        shape = tuple(aval_of(y.type).shape)
+        attributes = {
+            "shape": codec.encode(shape),
+            "broadcast_dimensions": codec.encode(tuple(range(1, len(shape)))),
+        }
+        stacked.append(r.build("broadcast_in_dim", [out], y.type, attributes))
+    return [*outs[:carry], *stacked]
+
+
+def _is_array(value: ir.Value) -> bool:
+    """Whether a value is an ordinary array on no mesh."""
+    aval = aval_of(value.type)
+    sharding = getattr(aval, "sharding", None)
+    return hasattr(aval, "shape") and sharding is not None and sharding.mesh.empty

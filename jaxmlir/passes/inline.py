@@ -1,0 +1,103 @@
+"""``jaxpr-inline``: calls replaced by the bodies of the functions that they call.
+
+A call is inlined if it is the only use of its function, or if the function is small; functions are
+gone through callees first, so what a function calls counts towards its size by then.  Calls that
+ask for something of their own (shardings, layouts, a mesh, compiler options), and functions with
+the attribute ``no_inline``, stay.  So do ``remat2``, custom derivatives and loops: they are more
+than calls.
+"""
+
+from __future__ import annotations
+
+import collections
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir.ir import func, ir, scope
+from jaxmlir.passes._base import Pass
+from jaxmlir.passes._build import callees_first, ops_with_symbols, references
+from jaxmlir.passes._build import inline as inline_body
+from jaxmlir.passes._remarks import remark
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+# Attributes that say nothing about how the called function is to be compiled.
+_PLAIN = frozenset(
+    {"jaxpr", "call_jaxpr", "name", "inline", "keep_unused", "donated_invars", "jaxpr.effects"}
+)
+_CALLS = frozenset({"jaxpr.jit", "jaxpr.call", "jaxpr.closed_call", "jaxpr.eval_jaxpr"})
+
+
+@dataclass(frozen=True)
+class Inline(Pass):
+    """Replace calls by the bodies of the functions called.
+
+    Options:
+      max-ops: functions of at most so many ops are inlined wherever they are called.
+      single-use: inline functions that are called once, whatever their size.
+    """
+
+    name: ClassVar[str] = "jaxpr-inline"
+    max_ops: int = 8
+    single_use: bool = True
+
+    def run(self, program: Program) -> None:
+        inline(program, self.max_ops, self.single_use)
+
+
+def inline(program: Program, max_ops: int = 8, single_use: bool = True) -> int:
+    """Inlines calls in place; how many."""
+    with scope():
+        functions = program.functions
+        uses = collections.Counter(use for f in functions.values() for use in references(f))
+        sizes: dict[str, int] = {}
+        count = 0
+        for symbol in callees_first(functions):
+            function = functions[symbol]
+            for op, name in list(ops_with_symbols(function)):
+                callee = _callee(op, name, functions)
+                if callee is None or callee not in sizes:
+                    continue
+                once = single_use and uses[callee] == 1 and _is_private(functions[callee])
+                if not once and sizes[callee] > max_ops:
+                    continue
+                remark(op, f"inlined @{callee}: " + _reason(once, sizes[callee]))
+                _inline(op, functions[callee])
+                count += 1
+                uses[callee] -= 1
+                if uses[callee] == 0 and _is_private(functions[callee]):
+                    functions[callee].operation.erase()
+                else:
+                    uses.update(references(functions[callee]))
+            sizes[symbol] = sum(1 for _ in function.entry_block.operations) - 1
+    program.changed()
+    return count
+
+
+def _reason(once: bool, size: int) -> str:
+    return "called here only" if once else f"it is small ({size} ops)"
+
+
+def _inline(op: Any, function: func.FuncOp) -> None:
+    with ir.InsertionPoint(op), op.location:
+        values = inline_body(function, list(op.operands))
+    for old, new in zip(op.results, values, strict=True):
+        old.replace_all_uses_with(new)
+    op.operation.erase()
+
+
+def _callee(op: Any, name: str, functions: dict[str, func.FuncOp]) -> str | None:
+    """The function that an op calls, if inlining it loses nothing."""
+    if name not in _CALLS:
+        return None
+    attributes = op.attributes
+    if any(key not in _PLAIN for key, _ in attributes.items()):
+        return None
+    symbol = attributes["jaxpr" if "jaxpr" in attributes else "call_jaxpr"].value
+    kept = functions[symbol].attributes
+    return None if "no_inline" in kept or "jaxpr.num_constvars" in kept else symbol
+
+
+def _is_private(function: func.FuncOp) -> bool:
+    return function.visibility.value == "private"

@@ -1,0 +1,84 @@
+// Canonicalization of data movement: indices compose, so two moves are one, or none.
+
+// RUN: jaxmlir-opt --jaxpr-canonicalize %s -o %t
+// RUN: FileCheck %s < %t
+// RUN: jaxmlir-opt --jaxpr-canonicalize %t -o %t.again
+// RUN: diff %t %t.again
+// RUN: jaxmlir-run %s --args '[[0, 1, 2], [3, 4, 5]], [6, 7, 8, 9]' > %t.before
+// RUN: jaxmlir-run %t --args '[[0, 1, 2], [3, 4, 5]], [6, 7, 8, 9]' > %t.after
+// RUN: diff %t.before %t.after
+// RUN: FileCheck %s --check-prefix=EXEC < %t.after
+
+func.func public @main(%x: tensor<2x3xi32>, %v: tensor<4xi32>) -> (tensor<2x3xi32>, tensor<2x3xi32>, tensor<6xi32>, tensor<2x3xi32>, tensor<2x4x3xi32>, tensor<2x3xi32>, tensor<1xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi8>, tensor<4xi32>) {
+  // CHECK: func.func public @main(%[[X:.*]]: tensor<2x3xi32>, %[[V:.*]]: tensor<4xi32>)
+
+  // transpose[1,0](transpose[1,0](x)) = transpose[0,1](x) = x
+  %0 = "jaxpr.transpose"(%x) {permutation = array<i64: 1, 0>} : (tensor<2x3xi32>) -> tensor<3x2xi32>
+  %1 = "jaxpr.transpose"(%0) {permutation = array<i64: 1, 0>} : (tensor<3x2xi32>) -> tensor<2x3xi32>
+  // EXEC: result[0]: {{.*}}[0, 1, 2]
+
+  // rev[0](rev[0,1](x)) = rev[1](x)
+  // CHECK-NEXT: %[[REV:.*]] = "jaxpr.rev"(%[[X]]) {dimensions = array<i64: 1>}
+  %2 = "jaxpr.rev"(%x) {dimensions = array<i64: 0, 1>} : (tensor<2x3xi32>) -> tensor<2x3xi32>
+  %3 = "jaxpr.rev"(%2) {dimensions = array<i64: 0>} : (tensor<2x3xi32>) -> tensor<2x3xi32>
+  // EXEC: result[1]: {{.*}}[2, 1, 0]
+
+  // reshape(reshape(x)) = reshape(x), and x where it has the result's shape
+  // CHECK-NEXT: %[[FLAT:.*]] = "jaxpr.reshape"(%[[X]]) {new_sizes = array<i64: 6>}
+  %4 = "jaxpr.reshape"(%x) {new_sizes = array<i64: 3, 2>} : (tensor<2x3xi32>) -> tensor<3x2xi32>
+  %5 = "jaxpr.reshape"(%4) {new_sizes = array<i64: 6>} : (tensor<3x2xi32>) -> tensor<6xi32>
+  %6 = "jaxpr.reshape"(%5) {new_sizes = array<i64: 2, 3>} : (tensor<6xi32>) -> tensor<2x3xi32>
+  // EXEC: result[2]: {{.*}}[0, 1, 2, 3, 4, 5]
+
+  // squeeze[0](broadcast_in_dim(broadcast_in_dim(x))) = broadcast_in_dim(x)
+  // CHECK-NEXT: %[[SPREAD:.*]] = "jaxpr.broadcast_in_dim"(%[[X]]) {broadcast_dimensions = array<i64: 0, 2>, shape = array<i64: 2, 4, 3>}
+  %7 = "jaxpr.broadcast_in_dim"(%x) {broadcast_dimensions = array<i64: 0, 2>, shape = array<i64: 2, 1, 3>} : (tensor<2x3xi32>) -> tensor<2x1x3xi32>
+  %8 = "jaxpr.broadcast_in_dim"(%7) {broadcast_dimensions = array<i64: 1, 2, 3>, shape = array<i64: 1, 2, 4, 3>} : (tensor<2x1x3xi32>) -> tensor<1x2x4x3xi32>
+  %9 = "jaxpr.squeeze"(%8) {dimensions = array<i64: 0>} : (tensor<1x2x4x3xi32>) -> tensor<2x4x3xi32>
+
+  // squeeze[1](squeeze[0](broadcast_in_dim(x))) = x
+  %10 = "jaxpr.broadcast_in_dim"(%x) {broadcast_dimensions = array<i64: 1, 3>, shape = array<i64: 1, 2, 1, 3>} : (tensor<2x3xi32>) -> tensor<1x2x1x3xi32>
+  %11 = "jaxpr.squeeze"(%10) {dimensions = array<i64: 0>} : (tensor<1x2x1x3xi32>) -> tensor<2x1x3xi32>
+  %12 = "jaxpr.squeeze"(%11) {dimensions = array<i64: 1>} : (tensor<2x1x3xi32>) -> tensor<2x3xi32>
+
+  // slice[1:2](slice[0:4:2](v)) = slice[2:3:2](v)
+  // CHECK-NEXT: %[[PART:.*]] = "jaxpr.slice"(%[[V]]) {limit_indices = array<i64: 3>, start_indices = array<i64: 2>, strides = array<i64: 2>}
+  %13 = "jaxpr.slice"(%v) {start_indices = array<i64: 0>, limit_indices = array<i64: 4>, strides = array<i64: 2>} : (tensor<4xi32>) -> tensor<2xi32>
+  %14 = "jaxpr.slice"(%13) {start_indices = array<i64: 1>, limit_indices = array<i64: 2>} : (tensor<2xi32>) -> tensor<1xi32>
+  // EXEC: result[6]: {{.*}}[8]
+
+  // slice(concatenate(v, v)) = slice(v)
+  // CHECK-NEXT: %[[PIECE:.*]] = "jaxpr.slice"(%[[V]]) {limit_indices = array<i64: 3>, start_indices = array<i64: 1>}
+  %15 = "jaxpr.concatenate"(%v, %v) {dimension = 0 : i64} : (tensor<4xi32>, tensor<4xi32>) -> tensor<8xi32>
+  %16 = "jaxpr.slice"(%15) {start_indices = array<i64: 5>, limit_indices = array<i64: 7>} : (tensor<8xi32>) -> tensor<2xi32>
+  // EXEC: result[7]: {{.*}}[7, 8]
+
+  // dynamic_slice(v, 9) = slice[2:4](v): an index out of bounds is moved inside
+  // CHECK-NEXT: %[[LAST:.*]] = "jaxpr.slice"(%[[V]]) {limit_indices = array<i64: 4>, start_indices = array<i64: 2>}
+  %17 = "jaxpr.constant"() {value = dense<9> : tensor<i32>} : () -> tensor<i32>
+  %18 = "jaxpr.dynamic_slice"(%v, %17) {slice_sizes = array<i64: 2>} : (tensor<4xi32>, tensor<i32>) -> tensor<2xi32>
+  // EXEC: result[8]: {{.*}}[8, 9]
+
+  // dynamic_update_slice(u, v, i) = v where all of u is written
+  %19 = "jaxpr.neg"(%v) : (tensor<4xi32>) -> tensor<4xi32>
+  %20 = "jaxpr.dynamic_update_slice"(%19, %v, %17) : (tensor<4xi32>, tensor<4xi32>, tensor<i32>) -> tensor<4xi32>
+
+  // pad[(0, 0, 0)](v, c) = v, concatenate(v) = v
+  %21 = "jaxpr.pad"(%v, %17) {padding_config = [array<i64: 0, 0, 0>]} : (tensor<4xi32>, tensor<i32>) -> tensor<4xi32>
+  %22 = "jaxpr.concatenate"(%21) {dimension = 0 : i64} : (tensor<4xi32>) -> tensor<4xi32>
+
+  // convert[i8](convert[i16](convert[bool](v))) = convert[i8](convert[bool](v)): i16 holds 0 and 1
+  // CHECK-NEXT: %[[TRUTH:.*]] = "jaxpr.convert_element_type"(%[[V]]) {new_dtype = i1}
+  // CHECK-NEXT: %[[SMALL:.*]] = "jaxpr.convert_element_type"(%[[TRUTH]]) {new_dtype = i8}
+  %23 = "jaxpr.convert_element_type"(%v) {new_dtype = i1} : (tensor<4xi32>) -> tensor<4xi1>
+  %24 = "jaxpr.convert_element_type"(%23) {new_dtype = i16} : (tensor<4xi1>) -> tensor<4xi16>
+  %25 = "jaxpr.convert_element_type"(%24) {new_dtype = i8} : (tensor<4xi16>) -> tensor<4xi8>
+  // EXEC: result[11]: {{.*}}[1, 1, 1, 1]
+
+  // bitcast[i32](bitcast[f32](v)) = v
+  %26 = "jaxpr.bitcast_convert_type"(%v) {new_dtype = f32} : (tensor<4xi32>) -> tensor<4xf32>
+  %27 = "jaxpr.bitcast_convert_type"(%26) {new_dtype = i32} : (tensor<4xf32>) -> tensor<4xi32>
+
+  // CHECK-NEXT: return %[[X]], %[[REV]], %[[FLAT]], %[[X]], %[[SPREAD]], %[[X]], %[[PART]], %[[PIECE]], %[[LAST]], %[[V]], %[[V]], %[[SMALL]], %[[V]]
+  return %1, %3, %5, %6, %9, %12, %14, %16, %18, %20, %22, %25, %27 : tensor<2x3xi32>, tensor<2x3xi32>, tensor<6xi32>, tensor<2x3xi32>, tensor<2x4x3xi32>, tensor<2x3xi32>, tensor<1xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi8>, tensor<4xi32>
+}

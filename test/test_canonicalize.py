@@ -1,0 +1,191 @@
+"""The equations of ``jaxpr-canonicalize``: each holds bit for bit where it is used, and is used."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jax import lax
+from random_programs import budget, programs
+from test_cleanup import evaluate, program_of, same_bits
+
+import jaxmlir
+from jaxmlir import ops, primitives
+from jaxmlir.passes.canonicalize import canonicalize
+from jaxmlir.passes.canonicalize.equations import Number, Term, Variable, equations_of
+
+pytestmark = pytest.mark.compat
+
+EQUATIONS = [equation for name in ops.OPS for equation in equations_of(name)]
+
+FLOATS = [0.0, -0.0, 1.0, -1.0, 2.5, np.inf, -np.inf, np.nan, 3e38, 1e-30, 0.1, -7.0]
+INTEGERS = [0, 1, 2, 3, 5, 7, 11, 100, 120, 127, 64, 33]
+SAMPLES = {
+    "float32": np.array(FLOATS, np.float32),
+    "int32": np.array([*INTEGERS[:8], -1, -7, 2**31 - 1, -(2**31)], np.int32),
+    "uint8": np.array([*INTEGERS[:10], 255, 128], np.uint8),
+    "bool": np.array([True, False] * 6),
+    "complex64": np.array(
+        [complex(a, b) for a, b in zip(FLOATS, reversed(FLOATS), strict=True)], np.complex64
+    ),
+}
+KINDS = {"float32": "float", "int32": "integer", "uint8": "integer", "bool": "boolean"}
+KINDS["complex64"] = "complex"
+
+
+def evaluate_term(term, dtype, values):
+    """A term by JAX's own primitives."""
+    if isinstance(term, Variable):
+        return values[term.name]
+    if isinstance(term, Number):
+        number = term.of(np.dtype(dtype))
+        if number is None:
+            raise TypeError(f"{term.text} is not a {dtype}")
+        return np.full((12, 12), number)
+    operands = [evaluate_term(t, dtype, values) for t in term.operands]
+    if term.op == "select_n" and isinstance(term.operands[0], Number):
+        operands[0] = np.full((12, 12), term.operands[0].text == "1")
+    primitive = primitives.of_op(f"jaxpr.{term.op}")
+    params = dict(term.attributes)
+    if term.op == "mul":
+        params |= {p: None for p in ("out_dtype",) if accepts(primitive, p)}
+    return primitive.bind(*map(jnp.asarray, operands), **params)
+
+
+@functools.cache
+def accepts(primitive, param):
+    jaxpr = jax.make_jaxpr(lax.mul)(1.0, 2.0)
+    return param in jaxpr.eqns[0].params
+
+
+def variables(term):
+    if isinstance(term, Variable):
+        return {term.name: None}
+    found = {}
+    for t in term.operands if isinstance(term, Term) else ():
+        found |= variables(t)
+    return found
+
+
+def left_side(equation, dtype):
+    """The left side as a program, with its arguments; ``None`` where it has not the dtype."""
+    if equation.left.op == "add_any" and dtype == "bool":
+        return None  # JAX traces a sum of booleans, but does not compile it.
+    names = list(variables(equation.left))
+    # Every pair of samples, for the first two variables.
+    sample = SAMPLES[dtype]
+    grids = dict(zip("xy", np.meshgrid(sample, sample), strict=True))
+    args = [
+        SAMPLES["bool"][np.newaxis].repeat(12, 0) if name == "p" else grids[name] for name in names
+    ]
+
+    def function(*values):
+        return evaluate_term(equation.left, dtype, dict(zip(names, values, strict=True)))
+
+    try:
+        return jaxmlir.trace(function)(*args), args
+    except TypeError:
+        return None
+
+
+@pytest.mark.parametrize("equation", EQUATIONS, ids=lambda e: e.text)
+def test_equation_of_the_op_table(equation):
+    """It is used on the dtypes that it names, and no bit changes unless fast-math is asked for."""
+    used = set()
+    for dtype in SAMPLES:
+        found = left_side(equation, dtype)
+        if found is None:
+            continue
+        before, args = found
+        after = before.run_passes("jaxpr-canonicalize")
+        same_bits(before, after, args)
+        if after.as_text() != before.as_text():
+            used.add("boolean" if next(iter(variables(equation.left))) == "p" else KINDS[dtype])
+        fast = before.run_passes("jaxpr-canonicalize{fast-math=true}")
+        if dtype == "float32" and fast.as_text() != after.as_text():
+            used.add("fast-math")
+    assert used >= set(equation.kinds)
+    assert used
+
+
+# --- data movement --------------------------------------------------------------------------------
+
+
+DTYPES = [jnp.int32, jnp.int16, jnp.int8, jnp.float32, jnp.uint8, jnp.bfloat16, jnp.bool_]
+
+
+def move(step, x):
+    """One step of a random chain of data movement; every choice is taken modulo what is there."""
+    kind, a, b = step
+    rank = x.ndim
+    match kind:
+        case "transpose":
+            return lax.transpose(x, np.roll(range(rank), a)) if a % 2 else x.T
+        case "rev":
+            return lax.rev(x, tuple(d for d in range(rank) if (a >> d) & 1))
+        case "reshape":
+            shapes = [(x.size,), (1, x.size), (2, -1), (-1, 1, 2), x.shape[::-1]]
+            return x.reshape(shapes[a % 5]) if x.size % 2 == 0 else x.reshape(x.size)
+        case "slice":
+            starts = [min(a % 3, n - 1) for n in x.shape]
+            return lax.slice(x, starts, x.shape, [1 + b % 2] * rank)
+        case "expand":
+            return jnp.expand_dims(x, a % (rank + 1))
+        case "squeeze":
+            return jnp.squeeze(x)
+        case "broadcast":
+            return jnp.broadcast_to(x, (1 + a % 2, *x.shape)) if x.size < 200 else x
+        case "concatenate":
+            return jnp.concatenate([x, x[::-1], x])[b % 3 :] if rank and x.size < 200 else x
+        case "pad":
+            return lax.pad(x, np.array(-1, x.dtype), [(0, 0, 0)] * rank)
+        case "dynamic":
+            return lax.dynamic_slice(x, [a] * rank, [max(1, n - b % 2) for n in x.shape])
+        case "convert":
+            return x.astype(DTYPES[a % len(DTYPES)])
+        case "select":
+            return jnp.where(np.bool_(a % 2), x, lax.rev(x, range(rank)))
+
+
+KINDS_OF_MOVES = (
+    "transpose rev reshape slice expand squeeze broadcast concatenate pad dynamic convert select"
+)
+moves = st.tuples(st.sampled_from(KINDS_OF_MOVES.split()), st.integers(0, 15), st.integers(0, 15))
+
+
+@budget
+@given(steps=st.lists(moves, min_size=2, max_size=12))
+def test_chains_of_data_movement(steps):
+    x = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+    program = jaxmlir.trace(lambda x: functools.reduce(lambda y, s: move(s, y), steps, x))(x)
+    after = program.run_passes("jaxpr-inline,jaxpr-canonicalize")
+    assert after.run_passes("jaxpr-canonicalize").as_text() == after.as_text()
+    same_bits(program, after, [x])
+
+
+@budget
+@given(steps=programs)
+def test_random_programs(steps):
+    """Bit for bit, and three walks are enough."""
+    args, program, jvp = program_of(steps)
+    for before, args_ in ((program, args), (jvp, (*args, *args))):
+        after = before.clone()
+        assert canonicalize(after) <= 3
+        after.verify()
+        assert after.run_passes("jaxpr-canonicalize").as_text() == after.as_text()
+        same_bits(before, after, args_)
+
+
+def test_weak_types_stay():
+    """A sum with a strong zero is strong: its weak operand cannot take its place."""
+
+    def function(x):
+        return lax.add(x, lax.full_like(x, 0, np.int32))
+
+    program = jaxmlir.trace(function)(jax.ShapeDtypeStruct((), np.int32, weak_type=True))
+    after = program.run_passes("jaxpr-canonicalize")
+    assert "jaxpr.add" in after.as_text()
+    assert evaluate(after, [np.int32(3)])[0] == 3
