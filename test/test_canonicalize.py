@@ -1,6 +1,8 @@
 """The equations of ``jaxpr-canonicalize``: each holds bit for bit where it is used, and is used."""
 
 import functools
+import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +18,10 @@ import jaxmlir
 from jaxmlir import ops, primitives
 from jaxmlir.passes.canonicalize import canonicalize
 from jaxmlir.passes.canonicalize.equations import Number, Term, Variable, equations_of
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
+
+import generate_canonicalize  # noqa: E402
 
 pytestmark = pytest.mark.compat
 
@@ -189,3 +195,7 @@ def test_weak_types_stay():
     after = program.run_passes("jaxpr-canonicalize")
     assert "jaxpr.add" in after.as_text()
     assert evaluate(after, [np.int32(3)])[0] == 3
+
+
+def test_the_page_lists_the_equations():
+    assert not generate_canonicalize.stale(), "run python tools/generate_canonicalize.py"

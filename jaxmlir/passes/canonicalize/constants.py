@@ -62,7 +62,7 @@ _WIDTHS = {np.dtype(t) for t in ("f4", "f8", "i4", "i8", "u4", "u8", "i1", "i2",
 
 
 @rewrite(
-    "op(c, ...) = c' of at most 64 elements: of integers, booleans, and basic ones of floats",
+    "op(c, ...) = c'; of integers, booleans, and the basic ones of floats",
     *{*_ANY, *_FLOATS, *_INTEGERS},
 )
 def fold_elementwise(r: Rewriter, node: Node) -> list[ir.Value] | None:
@@ -85,7 +85,7 @@ def fold_elementwise(r: Rewriter, node: Node) -> list[ir.Value] | None:
     return _constant(r, node, found, arrays)
 
 
-@rewrite("select_n(c, c0, c1, ...) = c' of at most 64 elements", "select_n")
+@rewrite("select_n(c, c0, c1, ...) = c'", "select_n")
 def fold_select(r: Rewriter, node: Node) -> list[ir.Value] | None:
     arrays = _constants(r, node)
     if arrays is None:
@@ -97,7 +97,7 @@ def fold_select(r: Rewriter, node: Node) -> list[ir.Value] | None:
     return _constant(r, node, np.choose(index, cases).astype(cases[0].dtype), ())
 
 
-@rewrite("convert(c) = c' of at most 64 elements where it fits", "convert_element_type")
+@rewrite("convert(c) = c' where it fits", "convert_element_type")
 def fold_conversion(r: Rewriter, node: Node) -> list[ir.Value] | None:
     arrays = _constants(r, node)
     if arrays is None or node.get("sharding") is not None:
@@ -113,7 +113,7 @@ def fold_conversion(r: Rewriter, node: Node) -> list[ir.Value] | None:
     return _constant(r, node, found, arrays)
 
 
-@rewrite("reshape(c) = c' of at most 64 elements, also of squeeze", "reshape", "squeeze")
+@rewrite("reshape(c) = c'; also of squeeze", "reshape", "squeeze")
 def fold_reshape(r: Rewriter, node: Node) -> list[ir.Value] | None:
     arrays = _constants(r, node)
     if arrays is None or any(node.get(a) is not None for a in ("sharding",)):

@@ -66,7 +66,7 @@ def _replaced(
 
 
 @rewrite(
-    "f(..., x, ...) = (..., x, ...) where f returns its argument, or a constant",
+    "f(x) = x where f returns its argument, f(x) = c where it returns a constant",
     "jit",
     "closed_call",
     "call",
@@ -129,7 +129,7 @@ def while_returns_argument(r: Rewriter, node: Node) -> list[ir.Value] | None:
     return _replaced(r, node, known, carry)
 
 
-@rewrite("scan(f)(x) = x for a carried value that f returns as it is", "scan")
+@rewrite("scan(f)(x) = x where f returns its argument", "scan")
 def scan_returns_argument(r: Rewriter, node: Node) -> list[ir.Value] | None:
     (body,) = symbol_uses(node.attributes["jaxpr"])
     consts, carry = count_of(node.op, "num_consts"), count_of(node.op, "num_carry")

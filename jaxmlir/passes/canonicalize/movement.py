@@ -48,7 +48,7 @@ def transpose_of_transpose(r: Rewriter, node: Node) -> list[ir.Value] | None:
     return [r.build("transpose", inner.operands, node.type, attributes)]
 
 
-@rewrite("rev[dimensions=()](x) = x, also where the dimensions have size 1", "rev")
+@rewrite("rev[dimensions=()](x) = x; also where the dimensions have size 1", "rev")
 def rev_of_nothing(r: Rewriter, node: Node) -> list[ir.Value] | None:
     shape = _shape(node.operands[0])
     return node.operands if all(shape[d] == 1 for d in node.get("dimensions")) else None
@@ -83,7 +83,7 @@ def _is_plain_reshape(r: Rewriter, node: Node | None) -> bool:
     )
 
 
-@rewrite("reshape(x) = x, squeeze(x) = x where the shape stays the same", "reshape", "squeeze")
+@rewrite("reshape(x) = x where the shape stays the same; so squeeze", "reshape", "squeeze")
 def reshape_to_the_same(r: Rewriter, node: Node) -> list[ir.Value] | None:
     same = node.type == node.operands[0].type and _is_plain_reshape(r, node)
     return node.operands if same else None
@@ -96,7 +96,7 @@ def broadcast_to_the_same(r: Rewriter, node: Node) -> list[ir.Value] | None:
 
 
 @rewrite(
-    "reshape(reshape(x)) = x, also of squeeze and broadcast_in_dim, where x has the result's shape",
+    "reshape(reshape(x)) = x where x has the result's shape; so squeeze and broadcast_in_dim",
     "reshape",
     "squeeze",
     "broadcast_in_dim",
@@ -110,7 +110,7 @@ def reshape_there_and_back(r: Rewriter, node: Node) -> list[ir.Value] | None:
     return inner.operands
 
 
-@rewrite("reshape(reshape(x)) = reshape(x), also of squeeze and broadcast_in_dim", "reshape")
+@rewrite("reshape(reshape(x)) = reshape(x); also of squeeze and broadcast_in_dim", "reshape")
 def reshape_of_reshape(r: Rewriter, node: Node) -> list[ir.Value] | None:
     if not _is_plain_reshape(r, node):
         return None
@@ -284,9 +284,7 @@ def pad_of_nothing(r: Rewriter, node: Node) -> list[ir.Value] | None:
 _REDUCTIONS = [f"reduce_{kind}" for kind in ("sum", "prod", "max", "min", "and", "or", "xor")]
 
 
-@rewrite(
-    "reduce_max[axes=()](x) = x, and so the other reductions; sums of integers only", *_REDUCTIONS
-)
+@rewrite("reduce_max[axes=()](x) = x; so the other reductions, sums of integers only", *_REDUCTIONS)
 def reduction_of_nothing(r: Rewriter, node: Node) -> list[ir.Value] | None:
     # A sum of floats begins with 0, and 0 + -0.0 is 0.
     exact = node.name != "jaxpr.reduce_sum" or kind_of(node.type) == "integer"

@@ -1,0 +1,102 @@
+"""Writes ``docs/canonicalize.md``: every rewrite of ``jaxpr-canonicalize``, from the equations.
+
+    python tools/generate_canonicalize.py            write the page
+    python tools/generate_canonicalize.py --check    fail if the page is not what would be written
+
+The equations of single ops stand in the op table, the others above the functions that do them, in
+``jaxmlir/passes/canonicalize/``; these are read from the source.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from jaxmlir import ops  # noqa: E402
+
+PAGE = Path("docs/canonicalize.md")
+REWRITES = ROOT / "jaxmlir" / "passes" / "canonicalize"
+
+_HEADER = """\
+# What canonicalization rewrites
+
+`jaxpr-canonicalize` replaces ops by simpler ones of the same value, by the equations below, from left to right. They are
+exact: NaN, infinities and the sign of zero stay what they are, integers wrap as before, and a value takes the place of another
+of the same type only, weak types and shardings included. What holds of floats only with rounding, or of real numbers only, is
+marked `fast-math` and used with `--jaxpr-canonicalize=fast-math=true`.
+
+This page is written by `tools/generate_canonicalize.py` from the lines above the rewrites. Do not edit.
+
+## Arithmetic, logic and comparison
+
+`0` is the positive zero of floats, `-0.0` the negative one, `~0` all bits set, which of booleans is true. A variable that occurs
+twice is one value; operands of commutative ops may stand in either order. The condition is about the type of the first variable.
+
+| equation | where |
+|---|---|
+"""
+
+_SECTIONS = {
+    "movement": "Data movement and conversion",
+    "control": "Calls, branches and loops",
+    "constants": "Constants of at most 64 elements",
+}
+
+
+def page() -> str:
+    """The text of the page."""
+    return _HEADER + "".join(_folds()) + "".join(map(_section, _SECTIONS))
+
+
+def _folds() -> Iterator[str]:
+    for record in ops.OPS.values():
+        for text in record.folds:
+            equation, _, condition = text.partition(" if ")
+            yield f"| `{equation}` | {condition.replace(' or ', ', ') or 'always'} |\n"
+
+
+def _section(module: str) -> str:
+    lines = [f"\n## {_SECTIONS[module]}\n\n"]
+    lines += [f"- `{equation}`{rest}\n" for equation, rest in _equations(module)]
+    return "".join(lines)
+
+
+def _equations(module: str) -> Iterator[tuple[str, str]]:
+    """The equations of the decorators, each with the words that follow it."""
+    tree = ast.parse((REWRITES / f"{module}.py").read_text())
+    for node in tree.body:
+        for decorator in getattr(node, "decorator_list", ()):
+            if isinstance(decorator, ast.Call) and getattr(decorator.func, "id", "") == "rewrite":
+                text = ast.literal_eval(decorator.args[0])
+                at = min((i for word in _WORDS if (i := text.find(word)) >= 0), default=len(text))
+                yield text[:at], text[at:]
+
+
+# How the words after an equation begin.
+_WORDS = ("; ", " where ", " without ")
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if stale")
+    if parser.parse_args(argv).check:
+        if stale():
+            print(f"{PAGE} is stale: run python tools/generate_canonicalize.py", file=sys.stderr)
+        return 1 if stale() else 0
+    (ROOT / PAGE).write_text(page())
+    return 0
+
+
+def stale() -> bool:
+    """Whether the page is not what the equations say."""
+    return not (ROOT / PAGE).exists() or (ROOT / PAGE).read_text() != page()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
