@@ -21,7 +21,7 @@ from jaxmlir.passes.canonicalize.equations import Number, Term, Variable, equati
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 
-import generate_canonicalize  # noqa: E402
+import generate_canonicalize
 
 pytestmark = pytest.mark.compat
 

@@ -26,17 +26,19 @@ REWRITES = ROOT / "jaxmlir" / "passes" / "canonicalize"
 _HEADER = """\
 # What canonicalization rewrites
 
-`jaxpr-canonicalize` replaces ops by simpler ones of the same value, by the equations below, from left to right. They are
-exact: NaN, infinities and the sign of zero stay what they are, integers wrap as before, and a value takes the place of another
-of the same type only, weak types and shardings included. What holds of floats only with rounding, or of real numbers only, is
-marked `fast-math` and used with `--jaxpr-canonicalize=fast-math=true`.
+`jaxpr-canonicalize` replaces ops by simpler ones of the same value, by the equations below, from
+left to right. They are exact: NaN, infinities and the sign of zero stay what they are, integers
+wrap as before, and a value takes the place of another of the same type only, weak types and
+shardings included. What holds of real numbers but not of every float is marked `fast-math` and used
+with `--jaxpr-canonicalize=fast-math=true`.
 
-This page is written by `tools/generate_canonicalize.py` from the lines above the rewrites. Do not edit.
+This page is written by `tools/generate_canonicalize.py` from the lines above the rewrites.
 
 ## Arithmetic, logic and comparison
 
-`0` is the positive zero of floats, `-0.0` the negative one, `~0` all bits set, which of booleans is true. A variable that occurs
-twice is one value; operands of commutative ops may stand in either order. The condition is about the type of the first variable.
+`0` is the positive zero of floats, `-0.0` the negative one, `~0` all bits set, which of booleans is
+true. A variable that occurs twice is one value; operands of commutative ops may stand in either
+order. The condition is about the type of the first variable.
 
 | equation | where |
 |---|---|
