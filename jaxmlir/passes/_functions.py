@@ -36,11 +36,13 @@ class Functions:
         """Which active arguments the wanted results' tangents depend on."""
         return self.once(used_arguments, symbol, active, wanted)
 
-    def jvp(self, symbol: str, active: tuple[bool, ...]) -> tuple[str, tuple[bool, ...]]:
+    def jvp(
+        self, symbol: str, active: tuple[bool, ...], required: tuple[bool, ...] = ()
+    ) -> tuple[str, tuple[bool, ...]]:
         """The symbol of ``@symbol.jvp``, and which results have tangents."""
         from jaxmlir.passes.jvp import jvp
 
-        return self.once(jvp, symbol, active)
+        return self.once(jvp, symbol, active, required)
 
     def linearize(
         self, symbol: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
@@ -77,7 +79,7 @@ class Functions:
         """A JVP rule as ``@symbol.fwd`` and ``@symbol.lin``: split by which tangents there are."""
         from jaxmlir.passes.higher_order._residuals import partial_eval_call
 
-        return self.once(partial_eval_call, symbol, unknown, wanted, ("fwd", "lin"))
+        return self.once(partial_eval_call, symbol, unknown, wanted, None, ("fwd", "lin"))
 
     def transpose(
         self, symbol: str, linear: tuple[bool, ...], nonzero: tuple[bool, ...]

@@ -83,6 +83,7 @@ def partial_eval(
     symbol: str,
     unknown: Sequence[bool],
     wanted: Sequence[bool] | None = None,
+    required: Sequence[bool] | None = None,
     suffixes: tuple[str, str] = ("known", "unknown"),
 ) -> Split:
     """Writes ``@symbol.known`` and ``@symbol.unknown``, or under other suffixes.
@@ -90,6 +91,7 @@ def partial_eval(
     Args:
       unknown: which arguments are not known.
       wanted: the unknown results that are asked for; by default all.
+      required: results that the second half is to give even if they are known; by default none.
 
     Raises:
       TransformError: an op cannot be split; names the op and the user's line.
@@ -124,21 +126,25 @@ def partial_eval(
             waiting.update(results)
             later.append(_Later(op, name, halves, tuple(outs[len(first) :]), rest, results))
     outs = returned(function)
-    unknown_out = tuple(v in waiting and (wanted is None or wanted[i]) for i, v in enumerate(outs))
+    unknown_out = tuple(
+        v in waiting and (wanted is None or wanted[i]) or (required is not None and required[i])
+        for i, v in enumerate(outs)
+    )
     asked_for = [v for v, u in zip(outs, unknown_out, strict=True) if u]
     later = _needed(later, set(asked_for))
+    first_outs = [
+        values[v] for v, u in zip(outs, unknown_out, strict=True) if not u and v not in waiting
+    ]
     # What the second half uses of the first; constants are written again, not handed over.
-    used = {
-        v: None
+    used = dict.fromkeys(
+        v
         for step in later
-        for v in (
-            *step.residuals,
-            *(values[v] for v in step.operands if v not in waiting),
-        )
-    }
+        for v in (*step.residuals, *(values[v] for v in step.operands if v not in waiting))
+    )
+    used |= dict.fromkeys(values[v] for v in asked_for if v not in waiting)
     constants = [v for v in used if is_constant(v)]
     residuals = [v for v in used if not is_constant(v)]
-    known.finish([*(values[v] for v in outs if v not in waiting), *residuals])
+    known.finish([*first_outs, *residuals])
     set_attribute(known.op, "jaxpr.num_res", len(residuals))
 
     rest = [v for v, u in zip(arguments, unknown, strict=True) if u]
@@ -159,7 +165,7 @@ def partial_eval(
                     else step.halves.unknown.inline(args)
                 )
             own.update(zip(step.results, outs, strict=True))
-    second.finish([own[v] for v in asked_for])
+    second.finish([own[v] if v in waiting else handed[values[v]] for v in asked_for])
     set_attribute(second.op, "jaxpr.num_res", len(residuals))
     set_attribute(second.op, "jaxpr.unknown", unknown_out)
     return Split(known.name, second.name, len(residuals), unknown_out)

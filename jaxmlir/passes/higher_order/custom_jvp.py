@@ -31,6 +31,7 @@ from jaxmlir.passes.higher_order._custom_rules import (
 )
 from jaxmlir.passes.higher_order._rule import Halves, HigherOrderRule, Linearization, Written
 from jaxmlir.passes.higher_order.call import call
+from jaxmlir.passes.vmap import vmap
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -169,8 +170,6 @@ class _Rule:
 
 def _batch_rule(rules: Rules, rule: str, dims: Dims, axis: Any, entry: BatchedRules) -> Dims:
     """Writes the batched rule; the dimensions of its results, primal and tangent alike."""
-    from jaxmlir.passes.vmap import vmap
-
     n = len(entry.out_dims)
     function = rules.program.function(rule)
     zero = out_zeros(function, n)

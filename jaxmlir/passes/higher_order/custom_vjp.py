@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jaxmlir import codec
 from jaxmlir.ir import func, ir
 from jaxmlir.passes._build import zeros
+from jaxmlir.passes._rules import has_tangent
 from jaxmlir.passes.higher_order._custom_rules import (
     BatchedRules,
     Dims,
@@ -32,6 +33,8 @@ from jaxmlir.passes.higher_order._custom_rules import (
 )
 from jaxmlir.passes.higher_order._rule import HigherOrderRule, Linearization, Written
 from jaxmlir.passes.higher_order.call import call
+from jaxmlir.passes.jvp import tangent_type
+from jaxmlir.passes.vmap import batched_type, vmap
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -59,8 +62,6 @@ class CustomVjp(HigherOrderRule):
     def activity(
         self, rules: Rules, op: Any, kind: str, active: tuple[bool, ...]
     ) -> tuple[bool, ...]:
-        from jaxmlir.passes._rules import has_tangent
-
         # The linear map takes all tangents to all: it is not known which results it leaves zero.
         return tuple(map(has_tangent, op.results))
 
@@ -82,9 +83,6 @@ class CustomVjp(HigherOrderRule):
     def linearize(
         self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
     ) -> Linearization:
-        from jaxmlir.passes._rules import has_tangent
-        from jaxmlir.passes.jvp import tangent_type
-
         consts = attribute(op, "num_consts", 0)
         if any(active[:consts]):
             raise error_at(op, _CLOSED_OVER)
@@ -163,8 +161,6 @@ class CustomLin(HigherOrderRule):
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Written:
         """Any result may depend on any operand: all are batched, along the first dimension."""
-        from jaxmlir.passes.vmap import batched_type
-
         attributes = dict(op.attributes.items())
         num_res = attribute(op, "num_res", 0)
         in_zeros = attribute(op, "in_zeros", ())
@@ -223,8 +219,6 @@ def _batch_rules(
     rules: Rules, symbols: dict[str, str], dims: Dims, axis: Any, entry: BatchedRules
 ) -> Dims:
     """Writes the batched rules of a call; the dimensions of its results."""
-    from jaxmlir.passes.vmap import vmap
-
     function = rules.program.function(symbols["fwd_jaxpr"])
     fwd = _Forward(function)
     found: dict[str, Any] = {}
@@ -247,8 +241,6 @@ def _batch_bwd(
     rules: Rules, bwd: str, dims: Sequence[int | None], out_dims: Dims, axis: Any, reserved: str
 ) -> None:
     """Writes a batched backward rule; cotangents get the dimensions of the operands."""
-    from jaxmlir.passes.vmap import vmap
-
     function = rules.program.function(bwd)
     zeros = out_zeros(function, len(out_dims))
     axes = tuple(d for d, zero in zip(out_dims, zeros, strict=True) if not zero)

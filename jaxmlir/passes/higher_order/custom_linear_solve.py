@@ -1,0 +1,253 @@
+"""``jaxpr.custom_linear_solve``: x with A x = b, where A and its solvers are functions.
+
+It is differentiated by what it solves, not by how: from ``A x = b`` follows
+``A dx = db - dA x``, another solve with the same A.  In b it is linear, and its transpose solves
+with the transpose of A, which is among the functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir import codec
+from jaxmlir.ir import ir
+from jaxmlir.passes._build import zeros
+from jaxmlir.passes.higher_order._custom_rules import Dims, create, symbol_ref
+from jaxmlir.passes.higher_order._rule import Halves, HigherOrderRule, Linearization, Written
+from jaxmlir.passes.higher_order.call import call
+from jaxmlir.passes.jvp import tangent_type_of
+from jaxmlir.passes.transpose import cotangent_type
+from jaxmlir.passes.vmap import batched_type, move
+
+if TYPE_CHECKING:
+    from jaxmlir.passes._rules import Rules
+
+Flags = tuple[bool, ...]
+
+_RECORD = "_LinearSolveTuple"
+_NAMES = ("matvec", "vecmat", "solve", "transpose_solve")
+_TRANSPOSE = {
+    "matvec": "vecmat",
+    "vecmat": "matvec",
+    "solve": "transpose_solve",
+    "transpose_solve": "solve",
+}
+
+
+class CustomLinearSolve(HigherOrderRule):
+    plain: ClassVar = frozenset({"const_lengths", "jaxprs", "jaxpr.ctx"})
+
+    def activity(self, rules: Rules, op: Any, kind: str, active: Flags) -> Flags:
+        """All of x depends on all of b and of A; what a solver says besides has no tangent."""
+        solve = _Solve.read(op)
+        some = any(solve.of(active, "matvec")) or any(solve.right(active))
+        return tuple(some and i < solve.size for i in range(len(op.results)))
+
+    def uses(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Flags:
+        """Tangents of what belongs to the solvers say nothing of the solution."""
+        solve = _Solve.read(op)
+        return tuple(
+            a and (i < solve.lengths["matvec"] or i >= solve.num_consts)
+            for i, a in enumerate(active)
+        )
+
+    def jvp(self, rules: Rules, op: Any, active: Flags) -> Written:
+        solve, n = _Solve.read(op), len(op.operands)
+        halves = self.linearize(rules, op, active, (True,) * len(op.results))
+
+        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+            outs = halves.primal.inline(args[:n])
+            used = (u for u, a in zip(halves.uses, active, strict=True) if a)
+            given = [t for t, u in zip(args[n:], used, strict=True) if u]
+            residuals = outs[len(solve.results) :]
+            return [*outs[: len(solve.results)], *halves.tangent.inline([*residuals, *given])]
+
+        return Written(halves.tangent.pattern, write)
+
+    def linearize(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Linearization:
+        solve = _Solve.read(op)
+        uses = self.uses(rules, op, active, wanted)
+        pattern = self.activity(rules, op, "linearize", uses)
+        size, of_matrix, of_right = solve.size, solve.of(uses, "matvec"), solve.right(uses)
+        types = [tangent_type_of(v.type) for v in solve.right(list(op.operands))]
+        product = None
+        if any(of_matrix):
+            product = rules.functions.linearize_call(
+                solve.symbols["matvec"], (*of_matrix, *[False] * size), (True,) * size
+            )
+
+        def primal(args: Sequence[ir.Value]) -> list[ir.Value]:
+            x = solve.create(args)
+            residuals = list(args[: solve.num_consts])
+            if product is not None:
+                given = [*solve.of(args, "matvec"), *x[:size]]
+                _, extra = product.values(given, call(rules, product.first, given))
+                residuals += extra
+            return [*x, *residuals]
+
+        def tangent(args: Sequence[ir.Value]) -> list[ir.Value]:
+            consts, rest = args[: solve.num_consts], list(args[solve.num_consts :])
+            right: list[ir.Value | None] = [None] * size
+            if product is not None:
+                count = len(product.residuals) + sum(of_matrix)
+                moved = iter(call(rules, product.second, rest[:count]))
+                right = [_negated(next(moved)) if a else None for a in product.pattern]
+                rest = rest[count:]
+            given = iter(rest)
+            for i, has in enumerate(of_right):
+                if has:
+                    right[i] = _added(next(given), right[i])
+            right = [zeros(t) if v is None else v for v, t in zip(right, types, strict=True)]
+            return solve.create([*consts, *right])[:size]
+
+        return Linearization(Written(pattern, primal), Written(pattern, tangent), uses)
+
+    def partial_eval(self, rules: Rules, op: Any, unknown: Flags) -> Halves:
+        """It waits as a whole."""
+        solve = _Solve.read(op)
+        later = (True,) * len(op.results)
+
+        def rest(args: Sequence[ir.Value]) -> list[ir.Value]:
+            known, waited = iter(args), iter(args[unknown.count(False) :])
+            return solve.create([next(waited) if u else next(known) for u in unknown])
+
+        return Halves(Written(later, list), Written(later, rest))
+
+    def transpose(self, rules: Rules, op: Any, linear: Flags, nonzero: Flags) -> Written | None:
+        solve = _Solve.read(op)
+        if (
+            solve.symbols["transpose_solve"] is None
+            or any(linear[: solve.num_consts])
+            or any(nonzero[solve.size :])
+        ):
+            return None
+        transposed = solve.transposed()
+        types = list(map(cotangent_type, solve.results[: solve.size]))
+        # A part of b that is not linear is zero in a tangent.
+        wanted = solve.right(linear)
+
+        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+            count = wanted.count(False)
+            given = iter(args[solve.num_consts + count :])
+            right = [next(given) if nz else zeros(t) for t, nz in zip(types, nonzero, strict=False)]
+            consts = [v for name in _NAMES for v in solve.of(args, _TRANSPOSE[name])]
+            outs = transposed.create([*consts, *right])
+            return [v for v, want in zip(outs, wanted, strict=False) if want]
+
+        return Written((True,) * sum(wanted), write)
+
+    def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Written:
+        solve = _Solve.read(op)
+        size = solve.size
+        # A part of x is batched if the same part of b is, and that if any function makes it so.
+        out = [dim is not None for dim in solve.right(dims)]
+        while True:
+            vector = [0 if b else None for b in out]
+            own = [
+                rules.functions.batched(symbol, (*solve.of(dims, name), *vector), axis)
+                for name, symbol in solve.symbols.items()
+                if symbol is not None
+            ]
+            found = [b or any(d[i] is not None for d in own) for i, b in enumerate(out)]
+            if found == out:
+                break
+            out = found
+        extra = [d[size:] for d in own if len(d) > size]
+        aux = [any(d is not None for d in of_result) for of_result in zip(*extra, strict=True)]
+        out_dims = tuple(0 if b else None for b in (*out, *aux))
+        symbols = {
+            name: symbol
+            and rules.functions.batch(
+                symbol,
+                (*solve.of(dims, name), *vector),
+                axis,
+                out_dims if "solve" in name else out_dims[:size],
+            )[0]
+            for name, symbol in solve.symbols.items()
+        }
+        results = zip(solve.results, out_dims, strict=True)
+        types = [batched_type(type_, dim, axis.size) for type_, dim in results]
+        batched = _Solve(solve.lengths, symbols, size, types)
+
+        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+            right = [
+                move(rules, v, have, want, axis.size)
+                for v, have, want in zip(solve.right(args), solve.right(dims), vector, strict=True)
+            ]
+            return batched.create([*args[: solve.num_consts], *right])
+
+        return Written(out_dims, write)
+
+
+@dataclass(frozen=True)
+class _Solve:
+    """What a custom_linear_solve says: operands ``(*consts of the functions, *b)``, results
+    ``(*x, *aux)``."""
+
+    lengths: dict[str, int]
+    """How many operands belong to each function."""
+    symbols: dict[str, str | None]
+    """The functions: of (*its own operands, *x or b)."""
+    size: int
+    """How many values x and b have."""
+    results: Sequence[ir.Type]
+
+    @classmethod
+    def read(cls, op: Any) -> _Solve:
+        attributes = op.attributes
+        symbols = ir.DictAttr(ir.DictAttr(attributes["jaxprs"])[_RECORD])
+        lengths = codec.decode(attributes["const_lengths"])._asdict()
+        found = {name: symbols[name] for name in _NAMES}
+        return cls(
+            lengths,
+            {n: a.value if isinstance(a, ir.FlatSymbolRefAttr) else None for n, a in found.items()},
+            len(op.operands) - sum(lengths.values()),
+            [v.type for v in op.results],
+        )
+
+    @property
+    def num_consts(self) -> int:
+        return sum(self.lengths.values())
+
+    def of(self, values: Sequence[Any], name: str) -> list[Any]:
+        """Those of the operands, or of what is known of them, that belong to a function."""
+        start = sum(self.lengths[before] for before in _NAMES[: _NAMES.index(name)])
+        return list(values[start : start + self.lengths[name]])
+
+    def right(self, values: Sequence[Any]) -> list[Any]:
+        """Those that are b."""
+        return list(values[self.num_consts : self.num_consts + self.size])
+
+    def transposed(self) -> _Solve:
+        """The solve of the transposed system."""
+        return _Solve(
+            {name: self.lengths[_TRANSPOSE[name]] for name in _NAMES},
+            {name: self.symbols[_TRANSPOSE[name]] for name in _NAMES},
+            self.size,
+            self.results,
+        )
+
+    def create(self, args: Sequence[ir.Value]) -> list[ir.Value]:
+        """The op, at the current insertion point; its results.  x has the types of b."""
+        absent = codec.encode(None)
+        symbols = {n: symbol_ref(s) if s else absent for n, s in self.symbols.items()}
+        types = [*(v.type for v in self.right(args)), *self.results[self.size :]]
+        attributes = {
+            "const_lengths": _record({n: codec.encode(k) for n, k in self.lengths.items()}),
+            "jaxprs": _record(symbols),
+        }
+        return create("jaxpr.custom_linear_solve", types, args, attributes)
+
+
+def _record(fields: dict[str, ir.Attribute]) -> ir.Attribute:
+    return ir.DictAttr.get({_RECORD: ir.DictAttr.get(fields)})
+
+
+def _negated(a: ir.Value) -> ir.Value:
+    return create("jaxpr.neg", [a.type], [a], {})[0]
+
+
+def _added(a: ir.Value, b: ir.Value | None) -> ir.Value:
+    return a if b is None else create("jaxpr.add_any", [a.type], [a, b], {})[0]
