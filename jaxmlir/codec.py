@@ -272,7 +272,7 @@ def _partition_spec(value: Any, writer: Writer) -> ir.Attribute:
             for name in ("unreduced", "reduced", "unreduced_kind")
             if getattr(value, name, None)
         }
-        entries = encode(tuple(value), writer)
+        entries = encode(value.partitions, writer)
         payload = ir.DictAttr.get({"partitions": entries, **extras}) if extras else entries
         return tagged("PartitionSpec", payload)
 

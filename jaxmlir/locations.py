@@ -102,7 +102,32 @@ def split(location: ir.Location) -> tuple[str, ir.Location]:
 def name_stack(location: ir.Location) -> Any:
     """JAX's name stack of an op's location."""
     name, _ = split(location)
-    return source_info_util.NameStack((source_info_util.Scope(name),)) if name else _NO_STACK
+    return _name_stack(name) if name else _NO_STACK
+
+
+_OPEN_TRANSFORMS = re.compile(r"((?:[^()/]+\()+)(\)+)")
+
+
+@functools.lru_cache(maxsize=4096)
+def _name_stack(text: str) -> Any:
+    """The name stack that prints as ``text``.
+
+    A transformation is printed around the scope that follows it, so in ``"a/transpose(jvp())"``
+    two are waiting for one: with ``"b"`` added it is ``"a/transpose(jvp(b))"``.
+    """
+    depth, parts = 0, [""]
+    for char in text:
+        depth += {"(": 1, ")": -1}.get(char, 0)
+        if char == "/" and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    stack: list[Any] = list(map(source_info_util.Scope, parts))
+    opened = _OPEN_TRANSFORMS.fullmatch(parts[-1])
+    if opened and opened[1].count("(") == len(opened[2]):
+        names = opened[1].split("(")[:-1]
+        stack[-1:] = map(source_info_util.Transform, names)
+    return source_info_util.NameStack(tuple(stack))
 
 
 _source_infos: dict[ir.Attribute, Any] = {}

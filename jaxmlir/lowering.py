@@ -26,7 +26,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from jaxlib.mlir.dialects import func as func_dialect
 
 from jaxmlir import codec, custom_calls, effect_attrs, locations, ops, params
-from jaxmlir._compat import ad, config, core, effects, jax_mlir_ext, mlir, source_info_util
+from jaxmlir._compat import (
+    ad,
+    config,
+    core,
+    effects,
+    jax_mlir_ext,
+    jaxlib_jax,
+    mlir,
+    source_info_util,
+)
 from jaxmlir.errors import Diagnostic, JaxmlirError, LoweringError, cause_of, message_of
 from jaxmlir.exporter import constant_value
 from jaxmlir.ir import context, file_line_col, func, functions, ir, parse_module
@@ -103,10 +112,14 @@ class _Body:
         self.tokens = ctx.tokens_in
         # JAX's cache lives as long as the module being built, and so do our templates.
         self.cache: dict[Any, Any] = ctx.module_context.lowering_cache
-        self.prefix = str(ctx.name_stack)
+        self.traceback = ctx.traceback or jaxlib_jax.Traceback()
+        # Of the ops' locations, under this equation's name stack and traceback.
+        key = ("locations", str(ctx.name_stack), self.traceback)
+        self.locations: dict[Any, ir.Location] = self.cache.setdefault(key, {})
 
     def lower(self, function: func.FuncOp, args: Sequence[Any]) -> tuple[list[Any], Any]:
         block = function.entry_block
+        self.home = function.location.attr
         env: dict[ir.Value, Any] = dict(zip(block.arguments, args, strict=True))
         cache = self.cache
         inlined_call = jax_mlir_ext.inlined_func_call
@@ -283,24 +296,34 @@ class _Body:
             )
 
     def location(self, op: Any) -> ir.Location:
-        """The op's location in JAX's context, under the name stack of the calling equation."""
+        """The op's location in JAX's context, within that of the calling equation."""
         location = op.location
-        key = (self.prefix, location.attr)
-        found = self.cache.get(key)
+        key = location.attr
+        found = self.locations.get(key)
         if found is None:
-            found = self.cache[key] = self.translate(location)
+            found = self.locations[key] = self.translate(location)
         return found
 
     def translate(self, location: ir.Location) -> ir.Location:
-        name, location = locations.split(location)
-        stack = "/".join(part for part in (self.prefix, name) if part)
-        traceback = locations.traceback_of(location)
-        if traceback is None:
-            frames = _translate_frames(location, self.cache)
-        else:
-            caches = self.module_context.traceback_caches
-            frames = caches.traceback_to_location_cache.get(traceback)
-        return ir.Location.name(stack, childLoc=frames) if stack else frames
+        stack = self.ctx.name_stack + locations.name_stack(location)
+        _, frames = locations.split(location)
+        traceback = locations.traceback_of(frames)
+        if traceback is not None or (self.is_nowhere(frames) and self.traceback.frames):
+            traceback = self.within(traceback)
+            return mlir.source_info_to_location(self.module_context, None, stack, traceback)
+        frames = _translate_frames(frames, self.cache)
+        outer = mlir._traceback_to_location(self.module_context, self.traceback)
+        if not isinstance(outer, ir.UnknownLoc):
+            frames = ir.Location.callsite(frames, [outer])
+        return ir.Location.name(str(stack), childLoc=frames) if stack.stack else frames
+
+    def is_nowhere(self, frames: ir.Location) -> bool:
+        """Whether an op's equation came from no line of the user's: it has its function's."""
+        return frames.attr == self.home
+
+    def within(self, traceback: Any | None) -> Any:
+        """A traceback with that of the calling equation below it."""
+        return self.traceback if traceback is None else traceback + self.traceback
 
     def at_op(self, error: Exception, op: Any, name: str) -> LoweringError:
         if isinstance(error, LoweringError) and error.diagnostics[0].line:
@@ -358,14 +381,16 @@ def _lower_in_place(
 ) -> Sequence[Any]:
     """Runs a rule that must not be cached, at the op."""
     outer = body.ctx
-    traceback = locations.source_info(op.location).traceback
+    _, frames = locations.split(op.location)
+    nowhere = body.is_nowhere(frames)
+    traceback = None if nowhere else locations.source_info(op.location).traceback
     name_stack = outer.name_stack + locations.name_stack(op.location)
     with source_info_util.user_context(traceback), eqn.ctx.manager:
         ctx = mlir.LoweringRuleContext(
             module_context=body.module_context,
             primitive=eqn.primitive,
             name_stack=name_stack,
-            traceback=traceback or outer.traceback,
+            traceback=body.within(traceback),
             avals_in=eqn.avals_in,
             avals_out=eqn.avals_out,
             tokens_in=body.tokens,

@@ -66,7 +66,10 @@ def type_of(aval: Any) -> ir.Type:
         with scope():
             found = _make_type(aval)
         _type_of_aval[aval] = found
-        _aval_of_type.setdefault(found, aval)
+        if core.is_constant_shape(getattr(aval, "shape", ())):
+            _aval_of_type.setdefault(found, aval)
+        # Symbolic dimensions are read back: all in the scope first met, for those of one op must
+        # be comparable, and a type may have been met before in another scope.
     return found
 
 

@@ -286,6 +286,58 @@ def test_a_lowering_rule_may_compile_another_function():
     assert inner == [42.0]
 
 
+@compat
+def test_name_stacks_and_lines_are_jaxs():
+    @jax.value_and_grad
+    @jax.jit
+    def f(x):
+        @jax.jit
+        def g(y):
+            with jax.named_scope("inner"):
+                return jnp.sin(y) * lax.fori_loop(0, 3, lambda _, c: c * y, y)
+
+        return g(x)
+
+    def places(lowered):
+        text = lowered.compile().as_text()
+        return sorted(re.findall(r'op_name="[^"]*" (?:source_\w+=\S+ )*', text))
+
+    texts = []
+    for within in (backend.enabled, backend.disabled):
+        jax.clear_caches()
+        with within():
+            texts.append(places(jax.jit(f).lower(2.0)))
+    ours, jaxs = texts
+    assert any("transpose(jvp(jit(f)))/jit(g)/inner" in place for place in jaxs)
+    assert ours == jaxs
+
+
+@compat
+def test_dimension_variables_of_two_scopes():
+    def lower(f):
+        shape = export.symbolic_shape("b, 5, 5", scope=export.SymbolicScope())
+        return jax.jit(f).trace(jax.ShapeDtypeStruct(shape, jnp.float32)).lower()
+
+    with backend.enabled():
+        lower(lambda x: x.mT)
+        lower(lambda x: jnp.linalg.eig(x)[1].mT)
+
+
+@compat
+def test_unreduced_shardings():
+    mesh = jax.make_mesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
+
+    def f(a, b):
+        c = jnp.einsum("ij,jk->ik", a, b, out_sharding=P(None, None, unreduced={"x"}))
+        return jax.reshard(c, P(None, None))
+
+    with jax.set_mesh(mesh):
+        a, b = jnp.arange(16.0).reshape(4, 4), jnp.eye(4)
+        a, b = jax.device_put(a, P(None, "x")), jax.device_put(b, P("x", None))
+        with backend.enabled(round_trip=True):
+            np.testing.assert_array_equal(jax.jit(f)(a, b), a)
+
+
 # --- errors ---------------------------------------------------------------------------------------
 
 
