@@ -189,34 +189,37 @@ def test_no_abstract_evaluation():
 
 LOADER = """
 import sys
-import jax
 import jaxmlir
 if sys.argv[1] == "with":
     sys.path.insert(0, {folder!r})
     from test_new_primitives import define
     define("multiply_add_saved")
-program = jaxmlir.parse(sys.stdin.read())
+path = sys.argv[2]
+program = jaxmlir.load(path) if path.endswith(".jaxmlir") else jaxmlir.parse(open(path).read())
 print(program(2.0, 10.0), program.grad()(2.0, 10.0))
 """
 
 
-def in_another_process(text, registers):
+def in_another_process(registers, path):
     code = LOADER.format(folder=str(Path(__file__).parent))
-    return subprocess.run(
-        [sys.executable, "-c", code, registers], input=text, capture_output=True, text=True
-    )
+    arguments = [sys.executable, "-c", code, registers, str(path)]
+    return subprocess.run(arguments, capture_output=True, text=True)
 
 
-def test_in_a_process_that_registers_the_primitive_and_in_one_that_does_not():
-    text = str(program_of("multiply_add_saved"))
-    done = in_another_process(text, "with")
-    assert (done.stdout, done.returncode) == ("14.0 4.0\n", 0), done.stderr
-    done = in_another_process(text, "without")
-    assert done.returncode == 1
-    assert 'the installed JAX has no primitive "multiply_add_saved", and no imported module' in (
-        done.stderr
-    )
-    assert "one of your own is known once its module is imported" in done.stderr
+def test_in_a_process_that_registers_the_primitive_and_in_one_that_does_not(tmp_path):
+    program = program_of("multiply_add_saved")
+    saved, text = tmp_path / "program.jaxmlir", tmp_path / "program.mlir"
+    program.save(saved)
+    text.write_text(str(program))
+    for path in (saved, text):
+        done = in_another_process("with", path)
+        assert (done.stdout, done.returncode) == ("14.0 4.0\n", 0), done.stderr
+    for path in (saved, text):
+        done = in_another_process("without", path)
+        assert done.returncode == 1
+        missing = 'the installed JAX has no primitive "multiply_add_saved", and no imported module'
+        assert missing in done.stderr
+        assert "one of your own is known once its module is imported" in done.stderr
 
 
 def test_two_primitives_of_one_name_do_not_meet():
