@@ -18,6 +18,7 @@ from jaxmlir.ir import context, file_line_col, ir
 # The user's frames are wanted; ours are among them when a rule is traced.
 source_info_util.register_exclusion(os.path.dirname(__file__))
 
+_JAX = os.path.dirname(os.path.dirname(source_info_util.__file__)) + os.sep
 _NO_STACK = source_info_util.NameStack()
 _named: dict[Any, ir.Location] = {}
 # The traceback that a location of this process was made of: JAX makes its own of it faster, and
@@ -87,6 +88,19 @@ def user_position(source_info: Any) -> tuple[str, int, int]:
     """File, line and column of the user's frame that made an equation."""
     frame = source_info_util.user_frame(source_info.traceback)
     return (frame.file_name, frame.start_line, frame.start_column) if frame else ("", 0, 0)
+
+
+_POSITION = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
+
+
+def position(location: ir.Location) -> tuple[str, int, int]:
+    """The user's file, line and column: the innermost of a location that is in no file of JAX.
+
+    Where all are, the innermost: ``("", 0, 0)`` without any.
+    """
+    found = [(m[1], int(m[2]), int(m[3])) for m in _POSITION.finditer(str(location))]
+    own = (p for p in found if not p[0].startswith(_JAX))
+    return next(own, found[0] if found else ("", 0, 0))
 
 
 def split(location: ir.Location) -> tuple[str, ir.Location]:

@@ -407,6 +407,31 @@ class Program:
         """
         return _transforms().vmap(self, in_axes, out_axes, axis_size, axis_name, spmd_axis_name)
 
+    def inverse(
+        self,
+        argnums: int | Sequence[int] | None = None,
+        known: int | Sequence[int] | None = None,
+    ) -> Program:
+        """The program ``(result, *known arguments) -> unknown arguments``.
+
+        Args:
+          argnums: the positional arguments to find; by default all that are not known.
+          known: those that are given, in the order in which the inverse takes them; by default all
+            that are not to be found.
+
+        Returns:
+          A program that gives the argument, or a tuple of them where they are several.
+        """
+        return _transforms().inverse(self, argnums, known, log_det=False)
+
+    def inverse_and_log_det(
+        self,
+        argnums: int | Sequence[int] | None = None,
+        known: int | Sequence[int] | None = None,
+    ) -> Program:
+        """Like :meth:`inverse`, with log|det| of its Jacobian: ``(arguments, log_det)``."""
+        return _transforms().inverse(self, argnums, known, log_det=True)
+
     # -- running --
 
     @functools.cached_property

@@ -21,6 +21,7 @@ from jaxmlir.passes._build import NewFunction, adapt, inline, make_public, zeros
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.dedupe_functions import dedupe_functions, rename_functions
 from jaxmlir.passes.expand_custom_lin import expand_custom_lin
+from jaxmlir.passes.inverse import inverse as inverse_function
 from jaxmlir.passes.jvp import active_arguments, tangent_type_of
 from jaxmlir.passes.jvp import jvp as jvp_function
 from jaxmlir.passes.linearize import linearize as linearize_function
@@ -266,6 +267,45 @@ class _Unsized:
         )
 
 
+def inverse(
+    program: Program,
+    argnums: int | Sequence[int] | None,
+    known: int | Sequence[int] | None,
+    *,
+    log_det: bool,
+) -> Program:
+    """The program ``(result, *known arguments) -> unknown arguments``, with log|det| on request.
+
+    Raises:
+      ArgumentError: ``argnums`` and ``known`` overlap or name no argument.
+      TransformError: an argument does not follow from the result and the known arguments.
+    """
+    args_tree = _args_tree(program, "inverse")
+    children = args_tree.children()
+    given = [] if known is None else _positions(known, args_tree)
+    if argnums is None:
+        found = [i for i in range(len(children)) if i not in given]
+    else:
+        found = _positions(argnums, args_tree)
+        if known is None:
+            given = [i for i in range(len(children)) if i not in found]
+    if set(found) & set(given):
+        raise ArgumentError(
+            f"inverse of @{program.name}: argnums={argnums} and known={known} overlap"
+        )
+    result, rules, symbol = _start(program)
+    with scope():
+        flat = (_chosen_leaves(args_tree, positions) for positions in (found, sorted(given)))
+        new = inverse_function(rules, symbol, *map(tuple, flat), log_det)
+    known_trees = [children[i] for i in sorted(given)]
+    single = isinstance(argnums, int) or (argnums is None and len(found) == 1)
+    tree = children[found[0]] if single else _tuple([children[i] for i in found])
+    if log_det:
+        tree = _tuple([tree, jax.tree.structure(0)])
+    in_tree = _arguments(program.out_tree, *known_trees)
+    return _finish(result, new, in_tree, tree, f"{symbol}.inverse")
+
+
 def _is_none(value: Any) -> bool:
     return value is None
 
@@ -404,4 +444,4 @@ def _flat_axes(what: str, axes: Any, tree: Any, avals: Sequence[Any]) -> list[in
     return result
 
 
-__all__ = ["grad", "jacobian", "jvp", "linearize", "vjp", "vmap"]
+__all__ = ["grad", "inverse", "jacobian", "jvp", "linearize", "vjp", "vmap"]

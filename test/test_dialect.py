@@ -38,7 +38,7 @@ def test_names_are_unique_and_summaries_are_sentences():
         assert op.summary.endswith(".") and not op.summary.startswith(" "), op.name
         names = [a.name for a in op.attributes]
         assert len(names) == len(set(names)), op.name
-        assert op.inverse is None or op.operands == op.results == 1, op.name
+        assert op.inverse, op.name
 
 
 def test_loads_without_jax():
@@ -286,7 +286,7 @@ def test_inverses_undo():
     tested = set()
     points = {"acosh": 1.7, "erf_inv": 0.3}
     for op in ops.OPS.values():
-        inverse = ops.OPS.get(op.inverse or "")
+        inverse = ops.OPS.get(op.inverse)
         if inverse is None or not hasattr(jax.lax, op.name) or not hasattr(jax.lax, inverse.name):
             continue
         if any(a.required for a in (*op.attributes, *inverse.attributes)):

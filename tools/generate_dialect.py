@@ -134,7 +134,7 @@ The columns of the tables:
   kind that ends in `?` allows `none`; `absent` is the default of a param that JAX may leave out.
   The kinds are explained in `jaxmlir/ops/_record.py`.
 - **linear in**: the operands, counted from 0, in which the op is jointly linear.
-- **inverse**: of an op with one operand and one result, what undoes it.
+- **inverse**: what undoes it, z being the result of x and y, or why nothing does (docs/inverse.md).
 - **JAX**: the versions whose primitives include it, where that is not all; an attribute's stand
   after `@`.
 
@@ -172,7 +172,7 @@ def _section(family: ModuleType) -> Iterator[str]:
             _count(op.results),
             "<br>".join(map(_attribute, op.attributes)),
             _linear(op.linear),
-            op.inverse or "",
+            op.inverse + (f", where {op.domain}" if op.domain else ""),
             "none: the dialect's own" if op.jax == ops.OURS else op.jax,
         ]
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

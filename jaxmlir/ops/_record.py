@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import EllipsisType
 from typing import Any
 
@@ -101,9 +101,12 @@ class Op:
     linear: tuple[int | EllipsisType, ...] | None = None
     """The operands in which the op is jointly linear: ``add`` (0, 1), ``concatenate`` (0, ...).
     ``mul`` is linear in each operand but not in both together, so it has none."""
-    inverse: str | None = None
-    """Of an op that maps one operand to one result: the op that undoes it or the expression that
-    does; or a text that begins ``"not invertible: "``. ``""`` where the question is open."""
+    inverse: str = ""
+    """What undoes it, in words: an op, or expressions in the result (z of x and y, y of x alone);
+    the rule itself is in ``jaxmlir/inverses``.  Or why there is none: a text that begins ``"not
+    invertible: "`` where operands are lost, else ``"no rule: "``."""
+    domain: str = ""
+    """For which operands the inverse is one, where that is not all."""
     commutative: bool = False
     """Whether the two operands may be exchanged without changing a bit of the result."""
     distinct: str = ""
@@ -116,6 +119,11 @@ class Op:
     bodies: str = "opaque"
     """Of an op with sub-jaxprs: ``"opaque"`` when JAX's lowering rule only evaluates or calls them,
     ``"inspected"`` when it looks into their equations or emits them into a region."""
+
+    @property
+    def has_inverse(self) -> bool:
+        """Whether there is a rule that inverts it."""
+        return not self.inverse.startswith(("not invertible: ", "no rule: "))
 
     @property
     def primitive_names(self) -> tuple[str, ...]:
@@ -206,6 +214,11 @@ def op(
     """A record; the attributes are in the notation of :func:`attr`."""
     parsed = tuple(attr(a) if isinstance(a, str) else a for a in attributes)
     return Op(name, summary, operands, results, parsed, **fields)
+
+
+def without_inverse(reason: str, records: tuple[Op, ...]) -> tuple[Op, ...]:
+    """Says of records that do not say it themselves why they have no inverse."""
+    return tuple(r if r.inverse else replace(r, inverse=reason) for r in records)
 
 
 def unary(name: str, summary: str, *attributes: str | Attr, **fields: Any) -> Op:

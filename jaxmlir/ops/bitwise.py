@@ -28,6 +28,7 @@ OPS: tuple[Op, ...] = (
             "and(x, 0) = 0",
             "and(x, ~0) = x",
         ),
+        inverse="not invertible: 0 & y is 0 for all y",
     ),
     binary(
         "or",
@@ -38,6 +39,7 @@ OPS: tuple[Op, ...] = (
             "or(x, 0) = x",
             "or(x, ~0) = ~0",
         ),
+        inverse="not invertible: x | y is all ones for many x",
     ),
     binary(
         "xor",
@@ -48,21 +50,25 @@ OPS: tuple[Op, ...] = (
             "xor(x, 0) = x",
             "xor(x, ~0) = not(x)",
         ),
+        inverse="x = z ^ y, y = z ^ x",
     ),
     binary(
         "shift_left",
         "x << y; 0 once y reaches the width.",
         folds=("shift_left(x, 0) = x",),
+        inverse="not invertible: the bits shifted out are lost",
     ),
     binary(
         "shift_right_arithmetic",
         "x >> y, filled with the sign bit.",
         folds=("shift_right_arithmetic(x, 0) = x",),
+        inverse="not invertible: the bits shifted out are lost",
     ),
     binary(
         "shift_right_logical",
         "x >> y, filled with zeros.",
         folds=("shift_right_logical(x, 0) = x",),
+        inverse="not invertible: the bits shifted out are lost",
     ),
     unary(
         "population_count",

@@ -21,15 +21,33 @@ OPS: tuple[Op, ...] = (
         "keep_unused: bool = false",
         "inline: any = false",
         "compiler_options_kvs: any = ()",
+        inverse="the call of the function's inverse",
     ),
-    op("call", None, None, "Calls a function.", "call_jaxpr: function", jax="<0.11"),
-    op("closed_call", None, None, "Calls a function.", "call_jaxpr: function", jax="<0.11"),
+    op(
+        "call",
+        None,
+        None,
+        "Calls a function.",
+        "call_jaxpr: function",
+        jax="<0.11",
+        inverse="the call of the function's inverse",
+    ),
+    op(
+        "closed_call",
+        None,
+        None,
+        "Calls a function.",
+        "call_jaxpr: function",
+        jax="<0.11",
+        inverse="the call of the function's inverse",
+    ),
     op(
         "eval_jaxpr",
         None,
         None,
         "Calls a function that is evaluated in place.",
         attr("call_jaxpr: function", jaxpr="<0.11"),
+        inverse="the call of the function's inverse",
     ),
     op(
         "program_order",
@@ -43,6 +61,7 @@ OPS: tuple[Op, ...] = (
         "strict_out: bool",
         "exclude_mask: bools",
         jax=">=0.11",
+        inverse="the call of the function's inverse",
     ),
     op(
         "remat2",
@@ -56,13 +75,14 @@ OPS: tuple[Op, ...] = (
         "differentiated: bool = false",
         "policy: handle?",
         distinct="what is recomputed is meant to be",
+        inverse="the call of the function's inverse",
     ),
     unary(
         "name",
         "The operand, under a name that checkpoint policies can ask for.",
         "name: str",
         linear=(0,),
-        inverse="name",
+        inverse="the result itself",
     ),
     op(
         "composite",
@@ -73,6 +93,7 @@ OPS: tuple[Op, ...] = (
         "name: str",
         "attributes: any = ()",
         "version: int = 0",
+        inverse="the call of the function's inverse",
     ),
     op(
         "custom_vmap_call",
@@ -83,6 +104,7 @@ OPS: tuple[Op, ...] = (
         "rule: handle",
         "in_tree: tree",
         "out_tree: tree",
+        inverse="the call of the function's inverse",
     ),
     op(
         "custom_partitioning",
@@ -98,6 +120,7 @@ OPS: tuple[Op, ...] = (
         "in_tree: tree",
         "out_tree: tree",
         "static_args: any = ()",
+        inverse="the call of the function's inverse",
     ),
     op(
         "call_exported",
@@ -105,6 +128,7 @@ OPS: tuple[Op, ...] = (
         None,
         "Calls a function that `jax.export` serialised.",
         "exported: handle",
+        inverse="no rule: the function is opaque",
     ),
     op(
         "call_hi_primitive",
@@ -112,6 +136,7 @@ OPS: tuple[Op, ...] = (
         None,
         "Applies a primitive over user-defined types, which carries its own rules.",
         "_prim: handle",
+        inverse="no rule: the primitive is opaque",
     ),
     op(
         "call_hi_primitive_linearized",
@@ -123,6 +148,7 @@ OPS: tuple[Op, ...] = (
         "nz_in_flat: bools",
         "nz_out_flat: bools @ >=0.11",
         "has_sres: bool @ >=0.11",
+        inverse="no rule: the primitive is opaque",
     ),
     op(
         "compute_on",
@@ -133,6 +159,7 @@ OPS: tuple[Op, ...] = (
         "compute_type: str",
         "out_memory_spaces: any",
         "compiler_options_json: str?",
+        inverse="the call of the function's inverse",
     ),
     op(
         "xla_metadata_call",
@@ -143,13 +170,14 @@ OPS: tuple[Op, ...] = (
         "xla_metadata: any",
         # What becomes of the metadata in derivatives; JAX before 0.11 keeps it there.
         'ad_metadata: any? = "same" @ >=0.11',
+        inverse="the call of the function's inverse",
     ),
     unary(
         "xla_metadata_value",
         "The operand, with metadata for XLA attached.",
         "xla_metadata_kvs: any",
         linear=(0,),
-        inverse="xla_metadata_value",
+        inverse="the result itself",
     ),
     op(
         "fused_call",
@@ -158,6 +186,7 @@ OPS: tuple[Op, ...] = (
         "Calls a function that has to become one kernel.",
         "jaxpr: function",
         "out_spaces: any",
+        inverse="the call of the function's inverse",
     ),
     op(
         "unreachable",
@@ -167,5 +196,6 @@ OPS: tuple[Op, ...] = (
         "out_avals: types",
         "exc_type: handle",
         "message: str",
+        inverse="not invertible: it never returns",
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.ops._record import Op, binary, op, unary
+from jaxmlir.ops._record import Op, binary, op, unary, without_inverse
 
 _AXES = "axes: axes"
 _NAME = "axis_name: axes"
@@ -83,28 +83,24 @@ OPS: tuple[Op, ...] = (
         *_GATHER,
         _GROUPS,
         linear=(0,),
-        inverse="this device's part along the dimension",
     ),
     unary(
         "all_gather_invariant",
         "all_gather whose result is typed as equal on all devices of the axes.",
         *_GATHER,
         linear=(0,),
-        inverse="this device's part along the dimension",
     ),
     unary(
         "all_gather_reduced",
         "all_gather whose result is typed as reduced.",
         *_GATHER,
         linear=(0,),
-        inverse="this device's part along the dimension",
     ),
     unary(
         "all_to_all",
         "Splits along one dimension, sends a part to each device, joins along another.",
         *_EXCHANGE,
         linear=(0,),
-        inverse="all_to_all with the dimensions exchanged",
     ),
     op(
         "ragged_all_to_all",
@@ -122,7 +118,6 @@ OPS: tuple[Op, ...] = (
         _NAME,
         "perm: any",
         linear=(0,),
-        inverse="ppermute by the inverse permutation, if every device is a destination",
     ),
     unary(
         "pbroadcast",
@@ -160,21 +155,18 @@ OPS: tuple[Op, ...] = (
         "The operand, typed as varying over mesh axes.",
         _AXES,
         linear=(0,),
-        inverse="pvary",
     ),
     unary(
         "preduced",
         "The operand, typed as reduced over mesh axes.",
         _AXES,
         linear=(0,),
-        inverse="preduced",
     ),
     unary(
         "reduced_vary_cast",
         "The operand, typed as varying where it was reduced.",
         _AXES,
         linear=(0,),
-        inverse="reduced_vary_cast",
         primitives=("reduced_vary_cast", "reduced_vary_cast_p"),
     ),
     unary(
@@ -182,7 +174,6 @@ OPS: tuple[Op, ...] = (
         "The operand, typed as unreduced where it was varying.",
         _AXES,
         linear=(0,),
-        inverse="vary_unreduced_cast",
         primitives=("vary_unreduced_cast", "vary_unreduced_cast_p"),
     ),
     # Asynchronous collectives
@@ -203,3 +194,5 @@ OPS: tuple[Op, ...] = (
     _start("unreduced_reduce_scatter", *_SCATTER, jax="<0.11"),
     _done("reduce_scatter"),
 )
+
+OPS = without_inverse("no rule: it needs the values of other devices", OPS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.ops._record import Op, binary, op
+from jaxmlir.ops._record import Op, binary, op, without_inverse
 
 OPS: tuple[Op, ...] = (
     binary(
@@ -62,5 +62,9 @@ OPS: tuple[Op, ...] = (
             "select_n(not(p), x, y) = select_n(p, y, x) if boolean",
             "select_n(p, 0, ~0) = p if boolean",
         ),
+        inverse="what each case is where it is selected, put together",
+        domain="which is known",
     ),
 )
+
+OPS = without_inverse("not invertible: a comparison is many-to-one", OPS)

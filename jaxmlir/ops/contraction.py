@@ -16,6 +16,8 @@ OPS: tuple[Op, ...] = (
         "dimension_numbers: any",
         *_PRECISION,
         "out_sharding: sharding?",
+        inverse="solve",
+        domain="the known matrix is square and invertible",
     ),
     op(
         "ragged_dot_general",
@@ -27,6 +29,7 @@ OPS: tuple[Op, ...] = (
         *_PRECISION,
         "group_offset: any?",
         "out_sharding: sharding?",
+        inverse="no rule: every group has a matrix of its own",
     ),
     op(
         "scaled_dot",
@@ -35,6 +38,7 @@ OPS: tuple[Op, ...] = (
         "Contraction of block-scaled operands, (lhs * lhs_scale) . (rhs * rhs_scale).",
         "dimension_numbers: any",
         "preferred_element_type: dtype?",
+        inverse="no rule: the operands are quantised",
     ),
     binary(
         "conv_general_dilated",
@@ -48,6 +52,8 @@ OPS: tuple[Op, ...] = (
         "batch_group_count: int = 1",
         *_PRECISION,
         "out_sharding: sharding?",
+        inverse="solve, at each pixel",
+        domain="the kernel is known, of one pixel, and invertible",
     ),
     unary(
         "fft",
@@ -56,6 +62,7 @@ OPS: tuple[Op, ...] = (
         "fft_lengths: ints",
         linear=(0,),
         inverse="fft of the inverse kind",
+        domain="IRFFT: the spectrum is that of a real signal",
     ),
     # Windowed reductions
     op(
@@ -68,6 +75,7 @@ OPS: tuple[Op, ...] = (
         "consts: any = ()",
         *_DILATED,
         bodies="inspected",
+        inverse="not invertible: a windowed reduction is many-to-one",
     ),
     unary("reduce_window_sum", "Sum of every window.", *_DILATED, linear=(0,), inverse=_MANY),
     unary("reduce_window_max", "Largest element of every window.", *_DILATED, inverse=_MANY),
@@ -84,6 +92,7 @@ OPS: tuple[Op, ...] = (
         "scatter_consts: any = ()",
         *_WINDOW,
         bodies="inspected",
+        inverse="not invertible: the elements that are not selected are lost",
     ),
     binary(
         "select_and_scatter_add",
@@ -92,6 +101,7 @@ OPS: tuple[Op, ...] = (
         "select_prim: primitive",
         *_WINDOW,
         linear=(0,),
+        inverse="not invertible: the elements that are not selected are lost",
     ),
     binary(
         "select_and_gather_add",
@@ -100,5 +110,6 @@ OPS: tuple[Op, ...] = (
         "select_prim: primitive",
         *_DILATED,
         linear=(0,),
+        inverse="not invertible: the elements that are not selected are lost",
     ),
 )

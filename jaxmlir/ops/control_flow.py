@@ -18,6 +18,9 @@ OPS: tuple[Op, ...] = (
         "num_carry: int = 0",
         "reverse: bool = false",
         "unroll: any = 1",
+        inverse="the scan of the body's inverse, backwards in time if the final carry is known, "
+        "forwards if the initial carry is",
+        domain="the constants of the loop are known",
     ),
     op(
         "while",
@@ -28,6 +31,8 @@ OPS: tuple[Op, ...] = (
         "body_jaxpr: function",
         "cond_nconsts: int = 0",
         "body_nconsts: int = 0",
+        inverse="a while that runs the body's inverse as many times",
+        domain="the condition depends on known values only",
     ),
     op(
         "cond",
@@ -37,6 +42,8 @@ OPS: tuple[Op, ...] = (
         "branches: functions",
         # Of a cond over `platform_index`: the platforms of each branch.
         "branches_platforms: any = absent",
+        inverse="a cond of the branches' inverses",
+        domain="the index is known",
     ),
     op(
         "platform_index",
@@ -45,6 +52,7 @@ OPS: tuple[Op, ...] = (
         "Which group of platforms the program is compiled for, a scalar integer: the index that "
         "a `cond` over implementations takes.",
         "platforms: any",
+        inverse="not invertible: it has no operand",
     ),
     op(
         "custom_linear_solve",
@@ -53,5 +61,6 @@ OPS: tuple[Op, ...] = (
         "The x with matvec(x) = b, found by the function solve; operands (*consts, *b).",
         "const_lengths: record _LinearSolveTuple",
         "jaxprs: record _LinearSolveTuple",
+        inverse="b = matvec(x)",
     ),
 )

@@ -27,6 +27,7 @@ OPS: tuple[Op, ...] = (
         "num_consts: int = 0",
         "symbolic_zeros: bool = false",
         primitives=("custom_jvp_call", "custom_jvp_call_jaxpr"),
+        inverse="the call of the function's inverse",
     ),
     op(
         "custom_vjp_call_jaxpr",
@@ -42,6 +43,7 @@ OPS: tuple[Op, ...] = (
         "num_consts: int = 0",
         "symbolic_zeros: bool = false",
         primitives=("custom_vjp_call",),
+        inverse="the call of the function's inverse",
     ),
     op(
         "custom_lin",
@@ -55,6 +57,7 @@ OPS: tuple[Op, ...] = (
         # Which tangents in are zero: these are no operands, and bwd's results for them are dropped.
         "in_zeros: bools = ()",
         "symbolic_zeros: bool = false",
+        inverse="no rule: the linear map is known by its transpose only",
     ),
     op(
         "linear_call",
@@ -66,6 +69,7 @@ OPS: tuple[Op, ...] = (
         "transpose_thunk: handle",
         "num_callee_consts: int = 0",
         "num_res: int = 0",
+        inverse="no rule: it belongs to derivatives",
     ),
     op(
         "remat_opt",
@@ -78,5 +82,6 @@ OPS: tuple[Op, ...] = (
         "num_consts: int = 0",
         "num_res: int = 0",
         distinct="what is recomputed is meant to be",
+        inverse="no rule: it belongs to derivatives",
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.ops._record import Op, binary, op, unary
+from jaxmlir.ops._record import Op, binary, op, unary, without_inverse
 
 OPS: tuple[Op, ...] = (
     # Callbacks
@@ -96,6 +96,7 @@ OPS: tuple[Op, ...] = (
         None,
         "The operands; no optimisation moves anything across.",
         linear=(0, ...),
+        inverse="the results themselves",
     ),
     op(
         "dce_sink",
@@ -104,10 +105,16 @@ OPS: tuple[Op, ...] = (
         "Uses the operand, so that it is not dead.",
         "prevent_mlir_dce: bool = false",
     ),
-    binary("tie", "The second operand, made to depend on the first."),
+    binary(
+        "tie",
+        "The second operand, made to depend on the first.",
+        inverse="the result itself, of the second operand",
+    ),
     unary(
         "stop_gradient",
         "The operand, treated as constant by differentiation.",
-        inverse="stop_gradient",
+        inverse="the result itself",
     ),
 )
+
+OPS = without_inverse("not invertible: a side effect is not undone", OPS)

@@ -17,6 +17,7 @@ OPS: tuple[Op, ...] = (
             "add(x, neg(x)) = 0 if integer or fast-math",
             "add(x, neg(y)) = sub(x, y) if integer or float",
         ),
+        inverse="x = z - y, y = z - x; x = z / 2 where both are x",
     ),
     binary(
         "add_any",
@@ -29,6 +30,7 @@ OPS: tuple[Op, ...] = (
             "add_any(x, neg(x)) = 0 if integer or fast-math",
             "add_any(x, neg(y)) = sub(x, y) if integer or float",
         ),
+        inverse="x = z - y, y = z - x; x = z / 2 where both are x",
     ),
     binary(
         "sub",
@@ -40,6 +42,7 @@ OPS: tuple[Op, ...] = (
             "sub(x, neg(y)) = add(x, y) if integer or float",
             "sub(0, x) = neg(x) if integer or fast-math",
         ),
+        inverse="x = z + y, y = x - z",
     ),
     binary(
         "mul",
@@ -52,8 +55,14 @@ OPS: tuple[Op, ...] = (
             "mul(x, -1) = neg(x) if integer or float",
             "mul(neg(x), neg(y)) = mul(x, y) if integer or float",
         ),
+        inverse="x = z / y, y = z / x; x = sqrt(z) where both are x",
+        domain="the known operand is not 0; a constant 0 leaves the element open",
     ),
-    binary("mulhi", "High half of the double-width integer product, (x * y) >> bits."),
+    binary(
+        "mulhi",
+        "High half of the double-width integer product, (x * y) >> bits.",
+        inverse="not invertible: the low half of the product is lost",
+    ),
     binary(
         "div",
         "Elementwise quotient, x / y; of integers rounded towards zero.",
@@ -64,11 +73,20 @@ OPS: tuple[Op, ...] = (
             "div(neg(x), neg(y)) = div(x, y) if float",
             "div(x, x) = 1 if fast-math",
         ),
+        inverse="x = z * y, y = x / z",
+        domain="floats, not 0",
     ),
     binary(
-        "rem", "Remainder of the division towards zero, x - y * trunc(x / y); it has the sign of x."
+        "rem",
+        "Remainder of the division towards zero, x - y * trunc(x / y); it has the sign of x.",
+        inverse="not invertible: the quotient is lost",
     ),
-    binary("pow", "Elementwise power, x ** y."),
+    binary(
+        "pow",
+        "Elementwise power, x ** y.",
+        inverse="x = z ** (1 / y), y = log(z) / log(x)",
+        domain="x > 0, x != 1",
+    ),
     binary(
         "max",
         "The larger of x and y; NaN if either is NaN.",
@@ -76,6 +94,7 @@ OPS: tuple[Op, ...] = (
             "max(x, x) = x",
             "max(x, -inf) = x if float",
         ),
+        inverse="not invertible: the smaller operand is lost",
     ),
     binary(
         "min",
@@ -84,8 +103,15 @@ OPS: tuple[Op, ...] = (
             "min(x, x) = x",
             "min(x, inf) = x if float",
         ),
+        inverse="not invertible: the larger operand is lost",
     ),
-    op("clamp", 3, 1, "x limited to an interval, min(max(x, lo), hi), of operands (lo, x, hi)."),
+    op(
+        "clamp",
+        3,
+        1,
+        "x limited to an interval, min(max(x, lo), hi), of operands (lo, x, hi).",
+        inverse="not invertible: what lies outside the interval is lost",
+    ),
     unary(
         "neg",
         "Negation, -x.",
@@ -114,27 +140,30 @@ OPS: tuple[Op, ...] = (
     unary(
         "square",
         "Square, x * x.",
-        inverse="sqrt on x >= 0",
         folds=(
             "square(neg(x)) = square(x) if integer or float",
             "square(abs(x)) = square(x) if integer or float",
         ),
+        inverse="sqrt",
+        domain="x >= 0",
     ),
     unary(
         "one_minus_square",
         "1 - x * x, without cancellation near |x| = 1.",
         jax=">=0.11",
-        inverse="sqrt(1 - y) on x >= 0",
+        inverse="sqrt(1 - y)",
+        domain="x >= 0",
     ),
     unary(
         "integer_pow",
         "Power with a static integer exponent, x ** y.",
         "y: int",
-        inverse="y-th root: of all x for odd y, of x >= 0 for even y",
         folds=(
             "integer_pow[y=1](x) = x",
             "integer_pow[y=2](x) = square(x) if integer or float",
         ),
+        inverse="the y-th root",
+        domain="x >= 0 where y is even",
     ),
     op(
         "polynomial",
@@ -146,6 +175,7 @@ OPS: tuple[Op, ...] = (
         "unroll: int = absent",
         jax=">=0.12",
         linear=(1, ...),
+        inverse="not invertible: a polynomial takes a value at up to as many points as its degree",
     ),
     # Rounding
     unary(
@@ -177,7 +207,11 @@ OPS: tuple[Op, ...] = (
         "Whether x is neither infinite nor NaN.",
         inverse="not invertible: most numbers are finite",
     ),
-    binary("nextafter", "The float next after x in the direction of y."),
+    binary(
+        "nextafter",
+        "The float next after x in the direction of y.",
+        inverse="not invertible: the direction of the step is lost",
+    ),
     unary(
         "reduce_precision",
         "x rounded to a float format of the given widths, kept in its own dtype.",

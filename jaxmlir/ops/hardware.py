@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.ops._record import Op, attr, op
+from jaxmlir.ops._record import Op, attr, op, without_inverse
 
 _ATTENTION = (
     "scale: float",
@@ -182,3 +182,5 @@ OPS: tuple[Op, ...] = (
         jax=">=0.12",
     ),
 )
+
+OPS = without_inverse("no rule: what the kernel computes is opaque", OPS)

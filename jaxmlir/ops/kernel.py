@@ -6,7 +6,7 @@ are imported like a user's own primitive, and stay in the kernel that they were 
 
 from __future__ import annotations
 
-from jaxmlir.ops._record import Op, op, unary
+from jaxmlir.ops._record import Op, op, unary, without_inverse
 
 _TREE = "args_tree: tree"
 _DMA = ("tree: tree", "device_id_type: any")
@@ -39,13 +39,11 @@ OPS: tuple[Op, ...] = (
         "multiple_of",
         "The operand, known to be a multiple of each value.",
         "values: any",
-        inverse="multiple_of",
     ),
     unary(
         "max_contiguous",
         "The operand, known to rise by ones in runs of each value.",
         "values: any",
-        inverse="max_contiguous",
     ),
     # Elementwise and shape
     unary(
@@ -53,7 +51,6 @@ OPS: tuple[Op, ...] = (
         "1 / x, fast if approximate.",
         "approx: bool = false",
         "full_range: bool = true",
-        inverse="reciprocal",
     ),
     unary("broadcast_to", "Broadcasts as numpy does.", "shape: ints", linear=(0,)),
     unary(
@@ -63,7 +60,6 @@ OPS: tuple[Op, ...] = (
         "ty: any = absent",
         "dim: int = absent",
         "dtype: dtype = absent",
-        inverse="bitcast",
     ),
     op(
         "roll",
@@ -83,7 +79,6 @@ OPS: tuple[Op, ...] = (
         "sizes: any",
         "assert_is_tile_preserving: bool = false",
         linear=(0,),
-        inverse="einshape_lo",
     ),
     # Copies and synchronisation
     op(
@@ -121,3 +116,5 @@ OPS: tuple[Op, ...] = (
     op("get_global", 0, 1, "A reference to memory that all programs share.", "what: any"),
     op("delay", 1, 0, "Waits for the operand's number of nanoseconds."),
 )
+
+OPS = without_inverse("no rule: kernels are not inverted", OPS)

@@ -7,18 +7,23 @@ from jaxmlir.ops._record import Op, binary, op, unary
 OPS: tuple[Op, ...] = (
     # Factorisations
     unary("cholesky", "Lower triangular L with L L^H = x.", inverse="L @ L^H"),
-    binary("cholesky_update", "Upper triangular factor of R^T R + w w^T, of operands (R, w)."),
+    binary(
+        "cholesky_update",
+        "Upper triangular factor of R^T R + w w^T, of operands (R, w).",
+        inverse="no rule: a downdate may not exist",
+    ),
     op(
         "lu",
         1,
         3,
         "LU factorisation with row pivoting: the packed factors, the pivots, the permutation.",
+        inverse="P^T L U",
     ),
     unary(
         "lu_pivots_to_permutation",
         "The permutation that a sequence of row exchanges makes.",
         "permutation_size: int",
-        inverse="the row exchanges that make the permutation",
+        inverse="no rule: many row exchanges make one permutation",
     ),
     op(
         "qr",
@@ -28,12 +33,14 @@ OPS: tuple[Op, ...] = (
         "pivoting: bool = false",
         "full_matrices: bool",
         "use_magma: bool?",
+        inverse="Q R",
     ),
     op(
         "geqrf",
         1,
         2,
         "QR factorisation in LAPACK's form: packed reflectors with R, and their factors tau.",
+        inverse="no rule: the factors are packed",
     ),
     op(
         "geqp3",
@@ -41,9 +48,12 @@ OPS: tuple[Op, ...] = (
         3,
         "geqrf with column pivoting, of operands (a, initial pivots).",
         "use_magma: bool?",
+        inverse="no rule: the factors are packed",
     ),
     binary(
-        "householder_product", "The orthogonal matrix of packed reflectors, of operands (a, tau)."
+        "householder_product",
+        "The orthogonal matrix of packed reflectors, of operands (a, tau).",
+        inverse="no rule: the factors are packed",
     ),
     op(
         "ormqr",
@@ -52,6 +62,7 @@ OPS: tuple[Op, ...] = (
         "c multiplied by the orthogonal matrix of packed reflectors, of operands (a, tau, c).",
         "left: bool",
         "transpose: bool",
+        inverse="no rule: the factors are packed",
     ),
     op(
         "svd",
@@ -62,6 +73,8 @@ OPS: tuple[Op, ...] = (
         "compute_uv: bool",
         "subset_by_index: ints?",
         "algorithm: enum SvdAlgorithm?",
+        inverse="U diag(s) V^H",
+        domain="with U and V^H",
     ),
     # Eigenvalues
     op(
@@ -73,6 +86,7 @@ OPS: tuple[Op, ...] = (
         "compute_right_eigenvectors: bool",
         "enable_eigvec_derivs: bool = false",
         "implementation: enum EigImplementation?",
+        inverse="no rule: the eigenvectors may not be independent",
     ),
     op(
         "eigh",
@@ -83,6 +97,7 @@ OPS: tuple[Op, ...] = (
         "sort_eigenvalues: bool = true",
         "subset_by_index: ints?",
         "algorithm: enum EighImplementation?",
+        inverse="V diag(w) V^H",
     ),
     op(
         "schur",
@@ -92,12 +107,14 @@ OPS: tuple[Op, ...] = (
         "compute_schur_vectors: bool",
         "sort_eig_vals: bool",
         "select_callable: handle?",
+        inverse="no rule: the vectors may be missing",
     ),
     op(
         "hessenberg",
         1,
         2,
         "Upper Hessenberg form in LAPACK's packed form, and the reflectors' factors tau.",
+        inverse="no rule: the factors are packed",
     ),
     op(
         "tridiagonal",
@@ -105,6 +122,7 @@ OPS: tuple[Op, ...] = (
         4,
         "Tridiagonal form of a Hermitian matrix: packed reflectors, diagonal, off-diagonal, tau.",
         "lower: bool",
+        inverse="no rule: the factors are packed",
     ),
     # Products and solves
     binary(
@@ -112,6 +130,7 @@ OPS: tuple[Op, ...] = (
         "alpha A A^T + beta C, of operands (A, C).",
         "alpha: float",
         "beta: float",
+        inverse="no rule: A A^T is that of many A",
     ),
     binary(
         "triangular_solve",
@@ -122,6 +141,7 @@ OPS: tuple[Op, ...] = (
         "conjugate_a: bool",
         "unit_diagonal: bool",
         linear=(1,),
+        inverse="b = a x (or x a), the triangle of a",
     ),
     op(
         "tridiagonal_solve",
@@ -130,5 +150,6 @@ OPS: tuple[Op, ...] = (
         "The x with a tridiagonal system times x = b, of operands (lower, diagonal, upper, b).",
         "perturb_singular: bool = false",
         linear=(3,),
+        inverse="b = the tridiagonal matrix times x",
     ),
 )

@@ -27,11 +27,12 @@ OPS: tuple[Op, ...] = (
     binary(
         "random_fold_in",
         "A new key from each key and integer.",
+        inverse="not invertible: the hash is one-way",
     ),
     unary(
         "random_clone",
         "The same keys, counted as new ones by the key-reuse checker.",
-        inverse="random_clone",
+        inverse="the key itself",
     ),
     unary(
         "random_bits",
@@ -44,12 +45,37 @@ OPS: tuple[Op, ...] = (
         "random_gamma",
         "Gamma samples of shape parameter a, of operands (key, a); their logarithms in log space.",
         "log_space: bool = false",
+        inverse="not invertible: a sample says little about its parameters",
     ),
     # Generators
-    op("threefry2x32", 4, 2, "Threefry-2x32 hash, of operands (key0, key1, counter0, counter1)."),
-    op("threefry4x32", 8, 4, "Threefry-4x32 hash, of four key words and four counter words."),
-    op("philox2x32", 3, 2, "Philox-2x32 hash, of a key word and two counter words."),
-    op("philox4x32", 6, 4, "Philox-4x32 hash, of two key words and four counter words."),
+    op(
+        "threefry2x32",
+        4,
+        2,
+        "Threefry-2x32 hash, of operands (key0, key1, counter0, counter1).",
+        inverse="not invertible: the hash is one-way",
+    ),
+    op(
+        "threefry4x32",
+        8,
+        4,
+        "Threefry-4x32 hash, of four key words and four counter words.",
+        inverse="not invertible: the hash is one-way",
+    ),
+    op(
+        "philox2x32",
+        3,
+        2,
+        "Philox-2x32 hash, of a key word and two counter words.",
+        inverse="not invertible: the hash is one-way",
+    ),
+    op(
+        "philox4x32",
+        6,
+        4,
+        "Philox-4x32 hash, of two key words and four counter words.",
+        inverse="not invertible: the hash is one-way",
+    ),
     op(
         "rng_bit_generator",
         1,
@@ -59,24 +85,26 @@ OPS: tuple[Op, ...] = (
         "dtype: dtype",
         "algorithm: enum RandomAlgorithm",
         "out_sharding: sharding?",
+        inverse="not invertible: the hash is one-way",
     ),
     binary(
         "rng_uniform",
         "Uniform samples in [a, b) from XLA's stateful generator.",
         "shape: ints",
         distinct="the generator has a state: every op gives other numbers",
+        inverse="not invertible: the hash is one-way",
     ),
     # The key-reuse checker
     unary(
         "consume",
         "The same keys, marked as used.",
-        inverse="consume",
         distinct="keys may be used once",
+        inverse="no rule: a consumed key is not reused",
     ),
     unary(
         "assert_consumed_value",
         "Checks which keys are marked as used.",
         "value: any",
-        inverse="assert_consumed_value",
+        inverse="no rule: a consumed key is not reused",
     ),
 )

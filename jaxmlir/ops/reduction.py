@@ -45,6 +45,7 @@ OPS: tuple[Op, ...] = (
         "dimensions: ints",
         "computation: handle?",
         bodies="inspected",
+        inverse="not invertible: a reduction is many-to-one",
     ),
     unary(
         "argmax",
@@ -65,12 +66,13 @@ OPS: tuple[Op, ...] = (
         "cumsum",
         "Running sum, y[i] = x[0] + ... + x[i].",
         linear=(0,),
-        inverse="first differences, x[i] = y[i] - y[i - 1]",
+        inverse="differences, x[i] = y[i] - y[i - 1]",
     ),
     _cumulative(
         "cumprod",
         "Running product, y[i] = x[0] * ... * x[i].",
-        inverse="quotients, x[i] = y[i] / y[i - 1], of nonzero x",
+        inverse="quotients, x[i] = y[i] / y[i - 1]",
+        domain="x is not 0",
     ),
     _cumulative(
         "cummax",
@@ -96,6 +98,8 @@ OPS: tuple[Op, ...] = (
         "dimension: int",
         "is_stable: bool",
         "num_keys: int",
+        inverse="the operands, permuted back by one that is known before and after: the indices",
+        domain="the elements of that one differ",
     ),
     op(
         "top_k",
@@ -105,6 +109,7 @@ OPS: tuple[Op, ...] = (
         "k: int",
         "axis: int",
         "is_stable: bool = true @ >=0.11",
+        inverse="not invertible: the smaller elements are lost",
     ),
     op(
         "approx_top_k",
@@ -118,5 +123,6 @@ OPS: tuple[Op, ...] = (
         "is_max_k: bool",
         "reduction_input_size_override: int = -1",
         "aggregate_to_topk: bool = true",
+        inverse="not invertible: the smaller elements are lost",
     ),
 )

@@ -15,6 +15,7 @@ OPS: tuple[Op, ...] = (
         "value: any?",
         "name: str?",
         jax=OURS,
+        inverse="not invertible: it has no operand",
     ),
     op(
         "iota",
@@ -25,6 +26,7 @@ OPS: tuple[Op, ...] = (
         "shape: ints",
         "dimension: int",
         "sharding: sharding?",
+        inverse="not invertible: it has no operand",
     ),
     op(
         "iota_2x32_shape",
@@ -32,6 +34,7 @@ OPS: tuple[Op, ...] = (
         2,
         "The high and the low 32 bits of a 64-bit row-major counter of the given shape.",
         "shape: ints",
+        inverse="not invertible: it has no operand",
     ),
     op(
         "empty",
@@ -41,6 +44,7 @@ OPS: tuple[Op, ...] = (
         "shape: ints",
         "dtype: dtype",
         "out_sharding: sharding?",
+        inverse="not invertible: it has no operand",
     ),
     op(
         "empty2",
@@ -49,6 +53,7 @@ OPS: tuple[Op, ...] = (
         "A scalar placeholder in a memory space, its value not defined.",
         "dtype: dtype",
         "memory_space: any?",
+        inverse="not invertible: it has no operand",
     ),
     unary(
         "zeros_like",
@@ -106,8 +111,8 @@ OPS: tuple[Op, ...] = (
         "copy",
         "A copy in a buffer of its own.",
         linear=(0,),
-        inverse="copy",
         distinct="each copy has a buffer of its own",
+        inverse="the result itself",
     ),
     # Joining and parting
     op(
@@ -117,6 +122,7 @@ OPS: tuple[Op, ...] = (
         "Joins the operands along a dimension.",
         "dimension: int",
         linear=(0, ...),
+        inverse="slices",
     ),
     op(
         "stack",
@@ -125,6 +131,7 @@ OPS: tuple[Op, ...] = (
         "Joins operands of one shape along a new axis.",
         "axis: int",
         linear=(0, ...),
+        inverse="slices",
     ),
     op(
         "unstack",
@@ -133,6 +140,7 @@ OPS: tuple[Op, ...] = (
         "Parts the operand along an axis, which disappears.",
         "axis: int",
         linear=(0,),
+        inverse="stack",
     ),
     op(
         "split",
@@ -142,6 +150,7 @@ OPS: tuple[Op, ...] = (
         "sizes: ints",
         "axis: int",
         linear=(0,),
+        inverse="concatenate",
     ),
     binary(
         "pad",
@@ -149,6 +158,7 @@ OPS: tuple[Op, ...] = (
         "interior) for each dimension.",
         "padding_config: any",
         linear=(0, 1),
+        inverse="slice; y from the padding",
     ),
     # Conversion
     unary(
@@ -158,7 +168,8 @@ OPS: tuple[Op, ...] = (
         "weak_type: bool = false",
         "sharding: sharding?",
         linear=(0,),
-        inverse="convert_element_type where no bits were lost",
+        inverse="convert_element_type",
+        domain="the new dtype holds every value of the old one",
     ),
     unary(
         "bitcast_convert_type",
@@ -170,13 +181,13 @@ OPS: tuple[Op, ...] = (
         "to_edtype",
         "An array of the representation type as one of an extended dtype.",
         "edtype: dtype",
-        inverse="from_edtype",
+        inverse="no rule: extended dtypes are opaque",
     ),
     unary(
         "from_edtype",
         "An array of an extended dtype as one of its representation type.",
         "dtype: dtype",
-        inverse="to_edtype",
+        inverse="no rule: extended dtypes are opaque",
     ),
     # Dimensions known only when the program runs
     op(
@@ -185,6 +196,7 @@ OPS: tuple[Op, ...] = (
         1,
         "Size of one dimension of the operand, a scalar integer.",
         "dimension: int",
+        inverse="not invertible: a size says nothing about elements",
     ),
     op(
         "dim_as_value",
@@ -192,6 +204,7 @@ OPS: tuple[Op, ...] = (
         1,
         "Value of a symbolic dimension expression, a scalar integer.",
         "dim: any",
+        inverse="not invertible: it has no operand",
     ),
     op(
         "shape_assertion",
@@ -199,5 +212,6 @@ OPS: tuple[Op, ...] = (
         0,
         "Stops the program unless the first operand is true; the others complete the message.",
         "error_message: str",
+        inverse="not invertible: it has no result",
     ),
 )

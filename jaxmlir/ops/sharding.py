@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.ops._record import Op, op, unary
+from jaxmlir.ops._record import Op, op, unary, without_inverse
 
 OPS: tuple[Op, ...] = (
     op(
@@ -16,6 +16,7 @@ OPS: tuple[Op, ...] = (
         "out_specs: any",
         "check_vma: bool = true",
         "newly_manual_axes: any",
+        inverse="no rule: it runs on several devices, which exchange values",
     ),
     op(
         "device_put",
@@ -26,6 +27,7 @@ OPS: tuple[Op, ...] = (
         "srcs: any",
         "copy_semantics: any",
         linear=(0, ...),
+        inverse="the result itself",
     ),
     unary(
         "sharding_constraint",
@@ -35,7 +37,7 @@ OPS: tuple[Op, ...] = (
         "context_mesh: mesh?",
         "unconstrained_dims: any?",
         linear=(0,),
-        inverse="sharding_constraint",
+        inverse="the result itself",
     ),
     unary(
         "reshard",
@@ -43,14 +45,13 @@ OPS: tuple[Op, ...] = (
         "dst_sharding: sharding",
         "concrete_mesh: mesh?",
         linear=(0,),
-        inverse="reshard",
     ),
     unary(
         "layout_constraint",
         "The operand, in a layout of memory as told.",
         "layout: layout",
         linear=(0,),
-        inverse="layout_constraint",
+        inverse="the result itself",
     ),
     unary(
         "relayout",
@@ -58,7 +59,6 @@ OPS: tuple[Op, ...] = (
         "dst_layout: layout",
         jax=">=0.11",
         linear=(0,),
-        inverse="relayout",
     ),
     op(
         "shard_alike",
@@ -79,12 +79,10 @@ OPS: tuple[Op, ...] = (
         "with_memory_space_constraint",
         "The operand, in a memory space as told.",
         "memory_space: any",
-        inverse="with_memory_space_constraint",
     ),
     unary(
         "remove_memory_space",
         "The operand, its type without a memory space.",
-        inverse="with_memory_space_constraint",
     ),
     unary(
         "global_array_to_host_local_array",
@@ -92,7 +90,6 @@ OPS: tuple[Op, ...] = (
         "global_mesh: mesh",
         "pspec: spec",
         linear=(0,),
-        inverse="host_local_array_to_global_array",
     ),
     unary(
         "host_local_array_to_global_array",
@@ -100,6 +97,7 @@ OPS: tuple[Op, ...] = (
         "global_mesh: mesh",
         "pspec: spec",
         linear=(0,),
-        inverse="global_array_to_host_local_array",
     ),
 )
+
+OPS = without_inverse("no rule: it changes where a value is, not what it is", OPS)

@@ -6,7 +6,7 @@ leading batch and trailing dense dimensions besides. ``spinfo`` holds the dense 
 
 from __future__ import annotations
 
-from jaxmlir.ops._record import Op, op
+from jaxmlir.ops._record import Op, op, without_inverse
 
 _DOT = ("dimension_numbers: any", "preferred_element_type: dtype?")
 _INFO = "spinfo: any"
@@ -114,3 +114,5 @@ OPS: tuple[Op, ...] = (
         "lhs_spinfo: any",
     ),
 )
+
+OPS = without_inverse("no rule: sparse formats are not inverted", OPS)

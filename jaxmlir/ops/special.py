@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.ops._record import Op, binary, op, unary
+from jaxmlir.ops._record import Op, binary, op, unary, without_inverse
 
 OPS: tuple[Op, ...] = (
     # Error functions
@@ -32,6 +32,7 @@ OPS: tuple[Op, ...] = (
     binary(
         "polygamma",
         "Polygamma function of order m at x, the m-th derivative of digamma; operands (m, x).",
+        inverse="not invertible: it takes each value at many points",
     ),
     binary("igamma", "Regularised lower incomplete gamma function P(a, x)."),
     binary("igammac", "Regularised upper incomplete gamma function Q(a, x) = 1 - P(a, x)."),
@@ -57,3 +58,5 @@ OPS: tuple[Op, ...] = (
         "zeta", "Hurwitz zeta function, the sum over k >= 0 of (k + q) ** -x, of operands (x, q)."
     ),
 )
+
+OPS = without_inverse("no rule: the inverse is no elementary function", OPS)

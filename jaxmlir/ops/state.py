@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.ops._record import Op, op, unary
+from jaxmlir.ops._record import Op, op, unary, without_inverse
 
 _SPACE = "memory_space: any?"
 
@@ -13,7 +13,6 @@ OPS: tuple[Op, ...] = (
         _SPACE,
         "kind: any?",
         "pin: bool = false @ >=0.11",
-        inverse="freeze",
     ),
     op(
         "empty_ref",
@@ -24,7 +23,10 @@ OPS: tuple[Op, ...] = (
         _SPACE,
         "pin: bool = false @ >=0.11",
     ),
-    unary("freeze", "The value of a reference, which ends here.", inverse="new_ref"),
+    unary(
+        "freeze",
+        "The value of a reference, which ends here.",
+    ),
     op("free_ref", 1, 0, "Ends a reference without reading it."),
     op("get", None, 1, "Reads ref[indices], of operands (ref, *indices).", "tree: tree"),
     op(
@@ -49,7 +51,6 @@ OPS: tuple[Op, ...] = (
         "accum_grad_in_ref",
         "The operand; its gradient is accumulated in a reference.",
         linear=(0,),
-        inverse="accum_grad_in_ref",
     ),
     op(
         "run_state",
@@ -77,13 +78,16 @@ OPS: tuple[Op, ...] = (
         "pin",
         "The operand in a buffer of a memory space: a value to be used exactly once.",
         "to: str?",
-        inverse="unpin",
     ),
-    unary("unpin", "The value of a pinned buffer.", inverse="pin"),
+    unary(
+        "unpin",
+        "The value of a pinned buffer.",
+    ),
     unary(
         "stage",
         "The operand, a value of the program even where it was a literal.",
         linear=(0,),
-        inverse="stage",
     ),
 )
+
+OPS = without_inverse("no rule: what a reference held before is not kept", OPS)

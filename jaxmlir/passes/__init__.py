@@ -27,6 +27,7 @@ BUILTIN_PASSES = (
     ("jaxpr-expand-custom-lin", "jaxmlir.passes.expand_custom_lin:ExpandCustomLin"),
     ("jaxpr-grad", "jaxmlir.passes.vjp:Grad"),
     ("jaxpr-inline", "jaxmlir.passes.inline:Inline"),
+    ("jaxpr-inverse", "jaxmlir.passes.inverse:Inverse"),
     ("jaxpr-jvp", "jaxmlir.passes.jvp:Jvp"),
     ("jaxpr-legalize-to-stablehlo", "jaxmlir.passes.legalize_to_stablehlo:LegalizeToStablehlo"),
     ("jaxpr-linearize", "jaxmlir.passes.linearize:Linearize"),

@@ -114,6 +114,16 @@ def inline(function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
     return list(jax_mlir_ext.inlined_func_call(function.operation, list(args)))
 
 
+def drop_dead_ops(function: func.FuncOp) -> None:
+    """Erases ops without effects whose results nobody uses."""
+    for op in reversed(list(function.entry_block.operations)):
+        operation = op.operation
+        if operation.name == "func.return" or "jaxpr.effects" in operation.attributes:
+            continue
+        if not any(True for result in operation.results for _ in result.uses):
+            operation.erase()
+
+
 def adapt(
     rules: Rules,
     symbol: str,
@@ -196,14 +206,15 @@ def make_public(program: Program, symbol: str) -> None:
     for name, op in functions.items():
         visibility = "public" if name == symbol else "private"
         op.attributes["sym_visibility"] = ir.StringAttr.get(visibility)
-    reached = _reachable(functions, symbol)
+    reached = reachable(functions, symbol)
     for name, op in functions.items():
         if name not in reached:
             op.operation.erase()
     program.changed()
 
 
-def _reachable(functions: dict[str, func.FuncOp], symbol: str) -> set[str]:
+def reachable(functions: dict[str, func.FuncOp], symbol: str) -> set[str]:
+    """The functions that a function refers to, directly or not, and itself."""
     reached: set[str] = set()
     pending = [symbol]
     while pending:

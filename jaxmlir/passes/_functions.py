@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmlir.passes._activity import active_results, used_arguments
 
 if TYPE_CHECKING:
+    from jaxmlir.inverses._invert import Inverted
     from jaxmlir.passes._rules import Rules
     from jaxmlir.passes.higher_order._custom_rules import BatchedRules
     from jaxmlir.passes.higher_order._residuals import Forwarded
@@ -110,6 +111,14 @@ class Functions:
         from jaxmlir.passes.vmap import vmap
 
         return self.once(vmap, symbol, dims, axis, out_dims)
+
+    def inverse(
+        self, symbol: str, arguments: tuple[bool, ...], results: tuple[bool, ...], log_det: Any
+    ) -> Inverted:
+        """What follows from the arguments and results that are known."""
+        from jaxmlir.inverses._invert import invert
+
+        return self.once(invert, symbol, arguments, results, log_det)
 
     def __len__(self) -> int:
         """How many functions were transformed."""

@@ -186,18 +186,26 @@ class Rules:
         return self._rule("partial_eval", op, name, unknown, make)
 
     def emit(
-        self, function: Callable[..., list[Any]], args: Sequence[ir.Value], key: Any
+        self,
+        function: Callable[..., list[Any]],
+        args: Sequence[ir.Value],
+        key: Any,
+        shared: bool = True,
     ) -> list[ir.Value]:
         """Writes the ops that a JAX function of the values performs.
 
         Args:
           key: stands for the function, which is traced once for it and the values' types.
+          shared: whether the key stands for the same function in other programs.
         """
+        cache = _process_wide if shared else self._own
         key = ("emit", key, *(v.type for v in args))
-        template = _process_wide.get(key)
+        template = cache.get(key) or self._own.get(key)
         if template is None:
+            before = self.importer.extent()
             closed = trace_flat(function, [aval_of(v.type) for v in args], "emit")
-            template = _process_wide[key] = self._template(closed)
+            template = self._template(closed)
+            (cache if self.importer.extent() == before else self._own)[key] = template
         return inline(template, args)
 
     def mark(self) -> tuple[int, int]:
@@ -229,7 +237,7 @@ class Rules:
         if found is None:
             before = self.importer.extent()
             try:
-                found = make(self._jaxpr(op, name))
+                found = make(self.jaxpr_of(op, name))
             except JaxmlirError as e:
                 located = exporting.at_op(e, op, name)
                 raise located from cause_of(located, e)
@@ -249,7 +257,7 @@ class Rules:
             self._has_functions[key] = refers
         return refers
 
-    def _jaxpr(self, op: Any, name: str) -> Any:
+    def jaxpr_of(self, op: Any, name: str) -> Any:
         """The closed jaxpr of one op, over its operands."""
         known = set(self.exporter._jaxprs)
         invars = [core.Var(aval_of(v.type)) for v in op.operands]

@@ -1,0 +1,19 @@
+"""Inverse rules: how the operands of ops follow from their results.
+
+The rules stand in files by family, :mod:`_rule` says what one is, :mod:`_solver` applies them until
+a function is solved for its arguments, and :mod:`_invert` writes the function that does so.
+"""
+
+from __future__ import annotations
+
+from jaxmlir.inverses import calls, elementwise, linear, loops, movement, structured
+from jaxmlir.inverses._rule import RULES, NotInvertible, Rule
+
+__all__ = ["RULES", "NotInvertible", "Rule", "rule_of"]
+
+FAMILIES = (elementwise, movement, linear, structured, calls, loops)
+
+
+def rule_of(op_name: str) -> Rule | None:
+    """The rule of an op ``jaxpr.<name>``."""
+    return RULES.get(op_name.removeprefix("jaxpr."))

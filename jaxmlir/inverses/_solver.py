@@ -1,0 +1,351 @@
+"""Solving a function for its arguments: knowledge spreads from op to op until nothing is new.
+
+Known arguments and constants spread forwards, by copying the ops; known results spread backwards,
+by the ops' inverse rules.  The order of the ops in the function does not matter: an op is looked at
+again whenever something about one of its values becomes known.
+
+The log-determinant comes along.  An op is an equation, result = op(operands).  Differentiating all
+of them gives a square system, block triangular in the order in which they are solved: an equation
+that is solved forwards has a block of determinant 1, one that is solved for operands u has
+d op / d u.  So log|det d arguments / d results| is minus the sum of log|det d op / d u| over the
+ops that were inverted.
+"""
+
+from __future__ import annotations
+
+import functools
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxmlir import codec, locations, ops, params
+from jaxmlir._compat import core, dtypes
+from jaxmlir.errors import Diagnostic, DiagnosticError, TransformError
+from jaxmlir.inverses import _pieces
+from jaxmlir.inverses._knowledge import Knowledge, Part, Piece
+from jaxmlir.inverses._rule import Formulas, NotInvertible, Rule
+from jaxmlir.ir import func, ir, symbol_uses
+from jaxmlir.passes._build import copy, ops_of
+from jaxmlir.types import aval_of
+
+if TYPE_CHECKING:
+    from jaxmlir.inverses._invert import Inverted
+    from jaxmlir.passes._rules import Rules
+
+
+class Solver:
+    """What is known of the values of one function, and the ops yet to be looked at.
+
+    Ops are built at the current insertion point, in a context of the caller's.
+    """
+
+    def __init__(self, rules: Rules, function: func.FuncOp, log_det: Any | None):
+        """``log_det`` is the dtype of the log-determinant, ``None`` where none is asked for."""
+        from jaxmlir.inverses import rule_of
+
+        self.rules = rules
+        self.log_det = log_det
+        self.function = function
+        self.static_values: dict[ir.Value, Any] = {}
+        self.terms: list[ir.Value] = []
+        """What is added to the log-determinant of the inverse: that of called inverses."""
+        self.costs: list[ir.Value] = []
+        """What is taken off it: those of the ops that were inverted."""
+        self._knowledge: dict[ir.Value, Knowledge] = {}
+        self.sites: list[Site] = []
+        self._neighbours: dict[ir.Value, list[Site]] = {}
+        for op, name, operands in ops_of(function):
+            site = Site(self, len(self.sites), op, name, operands, rule_of(name))
+            self.sites.append(site)
+            for value in {*operands, *site.results}:
+                self._neighbours.setdefault(value, []).append(site)
+        self._forwards = list(range(len(self.sites)))
+        self._backwards: list[int] = []
+        self._late: list[int] = []
+
+    def of(self, value: ir.Value) -> Knowledge:
+        """What is known of a value."""
+        found = self._knowledge.get(value)
+        if found is None:
+            shape = getattr(aval_of(value.type), "shape", ())
+            found = self._knowledge[value] = Knowledge(tuple(shape))
+        return found
+
+    def whole(self, value: ir.Value) -> ir.Value | None:
+        """A value that is known entirely, in the new function."""
+        knowledge = self.of(value)
+        if knowledge.whole is None and knowledge.pieces and knowledge.known().all():
+            everywhere = knowledge.everywhere()
+            knowledge.whole = _pieces.join(self.emit, knowledge, everywhere)
+        return knowledge.whole
+
+    def take(self, value: ir.Value, where: np.ndarray) -> ir.Value | None:
+        """The elements ``where`` of a value, if they are known."""
+        return _pieces.join(self.emit, self.of(value), where)
+
+    def emit(
+        self, key: Any, function: Callable[..., Any], values: Sequence[ir.Value]
+    ) -> list[ir.Value]:
+        return self.rules.emit(function, values, key)
+
+    def tell(self, value: ir.Value, found: ir.Value, where: np.ndarray | None = None) -> None:
+        """Says what a value is, or what its elements ``where`` are."""
+        knowledge = self.of(value)
+        if knowledge.whole is not None:
+            return
+        if where is None:
+            knowledge.whole = found
+        elif not knowledge.add(Piece(found, where)):
+            return
+        self.touch(value)
+
+    def tell_part(self, value: ir.Value, part: Part, found: ir.Value) -> None:
+        """Says what a value is in part; all parts together are merged."""
+        knowledge = self.of(value)
+        if knowledge.whole is not None or part in knowledge.parts:
+            return
+        knowledge.parts[part] = found
+        family = [knowledge.parts.get(Part(part.of, i, part.count)) for i in range(part.count)]
+        if all(v is not None for v in family):
+            from jax import lax
+
+            if part.of is None:
+                merged = self.emit("complex", lambda re, im: [lax.complex(re, im)], family)
+            else:
+                which = self.whole(part.of)
+                select = ("select", part.count)
+                merged = self.emit(select, lambda w, *xs: [lax.select_n(w, *xs)], [which, *family])
+            knowledge.whole = merged[0]
+        self.touch(value)
+
+    def touch(self, value: ir.Value) -> None:
+        """Looks at the ops around a value again."""
+        for site in self._neighbours.get(value, ()):
+            heapq.heappush(self._forwards, site.index)
+            rule = site.rule
+            heap = self._late if rule is not None and rule.late else self._backwards
+            heapq.heappush(heap, -site.index)
+
+    def run(self) -> None:
+        """Spreads what is known until nothing new follows."""
+        while True:
+            if self._forwards:
+                self.sites[_pop(self._forwards)].forward()
+            elif self._backwards:
+                self.sites[-_pop(self._backwards)].learn()
+            elif self._late:
+                self.sites[-_pop(self._late)].learn()
+            else:
+                return
+
+    def static(self, value: ir.Value) -> np.ndarray | None:
+        """A value that depends on constants only, computed."""
+        return _static(self, value)
+
+
+def _pop(heap: list[int]) -> int:
+    first = heapq.heappop(heap)
+    while heap and heap[0] == first:
+        heapq.heappop(heap)
+    return first
+
+
+class Site:
+    """One op of the function, as its rule sees it."""
+
+    def __init__(
+        self,
+        solver: Solver,
+        index: int,
+        op: Any,
+        name: str,
+        operands: list[ir.Value],
+        rule: Rule | None,
+    ):
+        self.solver = solver
+        self.index = index
+        self.op = op
+        self.name = name
+        self.operands = operands
+        self.results: list[ir.Value] = list(op.results)
+        self.rule = rule
+        self.failure: NotInvertible | None = None
+        """Why the op cannot be inverted, once that is certain."""
+        self.done: set[Any] = set()
+        """What the rule has told already, in its own terms."""
+        self.memory: dict[str, Any] = {}
+        """What the rule keeps for the next time."""
+
+    # -- what is known --
+
+    def whole(self, value: ir.Value) -> ir.Value | None:
+        return self.solver.whole(value)
+
+    def known(self, values: Sequence[ir.Value]) -> tuple[bool, ...]:
+        """Which of the values are known entirely."""
+        return tuple(self.whole(v) is not None for v in values)
+
+    @functools.cached_property
+    def primitive_and_params(self) -> tuple[Any, dict[str, Any]]:
+        """JAX's primitive of the op, and its parameters."""
+        return params.of_op(self.op, self.name, self.solver.rules.exporter)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return self.primitive_and_params[1]
+
+    @functools.cached_property
+    def _signature(self) -> tuple[tuple[Any, ...], bool]:
+        """What tells the op from others, but for its types; whether it does so in all programs."""
+        attributes = tuple(self.op.attributes.items())
+        refers = any(True for _, attribute in attributes for _ in symbol_uses(attribute))
+        return (self.name, *attributes), not refers
+
+    # -- what the rule tells --
+
+    def emit(
+        self, key: Any, function: Callable[..., Any], values: Sequence[ir.Value]
+    ) -> list[ir.Value]:
+        """Writes the ops of a JAX function of values; ``key`` tells the function apart."""
+        signature, shared = self._signature
+        with self.op.location:
+            return self.solver.rules.emit(function, values, (signature, key), shared)
+
+    def tell(self, value: ir.Value, found: ir.Value, where: np.ndarray | None = None) -> None:
+        """Says what a value is, or what its elements ``where`` are."""
+        if where is None and found.type != value.type:
+            raise NotInvertible(f"the operand is {value.type}, and what gives it back {found.type}")
+        self.solver.tell(value, found, where)
+
+    def why_function(
+        self, symbol: str, arguments: Sequence[bool], results: Sequence[bool], required: int
+    ) -> DiagnosticError | None:
+        """The error of an op inside a function that does not give one of its arguments."""
+        from jaxmlir.inverses._invert import invert
+
+        try:
+            invert(self.solver.rules, symbol, arguments, results, None, (required,))
+        except TransformError as e:
+            return e
+        return None
+
+    def invert(self, symbol: str, arguments: Sequence[bool], results: Sequence[bool]) -> Inverted:
+        """The inverse of a function that the op refers to, as far as it has one."""
+        functions = self.solver.rules.functions
+        return functions.inverse(symbol, tuple(arguments), tuple(results), self.solver.log_det)
+
+    def create(
+        self,
+        name: str,
+        types: Sequence[ir.Type],
+        operands: Sequence[ir.Value],
+        attributes: dict[str, Any],
+    ) -> list[ir.Value]:
+        """Writes an op in place of this one; attributes are encoded where they are not yet."""
+        encoded = {
+            key: value if isinstance(value, ir.Attribute) else codec.encode(value)
+            for key, value in attributes.items()
+        }
+        loc = self.op.location
+        created = ir.Operation.create(name, list(types), list(operands), encoded, loc=loc)
+        return list(created.results)
+
+    def add_log_det(self, term: ir.Value) -> None:
+        """Adds to log|det| of the inverse."""
+        self.solver.terms.append(term)
+
+    # -- the solver's part --
+
+    def forward(self) -> None:
+        """Copies the op if all that it needs is known, else lets the rule say what follows."""
+        if all(self.known(self.results)) or self._has_state():
+            return
+        known = self.known(self.operands)
+        if all(known):
+            args = [self.whole(v) for v in self.operands]
+            for result, value in zip(self.results, copy(self.op, self.name, args), strict=True):
+                self.tell(result, value)
+        elif self.rule is not None:
+            with self.op.location:
+                self.rule.forward(self)
+
+    def learn(self) -> None:
+        """Lets the rule say what follows for the operands."""
+        if self.rule is None or self.failure or all(self.known([*self.operands, *self.results])):
+            return
+        try:
+            with self.op.location:
+                self.rule.learn(self)
+        except NotInvertible as e:
+            self.failure = e
+
+    def _has_state(self) -> bool:
+        return any(str(v.type).startswith("!jaxpr.ref") for v in (*self.operands, *self.results))
+
+    def why_not(self) -> str:
+        """Why the op has not given its operands."""
+        if self.failure is not None:
+            return str(self.failure)
+        record = ops.OPS.get(self.name.removeprefix("jaxpr."))
+        if self._has_state():
+            return "it reads or writes a reference, whose history cannot be undone"
+        if self.rule is None:
+            if record is None or not record.inverse:
+                primitive = self.name.removeprefix("jaxpr.")
+                return (
+                    f"the primitive '{primitive}' has no inverse rule; "
+                    "jaxmlir.register_inverse gives it one"
+                )
+            return record.inverse.partition(": ")[2]
+        unknown = [i for i, known in enumerate(self.known(self.operands)) if not known]
+        if isinstance(self.rule, Formulas) and self.rule.lost is not None:
+            lost = [i for i in unknown if self.rule.lost(self, self.operands[i]).any()]
+            if lost:
+                return f"elements of operand {lost[0]} are multiplied by a constant zero"
+        if len(unknown) > 1:
+            *most, last = map(str, unknown)
+            return f"its operands {', '.join(most)} and {last} are unknown"
+        given = ", ".join(map(str, sorted(set(range(len(self.operands))) - set(unknown))))
+        return f"no rule gives operand {unknown[0]}" + (f" from {given}" if given else "")
+
+    def error(self) -> TransformError:
+        """The error that names the op, the user's line and the reason."""
+        message = f"'{self.name}' op cannot be inverted: {self.why_not()}"
+        notes = ()
+        if self.failure is not None and self.failure.because is not None:
+            notes = tuple(replace(d, severity="note") for d in self.failure.because.diagnostics)
+        position = locations.position(self.op.location)
+        return TransformError([Diagnostic("error", message, *position, notes)])
+
+
+def _static(solver: Solver, value: ir.Value) -> np.ndarray | None:
+    """Computes a value if it depends on constants only; each op once."""
+    from jaxmlir.exporter import constant_value
+
+    known: dict[ir.Value, Any] = solver.static_values
+    if value in known:
+        return known[value]
+    owner = value.owner
+    if isinstance(owner, ir.Block) or not isinstance(aval_of(value.type), core.ShapedArray):
+        return None
+    name = owner.name
+    operands = list(owner.operands)
+    results: list[Any]
+    if name == "jaxpr.constant":
+        results = [constant_value(solver.rules.program, owner)]
+    else:
+        inputs = [_static(solver, v) for v in operands]
+        if any(v is None for v in inputs) or "jaxpr.effects" in owner.attributes:
+            results = [None] * len(owner.results)
+        else:
+            import jax
+
+            with jax.ensure_compile_time_eval():
+                results = core.jaxpr_as_fun(solver.rules.jaxpr_of(owner, name))(*inputs)
+    for result, found in zip(owner.results, results, strict=True):
+        extended = found is not None and isinstance(found.dtype, dtypes.ExtendedDType)
+        known[result] = None if found is None or extended else np.asarray(found)
+    return known[value]

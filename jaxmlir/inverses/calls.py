@@ -1,0 +1,159 @@
+"""Inverses of calls: the called function is inverted, once for what is known of its values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from jaxmlir._compat import core
+from jaxmlir.inverses import _library
+from jaxmlir.inverses._rule import RULES, NotInvertible, rule
+from jaxmlir.ir import ir
+
+if TYPE_CHECKING:
+    from jaxmlir.inverses._invert import Inverted
+    from jaxmlir.inverses._solver import Site
+
+# The attribute that names the function, by op.
+CALLEES = {
+    "call": "call_jaxpr",
+    "closed_call": "call_jaxpr",
+    "composite": "call_jaxpr",
+    "compute_on": "jaxpr",
+    "custom_jvp_call_jaxpr": "call_jaxpr",
+    "custom_partitioning": "call",
+    "custom_vjp_call_jaxpr": "call_jaxpr",
+    "custom_vmap_call": "call",
+    "eval_jaxpr": "call_jaxpr",
+    "fused_call": "jaxpr",
+    "jit": "jaxpr",
+    "program_order": "call_jaxpr",
+    "remat2": "jaxpr",
+    "xla_metadata_call": "jaxpr",
+}
+
+
+class Call:
+    """The call of the called function's inverse."""
+
+    late = True
+
+    def learn(self, site: Site) -> None:
+        if _library.learn(site, callee(site)):
+            return
+        known = site.known(site.operands), site.known(site.results)
+        if known in site.done or not any(map(any, known)):
+            return
+        site.done.add(known)
+        inverted = site.invert(callee(site), *known)
+        if not inverted.symbol:
+            return
+        arguments = [v for v, k in zip(site.results, known[1], strict=True) if k]
+        arguments += [v for v, k in zip(site.operands, known[0], strict=True) if k]
+        values = [site.whole(v) for v in arguments]
+        distribute(site, inverted, self._write(site, inverted, values))
+
+    def _write(self, site: Site, inverted: Inverted, values: Any) -> list[ir.Value]:
+        function = site.solver.rules.program.function(inverted.symbol)
+        attributes: dict[str, Any] = {}
+        name = "jaxpr.jit"
+        if site.name == "jaxpr.remat2":
+            name, attributes = site.name, dict(site.op.attributes.items())
+        elif site.name == name:
+            kept = ("name", "jaxpr.ctx")
+            attributes = {k: v for k, v in site.op.attributes.items() if k in kept}
+        attributes["jaxpr"] = ir.FlatSymbolRefAttr.get(inverted.symbol)
+        return site.create(name, function.type.results, values, attributes)
+
+    def forward(self, site: Site) -> None:
+        """What follows from some of the operands is part of what :meth:`learn` finds."""
+
+
+def distribute(site: Site, inverted: Inverted, outs: list[ir.Value]) -> None:
+    """Says what the results of an inverted function's call are."""
+    targets = [site.operands[i] for i in inverted.arguments]
+    targets += [site.results[i] for i in inverted.results]
+    for target, out in zip(targets, outs, strict=False):
+        site.tell(target, out)
+    if inverted.log_det:
+        site.add_log_det(outs[-1])
+
+
+for _name in CALLEES:
+    RULES[_name] = Call()
+
+
+def callee(site: Site) -> str:
+    """The symbol of the function that an op calls."""
+    attribute = CALLEES[site.name.removeprefix("jaxpr.")]
+    return ir.FlatSymbolRefAttr(site.op.attributes[attribute]).value
+
+
+def can_expand(site: Site) -> bool:
+    """Whether an op is a call that has not given all, and may be replaced by what it calls."""
+    return (
+        isinstance(site.rule, Call)
+        and not site.memory.get("library")
+        and not all(site.known([*site.operands, *site.results]))
+        and not all(site.known(site.operands))
+    )
+
+
+@rule("custom_linear_solve")
+class LinearSolve:
+    """The right-hand side is the linear function of the solution: what is solved, undone."""
+
+    late = True
+
+    def learn(self, site: Site) -> None:
+        lengths = site.params["const_lengths"]
+        n_consts = sum(lengths)
+        consts, unknown = site.operands[:n_consts], site.operands[n_consts:]
+        known = site.known(unknown)
+        if not all(site.known(site.results)) or all(known):
+            return
+        if not all(site.known(consts)):
+            raise NotInvertible("what its functions close over is unknown")
+        if any(known):
+            return
+        attributes = site.op.attributes
+        matvec = _symbol_in(attributes["jaxprs"], "matvec")
+        args = [site.whole(v) for v in (*consts[: lengths.matvec], *site.results)]
+        types = [v.type for v in unknown]
+        outs = site.create("jaxpr.jit", types, args, {"jaxpr": ir.FlatSymbolRefAttr.get(matvec)})
+        if site.solver.log_det is not None:
+            self._add_log_det(site, matvec, args)
+        for target, out in zip(unknown, outs, strict=True):
+            site.tell(target, out)
+
+    def _add_log_det(self, site: Site, matvec: str, args: list[ir.Value]) -> None:
+        """The right-hand side as a function of the solution has the matrix's determinant."""
+        function = core.jaxpr_as_fun(site.solver.rules.exporter.jaxpr(matvec))
+        n = len(site.results)
+
+        def log_det(*args: Any) -> list[Any]:
+            consts, x = args[: len(args) - n], args[len(args) - n :]
+            flat, unflatten = ravel_pytree(x)
+
+            def product(flat: Any) -> Any:
+                return ravel_pytree(function(*consts, *unflatten(flat)))[0]
+
+            complex_ = bool(jnp.iscomplexobj(flat))
+            matrix = jax.jacfwd(product, holomorphic=complex_)(flat)
+            found = jnp.linalg.slogdet(matrix)[1].astype(site.solver.log_det)
+            return [2 * found if complex_ else found]
+
+        (term,) = site.emit("log_det", log_det, args)
+        site.solver.terms.append(term)
+
+    def forward(self, site: Site) -> None:
+        """A part of the right-hand side says nothing about the solution."""
+
+
+def _symbol_in(attribute: ir.Attribute, field: str) -> str:
+    """The symbol under a field of a record."""
+    (fields,) = (item.attr for item in ir.DictAttr(attribute))
+    return ir.FlatSymbolRefAttr(ir.DictAttr(fields)[field]).value
