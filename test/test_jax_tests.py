@@ -34,6 +34,7 @@ def checkout(tmp_path, monkeypatch):
     root = tmp_path / "checkout"
     (root / "tests").mkdir(parents=True)
     (root / "tests" / "small_test.py").write_text(TESTS)
+    (root / "tests" / "broken_test.py").write_text("import no_such_module\n")
     (root / "jax" / "_src").mkdir(parents=True)
     (root / "jax" / "_src" / "utility_of_the_checkout.py").write_text("ANSWER = 42\n")
     (root / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
@@ -46,17 +47,23 @@ def checkout(tmp_path, monkeypatch):
     return root
 
 
+def cells(shown: str, file: str) -> list[str]:
+    """Of the file's row: tests, those that pass plainly, broken, listed."""
+    row = next(line for line in shown.splitlines() if line.startswith(f"│ {file}"))
+    return row.split()[3:11:2]
+
+
 def test_tests_that_pass_plainly_and_not_through_the_dialect(checkout, capsys, monkeypatch):
-    assert jax_tests.main([str(checkout), "small_test"]) == 1
+    assert jax_tests.main([str(checkout), "small_test", "broken_test"]) == 1
     shown = capsys.readouterr().out
     assert "tests/small_test.py::test_differs" in shown
     assert "tests/small_test.py::test_kills_its_process" in shown
     assert "the process ended with status 3" in shown
     assert "test_never_passes" not in shown.partition("┏")[0]
-    row = next(line for line in shown.splitlines() if line.startswith("│ small_test"))
-    assert row.split()[3:11:2] == ["5", "4", "2", "1"]
+    assert cells(shown, "small_test") == ["5", "4", "2", "1"]
+    assert cells(shown, "broken_test") == ["1", "0", "0", "0"]
 
     # A run that is complete needs no process to be reported again.
     monkeypatch.setattr(jax_tests.subprocess, "Popen", None)
     assert jax_tests.main([str(checkout), "small_test", "--resume"]) == 1
-    assert capsys.readouterr().out.partition("┏")[2] == shown.partition("┏")[2]
+    assert cells(capsys.readouterr().out, "small_test") == ["5", "4", "2", "1"]

@@ -46,7 +46,11 @@ def _write(**fields: Any) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(
+    session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    if session.testsfailed:
+        return
     settled = {record["id"] for record in read(_RECORD) if "id" in record}
     _write(collected=len(items))
     left = [item for item in items if item.nodeid not in settled]
