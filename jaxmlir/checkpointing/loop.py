@@ -1,0 +1,192 @@
+"""``checkpointed_while``: a ``while`` loop that can be reversed.
+
+``(*condition consts, *body consts, *carry) -> (*carry)``, as ``while``.  With ``record`` the states
+that :mod:`.placement` chooses follow: for each value of the carry a buffer of N + 1 of them, and
+``rows``, ``positions`` and ``steps``, which tell where they are.  Derivatives take these for a mere
+cache of what the other operands say: they have no tangents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from jaxmlir._compat import batching, core
+from jaxmlir.checkpointing import placement
+from jaxmlir.checkpointing._jaxprs import call, fixpoint, name_of, primitive, split, traced
+
+
+def run(
+    cond: Any,
+    body: Any,
+    cond_consts: Sequence[Any],
+    body_consts: Sequence[Any],
+    carry: Sequence[Any],
+    checkpoints: int,
+    record: bool = True,
+) -> tuple[list[Any], list[Any]]:
+    """Binds the primitive; the carry after the loop, and the record."""
+    outs = checkpointed_while_p.bind(
+        *cond_consts,
+        *body_consts,
+        *carry,
+        cond_jaxpr=cond,
+        body_jaxpr=body,
+        cond_nconsts=len(cond_consts),
+        body_nconsts=len(body_consts),
+        checkpoints=checkpoints,
+        record=record,
+    )
+    final, recorded = split(outs, len(carry))
+    return final, recorded
+
+
+def _evaluate(
+    *args: Any,
+    cond_jaxpr: Any,
+    body_jaxpr: Any,
+    cond_nconsts: int,
+    body_nconsts: int,
+    checkpoints: int,
+    record: bool,
+) -> list[Any]:
+    cond_consts, body_consts, carry = split(args, cond_nconsts, body_nconsts)
+    buffers = [lax.broadcast(x, (checkpoints + 1,)) for x in carry] if record else []
+
+    def goes_on(state: Any) -> Any:
+        return call(cond_jaxpr, *cond_consts, *state[0])[0]
+
+    def step(state: Any) -> Any:
+        carry, buffers, known = state
+        if record:
+            row, known = placement.place(known)
+            buffers = [
+                lax.dynamic_update_index_in_dim(buffer, x, row, 0)
+                for buffer, x in zip(buffers, carry, strict=True)
+            ]
+        return call(body_jaxpr, *body_consts, *carry), buffers, known
+
+    known = placement.start(checkpoints) if record else ()
+    carry, buffers, known = lax.while_loop(goes_on, step, (carry, buffers, known))
+    return [*carry, *buffers, *known[:3]]
+
+
+def _abstract_eval(
+    *avals: Any, body_jaxpr: Any, checkpoints: int, record: bool, **_: Any
+) -> list[Any]:
+    carry = list(body_jaxpr.out_avals)
+    return carry + (record_avals(carry, checkpoints) if record else [])
+
+
+def record_avals(carry: Sequence[Any], checkpoints: int) -> list[Any]:
+    """The types of what a loop with a carry of these types records."""
+    rows = core.ShapedArray((checkpoints + 1,), placement.INDEX)
+    steps = core.ShapedArray((), placement.INDEX)
+    buffers = [core.unmapped_aval(checkpoints + 1, 0, aval, None) for aval in carry]
+    return [*buffers, rows, rows, steps]
+
+
+checkpointed_while_p = primitive("checkpointed_while", _abstract_eval, _evaluate)
+
+
+# --- batching -----------------------------------------------------------------------------------
+
+
+def _batch(
+    axis: Any,
+    args: Any,
+    dims: Any,
+    *,
+    cond_jaxpr: Any,
+    body_jaxpr: Any,
+    cond_nconsts: int,
+    body_nconsts: int,
+    checkpoints: int,
+    record: bool,
+) -> tuple[list[Any], list[int | None]]:
+    args = [to_front(x, d, axis, d is not None) for x, d in zip(args, dims, strict=True)]
+    batched = [d is not None for d in dims]
+    cond_consts, body_consts, carry = split(args, cond_nconsts, body_nconsts)
+    in_cond, in_body, in_carry = split(batched, cond_nconsts, body_nconsts)
+    new = BatchedLoop(axis, cond_jaxpr, body_jaxpr, in_cond, in_body, in_carry)
+    carry = [
+        x if had or not has else to_front(x, None, axis, True)
+        for x, had, has in zip(carry, in_carry, new.carry, strict=True)
+    ]
+    consts = [*cond_consts, *body_consts] if new.guarded else body_consts
+    final, recorded = run(new.cond, new.body, cond_consts, consts, carry, checkpoints, record)
+    out_dims: list[int | None] = [0 if b else None for b in new.carry]
+    if record:
+        out_dims += [1 if b else None for b in new.carry] + [None] * 3
+    return [*final, *recorded], out_dims
+
+
+def to_front(x: Any, dim: int | None, axis: Any, wanted: bool) -> Any:
+    """A value with its batch dimension in front, made where there is none."""
+    return batching.bdim_at_front(x, dim, axis.size) if wanted else x
+
+
+class BatchedLoop:
+    """A loop on batches: still one loop, with one trip count.
+
+    Where the condition is batched it goes on while that holds for any, and a state for which it
+    does not hold stays as it is; the body is *guarded*, and takes the condition's constants first.
+    """
+
+    def __init__(
+        self,
+        axis: Any,
+        cond: Any,
+        body: Any,
+        in_cond: list[bool],
+        in_body: list[bool],
+        in_carry: list[bool],
+    ):
+        def grow(carry: list[bool]) -> Sequence[bool]:
+            return batching.batch_jaxpr(body, axis, in_body + carry, carry)[1]
+
+        self.carry = fixpoint(in_carry, grow)
+        self.guard, (self.guarded,) = batching.batch_jaxpr(cond, axis, in_cond + self.carry, False)
+        self.cond = self.guard
+        if self.guarded:
+            self.carry = [True] * len(in_carry)
+            self.guard, _ = batching.batch_jaxpr(cond, axis, in_cond + self.carry, True)
+            self.cond = traced(
+                lambda *args: [jnp.any(call(self.guard, *args)[0])],
+                self.guard.in_avals,
+                name_of(cond),
+            )
+        self._cond_consts = len(in_cond)
+        self._guard_avals = list(self.guard.in_avals)
+        self.body, _ = batching.batch_jaxpr(body, axis, in_body + self.carry, self.carry)
+        if self.guarded:
+            # The states are the body's last arguments.
+            self.body = self.guard_step(self.body, len(in_body), lambda args: args[len(in_body) :])
+
+    def guard_step(self, step: Any, nconsts: int, otherwise: Any) -> Any:
+        """``step(*consts, *carry, ...)`` where the condition holds, ``otherwise(args)`` where not.
+
+        The new function takes the condition's constants in front of the others.
+        """
+        n, size = self._cond_consts, len(self.carry)
+
+        def guarded(*args: Any) -> list[Any]:
+            cond_consts, args = args[:n], args[n:]
+            (holds,) = call(self.guard, *cond_consts, *args[nconsts : nconsts + size])
+            new = call(step, *args)
+            old = otherwise(args)
+            return [_where(holds, a, b) for a, b in zip(new, old, strict=True)]
+
+        avals = [*self._guard_avals[:n], *step.in_avals]
+        return traced(guarded, avals, name_of(step))
+
+
+def _where(holds: Any, new: Any, old: Any) -> Any:
+    shape = jnp.shape(new)
+    return lax.select_n(lax.broadcast_in_dim(holds, shape, tuple(range(holds.ndim))), old, new)
+
+
+batching.fancy_primitive_batchers[checkpointed_while_p] = _batch

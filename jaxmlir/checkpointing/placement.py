@@ -1,0 +1,101 @@
+"""Which states of a loop are kept as checkpoints.
+
+N checkpoints, the first of which is always the state that the loop starts from, and a row more for
+the state that it works on.  The reversal of l steps computes each step at most r times if and only
+if l <= B(N, r) = (N + r)! / (N! r!) (Griewank and Walther, 2000: "Algorithm 799: revolve").
+
+**While the loop runs** its length is unknown.  Checkpoints are placed at every step while there are
+free rows; from then on each new state takes the row of one that is dropped, so that two gaps
+between neighbours merge into one.  Gap number i will be reversed with N - i checkpoints, and so may
+be B(N - i, r - 1) steps long if its steps are to be computed at most r - 1 times more; r grows when
+no merged gap is that short.  Of the checkpoints whose gaps may merge, the one goes that is nearest
+to its successor, the first of these.  This is the scheme of Wang, Moin and Iaccarino (2009),
+"Minimal repetition dynamic checkpointing algorithm for unsteady adjoint calculation", with the
+choice among dispensable checkpoints made as Stumm and Walther (2010), "New algorithms for optimal
+online checkpointing", show to be possible: as few steps are computed as if the length had been
+known, for lengths of at most B(N, 2) = (N + 1)(N + 2) / 2.  Beyond that it is up to an eighth more.
+
+**While the loop is reversed** the length of every gap is known, and revolve's placement is optimal.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+INDEX = np.dtype(np.int32)
+
+
+class Record(NamedTuple):
+    """Where the checkpoints of a running loop are."""
+
+    rows: Any
+    """``i32[N+1]``: the buffer's rows, those in use first, in the order of their states."""
+    positions: Any
+    """``i32[N+1]``: the step at which the state in each of these rows was, ascending."""
+    steps: Any
+    """``i32[]``: how many states the loop has gone through; min(steps, N+1) rows are in use."""
+    limits: Any
+    """``i32[N]``: how long each gap between neighbours may be: B(N - i, r - 1)."""
+
+
+def start(checkpoints: int) -> Record:
+    """The record of a loop that has not begun."""
+    rows = np.arange(checkpoints + 1, dtype=INDEX)
+    return Record(rows, np.zeros_like(rows), INDEX.type(0), np.ones(checkpoints, INDEX))
+
+
+def place(record: Record) -> tuple[Any, Record]:
+    """The row for the loop's next state, and the record with it."""
+    rows, positions, steps, limits = record
+    last = limits.shape[0]
+    filling = steps <= last
+    gaps = jnp.append(positions[1:], steps) - positions
+    # The gap that there would be without checkpoint i + 1.
+    merged = gaps[:-1] + gaps[1:]
+    # B(s, r) = 1 + B(1, r-1) + ... + B(s, r-1)
+    raised = 1 + lax.cumsum(limits, reverse=True)
+    limits = jnp.where(filling | jnp.any(merged <= limits), limits, raised)
+    after = jnp.where(merged <= limits, gaps[1:], np.iinfo(INDEX).max)
+    dropped = jnp.where(filling, last + 1, 1 + jnp.argmin(after).astype(INDEX))
+    new = jnp.where(filling, steps, last)
+    row = rows[jnp.where(filling, new, dropped)]
+
+    index = np.arange(last + 1, dtype=INDEX)
+
+    def moved(values: Any, value: Any) -> Any:
+        kept = jnp.where(index < dropped, values, jnp.roll(values, -1))
+        return jnp.where(index == new, value, kept)
+
+    return row, Record(moved(rows, row), moved(positions, steps), steps + 1, limits)
+
+
+def stride(length: Any, checkpoints: Any, most: int) -> Any:
+    """How far from the first of ``length`` states the next one is kept, when they are reversed.
+
+    Args:
+      length: the number of steps to reverse, at least 2.
+      checkpoints: how many there are for it, with the one that holds the first state.
+      most: a bound of ``checkpoints``, known beforehand.
+
+    Returns:
+      At most ``length - 1``, which is the last state.
+    """
+    # Sums of so many stay below the largest integer; lengths beyond are split well, not best.
+    cap = np.iinfo(INDEX).max // (most + 1)
+
+    def short(state: tuple[Any, Any]) -> Any:
+        return (state[1][checkpoints] < jnp.minimum(length, cap)) & (checkpoints > 1)
+
+    def next_repetition(state: tuple[Any, Any]) -> tuple[Any, Any]:
+        _, reach = state
+        return reach, lax.cumsum(jnp.minimum(reach, cap))
+
+    # B(s, 0) and B(s, 1) for s = 0 ... most, then up to the r with length <= B(checkpoints, r).
+    first = np.ones(most + 1, INDEX), np.arange(1, most + 2, dtype=INDEX)
+    less, _ = lax.while_loop(short, next_repetition, first)
+    best = jnp.minimum(less[checkpoints], length - less[checkpoints - 1])
+    return jnp.where(checkpoints > 1, jnp.clip(best, 1, length - 1), length - 1)
