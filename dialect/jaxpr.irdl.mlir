@@ -1874,6 +1874,41 @@ irdl.dialect @jaxpr {
     irdl.attributes {"const_lengths" = %0, "jaxprs" = %1}
   }
 
+  // As while; with record, buffers of the states that were kept follow the carry, and where they are: (*condition consts, *body consts, *carry) -> (*carry, *buffers, rows, positions, steps).
+  irdl.operation @checkpointed_while {
+    %0 = irdl.base "#builtin.symbol_ref"
+    %1 = irdl.base "#builtin.symbol_ref"
+    %2 = irdl.any
+    %3 = irdl.any
+    %4 = irdl.any
+    irdl.operands(operands: variadic %3)
+    irdl.results(results: variadic %4)
+    irdl.attributes {"cond_jaxpr" = %0, "body_jaxpr" = %1, "checkpoints" = %2}
+  }
+
+  // Visits the states of a loop backwards: (a[k], y[k]) = step(*consts, *x[k], *y[k+1]), of operands (*condition consts, *consts, *x[0], *record, *y[last]); results (*sums of a, *y[0]).
+  irdl.operation @reverse_sweep {
+    %0 = irdl.base "#builtin.symbol_ref"
+    %1 = irdl.base "#builtin.symbol_ref"
+    %2 = irdl.base "#builtin.symbol_ref"
+    %3 = irdl.any
+    %4 = irdl.any
+    irdl.operands(operands: variadic %3)
+    irdl.results(results: variadic %4)
+    irdl.attributes {"cond_jaxpr" = %0, "advance_jaxpr" = %1, "step_jaxpr" = %2}
+  }
+
+  // Calls a function that is linear in its last operands and has its own transpose; operands (*residuals, *linear operands).
+  irdl.operation @linear_map {
+    %0 = irdl.base "#builtin.symbol_ref"
+    %1 = irdl.base "#builtin.symbol_ref"
+    %2 = irdl.any
+    %3 = irdl.any
+    irdl.operands(operands: variadic %2)
+    irdl.results(results: variadic %3)
+    irdl.attributes {"call_jaxpr" = %0, "transpose_jaxpr" = %1}
+  }
+
   // Calls a function that is compiled as a unit.
   irdl.operation @jit {
     %0 = irdl.base "#builtin.symbol_ref"

@@ -40,9 +40,10 @@ def _scan() -> None:
                 _known.setdefault(primitive.name, primitive)
 
 
-# Modules that ``import jax`` leaves out, by the primitives that they register: a text may use them
+# Modules that are not always imported, by the primitives that they register: a text may use them
 # in a process that does not.
 _LATE_MODULES = {
+    r"checkpointed_while|reverse_sweep|linear_map": "jaxmlir.checkpointing",
     r"(coo|csr|bcoo|bcsr)_.*|todense|spsolve": "jax.experimental.sparse",
     r"compute_on": "jax.experimental.compute_on",
     r"xla_metadata_(call|value)": "jax.experimental.xla_metadata",

@@ -333,13 +333,27 @@ class Program:
         """
         return _transforms().jvp(self, custom_vjp_forward)
 
-    def linearize(self) -> tuple[Program, Program]:
-        """``fwd(*args) -> (result, residuals)`` and ``lin(residuals, *tangents) -> tangent``."""
-        return _transforms().linearize(self)
+    def linearize(
+        self, *, while_loops: str = "error", checkpoints: int | None = None
+    ) -> tuple[Program, Program]:
+        """``fwd(*args) -> (result, residuals)`` and ``lin(residuals, *tangents) -> tangent``.
 
-    def vjp(self) -> tuple[Program, Program]:
-        """``fwd(*args) -> (result, residuals)`` and ``bwd(residuals, cotangent) -> cotangents``."""
-        return _transforms().vjp(self)
+        Args:
+          while_loops: ``"checkpointed"`` gives loops whose trip count is known only when they run a
+            transpose, and so this and all derivatives in reverse mode; by default they are JAX's
+            error.
+          checkpoints: how many states of such a loop are in memory at a time, at least 1.
+        """
+        return _transforms().linearize(self, while_loops, checkpoints)
+
+    def vjp(
+        self, *, while_loops: str = "error", checkpoints: int | None = None
+    ) -> tuple[Program, Program]:
+        """``fwd(*args) -> (result, residuals)`` and ``bwd(residuals, cotangent) -> cotangents``.
+
+        Options as for :meth:`linearize`.
+        """
+        return _transforms().vjp(self, while_loops, checkpoints)
 
     def grad(
         self,
@@ -347,9 +361,16 @@ class Program:
         has_aux: bool = False,
         allow_int: bool = False,
         holomorphic: bool = False,
+        *,
+        while_loops: str = "error",
+        checkpoints: int | None = None,
     ) -> Program:
-        """The gradient of a scalar-valued program; options as for ``jax.grad``."""
-        return _transforms().grad(self, argnums, has_aux, allow_int, holomorphic)
+        """The gradient of a scalar-valued program; options as for ``jax.grad``.
+
+        ``while_loops`` and ``checkpoints`` as for :meth:`linearize`.
+        """
+        options = {"while_loops": while_loops, "checkpoints": checkpoints}
+        return _transforms().grad(self, argnums, has_aux, allow_int, holomorphic, **options)
 
     def value_and_grad(
         self,
@@ -357,9 +378,16 @@ class Program:
         has_aux: bool = False,
         allow_int: bool = False,
         holomorphic: bool = False,
+        *,
+        while_loops: str = "error",
+        checkpoints: int | None = None,
     ) -> Program:
-        """The value and the gradient; options as for ``jax.value_and_grad``."""
-        return _transforms().grad(self, argnums, has_aux, allow_int, holomorphic, value=True)
+        """The value and the gradient; options as for ``jax.value_and_grad``.
+
+        ``while_loops`` and ``checkpoints`` as for :meth:`linearize`.
+        """
+        options = {"while_loops": while_loops, "checkpoints": checkpoints, "value": True}
+        return _transforms().grad(self, argnums, has_aux, allow_int, holomorphic, **options)
 
     def jacfwd(
         self,
@@ -375,23 +403,38 @@ class Program:
         argnums: int | Sequence[int] = 0,
         has_aux: bool = False,
         holomorphic: bool = False,
+        *,
+        while_loops: str = "error",
+        checkpoints: int | None = None,
     ) -> Program:
-        """The Jacobian, by reverse mode; options as for ``jax.jacrev``."""
-        return self._jacobian("jacrev", argnums, has_aux, holomorphic)
+        """The Jacobian, by reverse mode; options as for ``jax.jacrev``.
+
+        ``while_loops`` and ``checkpoints`` as for :meth:`linearize`.
+        """
+        options = {"while_loops": while_loops, "checkpoints": checkpoints}
+        return self._jacobian("jacrev", argnums, has_aux, holomorphic, **options)
 
     def hessian(
         self,
         argnums: int | Sequence[int] = 0,
         has_aux: bool = False,
         holomorphic: bool = False,
+        *,
+        while_loops: str = "error",
+        checkpoints: int | None = None,
     ) -> Program:
-        """The second derivatives, forward over reverse; options as for ``jax.hessian``."""
-        return self._jacobian("hessian", argnums, has_aux, holomorphic)
+        """The second derivatives, forward over reverse; options as for ``jax.hessian``.
 
-    def _jacobian(self, kind: str, argnums: Any, has_aux: bool, holomorphic: bool) -> Program:
-        return _transforms().jacobian(
-            self, kind, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic
-        )
+        ``while_loops`` and ``checkpoints`` as for :meth:`linearize`.
+        """
+        options = {"while_loops": while_loops, "checkpoints": checkpoints}
+        return self._jacobian("hessian", argnums, has_aux, holomorphic, **options)
+
+    def _jacobian(
+        self, kind: str, argnums: Any, has_aux: bool, holomorphic: bool, **loops: Any
+    ) -> Program:
+        options = {"argnums": argnums, "has_aux": has_aux, "holomorphic": holomorphic}
+        return _transforms().jacobian(self, kind, **options, **loops)
 
     def vmap(
         self,

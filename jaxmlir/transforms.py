@@ -19,6 +19,7 @@ from jaxmlir.errors import ArgumentError, TransformError
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._build import NewFunction, adapt, inline, make_public, zeros
 from jaxmlir.passes._rules import Rules
+from jaxmlir.passes.checkpoint_while import checkpoint_while
 from jaxmlir.passes.dedupe_functions import dedupe_functions, rename_functions
 from jaxmlir.passes.expand_custom_lin import expand_custom_lin
 from jaxmlir.passes.inverse import inverse as inverse_function
@@ -73,11 +74,13 @@ def jvp(program: Program, custom_vjp_forward: str = "error") -> Program:
     return _finish(result, new, in_tree, _tuple([out_tree, out_tree]), f"{symbol}.jvp")
 
 
-def linearize(program: Program) -> tuple[Program, Program]:
+def linearize(
+    program: Program, while_loops: str = "error", checkpoints: int | None = None
+) -> tuple[Program, Program]:
     """Two programs: ``fwd(*args) -> (result, residuals)`` and ``lin(residuals, *tangents) ->
     tangent of result``."""
     args_tree, out_tree = _args_tree(program, "linearize"), program.out_tree
-    result, rules, symbol = _start(program)
+    result, rules, symbol = _start(program, while_loops, checkpoints)
     with scope():
         function = result.function(symbol)
         active = active_arguments(result, symbol, ())
@@ -103,11 +106,13 @@ def linearize(program: Program) -> tuple[Program, Program]:
     )
 
 
-def vjp(program: Program) -> tuple[Program, Program]:
+def vjp(
+    program: Program, while_loops: str = "error", checkpoints: int | None = None
+) -> tuple[Program, Program]:
     """Two programs: ``fwd(*args) -> (result, residuals)`` and ``bwd(residuals, cotangent) ->
     (*cotangents of args)``."""
     args_tree, out_tree = _args_tree(program, "vjp"), program.out_tree
-    result, rules, symbol = _start(program)
+    result, rules, symbol = _start(program, while_loops, checkpoints)
     with scope():
         function = result.function(symbol)
         active = active_arguments(result, symbol, ())
@@ -140,8 +145,16 @@ def grad(
     allow_int: bool = False,
     holomorphic: bool = False,
     value: bool = False,
+    while_loops: str = "error",
+    checkpoints: int | None = None,
 ) -> Program:
     """The gradient of a scalar-valued program, as ``jax.grad`` (``jax.value_and_grad``) gives it.
+
+    Args:
+      value: also the value.
+      while_loops: what becomes of loops whose trip count is known only when they run: ``"error"``
+        or ``"checkpointed"``.
+      checkpoints: how many states of such a loop are kept.
 
     Raises:
       TransformError: the result is not a real scalar, an argument has no gradient, or an op cannot
@@ -154,7 +167,7 @@ def grad(
         raise TransformError(
             f"has_aux: @{program.name} must return a pair (value, auxiliary), it returns {out_tree}"
         )
-    result, rules, symbol = _start(program)
+    result, rules, symbol = _start(program, while_loops, checkpoints)
     with scope():
         inputs = list(result.function(symbol).type.inputs)
         tangible = active_arguments(result, symbol, ())
@@ -185,13 +198,21 @@ def grad(
     return _finish(result, new_symbol, program.in_tree, tree, f"{symbol}.grad")
 
 
-def jacobian(program: Program, kind: str, **options: Any) -> Program:
+def jacobian(
+    program: Program,
+    kind: str,
+    while_loops: str = "error",
+    checkpoints: int | None = None,
+    **options: Any,
+) -> Program:
     """``jax.jacfwd``, ``jax.jacrev`` or ``jax.hessian`` of a program, as a program.
 
     These are compositions of jvp, vjp and vmap with pytree bookkeeping: JAX composes them, and the
     passes do the work, for a program inside JAX code is transformed by them.
     """
     from jaxmlir.program import abstract_arguments, trace
+
+    program, _, _ = _start(program, while_loops, checkpoints)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
         return getattr(jax, kind)(program, **options)(*args, **kwargs)
@@ -310,9 +331,12 @@ def _is_none(value: Any) -> bool:
     return value is None
 
 
-def _start(program: Program) -> tuple[Program, Rules, str]:
+def _start(
+    program: Program, while_loops: str = "error", checkpoints: int | None = None
+) -> tuple[Program, Rules, str]:
     """A copy to transform, its rules, and the function to transform."""
     result = program.clone()
+    checkpoint_while(result, result.name, while_loops, checkpoints)
     with scope():
         return result, Rules(result), result.name
 

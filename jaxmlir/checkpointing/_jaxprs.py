@@ -12,11 +12,12 @@ from jaxmlir._compat import ad, ad_util, close_jaxpr, core, debug_info, lu, mlir
 
 
 def traced(function: Callable[..., Sequence[Any]], avals: Sequence[Any], name: str) -> Any:
-    """The closed jaxpr of a function of flat arguments."""
+    """The closed jaxpr of a function of flat arguments, without what no result needs."""
     info = debug_info(name, name, len(avals), 0)._replace(arg_names=None, result_paths=None)
     wrapped = lu.wrap_init(lambda *args: list(function(*args)), debug_info=info)
     jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, list(avals))
-    return close_jaxpr(jaxpr, consts)
+    live, _ = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
+    return close_jaxpr(live, consts)
 
 
 def name_of(jaxpr: Any) -> str:
@@ -53,9 +54,7 @@ def zeros(aval: Any) -> Any:
 
 
 def has_tangent(tangent: Any) -> bool:
-    return (
-        type(tangent) is not ad_util.Zero and core.typeof(tangent).dtype != jax.dtypes.float0
-    )
+    return type(tangent) is not ad_util.Zero and core.typeof(tangent).dtype != jax.dtypes.float0
 
 
 def spread(primals: Sequence[Any], active: Sequence[bool], tangents: Sequence[Any]) -> list[Any]:

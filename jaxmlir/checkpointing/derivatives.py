@@ -176,7 +176,7 @@ def _loop_jvp(
             [*cond_consts, *consts, *first, *recorded],
             [*chosen(dconsts, in_consts), *chosen(dfirst, in_first)],
             [a.to_ct_aval() for a in chosen(body_jaxpr.out_avals, active)],
-            name_of(body_jaxpr),
+            "while",
         )
     outs = [*final, *recorded] if record else final
     return outs, spread(outs, [*active, *[False] * (len(outs) - len(final))], dout)
@@ -192,9 +192,7 @@ def _sweep_jvp(primals: Any, tangents: Any, **params: Any) -> tuple[list[Any], l
     cond_consts, consts, first, record, last = sweep.operands(primals, params)
     _, dconsts, dfirst, _, dlast = sweep.operands(tangents, params)
     outs = reverse_sweep_p.bind(*primals, **params)
-    in_consts, in_first, in_last = (
-        list(map(has_tangent, ts)) for ts in (dconsts, dfirst, dlast)
-    )
+    in_consts, in_first, in_last = (list(map(has_tangent, ts)) for ts in (dconsts, dfirst, dlast))
     if not any(in_consts + in_first):
         dlast = list(map(ad.instantiate_zeros, dlast))
         fixed = [*cond_consts, *consts, *first, *record]
@@ -206,7 +204,7 @@ def _sweep_jvp(primals: Any, tangents: Any, **params: Any) -> tuple[list[Any], l
         primals,
         [*chosen(dconsts, in_consts), *chosen(dfirst, in_first), *chosen(dlast, in_last)],
         [a.to_ct_aval() for a in chosen(map_.g.out_avals, map_.sums + map_.y)],
-        f"{name_of(map_.g)}",
+        "sweep",
     )
     return outs, spread(outs, map_.sums + map_.y, dout)
 
@@ -245,8 +243,10 @@ class _SweepTangents:
 
     def forth(self, *args: Any) -> list[Any]:
         primals, dconsts, dfirst, dlast = split(
-            args, len(args) - sum(self.consts + self.first + self.last),
-            sum(self.consts), sum(self.first),
+            args,
+            len(args) - sum(self.consts + self.first + self.last),
+            sum(self.consts),
+            sum(self.first),
         )
         cond_consts, consts, first, _, last = sweep.operands(primals, self.params)
         dx = chosen(filled(dfirst, self.first, [zeros(a) for a in self.f.out_avals]), self.x)
@@ -286,9 +286,7 @@ class _SweepTangents:
         final, record = loop.run(cond, follow, cond_consts, c, x, self.checkpoints)
         m = final[len(first) :]
         n = [zeros(a) for a in chosen(self.f.out_avals, self.x)]
-        sums, n = sweep.run(
-            cond, follow, self._pull_both(), cond_consts, c, x, record, [*n, *last]
-        )
+        sums, n = sweep.run(cond, follow, self._pull_both(), cond_consts, c, x, record, [*n, *last])
         n = filled(n[: sum(self.x)], self.x, [None] * len(self.x))
         m = filled(m, self.y, [None] * len(self.y))
         return [*sums, *chosen(n, self.first), *chosen(m, self.last)]
@@ -369,7 +367,7 @@ def _sweep_transpose(cotangents: Any, *args: Any, **params: Any) -> list[Any]:
         residuals,
         list(map(ad.instantiate_zeros, cotangents)),
         [v.aval for v in chosen(last, linear)],
-        name_of(g),
+        "sweep.transpose",
     )
     return [*[None] * len(residuals), *filled(given, linear, [None] * ny)]
 

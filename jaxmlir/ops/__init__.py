@@ -10,6 +10,7 @@ from __future__ import annotations
 from jaxmlir.ops import (
     bitwise,
     calls,
+    checkpointing,
     collectives,
     comparison,
     contraction,
@@ -48,6 +49,7 @@ FAMILIES = (
     linalg,
     random,
     control_flow,
+    checkpointing,
     calls,
     custom_derivatives,
     state,

@@ -20,6 +20,7 @@ from jaxmlir.passes._source import Description
 
 BUILTIN_PASSES = (
     ("jaxpr-canonicalize", "jaxmlir.passes.canonicalize:Canonicalize"),
+    ("jaxpr-checkpoint-while", "jaxmlir.passes.checkpoint_while:CheckpointWhile"),
     ("jaxpr-cost", "jaxmlir.passes.cost:PrintCost"),
     ("jaxpr-cse", "jaxmlir.passes.cse:Cse"),
     ("jaxpr-dce", "jaxmlir.passes.dce:Dce"),

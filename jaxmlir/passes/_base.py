@@ -107,7 +107,8 @@ class Option:
 
     @property
     def name(self) -> str:
-        return self.field.name.replace("_", "-")
+        # A field may need an underscore at its end to differ from a word of Python: ``while_``.
+        return self.field.name.rstrip("_").replace("_", "-")
 
     @property
     def required(self) -> bool:

@@ -346,7 +346,14 @@ _VERBS = {
 }
 
 
+_HINTS = {
+    ("transpose", "jaxpr.while"): " Or keep some of the loop's states: while_loops='checkpointed', "
+    "checkpoints=N (of a pass: while=checkpointed checkpoints=N).",
+}
+
+
 def _at_op(kind: str, op: Any, name: str, error: Exception) -> TransformError:
     file, line, col = file_line_col(op.location)
     message = f"'{name}' op cannot be {_VERBS[kind]}: {type(error).__name__}: {error}"
+    message += _HINTS.get((kind, name), "")
     return TransformError([Diagnostic("error", message, file, line, col)])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._activity import Step, backward, forward
@@ -25,6 +25,7 @@ from jaxmlir.passes._build import (
     zeros,
 )
 from jaxmlir.passes._rules import Linearization, Rules
+from jaxmlir.passes.checkpoint_while import checkpoint_while
 from jaxmlir.passes.jvp import active_arguments, tangent_type
 
 if TYPE_CHECKING:
@@ -42,15 +43,20 @@ class Linearize(Pass):
     Options:
       func: the function to linearize; by default the public one.
       argnums: the flat arguments to differentiate in; by default all that have tangents.
+      while: ``checkpointed`` differentiates loops of unknown length, which are an error by default.
+      checkpoints: how many states of such a loop are kept.
     """
 
     name: ClassVar[str] = "jaxpr-linearize"
     func: str = ""
     argnums: tuple[int, ...] = ()
+    while_: Literal["error", "checkpointed"] = "error"
+    checkpoints: int | None = None
 
     def run(self, program: Program) -> None:
         with scope():
             symbol = self.func or program.name
+            checkpoint_while(program, symbol, self.while_, self.checkpoints)
             linearize(Rules(program), symbol, active_arguments(program, symbol, self.argnums))
         program.changed()
 

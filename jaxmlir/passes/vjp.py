@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from jaxmlir.errors import TransformError
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import NewFunction, filled, inline
 from jaxmlir.passes._rules import Rules
+from jaxmlir.passes.checkpoint_while import checkpoint_while
 from jaxmlir.passes.jvp import active_arguments
 from jaxmlir.passes.linearize import Linearized, linearize
 from jaxmlir.passes.transpose import transpose
@@ -32,15 +33,20 @@ class Vjp(Pass):
     Options:
       func: the function to differentiate; by default the public one.
       argnums: the flat arguments to differentiate in; by default all that have tangents.
+      while: ``checkpointed`` differentiates loops of unknown length, which are an error by default.
+      checkpoints: how many states of such a loop are kept.
     """
 
     name: ClassVar[str] = "jaxpr-vjp"
     func: str = ""
     argnums: tuple[int, ...] = ()
+    while_: Literal["error", "checkpointed"] = "error"
+    checkpoints: int | None = None
 
     def run(self, program: Program) -> None:
         with scope():
             symbol = self.func or program.name
+            checkpoint_while(program, symbol, self.while_, self.checkpoints)
             vjp(Rules(program), symbol, active_arguments(program, symbol, self.argnums))
         program.changed()
 
@@ -54,6 +60,8 @@ class Grad(Pass):
       argnums: the flat arguments to differentiate in; by default the first.
       has-aux: the function returns auxiliary results after the scalar; they follow the gradients.
       value: return the value first.
+      while: ``checkpointed`` differentiates loops of unknown length, which are an error by default.
+      checkpoints: how many states of such a loop are kept.
     """
 
     name: ClassVar[str] = "jaxpr-grad"
@@ -61,10 +69,13 @@ class Grad(Pass):
     argnums: tuple[int, ...] = (0,)
     has_aux: bool = False
     value: bool = False
+    while_: Literal["error", "checkpointed"] = "error"
+    checkpoints: int | None = None
 
     def run(self, program: Program) -> None:
         with scope():
             symbol = self.func or program.name
+            checkpoint_while(program, symbol, self.while_, self.checkpoints)
             active = active_arguments(program, symbol, self.argnums)
             grad(Rules(program), symbol, active, has_aux=self.has_aux, value=self.value)
         program.changed()

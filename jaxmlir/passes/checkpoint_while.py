@@ -1,0 +1,89 @@
+"""``jaxpr-checkpoint-while``: let ``while`` loops be differentiated in reverse.
+
+Reverse mode visits the states of a loop backwards, and how many there will be is known only when
+the loop runs: JAX refuses.  A ``checkpointed_while`` computes what the ``while`` does, and says how
+many of its states may be kept when it is differentiated; the others are computed again.  Its
+derivatives are loops of that kind too, so the choice is made once, for derivatives of any order.
+:mod:`jaxmlir.checkpointing` has the algorithm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from jaxmlir import codec
+from jaxmlir.errors import ArgumentError
+from jaxmlir.ir import ir, scope
+from jaxmlir.passes._base import Pass
+from jaxmlir.passes._build import ops_of, reachable
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+POLICIES = ("error", "checkpointed")
+
+
+@dataclass(frozen=True)
+class CheckpointWhile(Pass):
+    """Replace each while by a checkpointed_while, which has a reverse derivative.
+
+    A loop with side effects stays as it is: reverse mode would repeat them.
+
+    Options:
+      checkpoints: how many states of a loop are kept, at least 1.
+      func: the function whose loops are meant, those of functions it refers to included; by default
+        the public one.
+    """
+
+    name: ClassVar[str] = "jaxpr-checkpoint-while"
+    checkpoints: int
+    func: str = ""
+
+    def run(self, program: Program) -> None:
+        checkpoint_while(program, self.func or program.name, "checkpointed", self.checkpoints)
+
+
+def checkpoint_while(
+    program: Program, symbol: str, while_loops: str, checkpoints: int | None
+) -> None:
+    """Prepares the loops of ``@symbol`` for reverse mode, as an option of a transformation says.
+
+    Args:
+      while_loops: ``"error"`` leaves them as they are; ``"checkpointed"``.
+      checkpoints: how many states of each loop are kept.
+
+    Raises:
+      ArgumentError: there is no such option, or the number is missing or not positive.
+    """
+    if while_loops not in POLICIES:
+        raise ArgumentError(
+            f"while_loops must be one of {', '.join(map(repr, POLICIES))}, got {while_loops!r}"
+        )
+    if while_loops == "error":
+        if checkpoints is not None:
+            raise ArgumentError(f"checkpoints={checkpoints} needs while_loops='checkpointed'")
+        return
+    if not isinstance(checkpoints, int) or checkpoints < 1:
+        raise ArgumentError(
+            "while_loops='checkpointed' needs checkpoints=N, the number of states of a loop that "
+            f"are kept, at least 1; got {checkpoints}"
+        )
+    with scope():
+        functions = program.functions
+        for name in reachable(functions, symbol):
+            for op, op_name, operands in list(ops_of(functions[name])):
+                if op_name == "jaxpr.while" and "jaxpr.effects" not in op.attributes:
+                    attributes = dict(op.attributes.items())
+                    attributes["checkpoints"] = codec.encode(checkpoints)
+                    with ir.InsertionPoint(op), op.location:
+                        new = ir.Operation.create(
+                            "jaxpr.checkpointed_while",
+                            list(op.results.types),
+                            operands,
+                            attributes,
+                        )
+                    for old, result in zip(list(op.results), new.results, strict=True):
+                        old.replace_all_uses_with(result)
+                    op.operation.erase()
+    program.changed()
