@@ -26,7 +26,7 @@ Every loop and every sweep that is made here has derivatives by the same rules.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -101,25 +101,30 @@ def _tangent_step(f: Any, consts: Sequence[bool], carry: Sequence[bool]) -> Any:
     return traced(step, [*c, *dcs, *x, *dx], f"{name_of(f)}.jvp")
 
 
+def _forward(f: Any, consts: Sequence[bool], carry: Sequence[bool]) -> Any:
+    """``(*c, *x) -> *x'`` as reverse mode computes it: by the forward rules of custom functions."""
+
+    def forward(*args: Any) -> list[Any]:
+        outs, _ = _vjp(f, args, [*consts, *carry], carry)
+        return outs
+
+    return traced(forward, f.in_avals, f"{name_of(f)}.fwd")
+
+
 def _pullback(f: Any, consts: Sequence[bool], carry: Sequence[bool]) -> Any:
     """``(*c, *x, *y') -> (*cotangents of c, *y)`` of the active ones."""
-    nc, nx = len(consts), len(carry)
 
     def pullback(*args: Any) -> list[Any]:
-        values, y = split(args, nc + nx)
-        return _pull(f, values, [*consts, *carry], carry, y)[1]
+        values, y = split(args, len(f.in_avals))
+        return _vjp(f, values, [*consts, *carry], carry)[1](y)
 
     cotangents = [a.to_ct_aval() for a in chosen(f.out_avals, carry)]
     return traced(pullback, [*f.in_avals, *cotangents], f"{name_of(f)}.bwd")
 
 
-def _pull(
-    f: Any,
-    values: Sequence[Any],
-    active: Sequence[bool],
-    active_out: Sequence[bool],
-    cotangents: Sequence[Any],
-) -> tuple[list[Any], list[Any]]:
+def _vjp(
+    f: Any, values: Sequence[Any], active: Sequence[bool], active_out: Sequence[bool]
+) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
     """A function's results, and its active arguments' cotangents from those of active results."""
 
     def of_active(*xs: Any) -> Any:
@@ -127,7 +132,7 @@ def _pull(
         return chosen(outs, active_out), outs
 
     _, pullback, outs = jax.vjp(of_active, *chosen(values, active), has_aux=True)
-    return outs, list(pullback(list(cotangents)))
+    return outs, lambda cotangents: list(pullback(list(cotangents)))
 
 
 # --- the loop -----------------------------------------------------------------------------------
@@ -145,13 +150,19 @@ def _loop_jvp(
     record: bool,
 ) -> tuple[list[Any], list[Any]]:
     cond_consts, consts, first = split(primals, cond_nconsts, body_nconsts)
-    _, dconsts, dfirst = split(tangents, cond_nconsts, body_nconsts)
-    final, recorded = loop.run(cond_jaxpr, body_jaxpr, cond_consts, consts, first, checkpoints)
+    dcond_consts, dconsts, dfirst = split(tangents, cond_nconsts, body_nconsts)
+    if cond_jaxpr.out_avals[0].shape:
+        dconsts = [*dcond_consts, *dconsts]
+    cond_jaxpr, body_jaxpr, consts = loop.with_one_condition(
+        cond_jaxpr, body_jaxpr, cond_consts, consts
+    )
     in_consts, in_first = list(map(has_tangent, dconsts)), list(map(has_tangent, dfirst))
     active = _active_carry(body_jaxpr, in_consts, in_first)
+    forward = _forward(body_jaxpr, in_consts, active) if any(active) else body_jaxpr
+    final, recorded = loop.run(cond_jaxpr, forward, cond_consts, consts, first, checkpoints)
     dout = []
     if any(active):
-        nc, nb, nx, dc = cond_nconsts, body_nconsts, len(first), sum(in_consts)
+        nc, nb, nx, dc = cond_nconsts, len(consts), len(first), sum(in_consts)
 
         def forth(*args: Any) -> list[Any]:
             c0, c, x, _, dcs, dx = split(args, nc, nb, nx, nx + 3, dc)
@@ -166,7 +177,7 @@ def _loop_jvp(
         def back(*args: Any) -> list[Any]:
             c0, c, x, recorded, y = split(args, nc, nb, nx, nx + 3)
             pullback = _pullback(body_jaxpr, in_consts, active)
-            sums, y = sweep.run(cond_jaxpr, body_jaxpr, pullback, c0, c, x, recorded, y)
+            sums, y = sweep.run(cond_jaxpr, forward, pullback, c0, c, x, recorded, y)
             given = filled(y, active, [None] * nx)
             return [*sums, *chosen(given, in_first)]
 
@@ -299,9 +310,9 @@ class _SweepTangents:
 
         def step(*args: Any) -> list[Any]:
             c, abar, x, m, n, y = split(args, nc, na, nx, nm, nn)
-            _, by_f = _pull(self.f, [*c, *x], of_f, self.x, n)
-            outs, by_g = _pull(self.g, [*c, *x, *y], of_g, self.sums + self.y, [*abar, *m])
-            both = [ad.add_jaxvals(p, q) for p, q in zip(by_f, by_g, strict=True)]
+            _, by_f = _vjp(self.f, [*c, *x], of_f, self.x)
+            outs, by_g = _vjp(self.g, [*c, *x, *y], of_g, self.sums + self.y)
+            both = [ad.add_jaxvals(p, q) for p, q in zip(by_f(n), by_g([*abar, *m]), strict=True)]
             return [*both[:ncs], *both[ncs:], *outs[self.num_sums :]]
 
         c, x, y = split(self.g.in_avals, nc, nx)
@@ -332,8 +343,8 @@ def _following(f: Any, g: Any, nc: int, sums: Sequence[bool], y: Sequence[bool])
         # g is linear in y: its transpose is the same everywhere.
         at = [ad_util.zeros_like_aval(a) for a in g.out_avals[len(sums) :]]
         active = [*[False] * (nc + nx), *y]
-        _, m = _pull(g, [*c, *x, *at], active, [*sums, *y], [*abar, *m])
-        return [*call(f, *c, *x), *m]
+        _, pullback = _vjp(g, [*c, *x, *at], active, [*sums, *y])
+        return [*call(f, *c, *x), *pullback([*abar, *m])]
 
     c, x = split(f.in_avals, nc)
     abar, m = _cotangents_of_results(g, sums, y)

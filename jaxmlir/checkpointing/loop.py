@@ -8,7 +8,7 @@ cache of what the other operands say: they have no tangents.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -54,6 +54,9 @@ def _evaluate(
     record: bool,
 ) -> list[Any]:
     cond_consts, body_consts, carry = split(args, cond_nconsts, body_nconsts)
+    cond_jaxpr, body_jaxpr, body_consts = with_one_condition(
+        cond_jaxpr, body_jaxpr, cond_consts, body_consts
+    )
     buffers = [lax.broadcast(x, (checkpoints + 1,)) for x in carry] if record else []
 
     def goes_on(state: Any) -> Any:
@@ -92,7 +95,56 @@ def record_avals(carry: Sequence[Any], checkpoints: int) -> list[Any]:
 checkpointed_while_p = primitive("checkpointed_while", _abstract_eval, _evaluate)
 
 
-# --- batching -----------------------------------------------------------------------------------
+# --- loops on batches ---------------------------------------------------------------------------
+
+
+def guarded(guard: Any, step: Any, n: int, nconsts: int, otherwise: Callable[..., Any]) -> Any:
+    """A step where a condition on batches holds, ``otherwise(args)`` where not.
+
+    Args:
+      guard: ``(*condition consts, *carry) -> condition``, an array whose dimensions are the first
+        ones of each result of the step.
+      step: a function of ``nconsts`` constants, the carry, and maybe more.
+      n: how many constants the condition has.  The new function takes them in front of the others.
+    """
+    size = len(guard.in_avals) - n
+
+    def both(*args: Any) -> list[Any]:
+        cond_consts, args = args[:n], args[n:]
+        (holds,) = call(guard, *cond_consts, *args[nconsts : nconsts + size])
+        return [
+            _where(holds, new, old)
+            for new, old in zip(call(step, *args), otherwise(args), strict=True)
+        ]
+
+    return traced(both, [*guard.in_avals[:n], *step.in_avals], name_of(step))
+
+
+def _where(holds: Any, new: Any, old: Any) -> Any:
+    shape = jnp.shape(new)
+    return lax.select_n(lax.broadcast_in_dim(holds, shape, tuple(range(holds.ndim))), old, new)
+
+
+def with_one_condition(
+    cond: Any, body: Any, cond_consts: Sequence[Any], body_consts: Sequence[Any]
+) -> tuple[Any, Any, list[Any]]:
+    """A loop whose condition is an array as one that goes on while the condition holds anywhere.
+
+    So is the condition of a ``while`` that JAX has batched; where it does not hold, the carry stays
+    as it is.
+
+    Returns:
+      The new condition, body, and constants of the body.
+    """
+    if not cond.out_avals[0].shape:
+        return cond, body, list(body_consts)
+    nconsts = len(body_consts)
+    step = guarded(cond, body, len(cond_consts), nconsts, lambda args: args[nconsts:])
+    return _anywhere(cond), step, [*cond_consts, *body_consts]
+
+
+def _anywhere(cond: Any) -> Any:
+    return traced(lambda *args: [jnp.any(call(cond, *args)[0])], cond.in_avals, name_of(cond))
 
 
 def _batch(
@@ -111,12 +163,15 @@ def _batch(
     batched = [d is not None for d in dims]
     cond_consts, body_consts, carry = split(args, cond_nconsts, body_nconsts)
     in_cond, in_body, in_carry = split(batched, cond_nconsts, body_nconsts)
+    cond_jaxpr, body_jaxpr, in_body = with_one_condition(cond_jaxpr, body_jaxpr, in_cond, in_body)
     new = BatchedLoop(axis, cond_jaxpr, body_jaxpr, in_cond, in_body, in_carry)
     carry = [
         x if had or not has else to_front(x, None, axis, True)
         for x, had, has in zip(carry, in_carry, new.carry, strict=True)
     ]
-    consts = [*cond_consts, *body_consts] if new.guarded else body_consts
+    consts = [*cond_consts, *body_consts] if len(in_body) > body_nconsts else body_consts
+    if new.guarded:
+        consts = [*cond_consts, *consts]
     final, recorded = run(new.cond, new.body, cond_consts, consts, carry, checkpoints, record)
     out_dims: list[int | None] = [0 if b else None for b in new.carry]
     if record:
@@ -149,44 +204,20 @@ class BatchedLoop:
             return batching.batch_jaxpr(body, axis, in_body + carry, carry)[1]
 
         self.carry = fixpoint(in_carry, grow)
-        self.guard, (self.guarded,) = batching.batch_jaxpr(cond, axis, in_cond + self.carry, False)
-        self.cond = self.guard
+        self.cond, (self.guarded,) = batching.batch_jaxpr(cond, axis, in_cond + self.carry, False)
         if self.guarded:
             self.carry = [True] * len(in_carry)
-            self.guard, _ = batching.batch_jaxpr(cond, axis, in_cond + self.carry, True)
-            self.cond = traced(
-                lambda *args: [jnp.any(call(self.guard, *args)[0])],
-                self.guard.in_avals,
-                name_of(cond),
-            )
-        self._cond_consts = len(in_cond)
-        self._guard_avals = list(self.guard.in_avals)
+            self._guard, _ = batching.batch_jaxpr(cond, axis, in_cond + self.carry, True)
+            self._cond_consts = len(in_cond)
+            self.cond = _anywhere(self._guard)
         self.body, _ = batching.batch_jaxpr(body, axis, in_body + self.carry, self.carry)
         if self.guarded:
             # The states are the body's last arguments.
-            self.body = self.guard_step(self.body, len(in_body), lambda args: args[len(in_body) :])
+            self.body = self.guard(self.body, len(in_body), lambda args: args[len(in_body) :])
 
-    def guard_step(self, step: Any, nconsts: int, otherwise: Any) -> Any:
-        """``step(*consts, *carry, ...)`` where the condition holds, ``otherwise(args)`` where not.
-
-        The new function takes the condition's constants in front of the others.
-        """
-        n, size = self._cond_consts, len(self.carry)
-
-        def guarded(*args: Any) -> list[Any]:
-            cond_consts, args = args[:n], args[n:]
-            (holds,) = call(self.guard, *cond_consts, *args[nconsts : nconsts + size])
-            new = call(step, *args)
-            old = otherwise(args)
-            return [_where(holds, a, b) for a, b in zip(new, old, strict=True)]
-
-        avals = [*self._guard_avals[:n], *step.in_avals]
-        return traced(guarded, avals, name_of(step))
-
-
-def _where(holds: Any, new: Any, old: Any) -> Any:
-    shape = jnp.shape(new)
-    return lax.select_n(lax.broadcast_in_dim(holds, shape, tuple(range(holds.ndim))), old, new)
+    def guard(self, step: Any, nconsts: int, otherwise: Callable[..., Any]) -> Any:
+        """A step on batches, guarded by the condition (see :func:`guarded`)."""
+        return guarded(self._guard, step, self._cond_consts, nconsts, otherwise)
 
 
 batching.fancy_primitive_batchers[checkpointed_while_p] = _batch

@@ -153,7 +153,7 @@ def _batch(axis: Any, args: Any, dims: Any, **params: Any) -> tuple[list[Any], l
     if new.guarded:
         batched_y = [True] * len(last)
         step, out = batch_step(batched_y, True)
-        step = new.guard_step(step, len(consts), _zeros_and_last(step, sums, len(last)))
+        step = new.guard(step, len(consts), _zeros_and_last(step, sums, len(last)))
     else:
         batched_y = fixpoint(in_last, lambda y: batch_step(y, [False] * sums + y)[1][sums:])
         step, out = batch_step(batched_y, [False] * sums + batched_y)
@@ -210,7 +210,7 @@ def _with_one_trip_count(axis: Any, args: Any, dims: Any, params: Any) -> tuple[
         values = [*values[: len(consts)], *values[len(consts) + 1 :]]
         return call(params["step_jaxpr"], *values)
 
-    counter = params_counter()
+    counter = _counter()
     cond, body, pull = (params[k] for k in ("cond_jaxpr", "advance_jaxpr", "step_jaxpr"))
     counted = {
         "cond_jaxpr": traced(
@@ -249,7 +249,7 @@ def _with_one_trip_count(axis: Any, args: Any, dims: Any, params: Any) -> tuple[
     return args, dims, counted
 
 
-def params_counter() -> Any:
+def _counter() -> Any:
     """The type of a step's number."""
     from jaxmlir._compat import core
 

@@ -27,11 +27,11 @@
 
 // Forwards the loop records its states: two, and a row for the one that it works on.
 // CHECK:      func.func private @f.fwd(%[[X:.*]]: tensor<f32>, %[[N:.*]]: tensor<i32>)
-// CHECK:        "jaxpr.checkpointed_while"(%[[N]], %[[X]], %{{.*}}) {{.*}}record = true{{.*}} -> (tensor<f32>, tensor<i32>, tensor<3xf32>, tensor<3xi32>, tensor<3xi32>, tensor<3xi32>, tensor<i32>)
+// CHECK:        "jaxpr.checkpointed_while"(%[[N]], %[[X]], %{{.*}}) {body_jaxpr = @body.fwd, {{.*}}record = true{{.*}} -> (tensor<f32>, tensor<i32>, tensor<3xf32>, tensor<3xi32>, tensor<3xi32>, tensor<3xi32>, tensor<i32>)
 
 // Backwards they are visited by a sweep, whose steps are the pullback.
 // CHECK:      func.func private @f.bwd(
-// CHECK:        %[[DX:.*]] = "jaxpr.reverse_sweep"({{.*}}) {advance_jaxpr = @body, cond_jaxpr = @cond, cond_nconsts = 1 : i64, step_jaxpr = @body.bwd{{.*}}}
+// CHECK:        %[[DX:.*]] = "jaxpr.reverse_sweep"({{.*}}) {advance_jaxpr = @body.fwd, cond_jaxpr = @cond, cond_nconsts = 1 : i64, step_jaxpr = @body.bwd}
 // CHECK-NEXT:   return %[[DX]]
 
 // GRAD: result: f32[] = 1024.0
