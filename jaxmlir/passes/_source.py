@@ -114,7 +114,7 @@ def _fields(
     for item in node.body:
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
             if "ClassVar" not in ast.unparse(item.annotation):
-                name = item.target.id.replace("_", "-")
+                name = item.target.id.rstrip("_").replace("_", "-")
                 yield name, (_kind(item.annotation), _default(item.value))
 
 
