@@ -26,6 +26,8 @@ import numpy as np
 
 import jaxmlir
 from jaxmlir._compat import core
+from jaxmlir.passes import level_pipeline
+from jaxmlir.passes.canonicalize import canonicalize
 
 PASSED = "passed"
 SAME_TEXT = "same text"
@@ -150,6 +152,16 @@ def eval_(case: Case) -> str:
     return PASSED
 
 
+def clean(case: Case) -> str:
+    """``-O1`` leaves a valid program with the same results; canonicalization ends in 3 walks."""
+    program = case.program.clone()
+    walks = canonicalize(program)
+    if walks > 3:
+        raise Mismatch(f"canonicalization took {walks} walks")
+    program = program.run_passes(level_pipeline(1))
+    return _same(case, canonical(program.lower()), lambda: program(*case.args))
+
+
 STEPS: dict[str, Callable[[Case], str]] = {
     "import": import_,
     "verify": verify,
@@ -158,6 +170,7 @@ STEPS: dict[str, Callable[[Case], str]] = {
     "lower": lower,
     "run": run,
     "eval": eval_,
+    "clean": clean,
 }
 
 

@@ -10,8 +10,9 @@ They are exact: NaN, infinities and the sign of zero stay what they are, integer
 and a value is replaced by one of the same type only, weak types included.  Equations that hold of
 real numbers but not of floats are used with ``fast-math``.
 
-Functions are simplified before their callers; in each the ops are tried from the top until a walk
-changes nothing.
+Functions are simplified before their callers, and in each the ops from the top.  A rewrite looks at
+what an op is made of, never at what is made of it; so after one walk nothing is left to do, except
+in bodies of branches and loops that were copied in: these are walked once more.
 """
 
 from __future__ import annotations

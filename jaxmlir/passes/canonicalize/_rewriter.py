@@ -2,7 +2,8 @@
 
 A rewrite is a function of a :class:`Rewriter` and a :class:`Node`; it gives the values that take
 the place of the op's results, or ``None``.  Operands come before their users and new ops are
-simplified as they are built, so a walk from the top leaves little to do for a second one.
+simplified as they are built, so a walk from the top leaves a second one nothing to do but what was
+copied in.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Node:
 
 
 class Rewriter:
-    """Rewrites one function until nothing changes.
+    """Rewrites one function.
 
     Attributes:
       program: where called functions are found.
@@ -93,6 +94,7 @@ class Rewriter:
         self.returned = returned
         self._nodes: dict[ir.Value, Node] = {}
         self._at: Node | None = None
+        self._inlined = False
 
     # -- what rewrites ask --
 
@@ -166,7 +168,8 @@ class Rewriter:
         return self.build("constant", [], type_, {"value": dense(array)})
 
     def inline(self, function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
-        """A copy of a function's ops in place of its call; the next walk simplifies them."""
+        """A copy of a function's ops in place of its call, for the next walk."""
+        self._inlined = True
         with ir.InsertionPoint(self._at.op), self._at.op.location:
             return inline(function, args)
 
@@ -181,10 +184,11 @@ class Rewriter:
 
     # -- the walk --
 
-    def sweep(self) -> int:
-        """Tries every rewrite on every op once, from the top; how many were made."""
-        count = 0
+    def sweep(self) -> bool:
+        """Tries every rewrite on every op once, from the top; whether there are ops it has not
+        seen."""
         self._nodes = {}
+        self._inlined = False
         for op in list(self.function.entry_block.operations):
             name = op.name if type(op) is ir.OpView else op.operation.name
             # Not before it is its turn: rewrites change the operands of ops below.
@@ -199,9 +203,8 @@ class Rewriter:
                 self._at = node
                 values = self._simplified(node)
                 if values is not None:
-                    count += 1
                     self._replace(node, values)
-        return count
+        return self._inlined
 
     def _simplified(self, node: Node) -> Sequence[ir.Value] | None:
         for rule in REWRITES.get(node.name, ()):

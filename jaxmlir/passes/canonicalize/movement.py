@@ -262,17 +262,11 @@ def concatenate_of_concatenate(r: Rewriter, node: Node) -> list[ir.Value] | None
     pieces: list[ir.Value] = []
     for v in node.operands:
         inner = r.producer(v, "concatenate")
-        joined = inner is not None and inner.get("dimension") == axis and _used_once(v)
+        joined = inner is not None and inner.get("dimension") == axis
         pieces += inner.operands if joined else [v]
     if len(pieces) == len(node.operands):
         return None
     return [r.build("concatenate", pieces, node.type, node.attributes)]
-
-
-def _used_once(value: ir.Value) -> bool:
-    uses = iter(value.uses)
-    next(uses, None)
-    return next(uses, None) is None
 
 
 @rewrite("pad[(0, 0, 0), ...](x, y) = x", "pad")
