@@ -17,20 +17,23 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import conformance_transforms as transforms
 import jax
 import numpy as np
 
 import jaxmlir
 from jaxmlir._compat import core
+from jaxmlir.errors import JaxmlirError
 from jaxmlir.passes import level_pipeline
 from jaxmlir.passes.canonicalize import canonicalize
 
 PASSED = "passed"
 SAME_TEXT = "same text"
+REFUSED = "refused, as by JAX"
 OP_BY_OP = "op by op"
 
 
@@ -162,6 +165,49 @@ def clean(case: Case) -> str:
     return _same(case, canonical(program.lower()), lambda: program(*case.args))
 
 
+def jvp(case: Case) -> str:
+    """The values and tangents of ``jax.jvp``."""
+    return _transformed(case, transforms.jvp)
+
+
+def vjp(case: Case) -> str:
+    """The values and cotangents of ``jax.vjp``."""
+    return _transformed(case, transforms.vjp)
+
+
+def vmap(case: Case) -> str:
+    """The results of ``jax.vmap``, over each operand and over all."""
+    return _transformed(case, transforms.vmap)
+
+
+def _transformed(case: Case, pairs: Callable[..., Iterator[transforms.Pair]]) -> str:
+    outcomes = {
+        _agree(pair, case.always_run) for pair in pairs(case.function, case.program, case.args)
+    }
+    return next(o for o in (PASSED, SAME_TEXT, REFUSED) if o in outcomes)
+
+
+def _agree(pair: transforms.Pair, always_run: bool) -> str:
+    """Ours lowers to JAX's text, or computes the same up to rounding; or neither is defined."""
+    theirs, ours = jax.jit(pair.theirs), jax.jit(pair.ours)
+    try:
+        expected = canonical(theirs.lower(*pair.args))
+    except Exception as e:
+        try:
+            ours.lower(*pair.args)
+        except JaxmlirError as own:
+            if "'jaxpr." not in str(own):
+                raise Mismatch(f"{pair.name}: JAX refuses; our error names no op: {own}") from e
+        return REFUSED
+    try:
+        got = canonical(ours.lower(*pair.args))
+        if got != expected or always_run:
+            compare_closely(theirs(*pair.args), ours(*pair.args))
+    except Exception as e:
+        raise Mismatch(f"{pair.name}: {_reason(e)}") from e
+    return SAME_TEXT if got == expected else PASSED
+
+
 STEPS: dict[str, Callable[[Case], str]] = {
     "import": import_,
     "verify": verify,
@@ -171,7 +217,14 @@ STEPS: dict[str, Callable[[Case], str]] = {
     "run": run,
     "eval": eval_,
     "clean": clean,
+    "jvp": jvp,
+    "vjp": vjp,
+    "vmap": vmap,
 }
+
+
+# The steps that ask for many programs of each harness.
+TRANSFORMATIONS = ("jvp", "vjp", "vmap")
 
 
 def check(case: Case, steps: Sequence[str] = tuple(STEPS)) -> dict[str, Any]:
@@ -249,8 +302,49 @@ def compare_arrays(expected: Any, got: Any, name: str) -> None:
         )
 
 
+# Fused differently, a result may be rounded differently, in each of the steps that lead to it.
+ROUNDINGS = 64
+
+
+def compare_closely(expected: Any, got: Any) -> None:
+    """Two pytrees of arrays, up to a few roundings of an array's largest number.
+
+    Raises:
+      Mismatch: says where, and by how much.
+    """
+    if jax.tree.structure(expected) != jax.tree.structure(got):
+        compare(expected, got)
+    leaves = jax.tree_util.tree_flatten_with_path(expected)[0]
+    for (path, a), b in zip(leaves, jax.tree.leaves(got), strict=True):
+        name = f"result{jax.tree_util.keystr(path)}"
+        if not jax.numpy.issubdtype(a.dtype, jax.numpy.inexact):
+            compare_arrays(a, b, name)
+            continue
+        if (a.dtype, a.shape) != (b.dtype, b.shape):
+            raise Mismatch(f"{name} is {_long(core.typeof(b))}, JAX's {_long(core.typeof(a))}")
+        eps = float(jax.numpy.finfo(a.dtype).eps)
+        x, y = _components(a).astype(np.float64), _components(b).astype(np.float64)
+        finite = np.isfinite(x) & np.isfinite(y)
+        bound = ROUNDINGS * eps * np.max(np.abs(x), initial=0.0, where=finite)
+        wrong = np.where(finite, np.abs(np.where(finite, x - y, 0.0)) > bound, ~_same_kind(x, y))
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            raise Mismatch(
+                f"{name}: {wrong.sum()} of {wrong.size} elements differ by more than {bound:.3g}, "
+                f"the first at {i}: {y[i]}, JAX's {x[i]}"
+            )
+
+
+def _same_kind(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Where two arrays both have a NaN, or the same infinity."""
+    return (np.isnan(x) & np.isnan(y)) | (x == y)
+
+
 def _components(value: Any) -> np.ndarray:
-    """The array's numbers; of random keys the key data, of complex numbers both parts."""
+    """The array's numbers; of random keys the key data, of complex numbers both parts; of float0
+    nothing."""
+    if value.dtype == jax.dtypes.float0:
+        return np.zeros(0, np.uint8)
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
     array = np.ascontiguousarray(value)
