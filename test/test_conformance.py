@@ -74,6 +74,7 @@ def test_wrong_numbers_are_found(monkeypatch):
         "lower": "passed",
         "run": wrong,
         "eval": wrong,
+        "clean": wrong,
     }
 
 

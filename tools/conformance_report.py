@@ -67,6 +67,7 @@ def summarise(records: Sequence[Record], jax_version: str, steps: list[str]) -> 
     failures = []
     same_text: Counter[str] = Counter()
     op_by_op: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
     for record in records:
         row = groups.setdefault(record["group"], {"harnesses": 0})
         row["harnesses"] += 1
@@ -81,6 +82,7 @@ def summarise(records: Sequence[Record], jax_version: str, steps: list[str]) -> 
             counts["failed" if outcome.startswith("failed") else "passed"] += 1
             same_text[step] += outcome == "same text"
             op_by_op[step] += outcome == "op by op"
+            refused[step] += outcome == "refused, as by JAX"
         for step, why in _failures(record).items():
             if step in steps:
                 failures.append(
@@ -92,6 +94,7 @@ def summarise(records: Sequence[Record], jax_version: str, steps: list[str]) -> 
         "harnesses": len(records),
         "same_text": {step: n for step, n in same_text.items() if n},
         "op_by_op": {step: n for step, n in op_by_op.items() if n},
+        "refused": {step: n for step, n in refused.items() if n},
         "excluded": dict(excluded.most_common()),
         "failures": failures,
         "groups": dict(sorted(groups.items())),
@@ -122,7 +125,7 @@ def joined(before: Summary, now: Summary, order: Sequence[str]) -> Summary:
     kept = [failure for failure in before["failures"] if failure["step"] not in renewed]
     result = {**now, "groups": groups, "failures": kept + now["failures"]}
     result["steps"] = [s for s in order if s in renewed or s in before["steps"]]
-    for count in ("same_text", "op_by_op"):
+    for count in ("same_text", "op_by_op", "refused"):
         old = {s: n for s, n in before.get(count, {}).items() if s not in renewed}
         result[count] = old | now[count]
     return result
@@ -149,10 +152,17 @@ primitive with its arguments, go through the whole way: `tools/conformance.py` g
 | lower | the parsed program lowers to StableHLO |
 | run | calling the parsed program gives `jax.jit`'s result |
 | eval | evaluated op by op, the parsed program gives `jax.jit`'s result, or JAX's own op by op |
+| clean | `-O1` leaves a valid program with the same results |
+| jvp | `program.jvp()` gives what `jax.jvp` gives, for random tangents |
+| vjp | `program.vjp()` gives what `jax.vjp` gives, for random cotangents |
+| vmap | `program.vmap(...)` gives what `jax.vmap` gives: batched over all operands, over each |
 
 Results are compared bit for bit (a NaN equals a NaN). Where the lowered text is the one `jax.jit`
 itself lowers, but for names, locations and uses that share a constant, they are the same by
 construction; of those, one in twenty is compiled and run all the same.
+
+Batches are along the first dimension and along the last. Of transformations, what does not lower to JAX's text is compared up to 64 roundings of the largest
+number in a result. Where JAX refuses, so do we, and our error names the op.
 
 A program evaluated op by op need not round where the compiled one does: XLA fuses. Where the two
 differ, what it is compared with, bit for bit too, is JAX's own evaluation op by op
@@ -166,7 +176,7 @@ def markdown(summaries: Sequence[Summary]) -> str:
     parts.append(_table(["jax", "harnesses", "excluded", *_steps(summaries)], _totals(summaries)))
     parts.append(
         "\n`n (m)`: n passed, of which m lower to the text that `jax.jit` lowers to; `n [m]`: of "
-        "which m\nare JAX's result op by op.\n"
+        "which m\nare JAX's result op by op; `{m}`: of which m are refused, by JAX and by us.\n"
     )
     for summary in summaries:
         parts.append(f"\n## Excluded, jax {summary['jax']}\n\n")
@@ -200,7 +210,9 @@ def _totals(summaries: Sequence[Summary]) -> Iterator[list[str]]:
             passed, failed = (sum(c[kind] for c in counts) for kind in ("passed", "failed"))
             same = summary["same_text"].get(step)
             eager = summary.get("op_by_op", {}).get(step)
+            refused = summary.get("refused", {}).get(step)
             notes = f" ({same})" if same else f" [{eager}]" if eager else ""
+            notes += f" {{{refused}}}" if refused else ""
             cells.append(_cell(passed, failed) + notes)
         yield cells
 
