@@ -136,6 +136,10 @@ class Importer:
         """How many functions, constants and handles there are: unchanged if nothing was added."""
         return len(self._names), len(self.constants), len(self.handles)
 
+    def symbols(self) -> set[str]:
+        """The functions that :meth:`function` answers with."""
+        return set(self._functions.values())
+
     def share(self, symbol: str, closed_jaxpr: Any) -> None:
         """Makes :meth:`function` answer ``symbol`` for a jaxpr that was exported from it."""
         jaxpr, consts = open_jaxpr(closed_jaxpr)

@@ -6,7 +6,7 @@ its op refers to through this memo.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.passes._activity import active_results, used_arguments
@@ -120,14 +120,15 @@ class Functions:
 
         return self.once(invert, symbol, arguments, results, log_det)
 
-    def __len__(self) -> int:
-        """How many functions were transformed."""
-        return len(self._made)
+    def mark(self) -> list[int]:
+        """A point to return to, for :meth:`undo`."""
+        return [len(self._made), len(self.batched_rules)]
 
-    def forget_since(self, count: int) -> None:
-        """Forgets all but the first ``count``."""
-        while len(self._made) > count:
-            self._made.popitem()
+    def undo(self, mark: Sequence[int]) -> None:
+        """Forgets what was made since."""
+        for memo, count in zip((self._made, self.batched_rules), mark, strict=True):
+            while len(memo) > count:
+                memo.popitem()
 
     def once(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
         """``transform(rules, symbol, *pattern)``, or what it returned before."""

@@ -208,16 +208,20 @@ class Rules:
             (cache if self.importer.extent() == before else self._own)[key] = template
         return inline(template, args)
 
-    def mark(self) -> tuple[int, int]:
-        """A point to return to, for :meth:`forget_since`."""
-        return len(self._own), len(self.functions)
+    def mark(self) -> tuple[int, ...]:
+        """A point to return to, for :meth:`undo`."""
+        return len(self._own), len(self.program.functions), *self.functions.mark()
 
-    def forget_since(self, mark: tuple[int, int]) -> None:
-        """Forgets the rules and functions that were made since :meth:`mark`."""
-        own, functions = mark
+    def undo(self, mark: tuple[int, ...]) -> None:
+        """Forgets the rules made since :meth:`mark`, and erases the functions."""
+        own, functions, *memos = mark
         while len(self._own) > own:
             self._own.popitem()
-        self.functions.forget_since(functions)
+        self.functions.undo(memos)
+        shared = self.importer.symbols()
+        for symbol in list(self.program.functions)[functions:]:
+            if symbol not in shared:
+                self.program.functions.pop(symbol).operation.erase()
 
     def _native(self, kind: str, op: Any, name: str, *pattern: Any) -> Any | None:
         """What the rule of an op with functions gives; ``None`` if it has none, or it declines."""

@@ -91,24 +91,16 @@ def batch_rules(
         memo[key].used = True
         return memo[key]
     while True:
-        kept = rules.mark()
+        before = rules.mark()
         reserved = {
             name: rules.importer.unique_symbol(f"{symbol}.vmap") for name, symbol in symbols.items()
         }
         entry = memo[key] = BatchedRules(reserved, guess)
-        try:
-            needed = write(entry)
-        except BaseException:
-            del memo[key]
-            raise
+        needed = write(entry)
         if needed == guess or not entry.used:
             entry.out_dims = needed
             return entry
-        del memo[key]
-        rules.forget_since(kept)
-        for symbol in reserved.values():
-            rules.program.function(symbol).operation.erase()
-        rules.program.changed()
+        rules.undo(before)
         guess = needed
 
 
