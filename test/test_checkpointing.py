@@ -450,3 +450,40 @@ def test_a_loop_with_side_effects_stays_an_error():
 
     with pytest.raises(TransformError, match="jaxpr.while"):
         jaxmlir.trace(f)(f32(2)).grad(while_loops="checkpointed", checkpoints=2)
+
+
+# --- a real user --------------------------------------------------------------------------------
+
+
+def test_adaptive_solver():
+    """diffrax's loop, a plain while where it is traced for forward mode."""
+    diffrax = pytest.importorskip("diffrax")
+
+    def solve(theta, y0, adjoint, max_steps):
+        term = diffrax.ODETerm(lambda t, y, theta: -theta * jnp.sin(y[::-1]) + t)
+        solution = diffrax.diffeqsolve(
+            term,
+            diffrax.Heun(),
+            t0=0.0,
+            t1=2.0,
+            dt0=0.1,
+            y0=y0,
+            args=theta,
+            stepsize_controller=diffrax.PIDController(rtol=1e-3, atol=1e-5),
+            max_steps=max_steps,
+            adjoint=adjoint,
+        )
+        return jnp.sum(solution.ys[0] ** 2), solution.stats["num_steps"]
+
+    args = W, X
+    program = jaxmlir.trace(lambda w, x: solve(w, x, diffrax.ForwardMode(), None))(*args)
+    options = {"argnums": (0, 1), "has_aux": True}
+    made = program.value_and_grad(**options, while_loops="checkpointed", checkpoints=4)
+    made.verify()
+
+    def oracle(w, x):
+        return solve(w, x, diffrax.RecursiveCheckpointAdjoint(), 100)
+
+    ours, theirs = made(*args), jax.jit(jax.value_and_grad(oracle, **options))(*args)
+    assert int(ours[0][1]) > 15, "more steps than may be computed twice"
+    close(ours, theirs)
