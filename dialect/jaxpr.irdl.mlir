@@ -2007,6 +2007,19 @@ irdl.dialect @jaxpr {
     irdl.attributes {"call" = %0, "rule" = %1, "in_tree" = %2, "out_tree" = %3}
   }
 
+  // Calls a function that has its own inverses: the k-th gives the operands operands[k] from the results and the other operands, and log|det| of its derivative by them.
+  irdl.operation @custom_inverse_call {
+    %0 = irdl.base "#builtin.symbol_ref"
+    %1 = irdl.base "#builtin.array"
+    %2 = irdl.base "#builtin.array"
+    %3 = irdl.any
+    %4 = irdl.any
+    %5 = irdl.any
+    irdl.operands(operands: variadic %4)
+    irdl.results(results: variadic %5)
+    irdl.attributes {"call_jaxpr" = %0, "inverses" = %1, "log_dets" = %2, "operands" = %3}
+  }
+
   // Calls a function that has its own partitioning rule.
   irdl.operation @custom_partitioning {
     %0 = irdl.base "#builtin.symbol_ref"

@@ -21,10 +21,12 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "Program": "program",
+    "custom_inverse": "custom_inverse",
     "from_jaxpr": "program",
     "jit": "program",
     "load": "artifact",
     "parse": "program",
+    "register_inverse": "custom_inverse",
     "register_node_type": "pytrees",
     "register_param_type": "codec",
     "trace": "program",
@@ -32,10 +34,12 @@ _EXPORTS = {
 
 __all__ = [
     "Program",
+    "custom_inverse",
     "from_jaxpr",
     "jit",
     "load",
     "parse",
+    "register_inverse",
     "register_node_type",
     "register_param_type",
     "trace",

@@ -186,6 +186,7 @@ _CHECKS: dict[str, Callable[[_Op], Iterator[str]]] = {
     "jaxpr.closed_call": _call("call_jaxpr"),
     "jaxpr.eval_jaxpr": _call("call_jaxpr"),
     "jaxpr.composite": _call("call_jaxpr"),
+    "jaxpr.custom_inverse_call": _call("call_jaxpr"),
     "jaxpr.custom_vmap_call": _call("call"),
     "jaxpr.while": _while,
     "jaxpr.custom_jvp_call_jaxpr": _custom_jvp,

@@ -13,6 +13,7 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 import jaxmlir
+from jaxmlir._compat import ad, core, mlir
 from jaxmlir.errors import ArgumentError, TransformError
 
 pytestmark = pytest.mark.compat
@@ -381,6 +382,7 @@ def test_every_rule_has_a_case():
 UNSEEN = {
     # Made by transformations, by few programs, or with devices; the rule is that of another.
     *("add_any", "call", "closed_call", "composite", "compute_on", "custom_partitioning"),
+    "custom_inverse_call",
     *("custom_vjp_call_jaxpr", "custom_vmap_call", "device_put", "eval_jaxpr", "fused_call"),
     *("layout_constraint", "name", "one_minus_square", "optimization_barrier", "program_order"),
     *("random_clone", "reduce_precision", "scatter_sub", "sharding_constraint", "stack", "tie"),
@@ -456,6 +458,88 @@ def test_precision():
     np.testing.assert_allclose(tanh(1 - 2.0**-23)[1], -np.log(2.0**-22 - 2.0**-46), rtol=1e-5)
     exp = jaxmlir.trace(jnp.exp)(1.0).inverse_and_log_det()
     np.testing.assert_allclose(exp(1e-37)[1], 37 * np.log(10), rtol=1e-6)
+
+
+# --- inverses that users give ---------------------------------------------------------------------
+
+
+@jaxmlir.custom_inverse
+def shifted(x, by):
+    return x + by
+
+
+# Not the inverse: a program that does not use it gives other numbers.
+shifted.definverse(lambda y, by: y - by + 100, lambda x, y, by: 7 * jnp.sum(by))
+
+
+def test_custom_inverse():
+    x, by = normal(3), np.float32([1, 2, 3])
+
+    def f(x, by):
+        return 2 * jax.jit(shifted)(x, by)
+
+    program = through_text(jaxmlir.trace(f)(x, by))
+    y = f(x, by)
+    found, log_det = program.inverse_and_log_det(known=1)(y, by)
+    np.testing.assert_allclose(found, x + 100, rtol=1e-5)
+    np.testing.assert_allclose(log_det, -3 * np.log(2) - 42, rtol=1e-6)
+    # In an argument without an inverse of its own, it is inverted by its ops.
+    np.testing.assert_allclose(program.inverse(known=0)(y, x), by, rtol=1e-5)
+    np.testing.assert_allclose(jax.grad(lambda x: jnp.sum(f(x, by)))(x), 2.0)
+
+
+def test_custom_inverse_of_batches():
+    xs, by = normal(2, 3), np.float32([1, 2, 3])
+    ys = 2 * (xs + by)
+    program = jaxmlir.trace(lambda x, by: 2 * shifted(x, by))(xs[0], by)
+    by_jax = jaxmlir.trace(jax.vmap(lambda x, by: 2 * shifted(x, by), (0, None)))(xs, by)
+    for batched in (program.vmap((0, None), axis_size=2), by_jax):
+        found, log_det = batched.inverse_and_log_det(known=1)(ys, by)
+        np.testing.assert_allclose(found, xs + 100, rtol=1e-5)
+        np.testing.assert_allclose(log_det, -6 * np.log(2) - 84, rtol=1e-6)
+
+
+def test_custom_inverse_with_the_default_log_det():
+    @jaxmlir.custom_inverse
+    def spun(tree):
+        return {"y": MATRIX @ tree["x"] + tree["z"]}
+
+    @jaxmlir.custom_inverse
+    def matrix(x):
+        return MATRIX @ jnp.sinh(x)
+
+    matrix.definverse(lambda y: jnp.arcsinh(jnp.linalg.solve(MATRIX, y)))
+    x = inside(3)
+    found, log_det = jaxmlir.trace(lambda x: matrix(x))(x).inverse_and_log_det()(matrix(x))
+    np.testing.assert_allclose(found, x, rtol=1e-4)
+    expected = -jnp.linalg.slogdet(jax.jacfwd(lambda x: MATRIX @ jnp.sinh(x))(x))[1]
+    np.testing.assert_allclose(log_det, expected, rtol=1e-4)
+    spun.definverse(lambda result: result["y"])
+    with pytest.raises(TypeError, match=r"must return f32\[3\], f32\[3\], .* returns f32\[3\]"):
+        spun({"x": x, "z": x})
+
+
+def test_register_inverse():
+    primitive = core.Primitive("multiply_add_by")
+    primitive.def_impl(lambda x, y, *, k: k * x + y)
+    primitive.def_abstract_eval(lambda x, y, *, k: x)
+    ad.primitive_jvps[primitive] = lambda primals, tangents, *, k: (
+        primitive.bind(*primals, k=k),
+        k * tangents[0] + ad.instantiate_zeros(tangents[1]),
+    )
+    mlir.register_lowering(
+        primitive, mlir.lower_fun(lambda x, y, *, k: k * x + y, multiple_results=False)
+    )
+    x, y = normal(3), normal(3)
+    program = jaxmlir.trace(lambda x, y: primitive.bind(jnp.exp(x), y, k=3.0))(x, y)
+    with pytest.raises(TransformError, match="'multiply_add_by' has no inverse rule"):
+        program.inverse(known=1)
+    # The log-determinant comes of the JVP rule: element by element, or of the dense Jacobian.
+    for elementwise in (True, False):
+        jaxmlir.register_inverse(primitive, lambda z, y, *, k: (z - y) / k, elementwise=elementwise)
+        found, log_det = program.inverse_and_log_det(known=1)(3 * np.exp(x) + y, y)
+        np.testing.assert_allclose(found, x, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(log_det, -3 * np.log(3) - np.sum(x), rtol=1e-4)
 
 
 # --- what cannot be inverted ----------------------------------------------------------------------

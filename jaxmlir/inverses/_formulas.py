@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.flatten_util import ravel_pytree
 
 from jaxmlir._compat import core
 from jaxmlir.inverses._knowledge import Part, box_shape
@@ -75,6 +76,8 @@ class _Step:
     def attributes(self) -> dict[str, Any]:
         """What the formulas take besides values."""
         names = self.rule.attributes
+        if names is None:
+            return self.site.params
         attributes = self.given_attributes
         if attributes is None:
             attributes = self.site.params if names else {}
@@ -149,7 +152,7 @@ class _Step:
             return [typed(x, a) for x, a in zip(found, wanted, strict=True)]
 
         kind = (unknown, len(targets), *self._extra())
-        found = site.emit(("solve", kind), solved, given)
+        found = site.emit(("solve", formula, kind), solved, given)
         if site.solver.log_det is not None and formula.log_det is not None:
             _add_log_det(self.rule, formula, attributes, site, kind, found, given, part)
         for target, value in zip(targets, found, strict=True):
@@ -185,7 +188,8 @@ def forward(site: Site) -> None:
     args = [_at(site, v, new, full.shape) for v in site.operands]
 
     def applied(*xs: Any) -> list[Any]:
-        return [primitive.bind(*xs, **params)]
+        out = primitive.bind(*xs, **params)
+        return out if primitive.multiple_results else [out]
 
     (value,) = site.emit("forward", applied, args)
     site.tell(result, value, new)
@@ -256,7 +260,7 @@ def _add_log_det(
             found = lax.reduce_sum(found, tuple(range(found.ndim)))
         return [found if per_number == 1 else per_number * found]
 
-    key = ("log_det", kind, str(dtype), part and (part.number, part.count))
+    key = ("log_det", formula, kind, str(dtype), part and (part.number, part.count))
     (cost,) = site.emit(key, total, [*found, *given, *masked])
     site.solver.costs.append(cost)
 
@@ -274,6 +278,7 @@ def _slopes(site: Site, unknown: tuple[int, ...], number: int) -> Callable[..., 
             return primitive.bind(*(x if v is None else v for v in fixed), **params)
 
         _, slope = jax.jvp(of_unknown, (x,), (jnp.ones_like(x),))
+        (slope,) = slope if primitive.multiple_results else (slope,)
         return jnp.log(jnp.abs(slope))
 
     return log_slope
@@ -290,7 +295,7 @@ def _slogdet(site: Site, unknown: tuple[int, ...]) -> Callable[..., Any]:
 
         def of_unknown(flat: Any) -> Any:
             args = [flat.reshape(x.shape) if v is None else v for v in fixed]
-            return jnp.ravel(primitive.bind(*args, **params))
+            return ravel_pytree(primitive.bind(*args, **params))[0]
 
         holomorphic = bool(jnp.issubdtype(x.dtype, jnp.complexfloating))
         jacobian = jax.jacfwd(of_unknown, holomorphic=holomorphic)(jnp.ravel(x))

@@ -74,8 +74,8 @@ class Formulas:
     """By the operands that are unknown.  Several stand for one value that is all of them where
     ``same`` has them, else for values of their own."""
     same: Mapping[tuple[int, ...], Formula] = field(default_factory=dict)
-    attributes: tuple[str, ...] = ()
-    """The attributes that the formulas take."""
+    attributes: tuple[str, ...] | None = ()
+    """The attributes that the formulas take; ``None``: all of the primitive's parameters."""
     elementwise: bool = False
     check: Callable[..., None] | None = None
     """``(unknown operands, *operand avals, **attributes)``; raises :class:`NotInvertible` for those

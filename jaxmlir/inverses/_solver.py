@@ -23,7 +23,7 @@ import numpy as np
 
 from jaxmlir import codec, locations, ops, params
 from jaxmlir._compat import core, dtypes
-from jaxmlir.errors import Diagnostic, DiagnosticError, TransformError
+from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, TransformError
 from jaxmlir.inverses import _pieces
 from jaxmlir.inverses._knowledge import Knowledge, Part, Piece
 from jaxmlir.inverses._rule import Formulas, NotInvertible, Rule
@@ -281,6 +281,11 @@ class Site:
                 self.rule.learn(self)
         except NotInvertible as e:
             self.failure = e
+        except JaxmlirError:
+            raise
+        except Exception as e:
+            self.failure = NotInvertible(f"its inverse rule fails: {type(e).__name__}: {e}")
+            raise self.error() from e
 
     def _has_state(self) -> bool:
         return any(str(v.type).startswith("!jaxpr.ref") for v in (*self.operands, *self.results))

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.flatten_util import ravel_pytree
 
+from jaxmlir import codec
 from jaxmlir._compat import core
 from jaxmlir.inverses import _library
 from jaxmlir.inverses._rule import RULES, NotInvertible, rule
@@ -23,6 +25,7 @@ CALLEES = {
     "closed_call": "call_jaxpr",
     "composite": "call_jaxpr",
     "compute_on": "jaxpr",
+    "custom_inverse_call": "call_jaxpr",
     "custom_jvp_call_jaxpr": "call_jaxpr",
     "custom_partitioning": "call",
     "custom_vjp_call_jaxpr": "call_jaxpr",
@@ -82,10 +85,6 @@ def distribute(site: Site, inverted: Inverted, outs: list[ir.Value]) -> None:
         site.add_log_det(outs[-1])
 
 
-for _name in CALLEES:
-    RULES[_name] = Call()
-
-
 def callee(site: Site) -> str:
     """The symbol of the function that an op calls."""
     attribute = CALLEES[site.name.removeprefix("jaxpr.")]
@@ -94,12 +93,42 @@ def callee(site: Site) -> str:
 
 def can_expand(site: Site) -> bool:
     """Whether an op is a call that has not given all, and may be replaced by what it calls."""
+    if isinstance(site.rule, CustomInverse) and len(site.op.attributes["operands"]):
+        return False
     return (
         isinstance(site.rule, Call)
         and not site.memory.get("library")
         and not all(site.known([*site.operands, *site.results]))
         and not all(site.known(site.operands))
     )
+
+
+class CustomInverse(Call):
+    """The call of the inverse that the user gave for the unknown operands, if there is one."""
+
+    def learn(self, site: Site) -> None:
+        unknown = tuple(i for i, k in enumerate(site.known(site.operands)) if not k)
+        attributes = site.op.attributes
+        given = [codec.decode(a) for a in attributes["operands"]]
+        if unknown not in given or not all(site.known(site.results)):
+            super().learn(site)
+            return
+        k = given.index(unknown)
+        others = [v for i, v in enumerate(site.operands) if i not in unknown]
+        values = [site.whole(v) for v in (*site.results, *others)]
+        types = [site.operands[i].type for i in unknown]
+        found = site.create("jaxpr.jit", types, values, {"jaxpr": attributes["inverses"][k]})
+        dtype = site.solver.log_det
+        if dtype is not None:
+            symbol = attributes["log_dets"][k]
+            function = site.solver.rules.program.function(ir.FlatSymbolRefAttr(symbol).value)
+            (log_det,) = site.create(
+                "jaxpr.jit", function.type.results, [*found, *values], {"jaxpr": symbol}
+            )
+            (cost,) = site.emit("cost", lambda x: [lax.convert_element_type(x, dtype)], [log_det])
+            site.solver.costs.append(cost)
+        for i, value in zip(unknown, found, strict=True):
+            site.tell(site.operands[i], value)
 
 
 @rule("custom_linear_solve")
@@ -157,3 +186,8 @@ def _symbol_in(attribute: ir.Attribute, field: str) -> str:
     """The symbol under a field of a record."""
     (fields,) = (item.attr for item in ir.DictAttr(attribute))
     return ir.FlatSymbolRefAttr(ir.DictAttr(fields)[field]).value
+
+
+for _name in CALLEES:
+    RULES[_name] = Call()
+RULES["custom_inverse_call"] = CustomInverse()

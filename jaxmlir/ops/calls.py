@@ -107,6 +107,18 @@ OPS: tuple[Op, ...] = (
         inverse="the call of the function's inverse",
     ),
     op(
+        "custom_inverse_call",
+        None,
+        None,
+        "Calls a function that has its own inverses: the k-th gives the operands operands[k] from "
+        "the results and the other operands, and log|det| of its derivative by them.",
+        "call_jaxpr: function",
+        "inverses: functions",
+        "log_dets: functions",
+        "operands: any",
+        inverse="the call of the inverse that is given, else that of the function's inverse",
+    ),
+    op(
         "custom_partitioning",
         None,
         None,

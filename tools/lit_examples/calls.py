@@ -10,6 +10,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.custom_batching import custom_vmap
 from jax.experimental import compute_on, custom_partitioning, xla_metadata
 
+import jaxmlir
 from lit_examples._example import Example, bind, bound, example, f32
 
 X = f32(1, 2)
@@ -37,6 +38,14 @@ def batched_in_its_own_way(x: Any) -> Any:
 @batched_in_its_own_way.def_vmap
 def _batching_rule(axis_size: int, in_batched: Any, x: Any) -> Any:
     return x * x, True
+
+
+@jaxmlir.custom_inverse
+def inverted_in_its_own_way(x: Any) -> Any:
+    return x * x
+
+
+inverted_in_its_own_way.definverse(lax.sqrt, lambda x, y: lax.reduce_sum(lax.log(2 * x), [0]))
 
 
 @custom_partitioning.custom_partitioning
@@ -82,6 +91,7 @@ EXAMPLES = {
     "name": example(lambda x: checkpoint_name(x, "hidden"), X),
     "composite": example(lax.composite(square, "my.square", version=2), X),
     "custom_vmap_call": example(lambda x: batched_in_its_own_way(x), X),
+    "custom_inverse_call": example(inverted_in_its_own_way, X),
     "custom_partitioning": example(lambda x: partitioned_in_its_own_way(x), X),
     "call_exported": bound("call_exported", X, exported=export.export(jax.jit(square))(X)),
     "compute_on": example(_on_host, X, hlo=("call @",)),

@@ -1,0 +1,227 @@
+"""Inverses that users give: of functions (:func:`custom_inverse`), of primitives
+(:func:`register_inverse`).
+
+A function with its own inverse is staged out as one equation, ``custom_inverse_call``, which holds
+the function and the inverses as jaxprs.  So they are saved with a program, and survive ``vmap``,
+``jit`` and loops.  To differentiation, and when it runs, it is the function and nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxmlir import primitives
+from jaxmlir._compat import ad, batching, core, mlir
+from jaxmlir.inverses._rule import JACOBIAN, RULES, Formula, Formulas
+
+# --- functions ------------------------------------------------------------------------------------
+
+
+class custom_inverse:
+    """A function whose inverse is given, as a decorator::
+
+        @jaxmlir.custom_inverse
+        def scaled(x, scale):
+            return x * jnp.exp(scale)
+
+        scaled.definverse(lambda y, scale: y * jnp.exp(-scale), lambda x, y, scale: x.size * scale)
+
+    Without ``definverse`` it is inverted by its ops, as any other function.
+    """
+
+    def __init__(self, function: Callable[..., Any]):
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._inverses: dict[int, tuple[Callable[..., Any], Callable[..., Any] | None]] = {}
+
+    def definverse(
+        self,
+        inverse: Callable[..., Any],
+        log_det: Callable[..., Any] | None = None,
+        *,
+        argnum: int = 0,
+    ) -> Callable[..., Any]:
+        """Gives the inverse in one argument, the others being known.
+
+        Args:
+          inverse: ``(result, *other arguments) -> argument``.
+          log_det: ``(argument, result, *other arguments)`` -> log|det| of the derivative of the
+            result by the argument, a scalar.  By default it is that of the dense Jacobian.
+          argnum: the argument; the rule may be given for several.
+
+        Returns:
+          ``inverse``, so that this can be used as a decorator.
+        """
+        self._inverses[argnum] = (inverse, log_det)
+        return inverse
+
+    def __call__(self, *args: Any) -> Any:
+        flat, tree = jax.tree.flatten(args)
+        leaves = [len(jax.tree.leaves(arg)) for arg in args]
+        starts = [sum(leaves[:i]) for i in range(len(args))]
+        avals = [core.typeof(x) for x in flat]
+        closed, out_tree = _trace(self._function, args)
+        result = jax.tree.unflatten(out_tree, map(_stand_in, _out_avals(closed)))
+        inverses, log_dets, operands = [], [], []
+        for argnum, (inverse, log_det) in self._inverses.items():
+            others = [arg for i, arg in enumerate(args) if i != argnum]
+            found, _ = _trace(inverse, (result, *others))
+            first = starts[argnum]
+            chosen = tuple(range(first, first + leaves[argnum]))
+            self._check(argnum, [avals[i] for i in chosen], _out_avals(found))
+            inverses.append(found)
+            operands.append(chosen)
+            given = (args[argnum], result, *others)
+            log_dets.append(_trace(log_det or _dense_log_det(self._function, argnum), given)[0])
+        outs = custom_inverse_call_p.bind(
+            *flat,
+            call_jaxpr=closed,
+            inverses=tuple(inverses),
+            log_dets=tuple(log_dets),
+            operands=tuple(operands),
+        )
+        return jax.tree.unflatten(out_tree, outs)
+
+    def _check(self, argnum: int, want: Sequence[Any], have: Sequence[Any]) -> None:
+        names = [[a.str_short(short_dtypes=True) for a in avals] for avals in (want, have)]
+        if names[0] != names[1]:
+            raise TypeError(
+                f"the inverse of {self.__name__} in argument {argnum} must return "
+                f"{', '.join(names[0])}, as that argument is; it returns {', '.join(names[1])}"
+            )
+
+
+def _stand_in(aval: Any) -> Any:
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+
+
+def _trace(function: Callable[..., Any], args: Any) -> tuple[Any, Any]:
+    """The closed jaxpr of a function of pytrees, and the tree of its result."""
+    abstract = jax.tree.map(lambda x: _stand_in(core.typeof(x)), args)
+    closed, out = jax.make_jaxpr(function, return_shape=True)(*abstract)
+    return closed, jax.tree.structure(out)
+
+
+def _out_avals(closed: Any) -> list[Any]:
+    return list(closed.out_avals)
+
+
+def _dense_log_det(function: Callable[..., Any], argnum: int) -> Callable[..., Any]:
+    """log|det| of the Jacobian in one argument, by forward mode."""
+    from jax.flatten_util import ravel_pytree
+
+    def log_det(argument: Any, result: Any, *others: Any) -> Any:
+        flat, unflatten = ravel_pytree(argument)
+
+        def of_flat(flat: Any) -> Any:
+            args = [*others[:argnum], unflatten(flat), *others[argnum:]]
+            return ravel_pytree(function(*args))[0]
+
+        return jnp.linalg.slogdet(jax.jacfwd(of_flat)(flat))[1]
+
+    return log_det
+
+
+# --- the primitive of such a function -------------------------------------------------------------
+
+custom_inverse_call_p = core.Primitive("custom_inverse_call")
+custom_inverse_call_p.multiple_results = True
+
+
+def _run(*args: Any, call_jaxpr: Any, **_: Any) -> list[Any]:
+    return core.jaxpr_as_fun(call_jaxpr)(*args)
+
+
+custom_inverse_call_p.def_impl(_run)
+custom_inverse_call_p.def_abstract_eval(lambda *_, call_jaxpr, **__: _out_avals(call_jaxpr))
+mlir.register_lowering(custom_inverse_call_p, mlir.lower_fun(_run, multiple_results=True))
+
+
+def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+    """Differentiation sees the function's own ops."""
+    tangents = [ad.instantiate_zeros(t) if type(t) is ad.Zero else t for t in tangents]
+    return jax.jvp(functools.partial(_run, **params), list(primals), tangents)
+
+
+ad.primitive_jvps[custom_inverse_call_p] = _jvp
+
+
+def _batch(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
+    """A batch of calls is the call of the function on batches, and so are its inverses."""
+    size = axis_data.size
+    batched = [d is not None for d in dims]
+    args = [
+        batching.moveaxis(x, d, 0) if b else x for x, d, b in zip(args, dims, batched, strict=True)
+    ]
+    in_axes = [0 if b else None for b in batched]
+
+    def over(closed: Any, axes: Sequence[int | None], total: bool) -> Any:
+        function = jax.vmap(core.jaxpr_as_fun(closed), in_axes=tuple(axes), axis_size=size)
+
+        def summed(*xs: Any) -> Any:
+            outs = function(*xs)
+            return [jnp.sum(out, 0) for out in outs] if total else outs
+
+        avals = [
+            a if axis is None else core.unmapped_aval(size, 0, a)
+            for a, axis in zip(closed.in_avals, axes, strict=True)
+        ]
+        return jax.make_jaxpr(summed)(*map(_stand_in, avals))
+
+    kept = [k for k, chosen in enumerate(params["operands"]) if all(batched[i] for i in chosen)]
+    inverses, log_dets = [], []
+    results = [0] * len(params["call_jaxpr"].out_avals)
+    for k in kept:
+        chosen = params["operands"][k]
+        others = [axis for i, axis in enumerate(in_axes) if i not in chosen]
+        inverses.append(over(params["inverses"][k], [*results, *others], False))
+        axes = [*[0] * len(chosen), *results, *others]
+        log_dets.append(over(params["log_dets"][k], axes, True))
+    outs = custom_inverse_call_p.bind(
+        *args,
+        call_jaxpr=over(params["call_jaxpr"], in_axes, False),
+        inverses=tuple(inverses),
+        log_dets=tuple(log_dets),
+        operands=tuple(params["operands"][k] for k in kept),
+    )
+    return outs, [0] * len(outs)
+
+
+batching.fancy_primitive_batchers[custom_inverse_call_p] = _batch
+
+# --- primitives -----------------------------------------------------------------------------------
+
+
+def register_inverse(
+    primitive: Any,
+    solve: Callable[..., Any],
+    log_det: Callable[..., Any] | str | None = JACOBIAN,
+    *,
+    operand: int = 0,
+    elementwise: bool = False,
+) -> None:
+    """Gives a primitive an inverse in one operand, the others being known.
+
+    Args:
+      primitive: a JAX primitive, such as a user's own.
+      solve: ``(*results, *other operands, **params) -> operand``.
+      log_det: ``(operand, *results, *other operands, **params)`` -> log|det| of the derivative of
+        the results by the operand, a scalar; of an elementwise primitive log|slope| of each
+        element.  By default it comes of the primitive's JVP rule; ``None`` says that it is zero.
+      operand: which operand; the rule may be given for several.
+      elementwise: whether operands and results have one shape and each element is on its own.
+    """
+    primitives.meet(primitive)
+    name = primitives.op_name(primitive.name).removeprefix("jaxpr.")
+    known = RULES.get(name)
+    formulas = dict(known.formulas) if isinstance(known, Formulas) else {}
+    formulas[(operand,)] = Formula(solve, log_det)
+    RULES[name] = Formulas(formulas, attributes=None, elementwise=elementwise)
+
+
+__all__ = ["custom_inverse", "register_inverse"]
