@@ -17,7 +17,7 @@ import jaxmlir
 pytestmark = pytest.mark.compat
 
 SIZE = 4
-COUNT, STEPS = 500, 20
+COUNT, STEPS = 500, 16
 PER_PROGRAM = 25
 LARGEST = 3.0
 

@@ -1,6 +1,7 @@
 """Writes what stock MLIR tools and people read about the dialect, from the op table.
 
-    python tools/generate_dialect.py            write dialect/jaxpr.irdl.mlir and dialect/README.md
+    python tools/generate_dialect.py            write dialect/jaxpr.irdl.mlir, dialect/README.md and
+                                                the rules in docs/inverse.md
     python tools/generate_dialect.py --check    fail if the files are not what would be written
 
 It needs no JAX.
@@ -205,6 +206,46 @@ def _linear(linear: tuple[int | EllipsisType, ...] | None) -> str:
     return ", ".join("..." if i is ... else str(i) for i in linear or ())
 
 
+# --- the inverses ---------------------------------------------------------------------------------
+
+_INVERSES = "docs/inverse.md"
+_BEGIN = "<!-- generated from jaxmlir/ops by tools/generate_dialect.py: the rules -->\n"
+_END = "<!-- end of the rules -->\n"
+
+
+def inverses() -> str:
+    """The page about inverses, with the rules as the op table has them today."""
+    page = (ROOT / _INVERSES).read_text()
+    before, _, rest = page.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    sections = [section for family in ops.FAMILIES for section in _inverses_of(family)]
+    return "\n".join([before + _BEGIN, *sections, _END + after])
+
+
+def _inverses_of(family: ModuleType) -> Iterator[str]:
+    rules: dict[tuple[str, str], list[str]] = {}
+    reasons: dict[str, list[str]] = {}
+    for op in family.OPS:
+        if op.has_inverse:
+            rules.setdefault((op.inverse, op.domain), []).append(op.name)
+        else:
+            reasons.setdefault(op.inverse, []).append(op.name)
+    if rules:
+        yield f"**{_title(family)}**\n"
+        yield "| op | inverse | where |"
+        yield "|---|---|---|"
+        for (inverse, domain), names in rules.items():
+            cells = [", ".join(f"`{name}`" for name in names), inverse, domain]
+            yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+        yield ""
+    else:
+        yield f"**{_title(family)}**: none.\n"
+    for reason, names in reasons.items():
+        yield f"- {', '.join(f'`{name}`' for name in names)}: {reason.partition(': ')[2]}."
+    if reasons:
+        yield ""
+
+
 # --- the command ----------------------------------------------------------------------------------
 
 
@@ -213,6 +254,7 @@ def files() -> dict[Path, str]:
     return {
         Path("dialect/jaxpr.irdl.mlir"): irdl(),
         Path("dialect/README.md"): reference(),
+        Path(_INVERSES): inverses(),
     }
 
 

@@ -76,7 +76,9 @@ class Solver:
 
     def whole(self, value: ir.Value) -> ir.Value | None:
         """A value that is known entirely, in the new function."""
-        knowledge = self.of(value)
+        knowledge = self._knowledge.get(value)
+        if knowledge is None:
+            return None
         if knowledge.whole is None and knowledge.pieces and knowledge.known().all():
             everywhere = knowledge.everywhere()
             knowledge.whole = _pieces.join(self.emit, knowledge, everywhere)
@@ -146,6 +148,10 @@ class Solver:
         return _static(self, value)
 
 
+# Types of tensors, as most are: looking into a type takes longer than looking it up.
+_PLAIN: set[ir.Type] = set()
+
+
 def _pop(heap: list[int]) -> int:
     first = heapq.heappop(heap)
     while heap and heap[0] == first:
@@ -186,7 +192,8 @@ class Site:
 
     def known(self, values: Sequence[ir.Value]) -> tuple[bool, ...]:
         """Which of the values are known entirely."""
-        return tuple(self.whole(v) is not None for v in values)
+        whole = self.solver.whole
+        return tuple([whole(v) is not None for v in values])
 
     @functools.cached_property
     def primitive_and_params(self) -> tuple[Any, dict[str, Any]]:
@@ -261,10 +268,9 @@ class Site:
 
     def forward(self) -> None:
         """Copies the op if all that it needs is known, else lets the rule say what follows."""
-        if all(self.known(self.results)) or self._has_state():
+        if all(self.known(self.results)) or self._has_state:
             return
-        known = self.known(self.operands)
-        if all(known):
+        if all(self.known(self.operands)):
             args = [self.whole(v) for v in self.operands]
             for result, value in zip(self.results, copy(self.op, self.name, args), strict=True):
                 self.tell(result, value)
@@ -287,15 +293,21 @@ class Site:
             self.failure = NotInvertible(f"its inverse rule fails: {type(e).__name__}: {e}")
             raise self.error() from e
 
+    @functools.cached_property
     def _has_state(self) -> bool:
-        return any(str(v.type).startswith("!jaxpr.ref") for v in (*self.operands, *self.results))
+        """Whether a value is a reference: reads and writes cannot be reordered."""
+        others = {v.type for v in (*self.operands, *self.results)} - _PLAIN
+        for type_ in others:
+            if isinstance(type_, ir.RankedTensorType):
+                _PLAIN.add(type_)
+        return any(str(type_).startswith("!jaxpr.ref") for type_ in others - _PLAIN)
 
     def why_not(self) -> str:
         """Why the op has not given its operands."""
         if self.failure is not None:
             return str(self.failure)
         record = ops.OPS.get(self.name.removeprefix("jaxpr."))
-        if self._has_state():
+        if self._has_state:
             return "it reads or writes a reference, whose history cannot be undone"
         if self.rule is None:
             if record is None or not record.inverse:
