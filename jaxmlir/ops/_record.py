@@ -123,7 +123,8 @@ class Op:
     @property
     def has_inverse(self) -> bool:
         """Whether there is a rule that inverts it."""
-        return not self.inverse.startswith(("not invertible: ", "no rule: "))
+        reasons = ("not invertible: ", "no rule: ")
+        return bool(self.inverse) and not self.inverse.startswith(reasons)
 
     @property
     def primitive_names(self) -> tuple[str, ...]:

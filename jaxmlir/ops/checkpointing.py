@@ -5,7 +5,7 @@ These are primitives of jaxmlir, with rules for all that JAX does with its own.
 
 from __future__ import annotations
 
-from jaxmlir.ops._record import Op, op
+from jaxmlir.ops._record import Op, op, without_inverse
 
 OPS: tuple[Op, ...] = (
     op(
@@ -46,3 +46,5 @@ OPS: tuple[Op, ...] = (
         "num_res: int = 0",
     ),
 )
+
+OPS = without_inverse("no rule: it belongs to derivatives", OPS)
