@@ -334,7 +334,11 @@ class Program:
         return _transforms().jvp(self, custom_vjp_forward)
 
     def linearize(
-        self, *, while_loops: str = "error", checkpoints: int | None = None
+        self,
+        *,
+        while_loops: str = "error",
+        checkpoints: int | None = None,
+        custom_vjp_forward: str = "error",
     ) -> tuple[Program, Program]:
         """``fwd(*args) -> (result, residuals)`` and ``lin(residuals, *tangents) -> tangent``.
 
@@ -343,15 +347,16 @@ class Program:
             transpose, and so this and all derivatives in reverse mode; by default they are JAX's
             error.
           checkpoints: how many states of such a loop are in memory at a time, at least 1.
+          custom_vjp_forward: as for :meth:`jvp`; the transpose of ``lin`` does not need it.
         """
-        return _transforms().linearize(self, while_loops, checkpoints)
+        return _transforms().linearize(self, while_loops, checkpoints, custom_vjp_forward)
 
     def vjp(
         self, *, while_loops: str = "error", checkpoints: int | None = None
     ) -> tuple[Program, Program]:
         """``fwd(*args) -> (result, residuals)`` and ``bwd(residuals, cotangent) -> cotangents``.
 
-        Options as for :meth:`linearize`.
+        The options on loops are those of :meth:`linearize`.
         """
         return _transforms().vjp(self, while_loops, checkpoints)
 

@@ -47,10 +47,7 @@ def jvp(program: Program, custom_vjp_forward: str = "error") -> Program:
     Raises:
       TransformError: an op cannot be differentiated, or a backward rule is not linear.
     """
-    if custom_vjp_forward not in ("error", "transpose"):
-        raise ArgumentError(
-            f"custom_vjp_forward must be 'error' or 'transpose', got {custom_vjp_forward!r}"
-        )
+    _check_forward(custom_vjp_forward)
     args_tree, out_tree = _args_tree(program, "jvp"), program.out_tree
     result, rules, symbol = _start(program)
     with scope():
@@ -67,24 +64,40 @@ def jvp(program: Program, custom_vjp_forward: str = "error") -> Program:
             *zip(map(tangent_type_of, outputs), active_out, strict=True),
         ]
         if custom_vjp_forward == "transpose":
-            result.changed()
-            expand_custom_lin(rules)
+            expand_custom_lin(rules, [core_symbol])
         new = adapt(rules, core_symbol, f"{symbol}.jvp", arguments, results)
     in_tree = _arguments(args_tree, args_tree)
     return _finish(result, new, in_tree, _tuple([out_tree, out_tree]), f"{symbol}.jvp")
 
 
+def _check_forward(custom_vjp_forward: str) -> None:
+    if custom_vjp_forward not in ("error", "transpose"):
+        raise ArgumentError(
+            f"custom_vjp_forward must be 'error' or 'transpose', got {custom_vjp_forward!r}"
+        )
+
+
 def linearize(
-    program: Program, while_loops: str = "error", checkpoints: int | None = None
+    program: Program,
+    while_loops: str = "error",
+    checkpoints: int | None = None,
+    custom_vjp_forward: str = "error",
 ) -> tuple[Program, Program]:
     """Two programs: ``fwd(*args) -> (result, residuals)`` and ``lin(residuals, *tangents) ->
-    tangent of result``."""
+    tangent of result``.
+
+    Args:
+      custom_vjp_forward: as for :func:`jvp`, in ``lin``.
+    """
+    _check_forward(custom_vjp_forward)
     args_tree, out_tree = _args_tree(program, "linearize"), program.out_tree
     result, rules, symbol = _start(program, while_loops, checkpoints)
     with scope():
         function = result.function(symbol)
         active = active_arguments(result, symbol, ())
         found = linearize_function(rules, symbol, active)
+        if custom_vjp_forward == "transpose":
+            expand_custom_lin(rules, [found.lin])
         inputs, outputs = list(function.type.inputs), list(function.type.results)
         residuals = list(result.function(found.lin).type.inputs)[: found.num_residuals]
         lin = adapt(

@@ -441,3 +441,31 @@ def test_what_is_known_first_and_the_rest_make_the_whole(steps, unknown):
         return runtime.call(program, "f.unknown", [*first, given[unknown]])[0]
 
     close(both(*args), jax.jit(f)(*args))
+
+
+# --- forward mode through backward rules ------------------------------------------------------
+
+
+def test_backward_rules_pushed_forward_agree_with_reverse_mode():
+    """``<ct, jvp(t)> == <vjp(ct), t>``, for a rule in a branch of a loop, batched too."""
+
+    def f(x, y):
+        def step(c, row):
+            return lax.cond(y > 0, lambda c: with_product(c, y), jnp.sin, c), c * row
+
+        return lax.scan(step, x, ROWS)
+
+    args, tangents = (X, f32(0.7)), vector_like((X, f32(0.7)), 1)
+    program = jaxmlir.trace(f)(*args)
+    fwd, lin = program.linearize(custom_vjp_forward="transpose")
+    _, bwd = program.vjp()
+    value, residuals = fwd(*args)
+    ct = vector_like(value, 2)
+    _, pushed = program.jvp(custom_vjp_forward="transpose")(args, tangents)
+    close(lin(residuals, *tangents), pushed)
+    pulled = bwd(program.vjp()[0](*args)[1], ct)
+
+    def inner(a, b):
+        return sum(np.vdot(x, y) for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True))
+
+    np.testing.assert_allclose(inner(ct, pushed), inner(pulled, tangents), rtol=1e-4)

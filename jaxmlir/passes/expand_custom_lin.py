@@ -8,16 +8,19 @@ does not follow from the ops: an affine rule, transposed, would lose its constan
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from jaxmlir import codec
 from jaxmlir.errors import Diagnostic, TransformError
-from jaxmlir.ir import file_line_col, func, ir, scope
+from jaxmlir.ir import file_line_col, ir, scope
 from jaxmlir.ops import OPS
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import inline, ops_of, zeros
+from jaxmlir.passes._build import ops_of, reachable, returned, zeros
 from jaxmlir.passes._rules import Rules
+from jaxmlir.passes.higher_order._custom_rules import attribute, out_zeros, rule_symbol
+from jaxmlir.passes.higher_order.call import call
 from jaxmlir.passes.jvp import tangent_type_of
 from jaxmlir.passes.transpose import transpose
 
@@ -37,47 +40,51 @@ class ExpandCustomLin(Pass):
         program.changed()
 
 
-def expand_custom_lin(rules: Rules) -> None:
-    """Replaces the custom_lin ops of every function of a program.
+def expand_custom_lin(rules: Rules, entries: Iterable[str] | None = None) -> None:
+    """Replaces custom_lin ops: each by a call of its transposed backward rule.
+
+    Args:
+      entries: the functions to look in, and in those that they refer to; by default all.
 
     Raises:
       TransformError: a backward rule is not linear as far as its ops tell; names the op.
     """
-    for function in list(rules.program.functions.values()):
-        for op, name, operands in list(ops_of(function)):
+    functions = rules.program.functions
+    chosen = set(functions)
+    if entries is not None:
+        chosen = set().union(*(reachable(functions, entry) for entry in entries))
+    for symbol in [symbol for symbol in functions if symbol in chosen]:
+        for op, name, operands in list(ops_of(functions[symbol])):
             if name == "jaxpr.custom_lin":
                 _expand(rules, op, operands)
 
 
 def _expand(rules: Rules, op: Any, operands: list[ir.Value]) -> None:
-    attributes = op.attributes
-    bwd = ir.FlatSymbolRefAttr(attributes["bwd"]).value
-    num_res = codec.decode(attributes["num_res"]) if "num_res" in attributes else 0
-    in_zeros = codec.decode(attributes["in_zeros"])
+    bwd = rule_symbol(op, "bwd")
+    num_res = attribute(op, "num_res", 0)
+    in_zeros = attribute(op, "in_zeros", ())
     function = rules.program.function(bwd)
-    linear = [i >= num_res for i in range(len(function.arguments))]
-    check_linear(rules, bwd, {v for v, lin in zip(function.arguments, linear, strict=True) if lin})
-    pushforward = transpose(rules, bwd, linear, f"{bwd}.transpose")
+    pushforward = rules.functions.once(_pushforward, bwd, num_res)
+    given, outputs = iter(operands[num_res:]), iter(function.type.results)
     with ir.InsertionPoint(op), op.location:
-        given = iter(operands[num_res:])
-        outputs = iter(function.type.results)
         tangents = []
-        for zero_in, zero_out in zip(in_zeros, _out_zeros(function, len(in_zeros)), strict=True):
+        for zero_in, zero_out in zip(in_zeros, out_zeros(function, len(in_zeros)), strict=True):
             tangent = None if zero_in else next(given)
             if not zero_out:
-                type_ = next(outputs)
-                tangents.append(zeros(tangent_type_of(type_)) if tangent is None else tangent)
-        outs = inline(rules.program.function(pushforward), [*operands[:num_res], *tangents])
+                type_ = tangent_type_of(next(outputs))
+                tangents.append(zeros(type_) if tangent is None else tangent)
+        outs = call(rules, pushforward, [*operands[:num_res], *tangents])
     for result, out in zip(list(op.results), outs, strict=True):
         result.replace_all_uses_with(out)
     op.operation.erase()
 
 
-def _out_zeros(bwd: func.FuncOp, count: int) -> tuple[bool, ...]:
-    attributes = bwd.attributes
-    if "jaxpr.out_zeros" in attributes:
-        return codec.decode(attributes["jaxpr.out_zeros"])
-    return (False,) * count
+def _pushforward(rules: Rules, bwd: str, num_res: int) -> str:
+    """The transpose of a backward rule, ``(*residuals, *tangents) -> (*tangents)``."""
+    arguments = list(rules.program.function(bwd).arguments)
+    check_linear(rules, bwd, set(arguments[num_res:]))
+    linear = [i >= num_res for i in range(len(arguments))]
+    return transpose(rules, bwd, linear, f"{bwd}.transpose")
 
 
 # Linear in each of these operands, the others held fixed; linear in no two of them together.
@@ -89,62 +96,112 @@ _LINEAR_IN_ONE = {
     "triangular_solve": (1,),
 }
 # Calls that compute what the function they name computes.
-_CALLS = {"jit": "jaxpr", "closed_call": "call_jaxpr", "remat2": "jaxpr"}
+_CALLS = {
+    "call": "call_jaxpr",
+    "closed_call": "call_jaxpr",
+    "eval_jaxpr": "call_jaxpr",
+    "jit": "jaxpr",
+    "remat2": "jaxpr",
+}
 
 
-def check_linear(rules: Rules, symbol: str, linear: set[ir.Value]) -> tuple[bool, ...]:
-    """Checks that a function is linear in some of its arguments, jointly, by looking at its ops.
-
-    Returns:
-      Which results depend on them; the others are constants of the linear map.
+def check_linear(rules: Rules, symbol: str, linear: set[ir.Value]) -> None:
+    """Checks that all results of a function are linear in some arguments, jointly, by its ops.
 
     Raises:
-      TransformError: an op is not linear in what depends on the arguments, or may not be.
+      TransformError: an op is not linear in what depends on the arguments, or may not be, or a
+        result is a constant.
     """
+    for i, kind in enumerate(_results(rules, symbol, linear)):
+        if kind == "fixed":
+            function = rules.program.function(symbol)
+            raise _error(
+                function.location,
+                f"result {i} of @{symbol} does not depend on the cotangent and is not zero",
+            )
+
+
+def _results(
+    rules: Rules, symbol: str, linear: set[ir.Value], zero: frozenset[ir.Value] = frozenset()
+) -> list[Literal["linear", "zero", "fixed"]]:
+    """What each result of a function is: linear in some arguments, zero, or of neither kind."""
     function = rules.program.function(symbol)
-    linear = set(linear)
-    constants: set[ir.Value] = set()
+    linear, nothing = set(linear), set(zero)
     for op, name, operands in ops_of(function):
         short = name.removeprefix("jaxpr.")
         pattern = [v in linear for v in operands]
-        if not any(pattern):
-            if short == "constant" and _is_zero(op):
-                constants.update(op.results)
-            elif short in ("broadcast_in_dim", "convert_element_type") and operands[0] in constants:
-                constants.update(op.results)
-            continue
-        record = OPS.get(short)
         # Zero is a linear function of anything.
-        fits = [lin or v in constants for v, lin in zip(operands, pattern, strict=True)]
-        joint = record.linear_operands(len(operands)) if record else ()
-        if short in _CALLS:
-            callee = ir.FlatSymbolRefAttr(op.attributes[_CALLS[short]]).value
-            inner = rules.program.function(callee).arguments
-            dependent = check_linear(
-                rules, callee, {v for v, lin in zip(inner, pattern, strict=True) if lin}
-            )
-            linear.update(v for v, d in zip(op.results, dependent, strict=True) if d)
-            continue
-        if joint:
-            good = all(fits[i] for i in joint) and not any(
-                lin for i, lin in enumerate(pattern) if i not in joint
-            )
-        elif short == "select_n":
-            good = not pattern[0] and all(fits[1:])
-        elif short in _LINEAR_IN_ONE:
-            good = sum(pattern) == 1 and pattern.index(True) in _LINEAR_IN_ONE[short]
-        else:
-            good = False
-        if not good:
-            file, line, col = file_line_col(op.location)
-            message = (
-                f"'{name}' op in @{symbol} is not linear in the cotangent as far as can be told, "
-                "so the rule has no transpose that would push tangents forward"
-            )
-            raise TransformError([Diagnostic("error", message, file, line, col)])
-        linear.update(op.results)
-    *_, last = function.entry_block.operations
-    return tuple(v in linear for v in last.operands)
+        fits = [lin or v in nothing for v, lin in zip(operands, pattern, strict=True)]
+        inner = _called(op, short, pattern)
+        if inner is not None:
+            callees, first = inner
+            kinds = [
+                _kinds_of_call(rules, callee, pattern[first:], fits[first:]) for callee in callees
+            ]
+            for v, of_result in zip(op.results, zip(*kinds, strict=True), strict=True):
+                if set(of_result) == {"zero"}:
+                    nothing.add(v)
+                elif "fixed" not in of_result:
+                    linear.add(v)
+                elif "linear" in of_result:
+                    raise _not_linear(op, name, symbol)
+        elif any(pattern):
+            if not _is_linear(op, short, pattern, fits):
+                raise _not_linear(op, name, symbol)
+            linear.update(op.results)
+        elif (short == "constant" and _is_zero(op)) or (
+            short in ("broadcast_in_dim", "convert_element_type") and all(fits)
+        ):
+            nothing.update(op.results)
+    return [
+        "linear" if v in linear else "zero" if v in nothing else "fixed" for v in returned(function)
+    ]
+
+
+def _called(op: Any, name: str, pattern: list[bool]) -> tuple[list[str], int] | None:
+    """The functions of which an op computes one, and the first operand that it hands them."""
+    if name in _CALLS:
+        return [op.attributes[_CALLS[name]].value], 0
+    if name == "cond" and not pattern[0]:
+        return [branch.value for branch in op.attributes["branches"]], 1
+    return None
+
+
+def _kinds_of_call(rules: Rules, callee: str, linear: list[bool], fits: list[bool]) -> list[str]:
+    arguments = list(rules.program.function(callee).arguments)
+    chosen = {v for v, lin in zip(arguments, linear, strict=True) if lin}
+    zero = {v for v, fit in zip(arguments, fits, strict=True) if fit} - chosen
+    return _results(rules, callee, chosen, frozenset(zero))
+
+
+def _is_linear(op: Any, name: str, pattern: list[bool], fits: list[bool]) -> bool:
+    """Whether an op is linear in the operands of a pattern, where those that fit are so or zero."""
+    record = OPS.get(name)
+    joint = record.linear_operands(len(pattern)) if record else ()
+    if joint:
+        others = (lin for i, lin in enumerate(pattern) if i not in joint)
+        return all(fits[i] for i in joint) and not any(others)
+    if name == "select_n":
+        return not pattern[0] and all(fits[1:])
+    if name == "custom_linear_solve":
+        lengths = codec.decode(op.attributes["const_lengths"])
+        return not any(pattern[: sum(lengths)]) and all(fits[sum(lengths) :])
+    return (
+        name in _LINEAR_IN_ONE and sum(pattern) == 1 and pattern.index(True) in _LINEAR_IN_ONE[name]
+    )
+
+
+def _not_linear(op: Any, name: str, symbol: str) -> TransformError:
+    return _error(
+        op.location,
+        f"'{name}' op in @{symbol} is not linear in the cotangent as far as can be told",
+    )
+
+
+def _error(location: ir.Location, message: str) -> TransformError:
+    file, line, col = file_line_col(location)
+    message += ", so the rule has no transpose that would push tangents forward"
+    return TransformError([Diagnostic("error", message, file, line, col)])
 
 
 def _is_zero(op: Any) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
@@ -32,16 +32,23 @@ class Jvp(Pass):
     Options:
       func: the function to differentiate; by default the public one.
       argnums: the flat arguments to differentiate in; by default all that have tangents.
+      custom-vjp-forward: ``transpose`` pushes tangents through functions with a custom VJP rule by
+        the transpose of their backward rule; by default that is an error when the result is run.
     """
 
     name: ClassVar[str] = "jaxpr-jvp"
     func: str = ""
     argnums: tuple[int, ...] = ()
+    custom_vjp_forward: Literal["error", "transpose"] = "error"
 
     def run(self, program: Program) -> None:
+        from jaxmlir.passes.expand_custom_lin import expand_custom_lin
+
         with scope():
-            symbol = self.func or program.name
-            jvp(Rules(program), symbol, active_arguments(program, symbol, self.argnums))
+            symbol, rules = self.func or program.name, Rules(program)
+            new, _ = jvp(rules, symbol, active_arguments(program, symbol, self.argnums))
+            if self.custom_vjp_forward == "transpose":
+                expand_custom_lin(rules, [new])
         program.changed()
 
 

@@ -45,6 +45,8 @@ class Linearize(Pass):
       argnums: the flat arguments to differentiate in; by default all that have tangents.
       while: ``checkpointed`` differentiates loops of unknown length, which are an error by default.
       checkpoints: how many states of such a loop are kept.
+      custom-vjp-forward: ``transpose`` lets ``@f.lin`` push tangents through functions with a
+        custom VJP rule, by the transpose of their backward rule.
     """
 
     name: ClassVar[str] = "jaxpr-linearize"
@@ -52,12 +54,18 @@ class Linearize(Pass):
     argnums: tuple[int, ...] = ()
     while_: Literal["error", "checkpointed"] = "error"
     checkpoints: int | None = None
+    custom_vjp_forward: Literal["error", "transpose"] = "error"
 
     def run(self, program: Program) -> None:
+        from jaxmlir.passes.expand_custom_lin import expand_custom_lin
+
         with scope():
             symbol = self.func or program.name
             checkpoint_while(program, symbol, self.while_, self.checkpoints)
-            linearize(Rules(program), symbol, active_arguments(program, symbol, self.argnums))
+            rules = Rules(program)
+            found = linearize(rules, symbol, active_arguments(program, symbol, self.argnums))
+            if self.custom_vjp_forward == "transpose":
+                expand_custom_lin(rules, [found.lin])
         program.changed()
 
 
