@@ -222,12 +222,33 @@ def reachable(functions: dict[str, func.FuncOp], symbol: str) -> set[str]:
         if name in reached or name not in functions:
             continue
         reached.add(name)
-        for op in functions[name].entry_block.operations:
-            attributes = op.attributes
-            if len(attributes):
-                for attr in attributes.values():
-                    pending.extend(symbol_uses(attr))
+        pending.extend(references(functions[name]))
     return reached
+
+
+def entry_points(functions: dict[str, func.FuncOp]) -> list[str]:
+    """The public functions, and those that no other refers to."""
+    referred: set[str] = set()
+    for function in functions.values():
+        referred.update(references(function))
+    return [
+        symbol
+        for symbol, function in functions.items()
+        if symbol not in referred or function.visibility.value != "private"
+    ]
+
+
+def keep_reachable(program: Program, entries: Sequence[str]) -> None:
+    """Erases the functions that no entry point refers to any more."""
+    if not entries:
+        return
+    program.changed()
+    functions = program.functions
+    reached = set().union(*(reachable(functions, symbol) for symbol in entries))
+    for name, op in functions.items():
+        if name not in reached:
+            op.operation.erase()
+    program.changed()
 
 
 def ops_with_symbols(function: func.FuncOp) -> Iterator[tuple[Any, str]]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jaxmlir import codec, ops
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import ops_of, references
+from jaxmlir.passes._build import entry_points, ops_of
 from jaxmlir.passes._liveness import Cut, Live, Liveness, Mask, Variant, is_droppable, whole
 from jaxmlir.passes._remarks import remark, remarks_wanted
 
@@ -42,7 +42,7 @@ def dce(program: Program) -> None:
     with scope():
         functions = program.functions
         liveness = Liveness(functions)
-        _keep(program, liveness, [whole(functions[symbol]) for symbol in _entries(functions)])
+        _keep(program, liveness, [whole(functions[symbol]) for symbol in entry_points(functions)])
 
 
 def prune(program: Program, entry: Variant, *, custom_rules: bool = True) -> None:
@@ -65,18 +65,6 @@ def _keep(program: Program, liveness: Liveness, entries: Sequence[Variant]) -> N
     for symbol in functions.keys() - variants.keys():
         functions[symbol].operation.erase()
     program.changed()
-
-
-def _entries(functions: dict[str, func.FuncOp]) -> list[str]:
-    """The public functions, and those that no other refers to."""
-    referred: set[str] = set()
-    for function in functions.values():
-        referred.update(references(function))
-    return [
-        symbol
-        for symbol, function in functions.items()
-        if symbol not in referred or function.visibility.value != "private"
-    ]
 
 
 def _variants(liveness: Liveness, entries: Sequence[Variant]) -> dict[str, list[Variant]]:

@@ -9,7 +9,7 @@
 // RUN: diff %t.before %t.after
 // RUN: FileCheck %s --check-prefix=EXEC < %t.after
 
-func.func public @main(%x: tensor<f32>, %y: tensor<f32>, %row: tensor<1xf32>) -> (tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<1xf32>, tensor<f32>) {
+func.func public @main(%x: tensor<f32>, %y: tensor<f32>, %row: tensor<1xf32>) -> (tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<1xf32>, tensor<f32>, tensor<f32>, tensor<f32>) {
   // CHECK: func.func public @main(%[[X:.*]]: tensor<f32>, %[[Y:.*]]: tensor<f32>, %[[ROW:.*]]: tensor<1xf32>)
 
   // swap(x, y) = (y, x): the function returns its arguments.
@@ -34,9 +34,9 @@ func.func public @main(%x: tensor<f32>, %y: tensor<f32>, %row: tensor<1xf32>) ->
   %5 = "jaxpr.while"(%x) {cond_jaxpr = @never, body_jaxpr = @double} : (tensor<f32>) -> tensor<f32>
   // EXEC-NEXT: result[5]: f32[] = 2.0
 
-  // while(c, f)(x, y) = (..., y) where f returns y
+  // while(c, f)(x, y) = (while(d, g)(x), y) where f returns y: a constant of d and g
   %6:2 = "jaxpr.while"(%x, %y) {cond_jaxpr = @small, body_jaxpr = @add_second} : (tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
-  // CHECK: %[[LOOP:.*]]:2 = "jaxpr.while"(%[[X]], %[[Y]])
+  // CHECK: %[[LOOP:.*]] = "jaxpr.while"(%[[Y]], %[[X]]) {body_jaxpr = @add_second_0, body_nconsts = 1 : i64, cond_jaxpr = @small_0}
   // EXEC-NEXT: result[6]: f32[] = 11.0
 
   // scan[length=1](f)(x, row) = f(x, row[0])
@@ -51,8 +51,14 @@ func.func public @main(%x: tensor<f32>, %y: tensor<f32>, %row: tensor<1xf32>) ->
   %8 = "jaxpr.scan"(%x) {jaxpr = @double, length = 0 : i64, num_carry = 1 : i64} : (tensor<f32>) -> tensor<f32>
   // EXEC-NEXT: result[9]: f32[] = 2.0
 
-  // CHECK-NEXT: return %[[Y]], %[[X]], %[[DOUBLE]], %[[BRANCH]], %[[Y]], %[[X]], %[[LOOP]]#0, %[[PRODUCT]], %[[STACK]], %[[X]]
-  return %0#0, %0#1, %2, %4#0, %4#1, %5, %6#0, %7#0, %7#1, %8 : tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<1xf32>, tensor<f32>
+  // scan(f)(x, y) = (scan(g)(x), y) where f returns y: a constant of g
+  // CHECK-NEXT: %[[SCAN:.*]] = "jaxpr.scan"(%[[Y]], %[[X]]) {jaxpr = @add_second_0, length = 4 : i64, num_carry = 1 : i64, num_consts = 1 : i64}
+  %9:2 = "jaxpr.scan"(%x, %y) {jaxpr = @add_second, length = 4 : i64, num_carry = 2 : i64} : (tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)
+  // EXEC-NEXT: result[10]: f32[] = 14.0
+  // EXEC-NEXT: result[11]: f32[] = 3.0
+
+  // CHECK-NEXT: return %[[Y]], %[[X]], %[[DOUBLE]], %[[BRANCH]], %[[Y]], %[[X]], %[[LOOP]], %[[PRODUCT]], %[[STACK]], %[[X]], %[[SCAN]], %[[Y]]
+  return %0#0, %0#1, %2, %4#0, %4#1, %5, %6#0, %7#0, %7#1, %8, %9#0, %9#1 : tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<1xf32>, tensor<f32>, tensor<f32>, tensor<f32>
 }
 func.func private @swap(%x: tensor<f32>, %y: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
   return %y, %x : tensor<f32>, tensor<f32>

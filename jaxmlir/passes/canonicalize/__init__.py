@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.ir import scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import callees_first
+from jaxmlir.passes._build import callees_first, entry_points, keep_reachable
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -53,12 +53,14 @@ def canonicalize(program: Program, fast_math: bool = False) -> int:
 
     most = 0
     with scope():
+        entries = entry_points(program.functions)
         returned: dict = {}
+        variants: dict = {}
         for symbol in callees_first(program.functions):
-            rewriter = Rewriter(program, program.function(symbol), fast_math, returned)
+            rewriter = Rewriter(program, program.function(symbol), fast_math, returned, variants)
             sweeps = 1
             while rewriter.sweep() and sweeps < MAX_SWEEPS:
                 sweeps += 1
             most = max(most, sweeps)
-    program.changed()
+        keep_reachable(program, entries)
     return most

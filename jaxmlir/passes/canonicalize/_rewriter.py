@@ -8,6 +8,7 @@ copied in.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +80,7 @@ class Rewriter:
       program: where called functions are found.
       fast_math: whether rewrites may ignore NaN, infinities and the sign of zero.
       returned: what :mod:`.control` knows of the functions done before.
+      variants: names of the functions that :meth:`variant` has written.
     """
 
     def __init__(
@@ -87,11 +89,13 @@ class Rewriter:
         function: func.FuncOp,
         fast_math: bool,
         returned: dict[str, list[Any]],
+        variants: dict[Any, str],
     ):
         self.program = program
         self.function = function
         self.fast_math = fast_math
         self.returned = returned
+        self.variants = variants
         self._nodes: dict[ir.Value, Node] = {}
         self._at: Node | None = None
         self._inlined = False
@@ -155,6 +159,39 @@ class Rewriter:
             return op.result
         self._drop(node)
         return values[0]
+
+    def build_all(
+        self,
+        name: str,
+        operands: Sequence[ir.Value],
+        types: Sequence[ir.Type],
+        attributes: Mapping[str, ir.Attribute],
+    ) -> list[ir.Value]:
+        """A new ``jaxpr.<name>`` with any number of results, as it is."""
+        at = self._at.op
+        op = ir.Operation.create(
+            f"jaxpr.{name}",
+            list(types),
+            list(operands),
+            dict(attributes),
+            loc=at.location,
+            ip=ir.InsertionPoint(at),
+        )
+        node = Node(op, op.name, list(operands), list(op.results))
+        self._nodes.update((result, node) for result in node.results)
+        return node.results
+
+    def variant(
+        self, symbol: str, arguments: Sequence[int], results: Sequence[int]
+    ) -> ir.FlatSymbolRefAttr:
+        """A function that is ``@symbol`` with its arguments in another order and fewer results."""
+        key = (symbol, tuple(arguments), tuple(results))
+        name = self.variants.get(key)
+        if name is None:
+            function = self.program.function(symbol)
+            name = self.variants[key] = _unused_name(self.program, symbol)
+            _write_variant(function, name, arguments, results)
+        return ir.FlatSymbolRefAttr.get(name)
 
     def full(self, type_: ir.Type, number: Any) -> ir.Value:
         """A value of a type with every element ``number``."""
@@ -241,6 +278,32 @@ class Rewriter:
             source = self._nodes.get(operand)
             if source is not None:
                 self._drop(source)
+
+
+def _unused_name(program: Program, symbol: str) -> str:
+    program.changed()
+    taken = program.functions
+    return next(name for i in itertools.count() if (name := f"{symbol}_{i}") not in taken)
+
+
+def _write_variant(
+    function: func.FuncOp, name: str, arguments: Sequence[int], results: Sequence[int]
+) -> None:
+    type_ = function.type
+    inputs = [type_.inputs[i] for i in arguments]
+    outputs = [type_.results[i] for i in results]
+    new = func.FuncOp(
+        name,
+        ir.FunctionType.get(inputs, outputs),
+        visibility="private",
+        loc=function.location,
+        ip=ir.InsertionPoint.after(function),
+    )
+    block = new.add_entry_block()
+    values = dict(zip(arguments, block.arguments, strict=True))
+    with ir.InsertionPoint(block), function.location:
+        outs = inline(function, [values[i] for i in range(len(arguments))])
+        func.ReturnOp([outs[i] for i in results])
 
 
 def array_of(node: Node) -> np.ndarray | None:

@@ -117,6 +117,106 @@ def while_never(r: Rewriter, node: Node) -> list[ir.Value] | None:
     return node.operands[first:]
 
 
+@rewrite(
+    "scan(f)(x, y) = (x, scan(g)(y)) where f returns its argument x; it is a constant of g", "scan"
+)
+def scan_with_invariant(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    (body,) = symbol_uses(node.attributes["jaxpr"])
+    consts, carry = count_of(node.op, "num_consts"), count_of(node.op, "num_carry")
+    fixed, moving = _split_carry(r, node, body, consts, carry, consts)
+    if not fixed:
+        return None
+    results = [*moving, *range(carry, len(node.results))]
+    arguments = [
+        *range(consts),
+        *(consts + i for i in (*fixed, *moving)),
+        *range(consts + carry, len(node.operands)),
+    ]
+    symbol = r.variant(body, arguments, results)
+    counts = {"num_consts": consts + len(fixed), "num_carry": len(moving)}
+    attributes = _with_counts({**node.attributes, "jaxpr": symbol}, counts)
+    operands = [node.operands[i] for i in arguments]
+    return _rebuilt(r, node, "scan", operands, attributes, results, consts)
+
+
+@rewrite(
+    "while(c, f)(x, y) = (x, while(d, g)(y)) where f returns its argument x; a constant of d and g",
+    "while",
+)
+def while_with_invariant(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    (cond,) = symbol_uses(node.attributes["cond_jaxpr"])
+    (body,) = symbol_uses(node.attributes["body_jaxpr"])
+    n_cond, n_body = count_of(node.op, "cond_nconsts"), count_of(node.op, "body_nconsts")
+    first, carry = n_cond + n_body, len(node.results)
+    fixed, moving = _split_carry(r, node, body, n_body, carry, first)
+    if not fixed:
+        return None
+
+    def arguments(consts: int) -> list[int]:
+        return [*range(consts), *(consts + i for i in (*fixed, *moving))]
+
+    attributes = {
+        **node.attributes,
+        "cond_jaxpr": r.variant(cond, arguments(n_cond), [0]),
+        "body_jaxpr": r.variant(body, arguments(n_body), moving),
+    }
+    counts = {"cond_nconsts": n_cond + len(fixed), "body_nconsts": n_body + len(fixed)}
+    values = [node.operands[first + i] for i in fixed]
+    operands = [
+        *node.operands[:n_cond],
+        *values,
+        *node.operands[n_cond:first],
+        *values,
+        *(node.operands[first + i] for i in moving),
+    ]
+    return _rebuilt(r, node, "while", operands, _with_counts(attributes, counts), moving, first)
+
+
+def _split_carry(
+    r: Rewriter, node: Node, body: str, consts: int, carry: int, first: int
+) -> tuple[list[int], list[int]]:
+    """The carried values that a loop's body returns as they are, and the others.
+
+    Args:
+      consts: the body's argument, and first: the op's operand, that is the first carried value.
+    """
+    if _has_effects(node):
+        return [], []
+    fixed = [
+        i
+        for i, what in enumerate(_returned(r, body)[:carry])
+        if not isinstance(what, ir.Attribute)
+        and what == consts + i
+        and node.operands[first + i].type == node.results[i].type
+    ]
+    return fixed, [i for i in range(carry) if i not in fixed]
+
+
+def _with_counts(
+    attributes: dict[str, ir.Attribute], counts: dict[str, int]
+) -> dict[str, ir.Attribute]:
+    """The attributes with counts, of which 0 is not written."""
+    encoded = {name: codec.encode(count) for name, count in counts.items()}
+    return {k: v for k, v in {**attributes, **encoded}.items() if counts.get(k) != 0}
+
+
+def _rebuilt(
+    r: Rewriter,
+    node: Node,
+    name: str,
+    operands: list[ir.Value],
+    attributes: dict[str, ir.Attribute],
+    results: list[int],
+    first: int,
+) -> list[ir.Value]:
+    """The loop's results: those of a new loop, and for the others the operands carried."""
+    types = [node.results[i].type for i in results]
+    outs = iter(r.build_all(name, operands, types, attributes) if results else ())
+    return [
+        next(outs) if i in results else node.operands[first + i] for i in range(len(node.results))
+    ]
+
+
 @rewrite("while(c, f)(x) = x where f returns its argument", "while")
 def while_returns_argument(r: Rewriter, node: Node) -> list[ir.Value] | None:
     (body,) = symbol_uses(node.attributes["body_jaxpr"])
