@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from jaxmlir.ir import ir, module_text
 from jaxmlir.passes import Instrumentation
+
+
+# The numbers of the next folders, by the folder that they are in.
+_numbers: dict[str, itertools.count[int]] = {}
 
 
 @dataclass(frozen=True)
@@ -22,14 +27,15 @@ class Dump(Instrumentation):
     @classmethod
     def into(cls, parent: str, name: str) -> Dump:
         name = re.sub(r"[^\w.-]+", "_", name).strip("_") or "function"
-        Path(parent).mkdir(parents=True, exist_ok=True)
-        for n in itertools.count(1 + sum(1 for _ in Path(parent).iterdir())):
-            folder = Path(parent) / f"{n:05d}-{name}"
+        if parent not in _numbers:
+            taken = len(os.listdir(parent)) if os.path.isdir(parent) else 0
+            _numbers[parent] = itertools.count(1 + taken)
+        while True:
+            folder = Path(parent) / f"{next(_numbers[parent]):05d}-{name}"
             # Other threads and processes make folders too.
             with contextlib.suppress(FileExistsError):
-                folder.mkdir()
+                folder.mkdir(parents=True)
                 return cls(verify_each=False, folder=folder)
-        raise AssertionError
 
     @property
     def observes(self) -> bool:
