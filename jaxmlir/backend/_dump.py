@@ -12,7 +12,6 @@ from pathlib import Path
 from jaxmlir.ir import ir, module_text
 from jaxmlir.passes import Instrumentation
 
-
 # The numbers of the next folders, by the folder that they are in.
 _numbers: dict[str, itertools.count[int]] = {}
 
