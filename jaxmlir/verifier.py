@@ -146,12 +146,11 @@ class _Verifier:
                     for error in _constant_errors(self.program, op):
                         self.report(op, f"'{name}' op{error}")
                     continue
-                operands = op.operands
                 attributes = op.attributes
                 key = (
                     name,
                     tuple(attributes.items()) if len(attributes) else (),
-                    tuple([operands[i].type for i in range(len(operands))]),
+                    tuple([v.type for v in op.operands]),
                     tuple(op.results.types),
                 )
                 if key in known:

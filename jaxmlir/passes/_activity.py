@@ -51,7 +51,7 @@ def forward(
         if True not in pattern:
             steps.append(Step(op, name, operands, results, ()))
             continue
-        active_out = rules.activity(kind, op, name, pattern)
+        active_out = rules.activity(kind, op, name, pattern, operands)
         live.update([v for v, a in zip(results, active_out, strict=True) if a])
         steps.append(Step(op, name, operands, results, pattern, active_out))
     return steps, live
@@ -62,7 +62,7 @@ def backward(rules: Rules, steps: Sequence[Step], wanted: set[ir.Value]) -> None
     for step in reversed(steps):
         if step.active and not wanted.isdisjoint(step.results):
             step.wanted = tuple([v in wanted for v in step.results])
-            uses = rules.uses(step.op, step.name, step.active, step.wanted)
+            uses = rules.uses(step.op, step.name, step.active, step.wanted, step.operands)
             wanted.update([v for v, u in zip(step.operands, uses, strict=True) if u])
 
 

@@ -75,8 +75,7 @@ def ops_of(function: func.FuncOp) -> Iterator[tuple[Any, str, list[ir.Value]]]:
         name = op.name if type(op) is ir.OpView else op.operation.name
         if name == "func.return":
             return
-        operands = op.operands
-        yield op, name, [operands[i] for i in range(len(operands))]
+        yield op, name, [*op.operands]
 
 
 def returned(function: func.FuncOp) -> list[ir.Value]:

@@ -28,6 +28,7 @@ from jaxmlir._compat import (
     debug_info,
     dtypes,
     flatten_primals,
+    jax_mlir_ext,
     lu,
     open_jaxpr,
     pe,
@@ -54,22 +55,28 @@ class Rule:
     pattern: tuple[Any, ...]
     """For each result of the op: whether it has a tangent, or its batch dimension."""
 
-    def inline(self, args: Sequence[ir.Value]) -> list[ir.Value]:
-        """Copies the template in at the current insertion point; its results."""
-        return inline(self.function, args)
+    def inline(self, args: list[ir.Value], location: ir.Location | None = None) -> list[ir.Value]:
+        """Copies the template in at the current insertion point; its results.
+
+        Args:
+          location: of the op that it stands for; by default the current one.
+        """
+        return jax_mlir_ext.inlined_func_call(self.function.operation, args, location)
 
 
 _process_wide: dict[Any, Any] = {}
 
+Operands = Sequence[ir.Value] | None
+"""The operands of an op, from a caller that has them at hand: reading them takes time."""
 
-def signature(op: Any, name: str) -> tuple[Any, ...]:
+
+def signature(op: Any, name: str, operands: Operands) -> tuple[Any, ...]:
     """What rules are looked up by, apart from the pattern."""
-    operands = op.operands
     attributes = op.attributes
     return (
         name,
         tuple(attributes.items()) if len(attributes) else (),
-        tuple([operands[i].type for i in range(len(operands))]),
+        tuple([v.type for v in (op.operands if operands is None else operands)]),
         tuple(op.results.types),
     )
 
@@ -83,11 +90,13 @@ class Rules:
         self.exporter = exporting.Exporter(program)
         self.functions = Functions(self)
         self._own: dict[Any, Any] = {}
-        self._has_functions: dict[Any, bool] = {}
+        self._higher_order = higher_order.all_rules()
 
-    def jvp(self, op: Any, name: str, active: tuple[bool, ...]) -> Rule | Written:
+    def jvp(
+        self, op: Any, name: str, active: tuple[bool, ...], operands: Operands = None
+    ) -> Rule | Written:
         """``(*operands, *tangents of active ones) -> (*results, *tangents of active ones)``."""
-        native = self._native("jvp", op, name, active)
+        native = self._native("jvp", op, name, operands, active)
         if native is not None:
             return native
 
@@ -95,16 +104,21 @@ class Rules:
             jaxpr, active_out = ad.jvp_jaxpr(closed, active, instantiate=False)
             return Rule(self._template(jaxpr), tuple(active_out))
 
-        return self._rule("jvp", op, name, active, make)
+        return self._rule("jvp", op, name, operands, active, make)
 
     def linearize(
-        self, op: Any, name: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
+        self,
+        op: Any,
+        name: str,
+        active: tuple[bool, ...],
+        wanted: tuple[bool, ...],
+        operands: Operands = None,
     ) -> Linearization:
         """The op's results with residuals, and the linear map of tangents that uses these.
 
         The tangents of results that are not ``wanted`` may be left out.
         """
-        native = self._native("linearize", op, name, active, wanted)
+        native = self._native("linearize", op, name, operands, active, wanted)
         if native is not None:
             return native
 
@@ -116,16 +130,21 @@ class Rules:
                 active,
             )
 
-        return self._rule("linearize", op, name, active, make)
+        return self._rule("linearize", op, name, operands, active, make)
 
     def transpose(
-        self, op: Any, name: str, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
+        self,
+        op: Any,
+        name: str,
+        linear: tuple[bool, ...],
+        nonzero: tuple[bool, ...],
+        operands: Operands = None,
     ) -> Rule | Written:
         """``(*nonlinear operands, *nonzero cotangents) -> (*nonzero cotangents of linear ones)``.
 
         The pattern tells for each linear operand whether its cotangent is nonzero.
         """
-        native = self._native("transpose", op, name, linear, nonzero)
+        native = self._native("transpose", op, name, operands, linear, nonzero)
         if native is not None:
             return native
 
@@ -133,11 +152,18 @@ class Rules:
             jaxpr, nonzero_in = _transpose(closed, linear, nonzero)
             return Rule(self._template(jaxpr), nonzero_in)
 
-        return self._rule("transpose", op, name, (linear, nonzero), make)
+        return self._rule("transpose", op, name, operands, (linear, nonzero), make)
 
-    def batch(self, op: Any, name: str, dims: tuple[int | None, ...], axis: Any) -> Rule | Written:
+    def batch(
+        self,
+        op: Any,
+        name: str,
+        dims: tuple[int | None, ...],
+        axis: Any,
+        operands: Operands = None,
+    ) -> Rule | Written:
         """The op on operands batched along ``dims``; the pattern: the results' dimensions."""
-        native = self._native("batch", op, name, dims, axis)
+        native = self._native("batch", op, name, operands, dims, axis)
         if native is not None:
             return native
 
@@ -145,35 +171,57 @@ class Rules:
             jaxpr, out_dims = batching.batch_jaxpr2(closed, axis, dims)
             return Rule(self._template(jaxpr), tuple(out_dims))
 
-        return self._rule("batch", op, name, (dims, axis), make)
+        return self._rule("batch", op, name, operands, (dims, axis), make)
 
     def batched(
-        self, op: Any, name: str, dims: tuple[int | None, ...], axis: Any
+        self,
+        op: Any,
+        name: str,
+        dims: tuple[int | None, ...],
+        axis: Any,
+        operands: Operands = None,
     ) -> tuple[int | None, ...]:
         """The results' batch dimensions."""
-        found = self._native("batched", op, name, dims, axis)
-        return self.batch(op, name, dims, axis).pattern if found is None else found
+        found = self._native("batched", op, name, operands, dims, axis)
+        return self.batch(op, name, dims, axis, operands).pattern if found is None else found
 
-    def activity(self, kind: str, op: Any, name: str, active: tuple[bool, ...]) -> tuple[bool, ...]:
+    def activity(
+        self,
+        kind: str,
+        op: Any,
+        name: str,
+        active: tuple[bool, ...],
+        operands: Operands = None,
+    ) -> tuple[bool, ...]:
         """Which results have tangents in a ``kind`` of derivative: ``"jvp"`` or ``"linearize"``."""
-        found = self._native("activity", op, name, kind, active)
+        found = self._native("activity", op, name, operands, kind, active)
         if found is not None:
             return found
         if kind == "jvp":
-            return self.jvp(op, name, active).pattern
-        return self.linearize(op, name, active, (True,) * len(op.results)).tangent.pattern
+            return self.jvp(op, name, active, operands).pattern
+        wanted = (True,) * len(op.results)
+        return self.linearize(op, name, active, wanted, operands).tangent.pattern
 
     def uses(
-        self, op: Any, name: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
+        self,
+        op: Any,
+        name: str,
+        active: tuple[bool, ...],
+        wanted: tuple[bool, ...],
+        operands: Operands = None,
     ) -> tuple[bool, ...]:
         """Which active operands the wanted results' tangents depend on."""
-        found = self._native("uses", op, name, active, wanted)
-        return self.linearize(op, name, active, wanted).uses if found is None else found
+        if name not in self._higher_order:
+            return active
+        found = self._native("uses", op, name, operands, active, wanted)
+        if found is None:
+            return self.linearize(op, name, active, wanted, operands).uses
+        return found
 
     def partial_eval(self, op: Any, name: str, unknown: tuple[bool, ...]) -> Halves | None:
         """The op split by which operands are unknown; ``None`` where it waits as a whole."""
-        native = self._native("partial_eval", op, name, unknown)
-        if native is not None or not self._refers(op, name):
+        native = self._native("partial_eval", op, name, None, unknown)
+        if native is not None or not _refers(op):
             return native
 
         def make(closed: Any) -> Halves:
@@ -183,7 +231,7 @@ class Rules:
                 Rule(self._template(first), pattern), Rule(self._template(second), pattern)
             )
 
-        return self._rule("partial_eval", op, name, unknown, make)
+        return self._rule("partial_eval", op, name, None, unknown, make)
 
     def emit(
         self,
@@ -223,21 +271,33 @@ class Rules:
             if symbol not in shared:
                 self.program.functions.pop(symbol).operation.erase()
 
-    def _native(self, kind: str, op: Any, name: str, *pattern: Any) -> Any | None:
+    def _native(
+        self, kind: str, op: Any, name: str, operands: Operands, *pattern: Any
+    ) -> Any | None:
         """What the rule of an op with functions gives; ``None`` if it has none, or it declines."""
-        rule = higher_order.rule_of(op, name)
+        rule = self._higher_order.get(name)
         if rule is None:
             return None
-        key = (rule, kind, signature(op, name), pattern)
+        key = (rule, kind, signature(op, name, operands), pattern)
         if key not in self._own:
-            self._own[key] = getattr(rule, kind)(self, op, *pattern)
+            found = getattr(rule, kind)(self, op, *pattern) if rule.handles(op) else None
+            self._own[key] = found
         return self._own[key]
 
-    def _rule(self, kind: str, op: Any, name: str, pattern: Any, make: Callable[[Any], Any]) -> Any:
-        op_signature = signature(op, name)
-        cache = self._own if self._refers(op, name) else _process_wide
-        key = (kind, op_signature, pattern)
-        found = cache.get(key) or self._own.get(key)
+    def _rule(
+        self,
+        kind: str,
+        op: Any,
+        name: str,
+        operands: Operands,
+        pattern: Any,
+        make: Callable[[Any], Any],
+    ) -> Any:
+        """What JAX's rule for the op gives."""
+        key = (kind, signature(op, name, operands), pattern)
+        found = _process_wide.get(key)
+        if found is None:
+            found = self._own.get(key)
         if found is None:
             before = self.importer.extent()
             try:
@@ -248,18 +308,10 @@ class Rules:
             except Exception as e:
                 raise _at_op(kind, op, name, e) from e
             # What a rule leaves behind in the module belongs to this program only.
-            (cache if self.importer.extent() == before else self._own)[key] = found
+            leaves_nothing = self.importer.extent() == before
+            cache = _process_wide if leaves_nothing and not _refers(op) else self._own
+            cache[key] = found
         return found
-
-    def _refers(self, op: Any, name: str) -> bool:
-        """Whether an op refers to functions."""
-        attributes = op.attributes
-        key = (name, tuple(attributes.items()) if len(attributes) else ())
-        refers = self._has_functions.get(key)
-        if refers is None:
-            refers = any(True for _, attr in key[1] for _ in symbol_uses(attr))
-            self._has_functions[key] = refers
-        return refers
 
     def jaxpr_of(self, op: Any, name: str) -> Any:
         """The closed jaxpr of one op, over its operands."""
@@ -325,6 +377,11 @@ def _transpose(
         *ct_avals,
     ]
     return trace_flat(transposed, in_avals, "transpose"), found["nonzero"]
+
+
+def _refers(op: Any) -> bool:
+    """Whether an op refers to functions."""
+    return any(True for _, attr in op.attributes.items() for _ in symbol_uses(attr))
 
 
 def trace_flat(function: Callable[..., list[Any]], avals: Sequence[Any], name: str) -> Any:

@@ -90,9 +90,9 @@ def jvp(
             if True not in pattern:
                 primals.update(zip(results, copy(op, name, args), strict=True))
                 continue
-            rule = rules.jvp(op, name, pattern)
-            with op.location:
-                outs = rule.inline([*args, *(tangents[v] for v in operands if v in tangents)])
+            rule = rules.jvp(op, name, pattern, operands)
+            args += [tangents[v] for v in operands if v in tangents]
+            outs = rule.inline(args, op.location)
             n = len(rule.pattern)
             primals.update(zip(results, outs[:n], strict=True))
             it = iter(outs[n:])

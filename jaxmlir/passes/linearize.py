@@ -112,9 +112,8 @@ def linearize(
             if not step.wanted:
                 primals.update(zip(step.results, copy(step.op, step.name, args), strict=True))
                 continue
-            halves = rules.linearize(step.op, step.name, step.active, step.wanted)
-            with step.op.location:
-                values = halves.primal.inline(args)
+            halves = rules.linearize(step.op, step.name, step.active, step.wanted, step.operands)
+            values = halves.primal.inline(args, step.op.location)
             primals.update(zip(step.results, values, strict=False))
             linear.append((step, halves, values[len(step.results) :]))
     kept, written_again = _residuals(v for _, _, residuals in linear for v in residuals)
@@ -134,8 +133,7 @@ def linearize(
                 *(values[v] for v in residuals),
                 *(tangents[v] for v, u in zip(step.operands, halves.uses, strict=True) if u),
             ]
-            with step.op.location:
-                results = halves.tangent.inline(args)
+            results = halves.tangent.inline(args, step.op.location)
             has = (v for v, a in zip(step.results, halves.tangent.pattern, strict=True) if a)
             tangents.update(zip(has, results, strict=True))
         given = [g or (required is not None and required[i]) for i, g in enumerate(given)]

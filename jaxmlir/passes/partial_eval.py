@@ -116,8 +116,8 @@ def partial_eval(
                 waiting.update(results)
                 later.append(_Later(op, name, None, (), tuple(operands), results))
                 continue
-            with op.location:
-                outs = halves.known.inline([values[v] for v in operands if v not in waiting])
+            args = [values[v] for v in operands if v not in waiting]
+            outs = halves.known.inline(args, op.location)
             held_back = halves.unknown.pattern
             first = [v for v, u in zip(results, held_back, strict=True) if not u]
             values.update(zip(first, outs, strict=False))
@@ -158,12 +158,11 @@ def partial_eval(
         for step in later:
             args = [handed[v] for v in step.residuals]
             args += [own[v] if v in waiting else handed[values[v]] for v in step.operands]
-            with step.op.location:
-                outs = (
-                    copy(step.op, step.name, args)
-                    if step.halves is None
-                    else step.halves.unknown.inline(args)
-                )
+            outs = (
+                copy(step.op, step.name, args)
+                if step.halves is None
+                else step.halves.unknown.inline(args, step.op.location)
+            )
             own.update(zip(step.results, outs, strict=True))
     second.finish([own[v] if v in waiting else handed[values[v]] for v in asked_for])
     set_attribute(second.op, "jaxpr.num_res", len(residuals))

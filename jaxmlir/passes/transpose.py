@@ -169,10 +169,11 @@ def _transpose_op(
     if True not in nonzero:
         return
     linear = tuple([v in tangents for v in operands])
-    rule = rules.transpose(op, name, linear, nonzero)
+    rule = rules.transpose(op, name, linear, nonzero, operands)
     args = [values[v] for v in operands if v not in tangents]
+    args += [ct for ct in cts if ct is not None]
+    handed = iter(rule.inline(args, op.location))
     with op.location:
-        handed = iter(rule.inline([*args, *(ct for ct in cts if ct is not None)]))
         receivers = [v for v in operands if v in tangents]
         for v, has_cotangent in zip(receivers, rule.pattern, strict=True):
             if has_cotangent:

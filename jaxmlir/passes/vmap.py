@@ -7,6 +7,7 @@ batched that need not be.  Results move to the dimension asked for at the end, o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -64,8 +65,9 @@ def _axes(given: tuple[int, ...], count: int) -> tuple[int | None, ...]:
     return tuple(None if axis == -1 else axis for axis in given)
 
 
+@functools.lru_cache(maxsize=256)
 def batch_axis(size: int, name: Any = None, spmd_name: Any = None) -> Any:
-    """JAX's description of a batch dimension."""
+    """JAX's description of a batch dimension; the same object each time, which compares faster."""
     name = core.no_axis_name if name is None else name
     return batching.AxisData(name, size, spmd_name, None)
 
@@ -110,14 +112,18 @@ def vmap(
     with new.body():
         for op, name, operands, pattern in _patterns(function, dims, axis):
             args = [values[v] for v in operands]
-            results = op.results
+            results = [*op.results]
             if pattern is None:
                 values.update(zip(results, copy(op, name, args), strict=True))
                 continue
-            rule = rules.batch(op, name, pattern, axis)
-            with op.location:
-                values.update(zip(results, rule.inline(args), strict=True))
-            dims.update([(v, d) for v, d in zip(results, rule.pattern, strict=True)])
+            rule = rules.batch(op, name, pattern, axis, operands)
+            outs = rule.inline(args, op.location)
+            if len(results) == 1:
+                (result,) = results
+                (values[result],), (dims[result],) = outs, rule.pattern
+            else:
+                values.update(zip(results, outs, strict=True))
+                dims.update(zip(results, rule.pattern, strict=True))
         outs = returned(function)
         found = _destinations(symbol, tuple(dims.get(v) for v in outs), out_axes, sum_results)
         results = [
@@ -133,9 +139,9 @@ def batched_results(
     """Each result's batch dimension, where the rules leave it; writes nothing."""
     function = rules.program.function(symbol)
     dims = dict(zip(function.arguments, in_axes, strict=True))
-    for op, name, _, pattern in _patterns(function, dims, axis):
+    for op, name, operands, pattern in _patterns(function, dims, axis):
         if pattern is not None:
-            found = rules.batched(op, name, pattern, axis)
+            found = rules.batched(op, name, pattern, axis, operands)
             dims.update(zip(op.results, found, strict=True))
     return tuple([dims.get(v) for v in returned(function)])
 

@@ -9,11 +9,10 @@ per pattern, and write the op around it.  An op that has no rule here, or one th
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 from jaxmlir.passes.higher_order._rule import Halves, HigherOrderRule, Linearization, Written
 
-__all__ = ["Halves", "HigherOrderRule", "Linearization", "Written", "all_rules", "rule_of"]
+__all__ = ["Halves", "HigherOrderRule", "Linearization", "Written", "all_rules"]
 
 
 @functools.cache
@@ -42,9 +41,3 @@ def all_rules() -> dict[str, HigherOrderRule]:
         "jaxpr.scan": Scan(),
         "jaxpr.while": While(),
     }
-
-
-def rule_of(op: Any, name: str) -> HigherOrderRule | None:
-    """The rule of an op called ``name``; ``None`` where JAX's has to be run."""
-    rule = all_rules().get(name)
-    return rule if rule is not None and rule.handles(op) else None

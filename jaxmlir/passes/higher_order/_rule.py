@@ -21,8 +21,10 @@ class Written:
     write: Callable[[Sequence[ir.Value]], list[ir.Value]]
     """Writes ops on the arguments at the current insertion point; their results."""
 
-    def inline(self, args: Sequence[ir.Value]) -> list[ir.Value]:
-        return self.write(args)
+    def inline(self, args: list[ir.Value], location: ir.Location | None = None) -> list[ir.Value]:
+        """The same, at the location of the op that it stands for; by default the current one."""
+        with location or ir.Location.current:
+            return self.write(args)
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ class Call(HigherOrderRule):
         first = self._call(rules, like, found.first, found.pattern)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            results, residuals = found.values(args, first.inline(args))
+            results, residuals = found.values(args, first.write(args))
             return [*results, *residuals]
 
         return (

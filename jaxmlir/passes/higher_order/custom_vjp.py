@@ -75,8 +75,8 @@ class CustomVjp(HigherOrderRule):
         n = len(op.results)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            outs = halves.primal.inline(args[: len(active)])
-            return [*outs[:n], *halves.tangent.inline([*outs[n:], *args[len(active) :]])]
+            outs = halves.primal.write(args[: len(active)])
+            return [*outs[:n], *halves.tangent.write([*outs[n:], *args[len(active) :]])]
 
         return Written(halves.tangent.pattern, write)
 

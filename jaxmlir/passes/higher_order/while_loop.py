@@ -116,7 +116,7 @@ class While(HigherOrderRule):
             return [*loop.write(rules, args), *args]
 
         def write_tangent(args: Sequence[ir.Value]) -> list[ir.Value]:
-            return pushed.inline(args)[len(pushed.pattern) :]
+            return pushed.write(args)[len(pushed.pattern) :]
 
         return Linearization(
             Written(pushed.pattern, write_primal), Written(pushed.pattern, write_tangent), uses
