@@ -40,25 +40,36 @@ class Record(NamedTuple):
     """``i32[]``: how many states the loop has gone through; min(steps, N+1) rows are in use."""
     limits: Any
     """``i32[N]``: how long each gap between neighbours may be: B(N - i, r - 1)."""
+    repetitions: Any
+    """``i32[]``: r, how often a step is computed at most."""
 
 
 def start(checkpoints: int) -> Record:
     """The record of a loop that has not begun."""
     rows = np.arange(checkpoints + 1, dtype=INDEX)
-    return Record(rows, np.zeros_like(rows), INDEX.type(0), np.ones(checkpoints, INDEX))
+    zero, one = INDEX.type(0), INDEX.type(1)
+    return Record(rows, np.zeros_like(rows), zero, np.ones(checkpoints, INDEX), one)
+
+
+def _next(reach: Any, checkpoints: Any, repetitions: Any) -> Any:
+    """B(s, r) from B(s, r - 1): times (s + r) / r, without a product that is larger."""
+    whole, rest = lax.div(reach, repetitions), lax.rem(reach, repetitions)
+    return reach + whole * checkpoints + lax.div(rest * checkpoints, repetitions)
 
 
 def place(record: Record) -> tuple[Any, Record]:
     """The row for the loop's next state, and the record with it."""
-    rows, positions, steps, limits = record
+    rows, positions, steps, limits, repetitions = record
     last = limits.shape[0]
     filling = steps <= last
     gaps = jnp.append(positions[1:], steps) - positions
     # The gap that there would be without checkpoint i + 1.
     merged = gaps[:-1] + gaps[1:]
-    # B(s, r) = 1 + B(1, r-1) + ... + B(s, r-1)
-    raised = 1 + lax.cumsum(limits, reverse=True)
-    limits = jnp.where(filling | jnp.any(merged <= limits), limits, raised)
+    enough = filling | jnp.any(merged <= limits)
+    sizes = np.arange(last, 0, -1, dtype=INDEX)
+    raised = _next(limits, sizes, jnp.full_like(limits, repetitions))
+    limits = jnp.where(enough, limits, raised)
+    repetitions = repetitions + (1 - enough.astype(INDEX))
     after = jnp.where(merged <= limits, gaps[1:], np.iinfo(INDEX).max)
     dropped = jnp.where(filling, last + 1, 1 + jnp.argmin(after).astype(INDEX))
     new = jnp.where(filling, steps, last)
@@ -70,7 +81,7 @@ def place(record: Record) -> tuple[Any, Record]:
         kept = jnp.where(index < dropped, values, jnp.roll(values, -1))
         return jnp.where(index == new, value, kept)
 
-    return row, Record(moved(rows, row), moved(positions, steps), steps + 1, limits)
+    return row, Record(moved(rows, row), moved(positions, steps), steps + 1, limits, repetitions)
 
 
 def stride(length: Any, checkpoints: Any, most: int) -> Any:
@@ -84,18 +95,20 @@ def stride(length: Any, checkpoints: Any, most: int) -> Any:
     Returns:
       At most ``length - 1``, which is the last state.
     """
-    # Sums of so many stay below the largest integer; lengths beyond are split well, not best.
-    cap = np.iinfo(INDEX).max // (most + 1)
+    one = INDEX.type(1)
+    # B(s, r) of a smaller B(s, r - 1) is no larger than the largest integer.
+    cap = INDEX.type(np.iinfo(INDEX).max // (most + 1))
 
-    def short(state: tuple[Any, Any]) -> Any:
-        return (state[1][checkpoints] < jnp.minimum(length, cap)) & (checkpoints > 1)
+    def short(state: tuple[Any, ...]) -> Any:
+        return (state[2] < jnp.minimum(length, cap)) & (checkpoints > 1)
 
-    def next_repetition(state: tuple[Any, Any]) -> tuple[Any, Any]:
-        _, reach = state
-        return reach, lax.cumsum(jnp.minimum(reach, cap))
+    def repeat(state: tuple[Any, ...]) -> Any:
+        _, less, reach, r = state
+        return less, reach, _next(reach, checkpoints, r + one), r + one
 
-    # B(s, 0) and B(s, 1) for s = 0 ... most, then up to the r with length <= B(checkpoints, r).
-    first = np.ones(most + 1, INDEX), np.arange(1, most + 2, dtype=INDEX)
-    less, _ = lax.while_loop(short, next_repetition, first)
-    best = jnp.minimum(less[checkpoints], length - less[checkpoints - 1])
+    # B(s, r - 2), B(s, r - 1) and B(s, r), from r = 1 to the first that reaches.
+    state = INDEX.type(0), one, checkpoints + one, one
+    least, less, _, _ = lax.while_loop(short, repeat, state)
+    # Between B(s, r - 2) and B(s, r - 1), and the others between B(s - 1, r - 1) and B(s - 1, r).
+    best = jnp.minimum(less, length - (less - least))
     return jnp.where(checkpoints > 1, jnp.clip(best, 1, length - 1), length - 1)
