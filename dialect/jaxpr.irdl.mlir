@@ -2153,10 +2153,9 @@ irdl.dialect @jaxpr {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
     %2 = irdl.any
-    %3 = irdl.any
-    irdl.operands(operands: variadic %2)
-    irdl.results(results: variadic %3)
-    irdl.attributes {"callee" = %0, "transpose_thunk" = %1}
+    irdl.operands(operands: variadic %1)
+    irdl.results(results: variadic %2)
+    irdl.attributes {"callee" = %0}
   }
 
   // The forward rule of a custom_vjp whose residuals may be recomputed: results (*residuals, *results).

@@ -181,6 +181,30 @@ def resolve(module: str, name: str) -> Any:
         return None
 
 
+def hi_primitive_class() -> Any | None:
+    """The class whose instances are primitives with parameters of their own (since JAX 0.11)."""
+    return resolve("jax._src.hijax", "HiPrim")
+
+
+def hi_primitive_named(name: str) -> Any | None:
+    """The class of such primitives that is called ``module:QualifiedName``, if it was imported."""
+    pending = [hi_primitive_class()]
+    while pending:
+        cls = pending.pop()
+        if cls is not None:
+            if f"{cls.__module__}:{cls.__qualname__}" == name:
+                return cls
+            pending += cls.__subclasses__()
+    return None
+
+
+def policy_classes() -> list[type]:
+    """Classes of policies of ``jax.checkpoint`` (before JAX 0.12)."""
+    names = ("DotsSaveable", "SaveAnyNamesButThese", "SaveOnlyTheseNames")
+    found = [resolve("jax._src.ad_checkpoint", name) for name in names]
+    return [cls for cls in found if cls is not None]
+
+
 def close_jaxpr(jaxpr: Any, consts: Any = ()) -> Any:
     """A closed jaxpr of an open one and its constants, in the installed JAX's representation."""
     from jax._src import core

@@ -17,6 +17,7 @@ a named tuple or class   ``{GatherDimensionNumbers = {offset_dims = array<i64: 1
 a numpy array            ``dense<...>``; a numpy scalar is ``{scalar = dense<...>}``
 a (closed) jaxpr         ``@f``, the symbol of a function
 a primitive              ``{primitive = "ge"}``
+a policy of checkpoint   ``{checkpoint_policy = ["dots_saveable"]}`` (see :mod:`jaxmlir.policies`)
 a symbolic dimension     ``{dim = "2*b"}``; with its scope's constraints ``{dim = ["b", "b>=2"]}``
 anything else            ``{handle = "h0"}`` (see :mod:`jaxmlir.handles`)
 =======================  ====================================================================
@@ -34,6 +35,7 @@ import functools
 import marshal
 import sys
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any, Protocol
 
 import numpy as np
@@ -323,6 +325,33 @@ def _effect(value: Any, writer: Writer) -> ir.Attribute:
         return tagged(name, encode(index, writer))
 
 
+def _policy(value: Any, writer: Writer) -> ir.Attribute:
+    """A policy of JAX's for ``jax.checkpoint``; any other function is a handle."""
+    from jaxmlir import policies
+
+    found = policies.describe(value)
+    if found is None:
+        return _handle(value, writer)
+    name, arguments = found
+    with context():
+        fields = {key: encode(argument, writer) for key, argument in arguments.items()}
+        parts = [ir.StringAttr.get(name), *([ir.DictAttr.get(fields)] if fields else [])]
+        return tagged("checkpoint_policy", _array(parts))
+
+
+def _hi_primitive(value: Any, writer: Writer) -> ir.Attribute:
+    """A primitive that is an object of a class, with parameters of its own."""
+    cls = type(value)
+    with context():
+        fields = {
+            "name": ir.StringAttr.get(f"{cls.__module__}:{cls.__qualname__}"),
+            "in_avals": encode(value.in_avals, writer),
+            "out_aval": encode(value.out_aval, writer),
+            "params": encode(dict(value.params), writer),
+        }
+        return tagged("hi_primitive", ir.DictAttr.get(fields))
+
+
 def _dimension(value: Any, _: Writer) -> ir.Attribute:
     from jaxmlir import types
 
@@ -432,6 +461,8 @@ def _jax_bases() -> list[tuple[Any, Encoder]]:
         (tree_util.PyTreeDef, _treedef),
         (effects.Effect, _effect),
         (shape_poly._DimExpr, _dimension),
+        (_compat.hi_primitive_class(), _hi_primitive),
+        *((cls, _policy) for cls in _compat.policy_classes()),
         (type, _dtype_class),
         (
             tuple,
@@ -480,6 +511,7 @@ _encoders.update(
         dict: _dict,
         frozenset: _set,
         set: _set,
+        FunctionType: _policy,
     }
 )
 _BASES: dict[type, Encoder] = {
@@ -624,6 +656,27 @@ def _decode_dimension(attr: ir.Attribute, _: Reader) -> Any:
     return types.symbolic_shape(text, tuple(constraints))[0]
 
 
+def _decode_policy(attr: ir.Attribute, reader: Reader) -> Any:
+    from jaxmlir import policies
+
+    name, *fields = attr
+    arguments = {item.name: decode(item.attr, reader) for group in fields for item in group}
+    return policies.make(_string(name), arguments)
+
+
+def _decode_hi_primitive(attr: ir.Attribute, reader: Reader) -> Any:
+    fields = {item.name: item.attr for item in attr}
+    name = _string(fields.pop("name"))
+    cls = _compat.hi_primitive_named(name)
+    if cls is None:
+        raise ExportError(f'this process has no primitive class "{name}"')
+    value = cls.__new__(cls)
+    for field, encoded in fields.items():
+        setattr(value, field, decode(encoded, reader))
+    _compat.hi_primitive_class().__init__(value)
+    return value
+
+
 def _decode_prng_impl(attr: ir.Attribute, _: Reader) -> Any:
     from jaxmlir._compat import prng
 
@@ -640,6 +693,8 @@ _tagged_decoders.update(
         "scalar_type": _decode_scalar_type,
         "scalar": lambda attr, _: undense(attr)[()],
         "primitive": _decode_primitive,
+        "checkpoint_policy": _decode_policy,
+        "hi_primitive": _decode_hi_primitive,
         "dim": _decode_dimension,
         "handle": lambda attr, _: handles.get(_string(attr)),
         "pytree": _decode_pytree,

@@ -465,7 +465,13 @@ def _has_functions(name: str) -> bool:
 
 
 # Ops whose functions are inside a record attribute.
-_FUNCTIONS_IN_RECORDS = frozenset({"jaxpr.custom_linear_solve"})
+_FUNCTIONS_IN_RECORDS = frozenset(
+    {
+        "jaxpr.call_hi_primitive",
+        "jaxpr.call_hi_primitive_linearized",
+        "jaxpr.custom_linear_solve",
+    }
+)
 
 
 def _depends_on_program(name: str, attributes: Any) -> bool:

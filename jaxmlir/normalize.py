@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxmlir import _compat
-from jaxmlir._compat import jax_version, mesh_lib, named_sharding
+from jaxmlir._compat import core, jax_version, mesh_lib, named_sharding
 
 _NEW_INLINE = jax_version() >= (0, 11) and _compat.resolve("jax._src.api", "Inline") is not None
 _PACKED_SCAN = _compat.resolve("jax._src.flattree", "pack") is not None
@@ -73,9 +73,48 @@ def _metadata_from_dialect(
     return {"jaxpr": params["jaxpr"], **dict(params["xla_metadata"])}
 
 
-TO_DIALECT: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {"jit": _jit_to_dialect}
+def _reduce_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
+    """The computation is there twice, as a Python function and as a jaxpr."""
+    return {name: value for name, value in params.items() if name != "computation"}
+
+
+def _reduce_from_dialect(params: dict[str, Any], n_operands: int, n_results: int) -> dict[str, Any]:
+    return {**params, "computation": core.jaxpr_as_fun(params["jaxpr"])}
+
+
+def _linear_call_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
+    """The transpose is a thunk that traces it; its jaxpr can be written down."""
+    params = dict(params)
+    try:
+        transpose, consts = params["transpose_thunk"]()
+    except Exception:
+        # Whoever transposes the call will be told.
+        return params
+    if not consts:
+        params["transpose"] = transpose
+        del params["transpose_thunk"]
+    return params
+
+
+def _linear_call_from_dialect(
+    params: dict[str, Any], n_operands: int, n_results: int
+) -> dict[str, Any]:
+    params = dict(params)
+    if "transpose" in params:
+        transpose = params.pop("transpose")
+        params["transpose_thunk"] = lambda: (transpose, [])
+    return params
+
+
+TO_DIALECT: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
+    "jit": _jit_to_dialect,
+    "linear_call": _linear_call_to_dialect,
+    "reduce": _reduce_to_dialect,
+}
 FROM_DIALECT: dict[str, Callable[[dict[str, Any], int, int], dict[str, Any]]] = {
-    "jit": _jit_from_dialect
+    "jit": _jit_from_dialect,
+    "linear_call": _linear_call_from_dialect,
+    "reduce": _reduce_from_dialect,
 }
 if _PACKED_SCAN:
     TO_DIALECT["scan"] = _scan_to_dialect

@@ -6,6 +6,7 @@ import jax
 import jax.extend
 import numpy as np
 import pytest
+import round_trip
 
 import jaxmlir
 
@@ -13,10 +14,9 @@ compat = pytest.mark.compat
 
 
 def reread(program: jaxmlir.Program) -> jaxmlir.Program:
-    """The program as its text alone has it."""
-    text = program.as_text()
-    again = jaxmlir.parse(text, constants=program.constants)
-    assert again.as_text() == text
+    """The program as an artifact, or its text, has it."""
+    again = round_trip.reread(program)
+    assert again.as_text() == program.as_text()
     return again
 
 

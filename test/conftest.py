@@ -7,6 +7,7 @@ test module imports JAX.
 import os
 
 import pytest
+import round_trip
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 
@@ -25,3 +26,17 @@ def strict_promotion():
 
     with jax.numpy_dtype_promotion("strict"):
         yield
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--through",
+        choices=round_trip.WAYS,
+        default=round_trip.WAYS[0],
+        help="how tests write programs down and read them back",
+    )
+
+
+def pytest_configure(config):
+    # In the environment, for the workers of pytest-xdist.
+    os.environ[round_trip.VARIABLE] = config.getoption("--through")

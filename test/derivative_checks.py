@@ -6,13 +6,9 @@ Both sides are compiled as one computation each, so that a check costs two compi
 import jax
 import jax.numpy as jnp
 import numpy as np
+from round_trip import reread
 
 import jaxmlir
-
-
-def through_text(program):
-    """The program printed, parsed again, and verified."""
-    return jaxmlir.parse(program.as_text(), constants=program.constants)
 
 
 def close(ours, theirs, rtol=2e-5, atol=1e-6):
@@ -52,7 +48,7 @@ def check_derivatives(f, args, *, forward=True, text=False, rtol=2e-5):
       text: print and parse each program before it is called.
     """
     program = jaxmlir.trace(f)(*args)
-    same = through_text if text else lambda p: p
+    same = reread if text else lambda p: p
     tangents = vector_like(args, 0)
     cotangents = vector_like(jax.eval_shape(f, *args), 1)
     fwd, bwd = map(same, program.vjp())

@@ -12,9 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from programs import PROGRAMS
+from round_trip import reread, through_artifact
 
 import jaxmlir
 from jaxmlir._compat import core
+from jaxmlir.errors import ArtifactError
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 
@@ -25,11 +27,10 @@ pytestmark = pytest.mark.compat
 each_program = pytest.mark.parametrize("name", PROGRAMS)
 
 
-def through_text(name):
-    """A program read back from its text."""
+def written_and_read(name):
+    """A program that was saved and loaded, or printed and parsed: see ``round_trip``."""
     function, args = PROGRAMS[name]()
-    program = jaxmlir.trace(function)(*args)
-    return jaxmlir.parse(program.as_text(), constants=program.constants)
+    return reread(jaxmlir.trace(function)(*args))
 
 
 # Programs whose jaxpr JAX differentiates and the exported one does not -> why.
@@ -66,11 +67,37 @@ def test_text_round_trip_and_verification(name):
     assert steps.text(case) == steps.PASSED
 
 
+# Programs with Python objects that nothing else can stand for -> which.
+CANNOT_BE_SAVED = {
+    "batching_rule": "the rule of a custom_vmap function, which takes any batch size",
+    "debug_callback": "a callback",
+    "diffrax_gradient": "equinox's run-time errors, which are callbacks",
+    "diffrax_solve": "equinox's run-time errors, which are callbacks",
+    "equinox_mlp": "a sentinel object of equinox, in the pytree of a module",
+    "io_callbacks": "callbacks",
+    "pallas_kernel": "the grid of a kernel, with its index maps",
+    "pure_callback": "a callback",
+}
+
+
+@each_program
+def test_saves(name):
+    """All but those above, which say what they have that cannot be saved."""
+    function, args = PROGRAMS[name]()
+    program = jaxmlir.trace(function)(*args)
+    if name in CANNOT_BE_SAVED:
+        with pytest.raises(ArtifactError, match="cannot be saved|exists in this process only"):
+            through_artifact(program)
+        return
+    again = through_artifact(program)
+    assert again.as_text(debug_info=True) == program.as_text(debug_info=True)
+
+
 @each_program
 def test_runs(name):
     function, args = PROGRAMS[name]()
     jitted = jax.jit(function)
-    program = through_text(name)
+    program = written_and_read(name)
     agree(
         lambda: jitted(*PROGRAMS[name]()[1]),
         lambda: program(*PROGRAMS[name]()[1]),
@@ -83,7 +110,7 @@ def test_runs(name):
 def test_exported_jaxpr(name):
     """The jaxpr of the parsed program evaluates, and where JAX can, differentiates the same."""
     function, args = PROGRAMS[name]()
-    program = through_text(name)
+    program = written_and_read(name)
     exported = core.jaxpr_as_fun(program.to_jaxpr())
 
     def call(*args):

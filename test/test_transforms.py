@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from derivative_checks import check_derivatives, check_vmap, close, through_text
+from derivative_checks import check_derivatives, check_vmap, close
 from jax import lax
+from round_trip import reread
 
 import jaxmlir
 from jaxmlir.errors import ArgumentError, LoweringError, TransformError
@@ -350,7 +351,7 @@ def test_vmap_keeps_custom_rules():
     assert "custom_vjp_call" in batched.as_text()
     total = jaxmlir.trace(lambda x: batched(x).sum())(four)
     np.testing.assert_array_equal(total.grad()(four), np.full(4, 3, f32))
-    fwd, bwd = through_text(batched).vjp()
+    fwd, bwd = reread(batched).vjp()
     np.testing.assert_array_equal(bwd(fwd(four)[1], four)[0], np.full(4, 3, f32))
 
 
@@ -365,7 +366,7 @@ def test_rules_that_call_their_own_function_to_the_fourth_derivative(f):
     program, x = jaxmlir.trace(f)(f32(0.7)), f32(0.7)
     derivatives = [jnp.cos, lambda x: -jnp.sin(x), lambda x: -jnp.cos(x), jnp.sin]
     for derivative in derivatives:
-        program = through_text(program.grad())
+        program = reread(program.grad())
         np.testing.assert_allclose(program(x), derivative(x), rtol=2e-6)
 
 
@@ -384,7 +385,7 @@ def test_rules_that_call_their_own_function_to_the_fourth_derivative(f):
 def test_control_flow_and_text_keep_rules(wrap):
     x = f32(1.0)
     for f, slope in ((twice, 5.0), (tripled, 3.0)):
-        program = through_text(jaxmlir.trace(wrap(f))(x))
+        program = reread(jaxmlir.trace(wrap(f))(x))
         assert float(program.grad()(x)) == slope
         fwd, bwd = program.vmap(axis_size=1).vjp()
         assert float(bwd(fwd(x[None])[1], x[None])[0][0]) == slope
@@ -394,7 +395,7 @@ def test_a_while_loop_keeps_rules():
     def f(x):
         return lax.while_loop(lambda s: s[1] < 2, lambda s: (twice(s[0]), s[1] + 1), (x, 0))[0]
 
-    value, slope = through_text(jaxmlir.trace(f)(f32(1.0))).jvp()((f32(1.0),), (f32(1.0),))
+    value, slope = reread(jaxmlir.trace(f)(f32(1.0))).jvp()((f32(1.0),), (f32(1.0),))
     assert (float(value), float(slope)) == (4.0, 25.0)
 
 
@@ -482,7 +483,7 @@ def apply_word(word, f, args):
         else:
             f, program = jax.vmap(f), program.vmap(axis_size=2)
             args = jax.tree.map(lambda x: np.stack([x, 0.5 * x]), args)
-        program = through_text(program)
+        program = reread(program)
     return f, program, args
 
 

@@ -66,7 +66,9 @@ OPS: tuple[Op, ...] = (
         "Calls a function that is linear in its last operands and has its own transpose; operands "
         "(*callee consts, *residuals, *linear operands).",
         "callee: function",
-        "transpose_thunk: handle",
+        "transpose: function = absent",
+        # Of a transpose that closes over values.
+        "transpose_thunk: handle = absent",
         "num_callee_consts: int = 0",
         "num_res: int = 0",
         inverse="no rule: it belongs to derivatives",

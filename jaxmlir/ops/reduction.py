@@ -43,7 +43,6 @@ OPS: tuple[Op, ...] = (
         "result for each array.",
         "jaxpr: function",
         "dimensions: ints",
-        "computation: handle?",
         bodies="inspected",
         inverse="not invertible: a reduction is many-to-one",
     ),
