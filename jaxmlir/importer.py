@@ -74,6 +74,8 @@ class Importer:
         self._names: set[str] = set()
         self._functions: dict[Any, str] = {}
         self._constant_names: dict[int, str] = {}
+        # How often something written refers to what only this program has.
+        self.references = 0
         # ids are keys above; what they identify must not be freed meanwhile.
         self._alive: list[Any] = []
 
@@ -81,6 +83,7 @@ class Importer:
 
     def function(self, jaxpr: Any) -> str:
         """The symbol of a (closed) jaxpr's function, written when first seen."""
+        self.references += 1
         jaxpr, consts = open_jaxpr(jaxpr)
         key = (id(jaxpr), *map(id, consts))
         symbol = self._functions.get(key)
@@ -93,6 +96,7 @@ class Importer:
 
     def handle(self, value: Any) -> str:
         """An in-process handle that lives as long as the program."""
+        self.references += 1
         box = handles.box(value)
         self.handles[box.name] = box
         return box.name
@@ -117,6 +121,7 @@ class Importer:
         The symbol is known before the rule is traced, so that a rule may call the function it
         belongs to.
         """
+        self.references += 1
         symbol = self._functions.get(key)
         if symbol is None:
             symbol = self._functions[key] = self.unique_name(hint)
@@ -131,10 +136,6 @@ class Importer:
                 self._functions.pop(key, None)
                 raise
         return symbol
-
-    def extent(self) -> tuple[int, int, int]:
-        """How many functions, constants and handles there are: unchanged if nothing was added."""
-        return len(self._names), len(self.constants), len(self.handles)
 
     def symbols(self) -> set[str]:
         """The functions that :meth:`function` answers with."""
@@ -216,6 +217,7 @@ class Importer:
         return {"value": codec._handle(value, self)}
 
     def _constant_name(self, value: Any) -> str:
+        self.references += 1
         name = self._constant_names.get(id(value))
         if name is None:
             n = len(self.constants)

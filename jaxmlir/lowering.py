@@ -461,17 +461,7 @@ def _bodies(name: str) -> str:
 @functools.cache
 def _has_functions(name: str) -> bool:
     record = ops.OPS.get(name.removeprefix("jaxpr."))
-    return record is None or bool(record.functions) or name in _FUNCTIONS_IN_RECORDS
-
-
-# Ops whose functions are inside a record attribute.
-_FUNCTIONS_IN_RECORDS = frozenset(
-    {
-        "jaxpr.call_hi_primitive",
-        "jaxpr.call_hi_primitive_linearized",
-        "jaxpr.custom_linear_solve",
-    }
-)
+    return record is None or bool(record.functions) or record.name in ops.FUNCTIONS_IN_RECORDS
 
 
 def _depends_on_program(name: str, attributes: Any) -> bool:

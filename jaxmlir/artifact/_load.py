@@ -57,6 +57,7 @@ def read(
     verify: bool = True,
 ) -> Program:
     """The program of an artifact's contents; see :func:`load`."""
+    from jaxmlir.decompose import adapt
     from jaxmlir.program import Program
     from jaxmlir.verifier import verify as verify_program
 
@@ -66,6 +67,7 @@ def read(
         program = Program(contents.module(), contents.constants, custom_calls=allowed)
         if as_flat:
             _forget_trees(program)
+        adapt(program, str(contents.metadata.get("jax")))
         if verify:
             _check_trees(program)
             verify_program(program, filename)
@@ -78,6 +80,8 @@ def refused(filename: str) -> Iterator[None]:
     try:
         yield
     except ArtifactError as e:
+        if e.diagnostics[0].line:
+            raise
         raise ArtifactError(f"cannot load {filename}: {e.diagnostics[0].message}") from None
     except JaxmlirError:
         raise

@@ -33,7 +33,18 @@ from jaxmlir.ops import (
 )
 from jaxmlir.ops._record import OURS, REQUIRED, Attr, Op, holds
 
-__all__ = ["BY_PRIMITIVE", "FAMILIES", "OPS", "OURS", "REQUIRED", "Attr", "Op", "distinct", "holds"]
+__all__ = [
+    "BY_PRIMITIVE",
+    "FAMILIES",
+    "FUNCTIONS_IN_RECORDS",
+    "OPS",
+    "OURS",
+    "REQUIRED",
+    "Attr",
+    "Op",
+    "distinct",
+    "holds",
+]
 
 # In the order of the reference: from the elementwise to the exotic.
 FAMILIES = (
@@ -62,6 +73,11 @@ FAMILIES = (
 )
 
 OPS: dict[str, Op] = {op.name: op for family in FAMILIES for op in family.OPS}
+
+# Ops whose functions are inside of an attribute.
+FUNCTIONS_IN_RECORDS = frozenset(
+    {"call_hi_primitive", "call_hi_primitive_linearized", "custom_linear_solve"}
+)
 
 # Families of which no two ops are one: what they do depends on more than their operands.
 _DISTINCT = {

@@ -263,7 +263,7 @@ def may_have_functions(name: str) -> bool:
     found = _with_functions.get(name)
     if found is None:
         record = ops.OPS.get(name.removeprefix("jaxpr."))
-        found = record is None or bool(record.functions) or record.name == "custom_linear_solve"
+        found = record is None or bool(record.functions) or record.name in ops.FUNCTIONS_IN_RECORDS
         _with_functions[name] = found
     return found
 

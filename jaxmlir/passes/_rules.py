@@ -250,10 +250,10 @@ class Rules:
         key = ("emit", key, *(v.type for v in args))
         template = cache.get(key) or self._own.get(key)
         if template is None:
-            before = self.importer.extent()
+            before = self.importer.references
             closed = trace_flat(function, [aval_of(v.type) for v in args], "emit")
             template = self._template(closed)
-            (cache if self.importer.extent() == before else self._own)[key] = template
+            (cache if self.importer.references == before else self._own)[key] = template
         return inline(template, args)
 
     def mark(self) -> tuple[int, ...]:
@@ -299,7 +299,7 @@ class Rules:
         if found is None:
             found = self._own.get(key)
         if found is None:
-            before = self.importer.extent()
+            before = self.importer.references
             try:
                 found = make(self.jaxpr_of(op, name))
             except JaxmlirError as e:
@@ -307,10 +307,9 @@ class Rules:
                 raise located from cause_of(located, e)
             except Exception as e:
                 raise _at_op(kind, op, name, e) from e
-            # What a rule leaves behind in the module belongs to this program only.
-            leaves_nothing = self.importer.extent() == before
-            cache = _process_wide if leaves_nothing and not _refers(op) else self._own
-            cache[key] = found
+            # What refers to functions or constants of this program belongs to it only.
+            refers = self.importer.references != before or _refers(op)
+            (self._own if refers else _process_wide)[key] = found
         return found
 
     def jaxpr_of(self, op: Any, name: str) -> Any:

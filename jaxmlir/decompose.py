@@ -1,0 +1,141 @@
+"""Programs made under another version of JAX, in terms of the primitives of this one.
+
+Names and parameters that JAX's versions give differently are one thing to the dialect
+(:mod:`jaxmlir.normalize`).  What is left are primitives that one version has and another has not:
+an op of such a primitive is replaced by what the primitive stands for, as JAX itself computes it
+where there is none.  A derivative of the replacement is a derivative of the primitive.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+from jax import lax
+
+from jaxmlir import ops, primitives, rules
+from jaxmlir.errors import ArtifactError, Diagnostic
+from jaxmlir.ir import context, file_line_col, func, ir, scope
+from jaxmlir.passes._rules import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+
+def _log2(x: Any) -> Any:
+    """log(x) / log(2)"""
+    return lax.div(lax.log(x), lax.log(lax.full_like(x, 2)))
+
+
+def _one_minus_square(x: Any) -> Any:
+    """(1 - x) (1 + x), which does not cancel near |x| = 1"""
+    one = lax.full_like(x, 1)
+    return lax.mul(lax.sub(one, x), lax.add(one, x))
+
+
+def _polynomial(x: Any, *coefficients: Any) -> Any:
+    """Horner's rule"""
+    result = coefficients[-1]
+    for coefficient in reversed(coefficients[:-1]):
+        result = jax.numpy.add(jax.numpy.multiply(result, x), coefficient)
+    shape = jax.numpy.broadcast_shapes(*(v.shape for v in (x, *coefficients)))
+    return jax.numpy.broadcast_to(result, shape)
+
+
+# What primitives stand for that not every supported JAX has.
+EQUATIONS: dict[str, Callable[..., Any]] = {
+    "log2": _log2,
+    "one_minus_square": _one_minus_square,
+    "polynomial": _polynomial,
+}
+
+# Ops that only call a function, and the op that does so everywhere.
+CALLS = {"call": "eval_jaxpr", "closed_call": "eval_jaxpr", "program_order": "eval_jaxpr"}
+
+
+def adapt(program: Program, made_with: str) -> None:
+    """Replaces the ops of a program whose primitives the installed JAX does not have, in place.
+
+    Args:
+      made_with: the version of JAX that the program was made with, for the error.
+
+    Raises:
+      ArtifactError: lists the ops for which there is no replacement, with their places.
+    """
+    found = _ops_by_name(program)
+    missing = [op for name, group in found.items() if not _is_known(name) for op in group]
+    if not missing:
+        return
+    problems = []
+    with scope():
+        writer = Rules(program)
+        for op in missing:
+            name = op.name.removeprefix("jaxpr.")
+            if name in EQUATIONS:
+                _replace(writer, op, EQUATIONS[name], name)
+            elif name in CALLS and _is_known(f"jaxpr.{CALLS[name]}"):
+                _rename(op, f"jaxpr.{CALLS[name]}")
+            else:
+                problems.append(op)
+    program.changed()
+    if problems:
+        raise ArtifactError(_cannot(problems, made_with))
+
+
+def _ops_by_name(program: Program) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    with context():
+        for function in program.module.body.operations:
+            if isinstance(function, func.FuncOp):
+                for op in function.entry_block.operations:
+                    if type(op) is ir.OpView and op.name.startswith("jaxpr."):
+                        found.setdefault(op.name, []).append(op)
+    return found
+
+
+def _is_known(op_name: str) -> bool:
+    """Whether the installed JAX has an op's primitive."""
+    name = op_name.removeprefix("jaxpr.")
+    record = ops.OPS.get(name)
+    if op_name in rules.OPS or (record is not None and record.jax == ops.OURS):
+        return True
+    names = (record.primitives if record else ()) or (name,)
+    return any(primitives.find(candidate) is not None for candidate in names)
+
+
+def _replace(writer: Rules, op: Any, equation: Callable[..., Any], name: str) -> None:
+    with ir.InsertionPoint(op), op.location:
+        operands = [op.operands[i] for i in range(len(op.operands))]
+        values = writer.emit(lambda *args: [equation(*args)], operands, ("decompose", name))
+    for old, new in zip(op.results, values, strict=True):
+        old.replace_all_uses_with(new)
+    op.operation.erase()
+
+
+def _rename(op: Any, name: str) -> None:
+    with ir.InsertionPoint(op):
+        operands = [op.operands[i] for i in range(len(op.operands))]
+        attributes = {"call_jaxpr": op.attributes["call_jaxpr"]}
+        types = [result.type for result in op.results]
+        new = ir.Operation.create(name, types, operands, attributes, loc=op.location)
+    for old, result in zip(op.results, new.results, strict=True):
+        old.replace_all_uses_with(result)
+    op.operation.erase()
+
+
+def _cannot(missing: list[Any], made_with: str) -> list[Diagnostic]:
+    """One diagnostic an op name, at its first place."""
+    counts = Counter(op.name for op in missing)
+    first = {op.name: op for op in reversed(missing)}
+    return [
+        Diagnostic(
+            "error",
+            f"'{name}' op ({count} in the program) stands in the way: the program was made with "
+            f"jax {made_with}; the installed jax {jax.__version__} has no such primitive, and "
+            "there is no equation for it in terms of others",
+            *file_line_col(first[name].location),
+        )
+        for name, count in counts.items()
+    ]

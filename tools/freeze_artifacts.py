@@ -1,0 +1,94 @@
+"""Makes the artifacts that later versions have to load: test/data/artifacts.
+
+    python tools/freeze_artifacts.py
+
+Run it once for each supported JAX when the dialect's version changes, and commit what it writes;
+files of earlier versions are never written again.  Beside each artifact is what JAX computed with
+the Python function: the value and the gradient, as .npz.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+import jaxmlir
+from jaxmlir.ir import DIALECT_VERSION
+
+FOLDER = Path(__file__).resolve().parent.parent / "test" / "data" / "artifacts"
+
+
+@jax.custom_jvp
+def softplus(x):
+    return jnp.log1p(jnp.exp(x))
+
+
+softplus.defjvp(lambda p, t: (softplus(*p), t[0] * (1 - jnp.exp(-softplus(*p)))))
+
+
+@jax.custom_vjp
+def clipped(x):
+    return x
+
+
+clipped.defvjp(lambda x: (x, None), lambda _, g: (jnp.clip(g, -0.5, 0.5),))
+
+
+def control(params, x):
+    """Loops, branches, custom rules, checkpoints, and pytrees."""
+
+    def step(carry, row):
+        carry = lax.cond(row.sum() > 0, softplus, jnp.tanh, carry + row @ params["w"][0])
+        return clipped(carry), carry.mean()
+
+    carry, means = lax.scan(jax.checkpoint(step), params["b"], x)
+    return lax.fori_loop(0, 3, lambda i, c: c * 0.5 + i, carry.sum() + means.sum())
+
+
+def numerics(x):
+    """Primitives that versions of JAX have and have not, keys, small floats, a stored constant."""
+    noise = jax.random.normal(jax.random.key(3), x.shape)
+    table = np.sin(np.arange(1100, dtype=np.float32)).reshape(11, 100)
+    gram = x[:, None] * x[None] + 3 * jnp.eye(x.size)
+    return (
+        jnp.sum(jnp.log2(1 + x * x))
+        + jnp.sum(jax.grad(lambda y: jnp.tanh(y).sum())(x))
+        + jnp.sum(jax.scipy.special.ndtri(0.3 + 0.1 * jax.nn.sigmoid(x)))
+        + jnp.linalg.slogdet(gram)[1]
+        + jnp.sum(noise * x.astype("bfloat16").astype("float32"))
+        + jnp.sum(jnp.sort(x) * jnp.take(table, 7, axis=0)[: x.size])
+    )
+
+
+PROGRAMS = {
+    "control": (
+        control,
+        (
+            {"w": [np.full((3, 2), 0.1, np.float32)], "b": np.ones(2, np.float32)},
+            np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3),
+        ),
+    ),
+    "numerics": (numerics, (np.array([0.3, -0.2, 0.7], np.float32),)),
+}
+
+
+def main() -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, (function, args) in PROGRAMS.items():
+        path = FOLDER / f"{name}-dialect{DIALECT_VERSION}-jax{jax.__version__}.jaxmlir"
+        if path.exists():
+            sys.exit(f"{path.name} is frozen")
+        jaxmlir.trace(function)(*args).save(path)
+        value, gradient = jax.jit(jax.value_and_grad(function))(*args)
+        np.savez(path.with_suffix(".npz"), value, *jax.tree.leaves(gradient))
+
+
+if __name__ == "__main__":
+    main()
