@@ -15,7 +15,7 @@ from programs import PROGRAMS
 from round_trip import reread, through_artifact
 
 import jaxmlir
-from jaxmlir._compat import core
+from jaxmlir._compat import core, jax_version
 from jaxmlir.errors import ArtifactError
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
@@ -78,6 +78,11 @@ CANNOT_BE_SAVED = {
     "pallas_kernel": "the grid of a kernel, with its index maps",
     "pure_callback": "a callback",
 }
+if jax_version() >= (0, 12):
+    CANNOT_BE_SAVED |= dict.fromkeys(
+        ("custom_root", "custom_root_derivatives"),
+        "lax.custom_root is an object there, which holds Python functions",
+    )
 
 
 @each_program
