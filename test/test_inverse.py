@@ -460,6 +460,28 @@ def test_precision():
     np.testing.assert_allclose(exp(1e-37)[1], 37 * np.log(10), rtol=1e-6)
 
 
+def test_integers_are_exact():
+    numbers = np.int32([2**30 - 1, -3])
+    for function in (lambda n: n + n, lambda n: 7 * n - 5, lambda n: (n ^ 12345) + 1):
+        np.testing.assert_array_equal(
+            jaxmlir.trace(function)(numbers // 8).inverse()(function(numbers // 8)), numbers // 8
+        )
+
+
+def test_symbolic_shapes():
+    (b,) = jax.export.symbolic_shape("b")
+    x = jnp.arange(3.0)
+    program = jaxmlir.trace(lambda x: jnp.exp(2 * x) + 1)(jax.ShapeDtypeStruct((b,), x.dtype))
+    found, log_det = program.inverse_and_log_det()(jnp.exp(2 * x) + 1)
+    np.testing.assert_allclose(found, x, atol=1e-6)
+    np.testing.assert_allclose(log_det, -3 * np.log(2) - 6, rtol=1e-6)
+    program = jaxmlir.trace(lambda x: jnp.concatenate([x[:1], 2 * x[1:]]))(
+        jax.ShapeDtypeStruct((b,), x.dtype)
+    )
+    with pytest.raises(TransformError, match="'jaxpr.concatenate' op .* its shape is symbolic"):
+        program.inverse()
+
+
 # --- inverses that users give ---------------------------------------------------------------------
 
 

@@ -134,12 +134,11 @@ class _Attempt:
         stuck = [site for site in stuck if site in reached] or stuck
         if stuck:
             return stuck[-1].error()
-        known = self.solver.of(self.arguments[missing]).known()
-        what = (
-            f"only {known.sum()} of the {known.size} elements of argument {missing} follow from it"
-            if known.any()
-            else f"it does not depend on argument {missing}"
-        )
+        what = f"it does not depend on argument {missing}"
+        knowledge = self.solver.of(self.arguments[missing])
+        if knowledge.pieces:
+            count = f"{knowledge.known().sum()} of the {knowledge.size} elements"
+            what = f"only {count} of argument {missing} follow from it"
         message = f"@{self.symbol} cannot be inverted: the result is known, but {what}"
         position = locations.position(self.function.location)
         return TransformError([Diagnostic("error", message, *position)])

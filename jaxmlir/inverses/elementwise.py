@@ -38,6 +38,12 @@ def _floating(unknown: tuple[int, ...], *avals: Any, **_: Any) -> None:
 # --- arithmetic -----------------------------------------------------------------------------------
 
 
+def _quotient(z: Any, x: Any) -> Any:
+    if jnp.issubdtype(z.dtype, jnp.inexact):
+        return z / x
+    return lax.div(z, jnp.broadcast_to(x, z.shape).astype(z.dtype))
+
+
 def _multiplication(unknown: tuple[int, ...], *avals: Any, **_: Any) -> None:
     if avals[0].dtype == jnp.bool_:
         raise NotInvertible("the product of booleans is many-to-one")
@@ -45,15 +51,8 @@ def _multiplication(unknown: tuple[int, ...], *avals: Any, **_: Any) -> None:
         _floating(unknown, *avals)
 
 
-def _quotient(z: Any, x: Any) -> Any:
-    # A scalar may stand for an array of one number.
-    return (
-        z / x if jnp.issubdtype(z.dtype, jnp.inexact) else lax.div(z, jnp.broadcast_to(x, z.shape))
-    )
-
-
 _SUM = Formula(lambda z, x: z - x, None)
-_HALF = Formula(lambda z: z / 2, lambda x, z: LOG_2)
+_HALF = Formula(lambda z: _quotient(z, 2), lambda x, z: LOG_2)
 binary("add", _SUM, _SUM, _HALF)
 binary("add_any", _SUM, _SUM, _HALF)
 binary("sub", Formula(lambda z, y: z + y, None), Formula(lambda z, x: x - z, None))
@@ -66,6 +65,8 @@ class Product(Formulas):
     def forward(self, site: Site) -> None:
         super().forward(site)
         result = site.solver.of(site.results[0])
+        if not result.static:
+            return
         zero = np.zeros(result.size, bool)
         for operand in site.operands:
             zero |= _zeros(site, operand)

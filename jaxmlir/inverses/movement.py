@@ -48,6 +48,9 @@ class Movement:
         """Elements of the results are elements of the operands."""
         if self._undone(site):
             return
+        results_known = all(site.known(site.results))
+        if results_known and not all(site.solver.of(v).static for v in site.operands):
+            raise NotInvertible("its shape is symbolic, so which element is which is not known")
         origins = self._origins(site)
         if origins is None:
             return
