@@ -199,3 +199,37 @@ def test_weak_types_stay():
 
 def test_the_page_lists_the_equations():
     assert not generate_canonicalize.stale(), "run python tools/generate_canonicalize.py"
+
+
+def test_symbolic_shapes():
+    """Sizes known only at run time are compared as the symbols that they are."""
+
+    def function(x, y):
+        z = lax.rev(lax.rev(jnp.concatenate([jnp.concatenate([x, x]), y]), (0,)), (0,))
+        w = jnp.broadcast_to(x[:, None], (x.shape[0], 3))[:, None, :].squeeze(1).T.T
+        return jnp.squeeze(z[None, :], 0), w, lax.dynamic_slice(x, (0,), (2,))
+
+    (size,) = jax.export.symbolic_shape("b", constraints=["b >= 4"])
+    shapes = jax.ShapeDtypeStruct((size,), np.float32), jax.ShapeDtypeStruct((5,), np.float32)
+    after = jaxmlir.trace(function)(*shapes).optimize(1)
+    after.verify()
+    assert not {"jaxpr.rev", "jaxpr.squeeze", "jaxpr.transpose"} & set(after.as_text().split('"'))
+    x = np.arange(6, dtype=np.float32)
+    for a, b in zip(after(x, x[:5]), function(x, x[:5]), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_kernels_are_left_alone():
+    from jax.experimental import pallas as pl
+
+    def kernel(x_ref, out_ref):
+        out_ref[...] = -(lax.neg(x_ref[...]))
+
+    def function(x):
+        shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return -lax.neg(pl.pallas_call(kernel, out_shape=shape, interpret=True)(x))
+
+    x = np.arange(4, dtype=np.float32)
+    after = jaxmlir.trace(function)(x).optimize(1)
+    assert after.as_text().count("jaxpr.neg") == 2
+    np.testing.assert_array_equal(after(x), x)

@@ -12,7 +12,8 @@ real numbers but not of floats are used with ``fast-math``.
 
 Functions are simplified before their callers, and in each the ops from the top.  A rewrite looks at
 what an op is made of, never at what is made of it; so after one walk nothing is left to do, except
-in bodies of branches and loops that were copied in: these are walked once more.
+in bodies of branches and loops that were copied in: these are walked once more.  The functions of
+kernels are left as they are.
 """
 
 from __future__ import annotations
@@ -20,9 +21,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from jaxmlir.ir import scope
+from jaxmlir import ops
+from jaxmlir.ir import func, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import callees_first, entry_points, keep_reachable
+from jaxmlir.passes._build import (
+    callees_first,
+    entry_points,
+    keep_reachable,
+    ops_with_symbols,
+    reachable,
+    symbols_of,
+)
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -56,7 +65,10 @@ def canonicalize(program: Program, fast_math: bool = False) -> int:
         entries = entry_points(program.functions)
         returned: dict = {}
         variants: dict = {}
+        kernels = _kernels(program.functions)
         for symbol in callees_first(program.functions):
+            if symbol in kernels:
+                continue
             rewriter = Rewriter(program, program.function(symbol), fast_math, returned, variants)
             sweeps = 1
             while rewriter.sweep() and sweeps < MAX_SWEEPS:
@@ -64,3 +76,15 @@ def canonicalize(program: Program, fast_math: bool = False) -> int:
             most = max(most, sweeps)
         keep_reachable(program, entries)
     return most
+
+
+def _kernels(functions: dict[str, func.FuncOp]) -> set[str]:
+    """The functions of kernels (Pallas and the like), in which not every op may stand."""
+    named = {f"jaxpr.{record.name}" for record in ops.hardware.OPS}
+    found: set[str] = set()
+    for function in functions.values():
+        for op, name in ops_with_symbols(function):
+            if name in named:
+                for symbol in symbols_of(op):
+                    found |= reachable(functions, symbol)
+    return found
