@@ -12,7 +12,7 @@ from derivative_checks import close, through_text
 from jax import lax
 
 import jaxmlir
-from jaxmlir.errors import ArgumentError, PipelineError, TransformError
+from jaxmlir.errors import ArgumentError, PipelineError, TransformError, VerificationError
 
 pytestmark = pytest.mark.compat
 
@@ -438,6 +438,28 @@ def test_options_are_checked():
                 method(**options)
     with pytest.raises(PipelineError, match="error|checkpointed"):
         program.run_passes("jaxpr-grad{while=unrolled}")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("nconsts = 1 : i64, step", "nconsts = 2 : i64, step", "arguments of the condition"),
+        ("record = true", "record = false", "results"),
+        ("step_jaxpr = @", "step_jaxpr = @body.fwd, jaxpr.was = @", "arguments of the step"),
+        ("checkpoints = 3", "checkpoints = 0", "at least 1"),
+    ],
+)
+def test_malformed_ops_are_found(old, new, message):
+    def f(w, x, n):
+        def body(s):
+            return step(w, s[0]), s[1] + 1
+
+        return lax.while_loop(lambda s: s[1] < n, body, (x, 0))[0].sum()
+
+    text = gradient(f, (W, X, i32(0))).as_text()
+    assert old in text
+    with pytest.raises(VerificationError, match=message):
+        jaxmlir.parse(text.replace(old, new)).verify()
 
 
 def test_a_loop_with_side_effects_stays_an_error():

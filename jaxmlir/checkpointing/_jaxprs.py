@@ -63,6 +63,17 @@ def spread(primals: Sequence[Any], active: Sequence[bool], tangents: Sequence[An
     return filled(tangents, active, none)
 
 
+def check_types(what: str, expected: Sequence[Any], given: Sequence[Any]) -> None:
+    """Compares the types of values with those that they must have, weak types aside.
+
+    Raises:
+      TypeError: there are more or fewer, or one has another type.
+    """
+    if len(expected) != len(given) or not all(map(core.typematch, expected, given)):
+        have, want = (", ".join(a.str_short(True) for a in avals) for avals in (given, expected))
+        raise TypeError(f"{what}: expected ({want}), got ({have})")
+
+
 def primitive(name: str, abstract_eval: Callable[..., Any], evaluate: Callable[..., Any]) -> Any:
     """A primitive with several results that is lowered to what a JAX function does."""
     new = core.Primitive(name)

@@ -12,15 +12,20 @@ from typing import Any
 import jax
 
 from jaxmlir._compat import ad, ad_util, batching
-from jaxmlir.checkpointing._jaxprs import call, chosen, filled, primitive, split
+from jaxmlir.checkpointing._jaxprs import call, check_types, chosen, filled, primitive, split
 
 
 def _evaluate(*args: Any, call_jaxpr: Any, transpose_jaxpr: Any, num_res: int) -> list[Any]:
     return call(call_jaxpr, *args)
 
 
-def _abstract_eval(*avals: Any, call_jaxpr: Any, **_: Any) -> list[Any]:
-    return list(call_jaxpr.out_avals)
+def _abstract_eval(*avals: Any, call_jaxpr: Any, transpose_jaxpr: Any, num_res: int) -> list[Any]:
+    residuals, xs = split(avals, num_res)
+    outs = list(call_jaxpr.out_avals)
+    check_types("arguments of the function", avals, call_jaxpr.in_avals)
+    check_types("arguments of the transpose", [*residuals, *outs], transpose_jaxpr.in_avals)
+    check_types("results of the transpose", xs, transpose_jaxpr.out_avals)
+    return outs
 
 
 linear_map_p = primitive("linear_map", _abstract_eval, _evaluate)

@@ -16,7 +16,15 @@ from jax import lax
 
 from jaxmlir._compat import batching, core
 from jaxmlir.checkpointing import placement
-from jaxmlir.checkpointing._jaxprs import call, fixpoint, name_of, primitive, split, traced
+from jaxmlir.checkpointing._jaxprs import (
+    call,
+    check_types,
+    fixpoint,
+    name_of,
+    primitive,
+    split,
+    traced,
+)
 
 
 def run(
@@ -78,8 +86,20 @@ def _evaluate(
 
 
 def _abstract_eval(
-    *avals: Any, body_jaxpr: Any, checkpoints: int, record: bool, **_: Any
+    *avals: Any,
+    cond_jaxpr: Any,
+    body_jaxpr: Any,
+    cond_nconsts: int,
+    body_nconsts: int,
+    checkpoints: int,
+    record: bool,
 ) -> list[Any]:
+    cond_consts, body_consts, carry = split(avals, cond_nconsts, body_nconsts)
+    check_types("arguments of the condition", [*cond_consts, *carry], cond_jaxpr.in_avals)
+    check_types("arguments of the body", [*body_consts, *carry], body_jaxpr.in_avals)
+    check_types("results of the body", carry, body_jaxpr.out_avals)
+    if checkpoints < 1:
+        raise TypeError(f"checkpoints: expected at least 1, got {checkpoints}")
     carry = list(body_jaxpr.out_avals)
     return carry + (record_avals(carry, checkpoints) if record else [])
 

@@ -26,6 +26,7 @@ from jaxmlir._compat import ad, ad_util, batching
 from jaxmlir.checkpointing import loop, placement
 from jaxmlir.checkpointing._jaxprs import (
     call,
+    check_types,
     fixpoint,
     name_of,
     primitive,
@@ -121,8 +122,17 @@ def _evaluate(*args: Any, **params: Any) -> list[Any]:
     return [*sums, *y]
 
 
-def _abstract_eval(*_: Any, step_jaxpr: Any, **__: Any) -> list[Any]:
-    return list(step_jaxpr.out_avals)
+def _abstract_eval(*avals: Any, **params: Any) -> list[Any]:
+    cond_consts, consts, first, record, last = operands(avals, params)
+    step = params["step_jaxpr"]
+    cond, advance = params["cond_jaxpr"], params["advance_jaxpr"]
+    check_types("arguments of the condition", [*cond_consts, *first], cond.in_avals)
+    check_types("arguments of the advance", [*consts, *first], advance.in_avals)
+    check_types("arguments of the step", [*consts, *first, *last], step.in_avals)
+    check_types("results of the step, after the sums", last, step.out_avals[num_sums(params) :])
+    rows = record[-2].shape[0] if len(record) == len(first) + 3 and record[-2].shape else 2
+    check_types("the record", loop.record_avals(first, rows - 1), record)
+    return list(step.out_avals)
 
 
 reverse_sweep_p = primitive("reverse_sweep", _abstract_eval, _evaluate)
