@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from derivative_checks import through_text
 from jax import lax
 from jax.flatten_util import ravel_pytree
+from round_trip import reread
 
 import jaxmlir
 from jaxmlir._compat import ad, core, mlir
@@ -78,7 +78,7 @@ def check(cases):
         method = program.inverse_and_log_det if case.log_det else program.inverse
         inverse = method(known=case.known)
         inverse.verify()
-        programs.append(through_text(inverse))
+        programs.append(reread(inverse))
 
     @jax.jit
     def run():
@@ -500,7 +500,7 @@ def test_custom_inverse():
     def f(x, by):
         return 2 * jax.jit(shifted)(x, by)
 
-    program = through_text(jaxmlir.trace(f)(x, by))
+    program = reread(jaxmlir.trace(f)(x, by))
     y = f(x, by)
     found, log_det = program.inverse_and_log_det(known=1)(y, by)
     np.testing.assert_allclose(found, x + 100, rtol=1e-5)

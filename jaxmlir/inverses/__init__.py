@@ -6,12 +6,12 @@ a function is solved for its arguments, and :mod:`_invert` writes the function t
 
 from __future__ import annotations
 
-from jaxmlir.inverses import calls, elementwise, linear, loops, movement, structured
+from jaxmlir.inverses import branches, calls, elementwise, linear, movement, scans, structured
 from jaxmlir.inverses._rule import RULES, NotInvertible, Rule
 
 __all__ = ["RULES", "NotInvertible", "Rule", "rule_of"]
 
-FAMILIES = (elementwise, movement, linear, structured, calls, loops)
+FAMILIES = (elementwise, movement, linear, structured, calls, scans, branches)
 
 
 def rule_of(op_name: str) -> Rule | None:
