@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from jax import lax
 
 import jaxmlir
+from jaxmlir.errors import TransformError
 
 pytestmark = pytest.mark.compat
 
@@ -225,3 +226,74 @@ def test_batches_of_gradients(steps, in_axes):
 
     ours = jax.jit(lambda *args: tuple(p(*args) for p in made))
     close(ours(*args), jax.jit(theirs)(*args), rtol=1e-4, atol=1e-5)
+
+
+ROWS = np.arange(12, dtype=np.float32).reshape(4, 3) / 10
+
+
+def masked(w, x):
+    """Of what iterations leave behind, some is at hand, and some the same each time."""
+    mask = jnp.tril(jnp.ones((3, 3), bool))
+
+    def body(c, row):
+        scores = jnp.where(mask, jnp.exp(w) * jnp.outer(c, row), -1.0)
+        return jnp.tanh(scores @ c) + x, c
+
+    c, cs = lax.scan(body, x, ROWS)
+    return c.sum() + (cs**2).sum()
+
+
+def test_a_gradient_keeps_no_more_than_jaxs():
+    """Residuals that are the same in each iteration, or at hand, are not stacked."""
+    args = np.float32(0.3), ARGS[0]
+    ours = jaxmlir.trace(masked)(*args).grad((0, 1)).lower().compile()
+    theirs = jax.jit(jax.grad(masked, (0, 1))).lower(*args).compile()
+    size, limit = (p.memory_analysis().temp_size_in_bytes for p in (ours, theirs))
+    assert size <= limit
+    close(ours(*args), theirs(*args))
+
+
+def test_a_loop_with_effects_is_left_to_jax(capfd):
+    def f(x):
+        def body(c, row):
+            jax.debug.print("{}", c[0])
+            return jnp.sin(c) * row, None
+
+        return lax.scan(body, x, ROWS)[0].sum()
+
+    gradient = jaxmlir.trace(f)(ARGS[0]).grad()
+    out = gradient(ARGS[0])
+    jax.effects_barrier()
+    assert len(capfd.readouterr().out.split()) == len(ROWS)
+    close(out, jax.grad(f)(ARGS[0]))
+
+
+def doubled_until(x, bound):
+    return lax.while_loop(lambda c: c[0] < bound, lambda c: (c[0] * 2, c[1] + 1), (x, 0))
+
+
+def test_reverse_mode_through_while_is_an_error_where_a_tangent_goes_through():
+    program = jaxmlir.trace(lambda x, bound: doubled_until(x, bound)[0])(1.0, 9.0)
+    with pytest.raises(TransformError, match="'jaxpr.while' op cannot be transposed") as e:
+        program.grad()
+    (diagnostic,) = e.value.diagnostics
+    source = doubled_until.__code__
+    assert diagnostic.file == source.co_filename
+    assert diagnostic.line == source.co_firstlineno + 1
+
+
+def test_reverse_mode_around_while_is_none():
+    """Nothing that is differentiated goes through the loop: by integers, or into its bound only."""
+
+    def f(x, bound):
+        return x * doubled_until(lax.stop_gradient(x), bound)[1] * bound
+
+    gradient = jaxmlir.trace(f)(1.0, 9.0).grad((0, 1))
+    close(gradient(1.0, 9.0), jax.grad(f, (0, 1))(1.0, 9.0))
+
+
+def test_linearized_while_is_jaxs():
+    fwd, lin = jaxmlir.trace(lambda x, bound: doubled_until(x, bound)[0])(3.0, 20.0).linearize()
+    out, residuals = fwd(3.0, 20.0)
+    theirs, push = jax.linearize(lambda x: doubled_until(x, 20.0)[0], 3.0)
+    close((out, lin(residuals, 0.5, 1.0)), (theirs, push(0.5)))

@@ -78,15 +78,46 @@ class Hoisted:
     """The results that were taken out."""
 
 
+def _split_calls(rules: Rules, function: func.FuncOp, known: set[ir.Value]) -> None:
+    """Takes calls apart that give some results by known operands alone, and others not.
+
+    Args:
+      known: the known arguments; known values are added.
+    """
+    for op, name, _ in list(ops_of(function)):
+        operands, results = [*op.operands], [*op.results]
+        unknown = tuple([v not in known and not is_constant(v) for v in operands])
+        if True not in unknown:
+            known.update(results)
+            continue
+        if known.isdisjoint(operands):
+            continue
+        halves = rules.split_call(op, name, unknown)
+        if halves is None or all(halves.unknown.pattern):
+            continue
+        with ir.InsertionPoint(op), op.location:
+            outs = halves.known.inline([v for v, u in zip(operands, unknown, strict=True) if not u])
+            first = [v for v, u in zip(results, halves.unknown.pattern, strict=True) if not u]
+            residuals = outs[len(first) :]
+            waiting = [v for v, u in zip(operands, unknown, strict=True) if u]
+            rest = halves.unknown.inline([*residuals, *waiting])
+        known.update(outs)
+        second = (v for v, u in zip(results, halves.unknown.pattern, strict=True) if u)
+        for old, new in (*zip(first, outs, strict=False), *zip(second, rest, strict=True)):
+            old.replace_all_uses_with(new)
+        op.operation.erase()
+
+
 def hoist(rules: Rules, function: func.FuncOp, num_constants: int, first: int) -> Hoisted:
     """Takes out of a loop's body what its first arguments determine, these being the same in every
     iteration.
 
     The function then takes of these arguments only those that it still uses, followed by values
-    computed from them, and returns neither results from the ``first`` on that are determined so.
-    Constants are no reason to compute anything elsewhere, and stay.
+    computed from them.  Of its results from the ``first`` on it returns those that are not
+    determined so.  Constants are no reason to compute anything elsewhere, and stay.
     """
     arguments = list(function.arguments)
+    _split_calls(rules, function, set(arguments[:num_constants]))
     outer = NewFunction(
         rules, "hoisted", [v.type for v in arguments[:num_constants]], function, detached=True
     )

@@ -233,6 +233,10 @@ class Rules:
 
         return self._rule("partial_eval", op, name, None, unknown, make)
 
+    def split_call(self, op: Any, name: str, unknown: tuple[bool, ...]) -> Halves | None:
+        """Likewise, of an op that does no more than call functions, or ``None``."""
+        return self._native("partial_eval", op, name, None, unknown)
+
     def emit(
         self,
         function: Callable[..., list[Any]],
