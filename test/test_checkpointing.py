@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from derivative_checks import close, through_text
+from derivative_checks import close
 from jax import lax
+from round_trip import reread
 
 import jaxmlir
 from jaxmlir.errors import ArgumentError, PipelineError, TransformError, VerificationError
@@ -192,11 +193,11 @@ def test_derivatives_of_derivatives(order):
 
 def test_programs_are_differentiated_again_without_the_option():
     args = (W, X, i32(7))
-    first = through_text(gradient(LOSS, args, 1))
+    first = reread(gradient(LOSS, args, 1))
     hessian = jaxmlir.trace(lambda w, x, n: total(first(w, x, n)))(*args).grad((0, 1))
     hessian.verify()
     expected = jax.grad(lambda w, x, n: total(jax.grad(ORACLE, 1)(w, x, n)), (0, 1))
-    close(through_text(hessian)(*args), jax.jit(expected)(*args), rtol=2e-4)
+    close(reread(hessian)(*args), jax.jit(expected)(*args), rtol=2e-4)
 
 
 def test_jacobian_and_hessian():
@@ -212,12 +213,12 @@ def test_the_linear_function_runs_forwards_and_its_transpose_backwards():
     args = (W, X, i32(9))
     program = jaxmlir.trace(looped)(*args)
     options = {"while_loops": "checkpointed", "checkpoints": 2}
-    fwd, lin = map(through_text, program.linearize(**options))
+    fwd, lin = map(reread, program.linearize(**options))
     out, residuals = fwd(*args)
     none = np.zeros((), jax.dtypes.float0)
     expected = jax.jvp(lambda w, x: scanned(w, x, 9), args[:2], (X, W))
     close((out, lin(residuals, X, W, none)), expected)
-    fwd, bwd = map(through_text, program.vjp(**options))
+    fwd, bwd = map(reread, program.vjp(**options))
     out, residuals = fwd(*args)
     expected, pullback = jax.vjp(scanned, *args)
     close((out, bwd(residuals, X)), (expected, pullback(X)))
