@@ -136,6 +136,12 @@ def _shard_map(interpreter: Interpreter, node: Node, args: list[Any]) -> list[An
     return list(mapped(*args))
 
 
+def _empty_ref(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any]:
+    """JAX makes such a reference in compiled code only; what it holds at first is not defined."""
+    (aval,) = node.avals()
+    return [jax.new_ref(jax.numpy.zeros(aval.shape, aval.dtype))]
+
+
 INTERPRETATIONS: dict[str, Interpretation] = {
     "jaxpr.call": _call("call_jaxpr"),
     "jaxpr.closed_call": _call("call_jaxpr"),
@@ -147,6 +153,7 @@ INTERPRETATIONS: dict[str, Interpretation] = {
     "jaxpr.custom_partitioning": _call("call"),
     "jaxpr.custom_vjp_call_jaxpr": _call("call_jaxpr"),
     "jaxpr.custom_vmap_call": _call("call"),
+    "jaxpr.empty_ref": _empty_ref,
     "jaxpr.eval_jaxpr": _call("call_jaxpr"),
     "jaxpr.fused_call": _call("jaxpr"),
     "jaxpr.jit": _call("jaxpr"),

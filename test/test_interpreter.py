@@ -1,5 +1,7 @@
 """Evaluation op by op; ``jax.jit`` of the function and JAX's own evaluation are the oracles."""
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -120,6 +122,12 @@ def test_as_compiled(function):
     program = jaxmlir.trace(function)(x)
     parsed = jaxmlir.parse(str(program), constants=program.constants)
     same(parsed.eval(x), jax.jit(function)(x), rtol=1e-6)
+
+
+def test_a_reference_without_a_value():
+    path = Path(__file__).parent.parent / "lit_tests" / "ops" / "empty_ref.mlir"
+    program = jaxmlir.parse(path.read_text())
+    same(program.eval(jnp.ones(3)), program(jnp.ones(3)), rtol=0)
 
 
 def test_batched_loops_stop_one_by_one():
