@@ -207,6 +207,9 @@ def _totals(summaries: Sequence[Summary]) -> Iterator[list[str]]:
     for summary in summaries:
         cells = [summary["jax"], str(summary["harnesses"]), str(sum(summary["excluded"].values()))]
         for step in _steps(summaries):
+            if step not in summary["steps"]:
+                cells.append("-")
+                continue
             counts = [row[step] for row in summary["groups"].values() if step in row]
             passed, failed = (sum(c[kind] for c in counts) for kind in ("passed", "failed"))
             same = summary["same_text"].get(step)
