@@ -51,7 +51,8 @@ class NewFunction:
         if not detached:
             # Found without going through the module again.
             rules.program.functions[self.name] = self.op
-        self.block = self.op.add_entry_block()
+        # Not the current location: an argument is no op.
+        self.block = self.op.add_entry_block([ir.Location.unknown()] * len(arg_types))
         self.args = list(self.block.arguments)
 
     @contextmanager

@@ -256,7 +256,8 @@ class Rules:
         if template is None:
             before = self.importer.references
             closed = trace_flat(function, [aval_of(v.type) for v in args], "emit")
-            template = self._template(closed)
+            with ir.Location.unknown():
+                template = self._template(closed)
             (cache if self.importer.references == before else self._own)[key] = template
         return inline(template, args)
 
