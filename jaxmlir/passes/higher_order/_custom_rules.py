@@ -104,6 +104,13 @@ def batch_rules(
         guess = needed
 
 
+def batched_with_rules(rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
+    """The results' dimensions, where these do not depend on the rules: the function's are all
+    batched, and the rules' follow them."""
+    own = rules.functions.batched(op.attributes["call_jaxpr"].value, dims, axis)
+    return None if None in own else own
+
+
 def joined(*dims: int | None) -> int | None:
     """One dimension for values that have to be batched alike: batched if any is."""
     return next((d for d in dims if d is not None), None)

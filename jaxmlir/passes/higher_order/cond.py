@@ -87,6 +87,12 @@ class Cond(HigherOrderRule):
             _move_axes(rules, rules.program.function(symbol), own, out_dims, axis.size)
         return _cond(rules, op, [symbol for symbol, _ in made], out_dims)
 
+    def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
+        if dims[0] is not None:
+            return None if "branches_platforms" in op.attributes else (0,) * len(op.results)
+        own = [rules.functions.batched(b, dims[1:], axis) for b in _branches(op)]
+        return tuple(joined(*of_result) for of_result in zip(*own, strict=True))
+
 
 def _branches(op: Any) -> list[str]:
     return [branch.value for branch in op.attributes["branches"]]

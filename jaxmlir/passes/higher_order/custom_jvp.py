@@ -20,6 +20,7 @@ from jaxmlir.passes.higher_order._custom_rules import (
     Dims,
     attribute,
     batch_rules,
+    batched_with_rules,
     create,
     error_at,
     is_float0,
@@ -144,6 +145,9 @@ class CustomJvp(HigherOrderRule):
         types = list(rules.program.function(symbol).type.results)
         name = op.operation.name
         return Written(out_dims, lambda args: create(name, types, args, attributes))
+
+    def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
+        return batched_with_rules(rules, op, dims, axis)
 
 
 class _Rule:

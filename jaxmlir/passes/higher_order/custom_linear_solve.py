@@ -139,37 +139,21 @@ class CustomLinearSolve(HigherOrderRule):
         return Written((True,) * sum(wanted), write)
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Written:
-        solve = _Solve.read(op)
-        size = solve.size
-        # A part of x is batched if the same part of b is, and that if any function makes it so.
-        out = [dim is not None for dim in solve.right(dims)]
-        while True:
-            vector = [0 if b else None for b in out]
-            own = [
-                rules.functions.batched(symbol, (*solve.of(dims, name), *vector), axis)
-                for name, symbol in solve.symbols.items()
-                if symbol is not None
-            ]
-            found = [b or any(d[i] is not None for d in own) for i, b in enumerate(out)]
-            if found == out:
-                break
-            out = found
-        extra = [d[size:] for d in own if len(d) > size]
-        aux = [any(d is not None for d in of_result) for of_result in zip(*extra, strict=True)]
-        out_dims = tuple(0 if b else None for b in (*out, *aux))
+        solve, out_dims = _Solve.read(op), self.batched(rules, op, dims, axis)
+        vector = out_dims[: solve.size]
         symbols = {
             name: symbol
             and rules.functions.batch(
                 symbol,
                 (*solve.of(dims, name), *vector),
                 axis,
-                out_dims if "solve" in name else out_dims[:size],
+                out_dims if "solve" in name else vector,
             )[0]
             for name, symbol in solve.symbols.items()
         }
         results = zip(solve.results, out_dims, strict=True)
         types = [batched_type(type_, dim, axis.size) for type_, dim in results]
-        batched = _Solve(solve.lengths, symbols, size, types)
+        batched = _Solve(solve.lengths, symbols, solve.size, types)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
             right = [
@@ -179,6 +163,27 @@ class CustomLinearSolve(HigherOrderRule):
             return batched.create([*args[: solve.num_consts], *right])
 
         return Written(out_dims, write)
+
+    def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims:
+        """A part of x is batched if the same part of b is, and that if any function makes it so."""
+        solve = _Solve.read(op)
+        size = solve.size
+        vector = tuple(None if dim is None else 0 for dim in solve.right(dims))
+        while True:
+            own = [
+                rules.functions.batched(symbol, (*solve.of(dims, name), *vector), axis)
+                for name, symbol in solve.symbols.items()
+                if symbol is not None
+            ]
+            found = tuple(
+                0 if dim == 0 or any(d[i] is not None for d in own) else None
+                for i, dim in enumerate(vector)
+            )
+            if found == vector:
+                break
+            vector = found
+        extra = zip(*(d[size:] for d in own if len(d) > size), strict=True)
+        return (*vector, *(None if set(of_result) == {None} else 0 for of_result in extra))
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from jaxmlir.passes.higher_order._custom_rules import (
     Dims,
     attribute,
     batch_rules,
+    batched_with_rules,
     create,
     error_at,
     joined,
@@ -128,6 +129,9 @@ class CustomVjp(HigherOrderRule):
         name = op.operation.name
         return Written(out_dims, lambda args: create(name, types, args, attributes))
 
+    def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
+        return batched_with_rules(rules, op, dims, axis)
+
 
 class CustomLin(HigherOrderRule):
     plain: ClassVar = frozenset(
@@ -181,6 +185,9 @@ class CustomLin(HigherOrderRule):
         types = [batched_type(v.type, 0, axis.size) for v in op.results]
         name = op.operation.name
         return Written(out_dims, lambda args: create(name, types, args, attributes))
+
+    def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims:
+        return (0,) * len(op.results)
 
 
 class _Forward:

@@ -72,6 +72,9 @@ class Remat(HigherOrderRule):
         symbol, out_dims = rules.functions.batch(_callee(op), dims, axis)
         return _remat(rules, op, symbol, _barrier(op), out_dims)
 
+    def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims:
+        return rules.functions.batched(_callee(op), dims, axis)
+
 
 def _callee(op: Any) -> str:
     return op.attributes["jaxpr"].value
