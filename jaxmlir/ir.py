@@ -153,16 +153,16 @@ def functions(module: ir.Module) -> dict[str, func.FuncOp]:
         return {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
 
 
-def symbol_uses(attr: ir.Attribute) -> Iterator[str]:
+@functools.cache
+def symbol_uses(attr: ir.Attribute) -> tuple[str, ...]:
     """The symbols that an attribute refers to, nested arrays and dictionaries included."""
     if isinstance(attr, ir.FlatSymbolRefAttr):
-        yield attr.value
-    elif isinstance(attr, ir.ArrayAttr):
-        for item in attr:
-            yield from symbol_uses(item)
-    elif isinstance(attr, ir.DictAttr):
-        for item in attr:
-            yield from symbol_uses(item.attr)
+        return (attr.value,)
+    if isinstance(attr, ir.ArrayAttr):
+        return tuple([use for item in attr for use in symbol_uses(item)])
+    if isinstance(attr, ir.DictAttr):
+        return tuple([use for item in attr for use in symbol_uses(item.attr)])
+    return ()
 
 
 __all__ = [

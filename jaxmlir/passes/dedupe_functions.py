@@ -93,8 +93,9 @@ def _shape(function: func.FuncOp) -> tuple[Any, tuple[str, ...]]:
     for op, name, operands in ops_of(function):
         attributes = []
         for key, attr in op.attributes.items() if len(op.attributes) else ():
-            uses.extend(symbol_uses(attr))
-            attributes.append((key, rename(attr, _BLANK)))
+            found = symbol_uses(attr)
+            uses.extend(found)
+            attributes.append((key, rename(attr, _BLANK) if found else attr))
         types = tuple(op.results.types)
         ops.append((name, tuple(attributes), tuple([numbers[v] for v in operands]), types))
         for result in op.results:
