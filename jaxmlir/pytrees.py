@@ -17,8 +17,6 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
-import jax
-
 from jaxmlir import codec
 from jaxmlir._compat import tree_util
 from jaxmlir.errors import ExportError
@@ -85,44 +83,62 @@ def decode(attr: ir.Attribute, reader: codec.Reader = codec._NO_MODULE) -> Any:
     Raises:
       ExportError: a node's type is not known to this process, or the encoding is malformed.
     """
-    try:
-        return _decode(attr, reader)
-    except (ValueError, TypeError, LookupError, RuntimeError) as e:
-        raise ExportError(f"{attr} is not the encoding of a pytree: {e}") from None
+    # JAX's own node types, such as a view of a reference, are in the registry for traces alone.
+    registries = (tree_util.default_registry, tree_util.tracing_registry)
+    for registry in registries:
+        try:
+            return _Decoder(registry, reader).tree(attr)
+        except (ValueError, TypeError, LookupError, RuntimeError) as e:
+            error = e
+    raise ExportError(f"{attr} is not the encoding of a pytree: {error}") from None
 
 
-def _decode(attr: ir.Attribute, reader: codec.Reader) -> Any:
-    if isinstance(attr, ir.StringAttr):
-        return jax.tree.structure(0)
-    if isinstance(attr, ir.TypeAttr):
-        return jax.tree.structure(None)
-    if isinstance(attr, ir.ArrayAttr):
-        return _make(tuple, None, attr, reader)
-    (item,) = attr
-    payload = list(item.attr)
-    match item.name:
-        case "list":
-            return _make(list, None, payload, reader)
-        case "dict" | "ordered_dict":
-            keys = [codec.decode(key, reader) for key, _ in payload]
-            if len(set(keys)) != len(keys):
-                raise ValueError("a dictionary has the same key twice")
-            cls = dict if item.name == "dict" else collections.OrderedDict
-            metadata = keys if cls is dict else tuple(keys)
-            return _make(cls, metadata, [child for _, child in payload], reader)
-        case "namedtuple":
-            name, children = payload
-            cls = _find_type(ir.StringAttr(name).value)
-            if not _is_namedtuple(cls) or len(cls._fields) != len(children):
-                raise ValueError(f"{cls} is no named tuple of {len(children)} fields")
-            return _make(cls, cls, children, reader)
-        case "node":
-            name, metadata, children = payload
-            cls = _find_type(ir.StringAttr(name).value)
-            if cls in _BUILTIN or _is_namedtuple(cls):
-                raise ValueError(f"{cls} is no registered pytree node")
-            return _make(cls, codec.decode(metadata, reader), children, reader)
-    raise ValueError(f"unknown node {item.name!r}")
+class _Decoder:
+    """Reads trees of the node types of one of JAX's registries."""
+
+    def __init__(self, registry: Any, reader: codec.Reader):
+        self.registry = registry
+        self.reader = reader
+
+    def tree(self, attr: ir.Attribute) -> Any:
+        if isinstance(attr, ir.StringAttr):
+            return self.registry.flatten(0)[1]
+        if isinstance(attr, ir.TypeAttr):
+            return self.registry.flatten(None)[1]
+        if isinstance(attr, ir.ArrayAttr):
+            return self.make(tuple, None, attr)
+        (item,) = attr
+        payload = list(item.attr)
+        match item.name:
+            case "list":
+                return self.make(list, None, payload)
+            case "dict" | "ordered_dict":
+                keys = [codec.decode(key, self.reader) for key, _ in payload]
+                if len(set(keys)) != len(keys):
+                    raise ValueError("a dictionary has the same key twice")
+                cls = dict if item.name == "dict" else collections.OrderedDict
+                metadata = keys if cls is dict else tuple(keys)
+                return self.make(cls, metadata, [child for _, child in payload])
+            case "namedtuple":
+                name, children = payload
+                cls = _find_type(ir.StringAttr(name).value)
+                if not _is_namedtuple(cls) or len(cls._fields) != len(children):
+                    raise ValueError(f"{cls} is no named tuple of {len(children)} fields")
+                return self.make(cls, cls, children)
+            case "node":
+                name, metadata, children = payload
+                cls = _find_type(ir.StringAttr(name).value)
+                if cls in _BUILTIN or _is_namedtuple(cls):
+                    raise ValueError(f"{cls} is no registered pytree node")
+                return self.make(cls, codec.decode(metadata, self.reader), children)
+        raise ValueError(f"unknown node {item.name!r}")
+
+    def make(self, cls: type, metadata: Any, children: Iterable[ir.Attribute]) -> Any:
+        """A tree; JAX refuses classes that are neither named tuples nor registered with it."""
+        trees = list(map(self.tree, children))
+        return tree_util.PyTreeDef.from_node_data_and_children(
+            self.registry, (cls, metadata), trees
+        )
 
 
 _BUILTIN = frozenset({tuple, list, dict, type(None), collections.OrderedDict})
@@ -130,14 +146,6 @@ _BUILTIN = frozenset({tuple, list, dict, type(None), collections.OrderedDict})
 
 def _is_namedtuple(cls: type) -> bool:
     return issubclass(cls, tuple) and hasattr(cls, "_fields")
-
-
-def _make(cls: type, metadata: Any, children: Iterable[ir.Attribute], reader: codec.Reader) -> Any:
-    """A tree; JAX refuses classes that are neither named tuples nor registered with it."""
-    trees = [_decode(child, reader) for child in children]
-    return tree_util.PyTreeDef.from_node_data_and_children(
-        tree_util.default_registry, (cls, metadata), trees
-    )
 
 
 def _find_type(name: str) -> type:

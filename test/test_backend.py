@@ -19,7 +19,9 @@ import numpy as np
 import pytest
 from jax import export, lax
 from jax.experimental import io_callback
+from jax.experimental import pallas as pl
 from jax.experimental.layout import Format, Layout
+from jax.experimental.pallas import tpu as pltpu
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
 from jax.sharding import Mesh, NamedSharding
@@ -336,6 +338,25 @@ def test_unreduced_shardings():
         a, b = jax.device_put(a, P(None, "x")), jax.device_put(b, P("x", None))
         with backend.enabled(round_trip=True):
             np.testing.assert_array_equal(jax.jit(f)(a, b), a)
+
+
+@compat
+def test_a_pallas_kernel_with_views_of_references():
+    def kernel(x_ref, y_ref, semaphore):
+        copy = pltpu.make_async_copy(x_ref.at[pl.ds(0, 8)], y_ref.at[pl.ds(8, 8)], semaphore)
+        copy.start()
+        y_ref[pl.ds(0, 8)] = x_ref[pl.ds(8, 8)]
+        copy.wait()
+
+    swap = pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((16, 128), jnp.float32),
+        scratch_shapes=[pltpu.SemaphoreType.DMA],
+        interpret=pltpu.InterpretParams(),
+    )
+    x = np.arange(16 * 128, dtype=np.float32).reshape(16, 128)
+    with backend.enabled():
+        np.testing.assert_array_equal(jax.jit(swap)(x), np.roll(x, 8, axis=0))
 
 
 # --- errors ---------------------------------------------------------------------------------------
