@@ -464,8 +464,8 @@ class Program:
 
         Args:
           argnums: the positional arguments to find; by default all that are not known.
-          known: those that are given, in the order in which the inverse takes them; by default all
-            that are not to be found.
+          known: those that are given, which the inverse takes in their order; by default all that
+            are not to be found.
 
         Returns:
           A program that gives the argument, or a tuple of them where they are several.
