@@ -66,7 +66,11 @@ X = np.ones((2, 4), np.float32)
 
 
 @compat
-@pytest.mark.parametrize("settings", [{}, {"round_trip": True}, {"pipeline": "jaxpr-verify"}])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"round_trip": True}, {"pipeline": "jaxpr-canonicalize,jaxpr-cse,jaxpr-dce"}],
+    ids=["import", "text", "passes"],
+)
 def test_numbers_are_jaxs(settings):
     def step(params, x):
         loss, grads = jax.value_and_grad(mlp)(params, x)
