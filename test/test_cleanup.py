@@ -60,7 +60,7 @@ def test_dce_leaves_no_more_than_jax_does(steps):
         same_bits(before, after, args_)
 
 
-@pytest.mark.parametrize("passes", ["jaxpr-cse", level_pipeline(1)])
+@pytest.mark.parametrize("passes", ["jaxpr-cse", "jaxpr-inline", level_pipeline(1)])
 @budget
 @given(steps=programs)
 def test_clean_up_changes_no_bit(passes, steps):
