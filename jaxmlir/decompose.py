@@ -134,7 +134,8 @@ def _cannot(missing: list[Any], made_with: str) -> list[Diagnostic]:
             "error",
             f"'{name}' op ({count} in the program) stands in the way: the program was made with "
             f"jax {made_with}; the installed jax {jax.__version__} has no such primitive, and "
-            "there is no equation for it in terms of others",
+            "there is no equation for it in terms of others (one of your own is known once its "
+            "module is imported: --load)",
             *file_line_col(first[name].location),
         )
         for name, count in counts.items()

@@ -217,8 +217,8 @@ def test_in_a_process_that_registers_the_primitive_and_in_one_that_does_not(tmp_
     for path in (saved, text):
         done = in_another_process("without", path)
         assert done.returncode == 1
-        missing = 'the installed JAX has no primitive "multiply_add_saved", and no imported module'
-        assert missing in done.stderr
+        assert "no such primitive" in done.stderr or "has no primitive" in done.stderr
+        assert "multiply_add_saved" in done.stderr
         assert "one of your own is known once its module is imported" in done.stderr
 
 
