@@ -18,7 +18,7 @@ from programs import PROGRAMS, derivatives
 
 import jaxmlir
 
-pytestmark = [pytest.mark.compat, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 LOADED = {}
 
@@ -66,13 +66,13 @@ def gaussian_process():
     """The marginal likelihood of a Gaussian process, by a Cholesky factorization."""
     rng = np.random.default_rng(0)
     # Large enough to be a constant of the artifact.
-    points = rng.standard_normal((40, 30)).astype(np.float32)
+    points = rng.standard_normal((20, 60)).astype(np.float32)
     values = np.sin(points[:, 0])
 
     def gaussian_process(x):
         scale, noise = jnp.exp(x)
         distances = jnp.sum((points[:, None] - points[None]) ** 2, -1)
-        kernel = jnp.exp(-distances / (60 * scale)) + (0.1 + noise) * jnp.eye(40)
+        kernel = jnp.exp(-distances / (120 * scale)) + (0.1 + noise) * jnp.eye(20)
         factor = jnp.linalg.cholesky(kernel)
         solved = jax.scipy.linalg.cho_solve((factor, True), values)
         return 0.5 * values @ solved + jnp.sum(jnp.log(jnp.diag(factor)))

@@ -4,6 +4,8 @@
 #
 #   sh tools/test.sh [STAGE ...]      default: lint pytest lit compat
 #
+# Tests that write a program down and read it back do so as an artifact; on Python 3.12, as text.
+#
 # One closing line per stage; the exit status is non-zero if any stage failed.
 set -u
 cd "$(dirname "$0")/.."
@@ -43,7 +45,7 @@ find_python312() {
 }
 
 run_compat() {
-    sh tools/setup.sh .venv312 "$1" && .venv312/bin/python -m pytest -q -n 2 -m compat
+    sh tools/setup.sh .venv312 "$1" && .venv312/bin/python -m pytest -q -n 2 -m compat --through=text
 }
 
 sh tools/setup.sh || { echo "== setup: FAILED"; exit 1; }
