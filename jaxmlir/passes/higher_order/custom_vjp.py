@@ -138,6 +138,43 @@ class CustomLin(HigherOrderRule):
         {"bwd", "bwd_error", "num_res", "in_zeros", "symbolic_zeros", "jaxpr.ctx"}
     )
 
+    def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Written:
+        halves, n = self.linearize(rules, op, active, (True,) * len(op.results)), len(op.results)
+
+        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+            outs = halves.primal.inline(args[: len(active)])
+            return [*outs[:n], *halves.tangent.inline([*outs[n:], *args[len(active) :]])]
+
+        return Written(halves.tangent.pattern, write)
+
+    def linearize(
+        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    ) -> Linearization:
+        """A linear map is its own derivative; in its residuals it has none that is known."""
+        num_res = attribute(op, "num_res", 0)
+        if any(active[:num_res]):
+            bwd = op.attributes["bwd"].value if "bwd" in op.attributes else "bwd"
+            raise error_at(
+                op,
+                f"it is the derivative of a custom_vjp function, of which only the transpose is "
+                f"known, @{bwd}: it cannot be differentiated with respect to the residuals",
+            )
+        attributes = dict(op.attributes.items())
+        name, types = op.operation.name, [v.type for v in op.results]
+        of_tangents = iter(active[num_res:])
+        in_zeros = tuple(zero or not next(of_tangents) for zero in attribute(op, "in_zeros", ()))
+        narrowed = attributes | {"in_zeros": codec.encode(in_zeros)}
+        pattern = (True,) * len(types)
+
+        def primal(args: Sequence[ir.Value]) -> list[ir.Value]:
+            return [*create(name, types, args, attributes), *args[:num_res]]
+
+        return Linearization(
+            Written(pattern, primal),
+            Written(pattern, lambda args: create(name, types, args, narrowed)),
+            active,
+        )
+
     def transpose(
         self, rules: Rules, op: Any, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
     ) -> Written:
