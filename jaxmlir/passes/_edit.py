@@ -30,10 +30,12 @@ def set_arguments(function: func.FuncOp, arguments: Sequence[ir.Value | ir.Type]
     """
     block = function.entry_block
     count = len(block.arguments)
+    # As of those that a function has from the start.
+    nowhere = ir.Location.unknown()
     new = []
     for argument in arguments:
         is_new = isinstance(argument, ir.Type)
-        value = block.add_argument(argument if is_new else argument.type, function.location)
+        value = block.add_argument(argument if is_new else argument.type, nowhere)
         if not is_new:
             argument.replace_all_uses_with(value)
         new.append(value)
@@ -149,7 +151,7 @@ def hoist(rules: Rules, function: func.FuncOp, num_constants: int, first: int) -
     set_results(function, [v for i, v in enumerate(outs) if i not in taken])
     given = []
     for value in computed:
-        given.append(function.entry_block.add_argument(value.type, function.location))
+        given.append(function.entry_block.add_argument(value.type, ir.Location.unknown()))
         value.replace_all_uses_with(given[-1])
     for op in reversed(moved):
         op.operation.erase()
