@@ -105,7 +105,7 @@ def test_every_primitive_that_jax_can_lower_has_a_record():
 _NOT_JAXS = {("conj", "_input_dtype")}
 
 # The dialect has its own attributes where JAX's params are Python callables, or hide two counts.
-_OWN_ATTRIBUTES = {"custom_jvp_call", "custom_vjp_call", "custom_lin"} | (
+_OWN_ATTRIBUTES = {"custom_jvp_call", "custom_vjp_call", "custom_lin", "linear_call", "reduce"} | (
     {"scan"} if jax_version() >= (0, 11) else set()
 )
 
