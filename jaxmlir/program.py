@@ -132,7 +132,9 @@ class Program:
             "plans",
             "stubs",
             "_functions",
+            "in_avals",
             "in_tree",
+            "out_avals",
             "out_tree",
             "placement",
             "_jitted",
@@ -197,15 +199,15 @@ class Program:
             raise JaxmlirError(f"{name} has {tree.num_leaves} leaves, @{self.name} has {n} values")
         return tree
 
-    @property
+    @functools.cached_property
     def in_avals(self) -> tuple[Any, ...]:
         """The abstract values of the flat arguments."""
-        return self.signature(self.name).operands
+        return tuple(map(aval_of, self.function(self.name).type.inputs))
 
-    @property
+    @functools.cached_property
     def out_avals(self) -> tuple[Any, ...]:
         """The abstract values of the flat results."""
-        return self.signature(self.name).results
+        return tuple(map(aval_of, self.function(self.name).type.results))
 
     def signature(self, symbol: str) -> Signature:
         """Operands, results and effects of a function, as JAX has them."""

@@ -81,15 +81,13 @@ def ops_of(function: func.FuncOp) -> Iterator[tuple[Any, str, list[ir.Value]]]:
 
 def returned(function: func.FuncOp) -> list[ir.Value]:
     """The values that a function returns."""
-    *_, last = function.entry_block.operations
-    return list(last.operands)
+    return list(function.entry_block.operations[-1].operands)
 
 
 def set_results(function: func.FuncOp, results: Sequence[ir.Value]) -> None:
     """Makes a function return other values of its body."""
     block = function.entry_block
-    *_, last = block.operations
-    last.operation.erase()
+    block.operations[-1].operation.erase()
     with ir.InsertionPoint(block), ir.Location.unknown():
         func.ReturnOp(list(results))
     type_ = ir.FunctionType.get([v.type for v in block.arguments], [v.type for v in results])

@@ -52,8 +52,7 @@ def set_arguments(function: func.FuncOp, arguments: Sequence[ir.Value | ir.Type]
 @contextmanager
 def before_return(function: func.FuncOp) -> Iterator[None]:
     """Ops built meanwhile go to the end of a finished function."""
-    *_, last = function.entry_block.operations
-    with ir.InsertionPoint(last):
+    with ir.InsertionPoint(function.entry_block.operations[-1]):
         yield
 
 

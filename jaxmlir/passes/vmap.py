@@ -186,6 +186,7 @@ def _mentions(op: Any, axis_name: str) -> bool:
     return f"NamedAxisEffect = {axis_name}" in str(attributes["jaxpr.effects"])
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def batched_type(type_: ir.Type, dim: int | None, size: int) -> ir.Type:
     """The type with a dimension of ``size`` inserted at ``dim``."""
     return type_ if dim is None else type_of(core.unmapped_aval(size, dim, aval_of(type_), None))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -82,7 +81,6 @@ def chosen(values: Sequence[T], mask: Sequence[Any]) -> list[T]:
     return [v for v, m in zip(values, mask, strict=True) if m]
 
 
-@functools.lru_cache(maxsize=4096)
 def stacked(type_: ir.Type, length: int) -> ir.Type:
     """The type of the values of every iteration together."""
     return batched_type(type_, 0, length)
