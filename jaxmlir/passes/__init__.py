@@ -26,6 +26,7 @@ BUILTIN_PASSES = (
     ("jaxpr-dce", "jaxmlir.passes.dce:Dce"),
     ("jaxpr-dedupe-functions", "jaxmlir.passes.dedupe_functions:DedupeFunctions"),
     ("jaxpr-expand-custom-lin", "jaxmlir.passes.expand_custom_lin:ExpandCustomLin"),
+    ("jaxpr-fence", "jaxmlir.passes.fence:Fence"),
     ("jaxpr-grad", "jaxmlir.passes.vjp:Grad"),
     ("jaxpr-inline", "jaxmlir.passes.inline:Inline"),
     ("jaxpr-inverse", "jaxmlir.passes.inverse:Inverse"),

@@ -1,7 +1,7 @@
 """The pipelines ``-O0``, ``-O1`` ...: what ``jaxmlir-opt`` and ``jit(f, optimize=)`` run.
 
 A level is a tuple of pipeline elements.  Level 1 is safe and cheap: it changes no bit of a result
-and costs tens of microseconds per op.
+and costs tens of microseconds per op.  Level 2 decides as well what is computed once and stored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CLEAN_UP = (
     "symbol-dce",
 )
 
-LEVELS: dict[int, tuple[str, ...]] = {0: (), 1: CLEAN_UP}
+LEVELS: dict[int, tuple[str, ...]] = {0: (), 1: CLEAN_UP, 2: (*CLEAN_UP, "jaxpr-fence")}
 
 
 def level_pipeline(level: int, without: Collection[str] = ()) -> str:

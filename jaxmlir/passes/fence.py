@@ -1,0 +1,246 @@
+"""``jaxpr-fence``: keep XLA from computing a value again for each of its users.
+
+XLA's CPU compiler fuses an elementwise or data-moving op into every op that uses it, and so
+computes it once for each.  That is right where recomputing is cheaper than a trip to memory, and
+it compounds: of a stencil that is applied twenty times, each element of the result reads five of
+the step before, each of which reads five ...; fused all the way down, work and compile time grow
+exponentially.  A *fence* on a value is the identity, which XLA does not fuse across: the value is
+computed once and stored.
+
+The cost of a value is how many elementary ops of the program compute one element of it, if all of
+them are fused::
+
+    cost(v) = 1 + sum of cost(u) over the operands u of v's op
+    cost(v) = 0    after a fence, a constant, or an op that XLA does not fuse into its users
+
+and a value with several users whose cost is over a threshold is fenced.  So nothing changes in
+programs whose values are cheap or used once.  Calls cost what the called function does: XLA inlines
+them before it fuses.  A fence inside a function is there for all of its callers.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from jaxmlir import codec
+from jaxmlir._compat import core, dtypes, jax_version
+from jaxmlir.ir import func, ir, scope
+from jaxmlir.ops import bitwise, comparison, elementwise, special, transcendental
+from jaxmlir.passes._base import Pass
+from jaxmlir.passes._build import ops_of, returned
+from jaxmlir.passes._remarks import remark
+from jaxmlir.types import aval_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+# How many elementary ops an element of a value may cost before it is stored rather than computed
+# again for each user.  Gradients on two cores, speed against no fences, at 4 / 8 / 16 / 32: an
+# unrolled Lorenz-96 30 / 56 / 83 / 82, a stencil 61 / 80 / 82 / 6; matrix products do not care.
+THRESHOLD = 16
+
+# Where fences are needed, and the first JAX whose compiler takes an optimization barrier for one.
+_BARRIER_SINCE = {"cpu": (0, 11)}
+
+
+@dataclass(frozen=True)
+class Fence(Pass):
+    """Store expensive values that several ops use, where XLA would compute them for each.
+
+    Options:
+      platform: what the program will be compiled for; by default JAX's default backend.  Compilers
+        other than the CPU's weigh recomputation themselves, and get no fences.
+      threshold: the cost of an element, in ops, over which a value is fenced.
+    """
+
+    name: ClassVar[str] = "jaxpr-fence"
+    platform: str = ""
+    threshold: int = THRESHOLD
+
+    def run(self, program: Program) -> None:
+        import jax
+
+        fence(program, self.platform or jax.default_backend(), self.threshold)
+
+
+def fence(program: Program, platform: str = "cpu", threshold: int = THRESHOLD) -> int:
+    """Puts fences into a program, in place; how many."""
+    if platform not in _BARRIER_SINCE:
+        return 0
+    with scope():
+        put = _barrier
+        if jax_version()[:2] < _BARRIER_SINCE[platform]:
+            put = _Calls(program)
+        costs = _Costs(program.functions, threshold)
+        chosen = {symbol: costs.of(symbol).fenced for symbol in program.functions}
+        for symbol, values in chosen.items():
+            _fence(program.function(symbol), values, put)
+    program.changed()
+    return sum(map(len, chosen.values()))
+
+
+class _Expensive(NamedTuple):
+    """A value to fence."""
+
+    index: int
+    """Of the op whose result it is, in its function."""
+    result: int
+    cost: int
+    users: int
+
+
+def _fence(function: func.FuncOp, values: list[_Expensive], put: Callable[..., ir.Value]) -> None:
+    body = list(function.entry_block.operations)
+    for index, result, cost, users in reversed(values):
+        op = body[index]
+        value = op.results[result]
+        remark(op, f"stored: {users} ops use it, and an element costs {cost} ops")
+        with ir.InsertionPoint(body[index + 1]), op.location:
+            fenced = put(value)
+        value.replace_all_uses_except(fenced, fenced.owner.operation)
+
+
+@dataclass
+class _Cost:
+    """What a function's callers have to know of it, and the fences in it."""
+
+    fenced: list[_Expensive]
+    results: list[tuple[int, int]]
+    """For each result, as for any value in the function: what it costs if arguments cost nothing,
+    and how often it reads an argument."""
+    users: list[int]
+    """How many ops use each argument."""
+
+
+# Beyond this, how much more does not matter.
+_MUCH = 1 << 20
+
+
+class _Costs:
+    """How many elementary ops compute an element of a value, those of called functions included."""
+
+    def __init__(self, functions: dict[str, func.FuncOp], threshold: int):
+        self._functions = functions
+        self._threshold = threshold
+        self._found: dict[str, _Cost] = {}
+
+    def of(self, symbol: str) -> _Cost:
+        found = self._found.get(symbol)
+        if found is None:
+            function = self._functions[symbol]
+            # A rule that calls its own function: in itself this costs nothing.
+            type_ = function.type
+            nothing = _Cost([], [(0, 0)] * len(type_.results), [1] * len(type_.inputs))
+            self._found[symbol] = nothing
+            found = self._found[symbol] = self._walk(function)
+        return found
+
+    def _walk(self, function: func.FuncOp) -> _Cost:
+        users: Counter[ir.Value] = Counter(set(returned(function)))
+        for op, name, operands in ops_of(function):
+            if name in _CALLS:
+                users.update(dict(zip(operands, self._callee(op).users, strict=True)))
+            else:
+                users.update(set(operands))
+        fenced = []
+        nothing = (0, 0)
+        costs = {v: (0, 1) for v in function.arguments}
+        for index, (op, name, operands) in enumerate(ops_of(function)):
+            found = self._of_op(op, name, [costs.get(v, nothing) for v in set(operands)])
+            for i, (value, (own, reads)) in enumerate(zip(op.results, found, strict=False)):
+                if own > self._threshold and users[value] > 1 and _is_array(value.type):
+                    fenced.append(_Expensive(index, i, own, users[value]))
+                    own = reads = 0
+                costs[value] = own, reads
+        results = [costs.get(v, nothing) for v in returned(function)]
+        return _Cost(fenced, results, [users[v] for v in function.arguments])
+
+    def _of_op(self, op: Any, name: str, read: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """The costs of an op's results, given those of its operands; none where it is not fused."""
+        if name in _CALLS:
+            # Which argument a result reads is not told apart: the dearest stands for all.
+            own = max((cost for cost, _ in read), default=0)
+            reads = max((times for _, times in read), default=0)
+            return [
+                (min(cost + times * own, _MUCH), min(times * reads, _MUCH))
+                for cost, times in self._callee(op).results
+            ]
+        if name in _FUSED or name in _MOVED:
+            own = sum(cost for cost, _ in read) + (name in _FUSED)
+            return [(min(own, _MUCH), min(sum(times for _, times in read), _MUCH))]
+        return []
+
+    def _callee(self, op: Any) -> _Cost:
+        return self.of(op.attributes["jaxpr"].value)
+
+
+_CALLS = frozenset({"jaxpr.jit"})
+_FUSED = frozenset(
+    f"jaxpr.{op.name}"
+    for family in (elementwise, transcendental, comparison, bitwise, special)
+    for op in family.OPS
+    if op.results == 1
+)
+# Computed as part of reading an element: free themselves, but no bar to fusion.
+_MOVED = frozenset(
+    f"jaxpr.{name}"
+    for name in (
+        "broadcast_in_dim",
+        "concatenate",
+        "convert_element_type",
+        "dynamic_slice",
+        "gather",
+        "iota",
+        "pad",
+        "reshape",
+        "rev",
+        "select_n",
+        "slice",
+        "squeeze",
+        "transpose",
+    )
+)
+
+
+@functools.cache
+def _is_array(type_: ir.Type) -> bool:
+    aval = aval_of(type_)
+    return isinstance(aval, core.ShapedArray) and not isinstance(aval.dtype, dtypes.ExtendedDType)
+
+
+def _barrier(value: ir.Value) -> ir.Value:
+    """The value, across a barrier to fusion."""
+    return ir.Operation.create("jaxpr.optimization_barrier", [value.type], [value]).result
+
+
+class _Calls:
+    """Fences for a compiler that fuses across barriers: calls that are not inlined."""
+
+    def __init__(self, program: Program):
+        self._program = program
+        self._symbols: dict[ir.Type, str] = {}
+
+    def __call__(self, value: ir.Value) -> ir.Value:
+        attributes = {
+            "jaxpr": ir.FlatSymbolRefAttr.get(self._symbol(value.type)),
+            "name": ir.StringAttr.get("fence"),
+            "jaxpr.ctx": ir.DictAttr.get({"xla_metadata": codec.encode({"inlineable": "false"})}),
+        }
+        return ir.Operation.create("jaxpr.jit", [value.type], [value], attributes).result
+
+    def _symbol(self, type_: ir.Type) -> str:
+        """The identity function of a type."""
+        if type_ not in self._symbols:
+            taken = {*self._program.functions, *self._symbols.values()}
+            names = itertools.chain(["fence"], map("fence_{}".format, itertools.count()))
+            self._symbols[type_] = name = next(name for name in names if name not in taken)
+            with ir.InsertionPoint(self._program.module.body), ir.Location.unknown():
+                function = func.FuncOp(name, ([type_], [type_]), visibility="private")
+                with ir.InsertionPoint(function.add_entry_block()):
+                    func.ReturnOp([_barrier(function.arguments[0])])
+        return self._symbols[type_]

@@ -1,0 +1,99 @@
+"""Fences: the same bits, stored where XLA would compute them for each user."""
+
+import hypothesis
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import random_programs
+
+import jaxmlir
+from jaxmlir._compat import jax_version
+
+pytestmark = pytest.mark.compat
+
+FENCE = "jaxpr.optimization_barrier" if jax_version() >= (0, 11) else 'name = "fence"'
+
+
+def diffusion(steps):
+    def f(u):
+        for _ in range(steps):
+            around = jnp.roll(u, 1, 0) + jnp.roll(u, -1, 0) + jnp.roll(u, 1, 1) + jnp.roll(u, -1, 1)
+            u = u + 0.1 * (around - 4 * u) * u
+        return jnp.sum(u**2)
+
+    return f
+
+
+def flops(compiled):
+    return compiled.cost_analysis()["flops"]
+
+
+def test_work_grows_with_the_steps_and_not_with_their_powers():
+    u = np.random.RandomState(0).rand(32, 32).astype(np.float32)
+    work = {}
+    for steps in (2, 4):
+        plain = jaxmlir.trace(diffusion(steps))(u).grad()
+        fenced = plain.optimize(2)
+        assert FENCE in str(fenced) and FENCE not in str(plain)
+        plain, fenced = plain.lower().compile(), fenced.lower().compile()
+        np.testing.assert_allclose(fenced(u), plain(u), rtol=1e-5, atol=1e-6)
+        work[steps] = flops(plain), flops(fenced)
+    assert work[4][1] < 3 * work[2][1]
+    assert work[4][0] > 4 * work[4][1], "XLA itself computes values again for each user"
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: jnp.sin(x) + jnp.cos(x),
+        lambda x: x @ x + x @ x.T,
+        lambda x: jax.nn.gelu(x @ x).sum(),
+    ],
+)
+def test_cheap_values_are_not_fenced(function):
+    program = jaxmlir.trace(function)(jnp.ones((3, 3)))
+    assert str(program.run_passes("jaxpr-fence")) == str(program)
+
+
+def test_other_platforms_get_no_fences():
+    program = jaxmlir.trace(diffusion(3))(jnp.ones((8, 8)))
+    assert str(program.run_passes("jaxpr-fence{platform=cuda}")) == str(program)
+    assert FENCE in str(program.run_passes("jaxpr-fence{platform=cpu}"))
+
+
+def test_a_called_function_costs_what_its_results_cost():
+    step = jax.jit(lambda u: u + 0.1 * (jnp.roll(u, 1) - u) * (jnp.roll(u, -1) - u))
+
+    def f(u):
+        for _ in range(4):
+            u = step(u)
+        return u
+
+    assert FENCE in str(jaxmlir.trace(f)(jnp.ones(8)).run_passes("jaxpr-fence"))
+
+
+def test_special_values_pass():
+    x = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-40], np.float32)
+
+    def f(x):
+        y = x * x + x - x * 3 + x
+        return y + jnp.roll(y, 1), y * 2
+
+    program = jaxmlir.trace(f)(x)
+    fenced = program.run_passes("jaxpr-fence{threshold=1}")
+    assert FENCE in str(fenced)
+    for a, b in zip(program(x), fenced(x), strict=True):
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+@random_programs.budget
+@hypothesis.given(steps=random_programs.programs)
+def test_random_programs(steps):
+    x, y = np.float32([0.3, -0.8, 1.1]), np.float32([0.7, 0.2, -0.5])
+    program = jaxmlir.trace(lambda x, y: random_programs.run(steps, x, y))(x, y)
+    fenced = program.run_passes("jaxpr-fence{threshold=1}")
+    np.testing.assert_allclose(fenced(x, y), program(x, y), rtol=1e-5, atol=1e-5)
+    # A fenced program is transformed like any other.
+    got, want = (jax.grad(lambda x, p=p: jnp.sum(p(x, y)))(x) for p in (fenced, program))
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
