@@ -22,14 +22,14 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "Program": "program",
     "custom_inverse": "custom_inverse",
-    "from_jaxpr": "program",
-    "jit": "program",
+    "from_jaxpr": "staging",
+    "jit": "staging",
     "load": "artifact",
-    "parse": "program",
+    "parse": "staging",
     "register_inverse": "custom_inverse",
     "register_node_type": "pytrees",
     "register_param_type": "codec",
-    "trace": "program",
+    "trace": "staging",
 }
 
 __all__ = [

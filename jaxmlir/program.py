@@ -1,8 +1,8 @@
 """``Program``: a staged-out JAX program as a module of the jaxpr dialect, with its side tables.
 
-A program is made by :func:`trace` (or :func:`jit`) from a Python function, or by :func:`parse` from
-text.  It can be printed, verified, transformed by passes, turned back into a jaxpr, lowered and
-called, alone or inside other JAX code.
+A program is made from a Python function, a jaxpr or text (:mod:`jaxmlir.staging`).  It can be
+printed, verified, transformed by passes, turned back into a jaxpr, lowered and called, alone or
+inside other JAX code.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from jaxmlir import codec, custom_calls, handles, pytrees, runtime
+from jaxmlir import arguments, codec, custom_calls, handles, pytrees, runtime
 from jaxmlir import ir as mlir_ir
 from jaxmlir import specialize as specialization
-from jaxmlir._compat import bind_leading, core, effects, state_types, without_dead_code, xla_bridge
+from jaxmlir._compat import core, effects, state_types, xla_bridge
 from jaxmlir.constants import Constants
-from jaxmlir.errors import ArgumentError, Diagnostic, ImportingError, JaxmlirError
+from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError
 from jaxmlir.exporter import Exporter
-from jaxmlir.importer import Importer, import_jaxpr
-from jaxmlir.ir import context, func, functions, ir, parse_module, scope
+from jaxmlir.importer import Importer
+from jaxmlir.ir import context, func, functions, ir, scope
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -545,7 +545,7 @@ class Program:
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         flat, tree = jax.tree.flatten((args, kwargs))
-        if tree == self.in_tree and any(map(_refines, flat, self.in_avals)):
+        if tree == self.in_tree and any(map(arguments.refines, flat, self.in_avals)):
             program = self.specialize(*args, **kwargs)
             results = runtime.call(program, program.name, program.flat_arguments(args, kwargs))
             return jax.tree.unflatten(self.out_tree, results)
@@ -558,14 +558,7 @@ class Program:
         Raises:
           ArgumentError: they have another pytree, shape or dtype.
         """
-        flat, tree = jax.tree.flatten((args, kwargs))
-        if tree != self.in_tree:
-            raise self._tree_error(tree)
-        paths = [path for path, _ in jax.tree_util.tree_flatten_with_path((args, kwargs))[0]]
-        return [
-            self._convert(value, aval, path)
-            for value, aval, path in zip(flat, self.in_avals, paths, strict=True)
-        ]
+        return arguments.flatten(self, args, kwargs)
 
     def specialize(self, *args: Any, **kwargs: Any) -> Program:
         """A program of symbolic shapes, fixed to the shapes of some arguments.
@@ -576,40 +569,12 @@ class Program:
         Raises:
           ArgumentError: the shapes are none that the program takes; names a violated constraint.
         """
-        flat, tree = jax.tree.flatten((args, kwargs))
-        if tree != self.in_tree:
-            raise self._tree_error(tree)
+        flat = arguments.check_tree(self, args, kwargs)
         sizes = specialization.solve(self, [np.shape(value) for value in flat])
         key = tuple(sizes.items())
         if key not in self._specialized:
             self._specialized[key] = specialization.specialize(self, sizes)
         return self._specialized[key]
-
-    def _tree_error(self, tree: Any) -> ArgumentError:
-        return ArgumentError(
-            f"@{self.name} takes arguments of the pytree {_tree_text(self.in_tree)}, "
-            f"got {_tree_text(tree)}"
-        )
-
-    def _convert(self, value: Any, aval: Any, path: Any) -> Any:
-        """A flat argument with the aval that the program was traced for."""
-        have = core.typeof(value)
-        if not isinstance(aval, core.ShapedArray) or not isinstance(have, core.ShapedArray):
-            return value
-        same_shape = have.shape == aval.shape or not all(type(d) is int for d in aval.shape)
-        if have.dtype != aval.dtype and have.weak_type and _widens(have.dtype, aval.dtype):
-            value = jax.lax.convert_element_type(value, aval.dtype)
-            have = have.update(dtype=aval.dtype)
-        if not same_shape or have.dtype != aval.dtype:
-            raise ArgumentError(
-                f"@{self.name}: argument {_argument_name(path)} must be "
-                f"{aval.str_short(short_dtypes=True)}, got {have.str_short(short_dtypes=True)}"
-            )
-        if have.weak_type != aval.weak_type:
-            value = jax.lax.convert_element_type_p.bind(
-                value, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None
-            )
-        return value
 
     def lower(self, platforms: Sequence[str] | None = None) -> Lowered:
         """The program lowered to StableHLO, as JAX's ahead-of-time stage.
@@ -627,7 +592,7 @@ class Program:
                 raise ArgumentError(
                     f"expected platforms that JAX knows ({known}), got {platform!r}"
                 )
-        args, kwargs = abstract_arguments(self)
+        args, kwargs = arguments.abstract(self)
         traced = self._jitted.trace(*args, **kwargs)
         if platforms is None:
             return traced.lower()
@@ -639,17 +604,6 @@ def _transforms() -> Any:
     from jaxmlir import transforms
 
     return transforms
-
-
-def abstract_arguments(program: Program) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional and keyword arguments that stand for the ones a program takes."""
-    return jax.tree.unflatten(program.in_tree, map(_abstract_argument, program.in_avals))
-
-
-def _abstract_argument(aval: Any) -> Any:
-    if isinstance(aval, core.ShapedArray):
-        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
-    return aval
 
 
 def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -681,187 +635,7 @@ def _signature(function: func.FuncOp) -> Signature:
     return Signature(operands, tuple(map(aval_of, type_.results)), frozenset(found), uses_refs)
 
 
-def _refines(value: Any, aval: Any) -> bool:
-    """Whether an argument of concrete shape stands where the shape is symbolic."""
-    return specialization.is_symbolic(aval) and core.is_constant_shape(np.shape(value))
-
-
 def _as_array(value: Any) -> Any:
     """A number or numpy array as a JAX array."""
     is_host = isinstance(value, (np.ndarray, np.generic, bool, int, float, complex))
     return jax.numpy.asarray(value) if is_host and np.result_type(value).kind != "V" else value
-
-
-def _widens(have: Any, want: Any) -> bool:
-    """Whether a Python scalar of dtype ``have`` may stand for one of ``want``: 1 for a float."""
-    order = [jax.numpy.integer, jax.numpy.floating, jax.numpy.complexfloating]
-
-    def rank(dtype: Any) -> int:
-        return next((i for i, k in enumerate(order) if jax.dtypes.issubdtype(dtype, k)), -1)
-
-    return 0 <= rank(have) <= rank(want)
-
-
-def _tree_text(tree: Any) -> str:
-    args, kwargs = jax.tree.unflatten(tree, ["*"] * tree.num_leaves)
-    parts = [*map(str, args), *(f"{k}={v}" for k, v in kwargs.items())]
-    return f"({', '.join(parts)})".replace("'*'", "*")
-
-
-def _argument_name(path: Any) -> str:
-    (side, first, *rest) = path
-    name = str(first.idx) if side.idx == 0 else str(first.key)
-    return name + jax.tree_util.keystr(rest)
-
-
-# --- making programs --------------------------------------------------------------------------
-
-
-def trace(
-    fun: Callable[..., Any],
-    *,
-    static_argnums: int | Sequence[int] | None = None,
-    static_argnames: str | Sequence[str] | None = None,
-) -> Callable[..., Program]:
-    """``trace(f)(*args, **kwargs)`` is the program of ``f`` for arguments of those shapes.
-
-    Args:
-      fun: a function of pytrees of arrays.
-      static_argnums, static_argnames: arguments that are Python values of the trace, as for
-        ``jax.jit``; the program does not take them.
-
-    Returns:
-      A function of arrays or ``jax.ShapeDtypeStruct`` that returns a :class:`Program`.
-    """
-    jitted = jax.jit(fun, static_argnums=static_argnums, static_argnames=static_argnames)
-
-    @functools.wraps(fun)
-    def traced(*args: Any, **kwargs: Any) -> Program:
-        return _program_of(jitted.trace(*args, **kwargs), _name_of(fun))
-
-    return traced
-
-
-def _program_of(traced: Any, name: str) -> Program:
-    """The program of JAX's traced stage."""
-    if any(isinstance(c, core.Tracer) for c in traced._consts):
-        raise ImportingError(
-            f"{name} closes over a value of an enclosing JAX transformation; pass it as an argument"
-        )
-    importer = import_jaxpr(bind_leading(traced.jaxpr, traced._consts), name)
-    with scope():
-        function = next(iter(functions(importer.module).values()))
-        attributes = function.attributes
-        attributes["jaxpr.in_tree"] = pytrees.encode(jax.tree.structure(traced.args_info), importer)
-        attributes["jaxpr.out_tree"] = pytrees.encode(jax.tree.structure(traced.out_info), importer)
-    return Program._of_import(importer)
-
-
-def from_jaxpr(closed_jaxpr: Any, name: str = "main") -> Program:
-    """The program of a ``ClosedJaxpr``: flat arguments, flat results."""
-    return Program._of_import(import_jaxpr(closed_jaxpr, name))
-
-
-def parse(
-    text: str,
-    *,
-    constants: Mapping[str, Any] | None = None,
-    filename: str = "-",
-    verify: bool = True,
-) -> Program:
-    """The program that :meth:`Program.as_text` printed.
-
-    Args:
-      text: MLIR text.
-      constants: values of the constants that the text holds by name.
-      filename: what diagnostics call the text.
-      verify: check the program; without it, an invalid one fails later or not at all.
-
-    Raises:
-      ParseError: the text is not MLIR.
-      VerificationError: it is not a valid program.
-    """
-    program = Program(parse_module(text, filename), constants, _handles_in(text))
-    if verify:
-        from jaxmlir.verifier import verify as verify_program
-
-        verify_program(program, filename)
-    return program
-
-
-def _handles_in(text: str) -> dict[str, handles.Box]:
-    """The boxes of the handles that a text names; unknown ones fail when they are used."""
-    import re
-
-    found = {}
-    for name in set(re.findall(r'\{handle = "(h\d+)"\}', text)):
-        box = handles.find_box(name)
-        if box is not None:
-            found[name] = box
-    return found
-
-
-def jit(
-    fun: Callable[..., Any], *, optimize: int = 0, without: Collection[str] = (), **options: Any
-) -> JitFunction:
-    """``jax.jit``, compiled through the dialect.
-
-    Args:
-      fun: a function of pytrees of arrays.
-      optimize: the optimization level; see :meth:`Program.optimize`.
-      without: names of passes of that level to leave out.
-      options: those of ``jax.jit``: ``static_argnums``, ``static_argnames``, ``donate_argnums``,
-        ``donate_argnames``, ``in_shardings``, ``out_shardings``, ``keep_unused`` ...
-    """
-    return JitFunction(fun, options, optimize, without)
-
-
-class JitFunction:
-    """A function that JAX compiles through the dialect, with JAX's stages.
-
-    Calling it costs what calling a ``jax.jit`` function costs: it is one, of a function that traces
-    ``fun``, imports the jaxpr and stages out a call of the program.
-    """
-
-    def __init__(
-        self,
-        fun: Callable[..., Any],
-        options: Mapping[str, Any],
-        optimize: int = 0,
-        without: Collection[str] = (),
-    ):
-        from jaxmlir.passes import Instrumentation, level_pipeline, parse_pipeline
-
-        functools.update_wrapper(self, fun)
-        pipeline = parse_pipeline(level_pipeline(optimize, without))
-        unverified = Instrumentation(verify_each=False)
-        static = {k: v for k, v in options.items() if k.startswith("static_")}
-        self.trace: Callable[..., Program] = trace(fun, **static)
-        traceable = jax.jit(fun, **static)
-
-        @functools.wraps(fun)
-        def through_dialect(*args: Any, **kwargs: Any) -> Any:
-            traced = traceable.trace(*args, **kwargs)
-            # Under jit every leaf is a tracer but those of static arguments.
-            leaves = [x for x in jax.tree.leaves((args, kwargs)) if isinstance(x, core.Tracer)]
-            jaxpr, values = traced.jaxpr, [*traced._consts, *leaves]
-            if not options.get("keep_unused"):
-                jaxpr, used = without_dead_code(jaxpr)
-                values = [value for value, use in zip(values, used, strict=True) if use]
-            program = from_jaxpr(jaxpr, _name_of(fun))
-            pipeline.run(program, unverified)
-            results = runtime.call(program, program.name, values)
-            return jax.tree.unflatten(jax.tree.structure(traced.out_info), results)
-
-        self._jitted = jax.jit(through_dialect, **options)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._jitted(*args, **kwargs)
-
-    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
-        """JAX's ``Lowered`` stage: StableHLO, to be printed or compiled."""
-        return self._jitted.lower(*args, **kwargs)
-
-
-def _name_of(fun: Callable[..., Any]) -> str:
-    return getattr(fun, "__name__", type(fun).__name__)

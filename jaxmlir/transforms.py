@@ -223,7 +223,8 @@ def jacobian(
     These are compositions of jvp, vjp and vmap with pytree bookkeeping: JAX composes them, and the
     passes do the work, for a program inside JAX code is transformed by them.
     """
-    from jaxmlir.program import abstract_arguments, trace
+    from jaxmlir import arguments
+    from jaxmlir.staging import trace
 
     program, _, _ = _start(program, while_loops, checkpoints)
 
@@ -231,7 +232,7 @@ def jacobian(
         return getattr(jax, kind)(program, **options)(*args, **kwargs)
 
     transformed.__name__ = f"{program.name}.{kind}"
-    args, kwargs = abstract_arguments(program)
+    args, kwargs = arguments.abstract(program)
     return trace(transformed)(*args, **kwargs)
 
 

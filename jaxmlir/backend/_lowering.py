@@ -18,7 +18,8 @@ from jaxmlir.backend._settings import Settings
 from jaxmlir.errors import JaxmlirError, LoweringError, PassError
 from jaxmlir.lowering import lower_function
 from jaxmlir.passes import Instrumentation, parse_pipeline
-from jaxmlir.program import Program, from_jaxpr, parse
+from jaxmlir.program import Program
+from jaxmlir.staging import from_jaxpr, parse
 
 
 def program_of(closed_jaxpr: Any, settings: Settings, dump: Dump | None = None) -> Program:

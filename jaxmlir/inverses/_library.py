@@ -136,7 +136,7 @@ def _defaults(name: str) -> dict[str, Any]:
 @functools.cache
 def _traced(name: str, avals: tuple[Any, ...]) -> str | None:
     """JAX's function for arguments of these types, as :func:`_text` gives it."""
-    from jaxmlir.program import from_jaxpr
+    from jaxmlir.staging import from_jaxpr
 
     function = _function(name)
     if function is None or not all(isinstance(a, core.ShapedArray) for a in avals):

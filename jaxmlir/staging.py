@@ -1,0 +1,169 @@
+"""Making programs: by tracing a function, from a jaxpr, from text; and ``jit``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from jaxmlir import handles, pytrees, runtime
+from jaxmlir._compat import bind_leading, core, without_dead_code
+from jaxmlir.errors import ImportingError
+from jaxmlir.importer import import_jaxpr
+from jaxmlir.ir import functions, parse_module, scope
+from jaxmlir.program import Program
+
+if TYPE_CHECKING:
+    from jax.stages import Lowered
+
+
+def trace(
+    fun: Callable[..., Any],
+    *,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Sequence[str] | None = None,
+) -> Callable[..., Program]:
+    """``trace(f)(*args, **kwargs)`` is the program of ``f`` for arguments of those shapes.
+
+    Args:
+      fun: a function of pytrees of arrays.
+      static_argnums, static_argnames: arguments that are Python values of the trace, as for
+        ``jax.jit``; the program does not take them.
+
+    Returns:
+      A function of arrays or ``jax.ShapeDtypeStruct`` that returns a :class:`Program`.
+    """
+    jitted = jax.jit(fun, static_argnums=static_argnums, static_argnames=static_argnames)
+
+    @functools.wraps(fun)
+    def traced(*args: Any, **kwargs: Any) -> Program:
+        return _program_of(jitted.trace(*args, **kwargs), _name_of(fun))
+
+    return traced
+
+
+def _program_of(traced: Any, name: str) -> Program:
+    """The program of JAX's traced stage."""
+    if any(isinstance(c, core.Tracer) for c in traced._consts):
+        raise ImportingError(
+            f"{name} closes over a value of an enclosing JAX transformation; pass it as an argument"
+        )
+    importer = import_jaxpr(bind_leading(traced.jaxpr, traced._consts), name)
+    with scope():
+        function = next(iter(functions(importer.module).values()))
+        attributes = function.attributes
+        attributes["jaxpr.in_tree"] = pytrees.encode(jax.tree.structure(traced.args_info), importer)
+        attributes["jaxpr.out_tree"] = pytrees.encode(jax.tree.structure(traced.out_info), importer)
+    return Program._of_import(importer)
+
+
+def from_jaxpr(closed_jaxpr: Any, name: str = "main") -> Program:
+    """The program of a ``ClosedJaxpr``: flat arguments, flat results."""
+    return Program._of_import(import_jaxpr(closed_jaxpr, name))
+
+
+def parse(
+    text: str,
+    *,
+    constants: Mapping[str, Any] | None = None,
+    filename: str = "-",
+    verify: bool = True,
+) -> Program:
+    """The program that :meth:`Program.as_text` printed.
+
+    Args:
+      text: MLIR text.
+      constants: values of the constants that the text holds by name.
+      filename: what diagnostics call the text.
+      verify: check the program; without it, an invalid one fails later or not at all.
+
+    Raises:
+      ParseError: the text is not MLIR.
+      VerificationError: it is not a valid program.
+    """
+    program = Program(parse_module(text, filename), constants, _handles_in(text))
+    if verify:
+        from jaxmlir.verifier import verify as verify_program
+
+        verify_program(program, filename)
+    return program
+
+
+def _handles_in(text: str) -> dict[str, handles.Box]:
+    """The boxes of the handles that a text names; unknown ones fail when they are used."""
+    import re
+
+    found = {}
+    for name in set(re.findall(r'\{handle = "(h\d+)"\}', text)):
+        box = handles.find_box(name)
+        if box is not None:
+            found[name] = box
+    return found
+
+
+def jit(
+    fun: Callable[..., Any], *, optimize: int = 0, without: Collection[str] = (), **options: Any
+) -> JitFunction:
+    """``jax.jit``, compiled through the dialect.
+
+    Args:
+      fun: a function of pytrees of arrays.
+      optimize: the optimization level; see :meth:`Program.optimize`.
+      without: names of passes of that level to leave out.
+      options: those of ``jax.jit``: ``static_argnums``, ``static_argnames``, ``donate_argnums``,
+        ``donate_argnames``, ``in_shardings``, ``out_shardings``, ``keep_unused`` ...
+    """
+    return JitFunction(fun, options, optimize, without)
+
+
+class JitFunction:
+    """A function that JAX compiles through the dialect, with JAX's stages.
+
+    Calling it costs what calling a ``jax.jit`` function costs: it is one, of a function that traces
+    ``fun``, imports the jaxpr and stages out a call of the program.
+    """
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        options: Mapping[str, Any],
+        optimize: int = 0,
+        without: Collection[str] = (),
+    ):
+        from jaxmlir.passes import Instrumentation, level_pipeline, parse_pipeline
+
+        functools.update_wrapper(self, fun)
+        pipeline = parse_pipeline(level_pipeline(optimize, without))
+        unverified = Instrumentation(verify_each=False)
+        static = {k: v for k, v in options.items() if k.startswith("static_")}
+        self.trace: Callable[..., Program] = trace(fun, **static)
+        traceable = jax.jit(fun, **static)
+
+        @functools.wraps(fun)
+        def through_dialect(*args: Any, **kwargs: Any) -> Any:
+            traced = traceable.trace(*args, **kwargs)
+            # Under jit every leaf is a tracer but those of static arguments.
+            leaves = [x for x in jax.tree.leaves((args, kwargs)) if isinstance(x, core.Tracer)]
+            jaxpr, values = traced.jaxpr, [*traced._consts, *leaves]
+            if not options.get("keep_unused"):
+                jaxpr, used = without_dead_code(jaxpr)
+                values = [value for value, use in zip(values, used, strict=True) if use]
+            program = from_jaxpr(jaxpr, _name_of(fun))
+            pipeline.run(program, unverified)
+            results = runtime.call(program, program.name, values)
+            return jax.tree.unflatten(jax.tree.structure(traced.out_info), results)
+
+        self._jitted = jax.jit(through_dialect, **options)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._jitted(*args, **kwargs)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """JAX's ``Lowered`` stage: StableHLO, to be printed or compiled."""
+        return self._jitted.lower(*args, **kwargs)
+
+
+def _name_of(fun: Callable[..., Any]) -> str:
+    return getattr(fun, "__name__", type(fun).__name__)
