@@ -48,10 +48,7 @@ class Case:
 
 
 def _import(case: Case, repetitions: int) -> tuple[Timing, Timing]:
-    """JAX tracing the function in cleared caches, and importing the jaxpr that it has traced.
-
-    Importing runs the custom derivative rules, which JAX leaves until something is differentiated.
-    """
+    """JAX tracing the function in cleared caches, and importing the jaxpr that it has traced."""
 
     def prepare() -> tuple[Work, Work]:
         function, _ = case.make()
@@ -128,6 +125,24 @@ def _run(case: Case, repetitions: int) -> tuple[Timing, Timing]:
     )
 
 
+def _run_gradient(level: int) -> Callable[[Case, int], tuple[Timing, Timing]]:
+    """Running compiled gradients; ours after the passes of an optimization level."""
+
+    def measure(case: Case, repetitions: int) -> tuple[Timing, Timing]:
+        function, args = _on_device(case)
+        theirs = jax.jit(jax.grad(function)).lower(*args).compile()
+        ours = jaxmlir.trace(function)(*args).grad().optimize(level).lower().compile()
+        return side_by_side(
+            lambda: (
+                lambda: jax.block_until_ready(theirs(*args)),
+                lambda: jax.block_until_ready(ours(*args)),
+            ),
+            repetitions,
+        )
+
+    return measure
+
+
 def _tiny() -> tuple[Callable[..., Any], tuple[Any, ...]]:
     def tiny(x: jax.Array, y: jax.Array) -> jax.Array:
         return x * y + x
@@ -172,6 +187,8 @@ MEASURES = (
     Measure("call", 1.1, (_TINY,), _calls(lambda f, args: jaxmlir.trace(f)(*args))),
     Measure("call_jit", 1.1, (_TINY,), _calls(lambda f, args: jaxmlir.jit(f))),
     Measure("run", 1.02, (*_PROGRAMS, _equations(1_000)), _run),
+    Measure("run_grad", 1.05, _PROGRAMS, _run_gradient(0)),
+    Measure("run_grad_O2", 1.03, _PROGRAMS, _run_gradient(2)),
     Measure("grad", 0.2, _GROWTH[:2], _transforms.grad),
     Measure("grad", 1.0, (*_PROGRAMS, *_SMALL), _transforms.grad),
     Measure("vmap", 0.2, _GROWTH[:2], _transforms.vmap),
