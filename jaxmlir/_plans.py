@@ -97,7 +97,7 @@ class Plan:
                 written.append(len(numbers))
                 numbers[result] = written[-1]
             if name == "jaxpr.constant":
-                self.constants.append((written[0], _constant(program, op)))
+                self.constants.append((written[0], constant_of(program, op)))
             else:
                 self.nodes.append(Node(op, name, symbol, read, written))
         self.size = len(numbers)
@@ -112,7 +112,8 @@ def plan_of(program: Program, symbol: str) -> Plan:
     return found
 
 
-def _constant(program: Program, op: Any) -> Any:
+def constant_of(program: Program, op: Any) -> Any:
+    """The value of a ``jaxpr.constant`` op."""
     return array_of(constant_value(program, op), aval_of(op.results[0].type))
 
 

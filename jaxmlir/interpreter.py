@@ -21,7 +21,7 @@ import numpy as np
 
 from jaxmlir import _control, custom_calls
 from jaxmlir._compat import core, dtypes
-from jaxmlir._plans import Node, array_of, plan_of
+from jaxmlir._plans import Node, array_of, constant_of, plan_of
 from jaxmlir.errors import Diagnostic, EvaluationError, JaxmlirError, message_of
 from jaxmlir.ir import context, file_line_col, frames
 
@@ -148,6 +148,14 @@ class Interpreter:
         """
         custom_calls.check(self.program)
         return self.enter(Frame(symbol, None), args)
+
+    def evaluate(self, op: Any, operands: Sequence[Any]) -> list[Any]:
+        """The results of one op of the program for values of its operands."""
+        name = op.operation.name
+        if name == "jaxpr.constant":
+            return [self.constant(constant_of(self.program, op))]
+        results = range(len(op.results))
+        return self._step(Node(op, name, "", range(len(operands)), results), list(operands))
 
     # -- for interpretations of ops with functions (``_control``) --
 

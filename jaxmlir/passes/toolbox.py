@@ -1,0 +1,108 @@
+"""What writers of passes need, in one place: ``from jaxmlir.passes.toolbox import ...``.
+
+A pass walks ``program.functions`` with :func:`ops_of`, builds new ops at an op (``with
+ir.InsertionPoint(op), op.location:``) and puts their results in its place with :func:`replace`.
+New ops come from JAX (:func:`emit`), from existing ones (:func:`copy`) or from MLIR's bindings
+(``ir.Operation.create``).  All of that needs the process's context: ``with scope():``.
+
+    ir, functions, scope      MLIR's bindings, the functions of a module, the context
+    ops_of, returned          the ops of a function with their names and operands; what it returns
+    definition                the op that a value comes from
+    attribute                 an op's attribute as a Python value
+    constant, constant_value  writing and reading ``jaxpr.constant``
+    copy, emit, replace       building ops, and putting them in another's place
+    remark                    telling the user what was done, and where
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir import codec, exporter
+from jaxmlir.importer import Importer
+from jaxmlir.ir import func, functions, ir, scope
+from jaxmlir.passes._build import copy, returned
+from jaxmlir.passes._remarks import remark
+from jaxmlir.types import aval_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+
+def ops_of(function: func.FuncOp) -> Iterator[tuple[Any, str, list[ir.Value]]]:
+    """The ops before the return, in order: each with its name and operands.
+
+    The op at hand may be replaced; those after it are seen with the operands they then have.
+    """
+    for op in list(function.entry_block.operations):
+        name = op.operation.name
+        if name != "func.return":
+            yield op, name, list(op.operands)
+
+
+def definition(value: ir.Value) -> tuple[Any, str] | None:
+    """The op that gives a value, and its name; ``None`` of a function's argument."""
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        return None
+    return owner, owner.name
+
+
+def attribute(op: Any, name: str, default: Any = None) -> Any:
+    """An op's attribute as a Python value: numbers, tuples, dtypes, JAX's enumerations ..."""
+    attributes = op.attributes
+    return codec.decode(attributes[name]) if name in attributes else default
+
+
+def constant(program: Program, value: Any, type_: ir.Type) -> ir.Value:
+    """Writes an array as a ``jaxpr.constant`` at the insertion point; a large one goes to the
+    program's side table."""
+    attributes = Importer.into(program).constant_attributes(value, aval_of(type_))
+    return ir.Operation.create("jaxpr.constant", [type_], [], attributes).result
+
+
+def constant_value(program: Program, value: ir.Value) -> Any | None:
+    """The array that a ``jaxpr.constant`` gives; ``None`` of other values."""
+    found = definition(value)
+    if found is None or found[1] != "jaxpr.constant":
+        return None
+    return exporter.constant_value(program, found[0])
+
+
+def emit(
+    program: Program, function: Callable[..., Sequence[Any]], args: Sequence[ir.Value]
+) -> list[ir.Value]:
+    """Writes the ops that a JAX function performs on values at the insertion point; its results.
+
+    Args:
+      function: takes one array for each value and returns a sequence of arrays.  It is traced once
+        for each combination of types, and must be the same object to be known again.
+    """
+    from jaxmlir.passes._rules import Rules
+
+    return Rules(program).emit(lambda *xs: list(function(*xs)), args, function)
+
+
+def replace(op: Any, values: Sequence[ir.Value]) -> None:
+    """Uses values instead of an op's results, and removes the op."""
+    for result, value in zip(op.results, values, strict=True):
+        result.replace_all_uses_with(value)
+    op.operation.erase()
+
+
+__all__ = [
+    "attribute",
+    "constant",
+    "constant_value",
+    "copy",
+    "definition",
+    "emit",
+    "functions",
+    "ir",
+    "ops_of",
+    "remark",
+    "replace",
+    "returned",
+    "scope",
+]
