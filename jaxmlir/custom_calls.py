@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jaxmlir import locations
 from jaxmlir.errors import Diagnostic, LoweringError
-from jaxmlir.ir import context, file_line_col, func, ir
+from jaxmlir.ir import context, func, ir
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -71,12 +72,12 @@ def _of_op(op: ir.OpView) -> Iterator[CustomCall]:
     name = op.name
     if name == "jaxpr.jit":
         if "compiler_options_kvs" in op.attributes:
-            yield CustomCall("compiler_options", name, file_line_col(op.location))
+            yield CustomCall("compiler_options", name, locations.position(op.location))
     elif name in OPS:
         target = name.removeprefix("jaxpr.")
         if name == "jaxpr.ffi_call" and "target_name" in op.attributes:
             target = ir.StringAttr(op.attributes["target_name"]).value
-        yield CustomCall(target, name, file_line_col(op.location))
+        yield CustomCall(target, name, locations.position(op.location))
 
 
 def check(program: Program) -> None:

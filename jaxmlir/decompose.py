@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax import lax
 
-from jaxmlir import ops, primitives, rules
+from jaxmlir import locations, ops, primitives, rules
 from jaxmlir.errors import ArtifactError, Diagnostic
-from jaxmlir.ir import context, file_line_col, func, ir, scope
+from jaxmlir.ir import context, func, ir, scope
 from jaxmlir.passes._rules import Rules
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _cannot(missing: list[Any], made_with: str) -> list[Diagnostic]:
             f"jax {made_with}; the installed jax {jax.__version__} has no such primitive, and "
             "there is no equation for it in terms of others (one of your own is known once its "
             "module is imported: --load)",
-            *file_line_col(first[name].location),
+            *locations.position(first[name].location),
         )
         for name, count in counts.items()
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,31 @@ def message_of(error: Exception) -> str:
     if isinstance(error, DiagnosticError):
         return "\n".join(d.message for d in error.diagnostics)
     return str(error)
+
+
+_Kind = TypeVar("_Kind", bound=DiagnosticError)
+
+
+def at_op(
+    kind: type[_Kind],
+    error: Exception,
+    name: str,
+    position: tuple[str, int, int],
+    what: str = "op",
+) -> _Kind:
+    """An error as one of this kind about an op, unless it is one that points somewhere already.
+
+    Args:
+      name: of the op.
+      position: the user's file, line and column.
+      what: said of the op, where the message does not speak of it yet.
+    """
+    if isinstance(error, kind) and error.diagnostics[0].line:
+        return error
+    message = message_of(error)
+    if not message.startswith(f"'{name}'"):
+        message = f"'{name}' {what}: {message}"
+    return kind([Diagnostic("error", message, *position)])
 
 
 class ParseError(DiagnosticError):

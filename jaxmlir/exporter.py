@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from jaxmlir import codec, custom_calls, effect_attrs, locations, params
+from jaxmlir import codec, custom_calls, effect_attrs, errors, locations, params
 from jaxmlir._compat import close_jaxpr, core, debug_info, dtypes
-from jaxmlir.errors import Diagnostic, ExportError, JaxmlirError, cause_of, message_of
-from jaxmlir.ir import context, file_line_col, func, ir
+from jaxmlir.errors import ExportError, JaxmlirError, cause_of
+from jaxmlir.ir import context, func, ir
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -164,10 +164,4 @@ def equation(exporter: Exporter, op: Any, name: str, invars: list[Any]) -> Any:
 
 def at_op(error: JaxmlirError, op: Any, name: str) -> ExportError:
     """The error with the op's name and the user's line, unless it already points somewhere."""
-    if isinstance(error, ExportError) and error.diagnostics[0].line:
-        return error
-    file, line, col = file_line_col(op.location)
-    message = message_of(error)
-    if not message.startswith(f"'{name}'"):
-        message = f"'{name}' op: {message}"
-    return ExportError([Diagnostic("error", message, file, line, col)])
+    return errors.at_op(ExportError, error, name, locations.position(op.location))

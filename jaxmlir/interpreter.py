@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxmlir import _control, custom_calls
+from jaxmlir import _control, custom_calls, locations
 from jaxmlir._compat import core, dtypes
 from jaxmlir._plans import Node, array_of, constant_of, plan_of
 from jaxmlir.errors import Diagnostic, EvaluationError, JaxmlirError, message_of
-from jaxmlir.ir import context, file_line_col, frames
+from jaxmlir.ir import context, frames
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -86,7 +86,7 @@ class Step:
     def position(self) -> tuple[str, int, int]:
         """File, line and column of the user's frame; ``("", 0, 0)`` where there is none."""
         with context():
-            return file_line_col(self.op.location)
+            return locations.position(self.op.location)
 
     @property
     def frames(self) -> list[tuple[str, int, int]]:
@@ -246,9 +246,9 @@ def _is_key(value: Any) -> bool:
 def _located(error: Exception, node: Node) -> EvaluationError:
     """The error as one about the op."""
     with context():
-        file, line, col = file_line_col(node.op.location)
+        position = locations.position(node.op.location)
     text = message_of(error).strip().partition("\n")[0]
     plain = isinstance(error, (NotImplementedError, JaxmlirError))
     kind = "" if plain else type(error).__name__
     message = f"'{node.name}' op cannot be evaluated: {kind + ': ' if kind else ''}{text}"
-    return EvaluationError([Diagnostic("error", message, file, line, col)])
+    return EvaluationError([Diagnostic("error", message, *position)])

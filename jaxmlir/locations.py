@@ -14,6 +14,7 @@ from typing import Any
 
 from jaxmlir._compat import jax_mlir_ext, jaxlib_jax, mlir, source_info_util
 from jaxmlir.ir import context, file_line_col, ir
+from jaxmlir.ir import frames as frames_of
 
 # The user's frames are wanted; ours are among them when a rule is traced.
 source_info_util.register_exclusion(os.path.dirname(__file__))
@@ -90,15 +91,12 @@ def user_position(source_info: Any) -> tuple[str, int, int]:
     return (frame.file_name, frame.start_line, frame.start_column) if frame else ("", 0, 0)
 
 
-_POSITION = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
-
-
 def position(location: ir.Location) -> tuple[str, int, int]:
     """The user's file, line and column: the innermost of a location that is in no file of JAX.
 
     Where all are, the innermost: ``("", 0, 0)`` without any.
     """
-    found = [(m[1], int(m[2]), int(m[3])) for m in _POSITION.finditer(str(location))]
+    found = frames_of(location)
     own = (p for p in found if not p[0].startswith(_JAX))
     return next(own, found[0] if found else ("", 0, 0))
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from jaxlib.mlir.dialects import func as func_dialect
 
-from jaxmlir import codec, custom_calls, effect_attrs, locations, ops, params
+from jaxmlir import codec, custom_calls, effect_attrs, errors, locations, ops, params
 from jaxmlir._compat import (
     ad,
     config,
@@ -36,9 +36,9 @@ from jaxmlir._compat import (
     mlir,
     source_info_util,
 )
-from jaxmlir.errors import Diagnostic, JaxmlirError, LoweringError, cause_of, message_of
+from jaxmlir.errors import JaxmlirError, LoweringError, cause_of
 from jaxmlir.exporter import constant_value
-from jaxmlir.ir import context, file_line_col, func, functions, ir, parse_module
+from jaxmlir.ir import context, func, functions, ir, parse_module
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -157,10 +157,10 @@ class _Body:
                     else:
                         env.update(zip(results, template(self, op, nodes), strict=True))
             except JaxmlirError as e:
-                located = self.at_op(e, op, name)
+                located = _at_op(e, op, name)
                 raise located from cause_of(located, e)
             except NotImplementedError as e:
-                raise self.at_op(e, op, name) from e
+                raise _at_op(e, op, name) from e
         raise LoweringError(f"@{function.name.value} has no return")
 
     def constant(self, op: Any) -> Any:
@@ -325,14 +325,10 @@ class _Body:
         """A traceback with that of the calling equation below it."""
         return self.traceback if traceback is None else traceback + self.traceback
 
-    def at_op(self, error: Exception, op: Any, name: str) -> LoweringError:
-        if isinstance(error, LoweringError) and error.diagnostics[0].line:
-            return error
-        file, line, col = file_line_col(op.location)
-        message = message_of(error)
-        if not message.startswith(f"'{name}'"):
-            message = f"'{name}' op cannot be lowered: {message}"
-        return LoweringError([Diagnostic("error", message, file, line, col)])
+
+def _at_op(error: Exception, op: Any, name: str) -> LoweringError:
+    position = locations.position(op.location)
+    return errors.at_op(LoweringError, error, name, position, "op cannot be lowered")
 
 
 class _Equation(NamedTuple):

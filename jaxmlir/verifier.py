@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from jaxmlir import codec, effect_attrs, ops, params, pytrees, rules, signatures
+from jaxmlir import codec, effect_attrs, locations, ops, params, pytrees, rules, signatures
 from jaxmlir._compat import config, core, dtypes, effects
 from jaxmlir.constants import Unread
 from jaxmlir.errors import (
@@ -37,7 +37,7 @@ from jaxmlir.errors import (
     VerificationError,
     message_of,
 )
-from jaxmlir.ir import context, file_line_col, func, ir, symbol_uses, verify_module
+from jaxmlir.ir import context, func, ir, symbol_uses, verify_module
 from jaxmlir.signatures import count
 from jaxmlir.types import aval_of, element_of, type_of
 
@@ -107,7 +107,7 @@ class _Verifier:
         self.report_at(op.location, message)
 
     def report_at(self, location: ir.Location, message: str) -> None:
-        file, line, col = file_line_col(location)
+        file, line, col = locations.position(location)
         if file == "-":
             file = self.filename
         self.diagnostics.append(Diagnostic("error", message, file, line, col))

@@ -168,6 +168,24 @@ MISSING = (
 )
 
 
+@pytest.mark.parametrize(
+    ("frames", "expected"),
+    [
+        pytest.param(
+            f'callsite("{jax.numpy.__file__}":7:1 at "a.py":3:2)', "a.py:3:2", id="called"
+        ),
+        pytest.param(f'"{jax.numpy.__file__}":7:1', f"{jax.numpy.__file__}:7:1", id="no other"),
+    ],
+)
+def test_the_users_line_is_named_where_jax_has_written_the_op(frames, expected):
+    text = """func.func public @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %0 = "jaxpr.add"(%x) : (tensor<4xf32>) -> tensor<4xf32> loc(LOCATION)
+      return %0 : tensor<4xf32>
+    }""".replace("LOCATION", frames)
+    got = message(VerificationError, lambda: jaxmlir.parse(text))
+    assert got == f"{expected}: error: 'jaxpr.add' op: expected 2 operands, got 1"
+
+
 def test_missing_constant(with_table):
     program = jaxmlir.parse(with_table.as_text())
     lowering = message(LoweringError, lambda: program(jnp.ones(5000)))

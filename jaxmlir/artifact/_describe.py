@@ -5,9 +5,9 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterable
 
-from jaxmlir import custom_calls
+from jaxmlir import custom_calls, locations
 from jaxmlir.artifact._load import Contents, refused
-from jaxmlir.ir import context, file_line_col, func, ir
+from jaxmlir.ir import context, func, ir
 
 # More source files than these say little.
 MAX_FILES = 20
@@ -103,7 +103,7 @@ class _Report:
         """The lines of each file that ops come from, as ranges."""
         lines: dict[str, set[int]] = collections.defaultdict(set)
         for op in self.ops:
-            file, line, _ = file_line_col(op.location)
+            file, line, _ = locations.position(op.location)
             if line:
                 lines[file].add(line)
         for file in sorted(lines)[:MAX_FILES]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxmlir import handles
+from jaxmlir import handles, locations
 from jaxmlir.artifact import _container, _format, _module
 from jaxmlir.errors import ArtifactError, Diagnostic
-from jaxmlir.ir import DIALECT_VERSION, context, file_line_col, func, ir, module_text
+from jaxmlir.ir import DIALECT_VERSION, context, func, ir, module_text
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -142,4 +142,4 @@ def _shown(value: Any) -> str:
 
 
 def _at(op: Any, message: str) -> Diagnostic:
-    return Diagnostic("error", message, *file_line_col(op.location))
+    return Diagnostic("error", message, *locations.position(op.location))

@@ -16,8 +16,8 @@ import contextvars
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from jaxmlir import locations
 from jaxmlir.errors import Diagnostic
-from jaxmlir.ir import file_line_col
 
 Sink = Callable[[Diagnostic], None]
 
@@ -47,5 +47,4 @@ def remark(op: Any, message: str) -> None:
     if listener is None:
         return
     sink, pass_name = listener
-    file, line, col = file_line_col(op.location)
-    sink(Diagnostic("remark", f"[{pass_name}] {message}", file, line, col))
+    sink(Diagnostic("remark", f"[{pass_name}] {message}", *locations.position(op.location)))

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import exporter as exporting
+from jaxmlir import locations
 from jaxmlir._compat import (
     ad,
     ad_util,
@@ -35,7 +36,7 @@ from jaxmlir._compat import (
 )
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError, cause_of
 from jaxmlir.importer import Importer
-from jaxmlir.ir import file_line_col, func, ir, symbol_uses
+from jaxmlir.ir import func, ir, symbol_uses
 from jaxmlir.passes import higher_order
 from jaxmlir.passes._build import inline
 from jaxmlir.passes._functions import Functions
@@ -418,7 +419,6 @@ _HINTS = {
 
 
 def _at_op(kind: str, op: Any, name: str, error: Exception) -> TransformError:
-    file, line, col = file_line_col(op.location)
     message = f"'{name}' op cannot be {_VERBS[kind]}: {type(error).__name__}: {error}"
     message += _HINTS.get((kind, name), "")
-    return TransformError([Diagnostic("error", message, file, line, col)])
+    return TransformError([Diagnostic("error", message, *locations.position(op.location))])

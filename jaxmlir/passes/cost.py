@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxmlir import ops
+from jaxmlir import locations, ops
 from jaxmlir._plans import Node, plan_of
-from jaxmlir.ir import file_line_col, scope
+from jaxmlir.ir import scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.types import aval_of
 
@@ -155,7 +155,7 @@ class _Counter:
         elif name in _CALLS:
             found.add(self.function(node.get(_CALLS[name])))
         else:
-            file, line, _ = file_line_col(node.op.location)
+            file, line, _ = locations.position(node.op.location)
             found.by_line[file, line] += self.leaf(node, name, found)
 
     def leaf(self, node: Node, name: str, found: Costs) -> Cost:

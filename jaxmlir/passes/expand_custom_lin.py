@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from jaxmlir import codec
+from jaxmlir import codec, locations
 from jaxmlir.errors import Diagnostic, TransformError
-from jaxmlir.ir import file_line_col, ir, scope
+from jaxmlir.ir import ir, scope
 from jaxmlir.ops import OPS
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import ops_of, reachable, returned, zeros
@@ -199,9 +199,8 @@ def _not_linear(op: Any, name: str, symbol: str) -> TransformError:
 
 
 def _error(location: ir.Location, message: str) -> TransformError:
-    file, line, col = file_line_col(location)
     message += ", so the rule has no transpose that would push tangents forward"
-    return TransformError([Diagnostic("error", message, file, line, col)])
+    return TransformError([Diagnostic("error", message, *locations.position(location))])
 
 
 def _is_zero(op: Any) -> bool:

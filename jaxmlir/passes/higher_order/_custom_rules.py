@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir import codec
+from jaxmlir import codec, locations
 from jaxmlir._compat import dtypes
 from jaxmlir.errors import Diagnostic, TransformError
-from jaxmlir.ir import file_line_col, func, ir
+from jaxmlir.ir import func, ir
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -40,9 +40,8 @@ def rule_symbol(op: Any, name: str) -> str:
 
 def error_at(op: Any, message: str) -> TransformError:
     """An error at an op, with the user's line."""
-    file, line, col = file_line_col(op.location)
     message = f"'{op.operation.name}' op: {message}"
-    return TransformError([Diagnostic("error", message, file, line, col)])
+    return TransformError([Diagnostic("error", message, *locations.position(op.location))])
 
 
 def out_zeros(rule: func.FuncOp, count: int) -> tuple[bool, ...]:
