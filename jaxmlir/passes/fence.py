@@ -39,11 +39,6 @@ from jaxmlir.types import aval_of
 if TYPE_CHECKING:
     from jaxmlir.program import Program
 
-# How many elementary ops an element of a value may cost before it is stored rather than computed
-# again for each user.  Gradients on two cores, speed against no fences, at 4 / 8 / 16 / 32: an
-# unrolled Lorenz-96 30 / 56 / 83 / 82, a stencil 61 / 80 / 82 / 6; matrix products do not care.
-THRESHOLD = 16
-
 # Where fences are needed, and the first JAX whose compiler takes an optimization barrier for one.
 _BARRIER_SINCE = {"cpu": (0, 11)}
 
@@ -60,7 +55,9 @@ class Fence(Pass):
 
     name: ClassVar[str] = "jaxpr-fence"
     platform: str = ""
-    threshold: int = THRESHOLD
+    # Gradients on two cores, speed against no fences, at 4 / 8 / 16 / 32: an unrolled Lorenz-96
+    # 30 / 56 / 83 / 82, a stencil 61 / 80 / 82 / 6; programs of matrix products do not care.
+    threshold: int = 16
 
     def run(self, program: Program) -> None:
         import jax
@@ -68,7 +65,7 @@ class Fence(Pass):
         fence(program, self.platform or jax.default_backend(), self.threshold)
 
 
-def fence(program: Program, platform: str = "cpu", threshold: int = THRESHOLD) -> int:
+def fence(program: Program, platform: str = "cpu", threshold: int = Fence.threshold) -> int:
     """Puts fences into a program, in place; how many."""
     if platform not in _BARRIER_SINCE:
         return 0
