@@ -133,7 +133,7 @@ _leaves: dict[Any, Callable[..., list[Any]]] = {}
 def _bind_of(program: Program, op: Any, name: str) -> Callable[..., list[Any]]:
     with context():
         attributes = tuple(op.attributes.items()) if len(op.attributes) else ()
-        if any(codec._depends_on_module(attr) for _, attr in attributes):
+        if any(codec.depends_on_module(attr) for _, attr in attributes):
             return _make_bind(program, op, name)
         types = tuple(v.type for v in op.operands), tuple(op.results.types)
         key = (name, attributes, types)

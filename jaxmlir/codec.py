@@ -100,7 +100,7 @@ def decode(attr: ir.Attribute, reader: Reader = _NO_MODULE) -> Any:
         return _decoded[attr]
     except KeyError:
         value = _decode(attr, reader)
-        if not _depends_on_module(attr):
+        if not depends_on_module(attr):
             _decoded[attr] = value
         return value
 
@@ -222,7 +222,7 @@ def _dtype_class(value: type, writer: Writer) -> ir.Attribute:
     except TypeError:
         dtype = None
     if dtype is None or value not in (dtype.type, *_PYTHON_SCALARS):
-        return _handle(value, writer)
+        return encode_handle(value, writer)
     with context():
         if value in _PYTHON_SCALARS:
             return tagged("scalar_type", ir.StringAttr.get(value.__name__))
@@ -253,7 +253,8 @@ def _jaxpr(value: Any, writer: Writer) -> ir.Attribute:
         return ir.FlatSymbolRefAttr.get(writer.function(value))
 
 
-def _handle(value: Any, writer: Writer) -> ir.Attribute:
+def encode_handle(value: Any, writer: Writer) -> ir.Attribute:
+    """A value that cannot be written down, as the name under which the writer keeps it."""
     with context():
         return tagged("handle", ir.StringAttr.get(writer.handle(value)))
 
@@ -262,7 +263,7 @@ def _primitive(value: Any, writer: Writer) -> ir.Attribute:
     from jaxmlir import primitives
 
     if primitives.find(value.name) is not value:
-        return _handle(value, writer)
+        return encode_handle(value, writer)
     with context():
         return tagged("primitive", ir.StringAttr.get(value.name))
 
@@ -319,7 +320,7 @@ def _effect(value: Any, writer: Writer) -> ir.Attribute:
         if name == "NamedAxisEffect":
             with context():
                 return tagged(name, encode(value.name, writer))
-        return _handle(value, writer)
+        return encode_handle(value, writer)
     with context():
         index = getattr(value, "input", None)
         return tagged(name, encode(index, writer))
@@ -331,7 +332,7 @@ def _policy(value: Any, writer: Writer) -> ir.Attribute:
 
     found = policies.describe(value)
     if found is None:
-        return _handle(value, writer)
+        return encode_handle(value, writer)
     name, arguments = found
     with context():
         fields = {key: encode(argument, writer) for key, argument in arguments.items()}
@@ -364,7 +365,7 @@ def _prng_impl(value: Any, writer: Writer) -> ir.Attribute:
     from jaxmlir._compat import prng
 
     if prng.prngs.get(value.name) is not value:
-        return _handle(value, writer)
+        return encode_handle(value, writer)
     with context():
         return tagged("PRNGImpl", ir.StringAttr.get(value.name))
 
@@ -438,7 +439,7 @@ def _find_encoder(cls: type) -> Encoder:
     for base, encoder in _jax_bases():
         if isinstance(base, type) and issubclass(cls, base):
             return encoder
-    return _handle
+    return encode_handle
 
 
 def _jax_bases() -> list[tuple[Any, Encoder]]:
@@ -467,7 +468,7 @@ def _jax_bases() -> list[tuple[Any, Encoder]]:
         (
             tuple,
             lambda value, writer: (
-                _tuple(value, writer) if type(value) is tuple else _handle(value, writer)
+                _tuple(value, writer) if type(value) is tuple else encode_handle(value, writer)
             ),
         ),
     ]
@@ -564,14 +565,16 @@ def _decode_type(type_: ir.Type) -> Any:
     return types.dtype_of(type_)
 
 
-def _depends_on_module(attr: ir.Attribute) -> bool:
+def depends_on_module(attr: ir.Attribute) -> bool:
+    """Whether modules must not share what an attribute decodes to: it refers to functions or handles
+    of theirs, or can be changed."""
     if isinstance(attr, ir.FlatSymbolRefAttr):
         return True
     if isinstance(attr, ir.ArrayAttr):
-        return any(_depends_on_module(item) for item in attr)
+        return any(depends_on_module(item) for item in attr)
     if isinstance(attr, ir.DictAttr):
         return any(
-            item.name in ("handle", "Device", "list", "dict") or _depends_on_module(item.attr)
+            item.name in ("handle", "Device", "list", "dict") or depends_on_module(item.attr)
             for item in attr
         )
     return False

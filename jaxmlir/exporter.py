@@ -28,7 +28,8 @@ class Exporter:
 
     def __init__(self, program: Program):
         self.program = program
-        self._jaxprs: dict[str, Any] = {}
+        self.made: dict[str, Any] = {}
+        """The jaxprs, by symbol, of the functions that were asked for."""
         # A function in the making by another thread does not call itself.
         self._lock = threading.RLock()
 
@@ -40,7 +41,7 @@ class Exporter:
         """
         custom_calls.check(self.program)
         with self._lock:
-            found = self._jaxprs.get(symbol)
+            found = self.made.get(symbol)
             if found is _IN_PROGRESS:
                 raise ExportError(
                     f"@{symbol} calls itself: only a custom derivative rule may refer to the "
@@ -48,14 +49,14 @@ class Exporter:
                 )
             if found is None:
                 function = self.program.function(symbol)
-                self._jaxprs[symbol] = _IN_PROGRESS
+                self.made[symbol] = _IN_PROGRESS
                 try:
                     with context():
                         found = _export_function(self, function)
                 except BaseException:
-                    del self._jaxprs[symbol]
+                    del self.made[symbol]
                     raise
-                self._jaxprs[symbol] = found
+                self.made[symbol] = found
             return found
 
 

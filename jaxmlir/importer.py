@@ -214,7 +214,7 @@ class Importer:
                 if not isinstance(dtype, dtypes.ExtendedDType):
                     array = array.astype(dtype, copy=False)
                 return {"value": dense(array)}
-        return {"value": codec._handle(value, self)}
+        return {"value": codec.encode_handle(value, self)}
 
     def _constant_name(self, value: Any) -> str:
         self.references += 1
@@ -331,7 +331,7 @@ class _Function:
             attributes[key] = encode(value, importer)
         if name is _FOREIGN:
             name = f"jaxpr.{primitive.name}"
-            attributes["jaxpr.primitive"] = codec._handle(primitive, importer)
+            attributes["jaxpr.primitive"] = codec.encode_handle(primitive, importer)
         return name, attributes
 
     def literal(self, literal: Any, loc: ir.Location) -> ir.Value:

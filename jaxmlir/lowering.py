@@ -173,7 +173,7 @@ class _Body:
         eqn = _equations.get(key)
         if eqn is None:
             eqn = self.equation(op, key[1])
-            if key[0] is None and not any(codec._depends_on_module(attr) for _, attr in key[2]):
+            if key[0] is None and not any(codec.depends_on_module(attr) for _, attr in key[2]):
                 _equations[key] = eqn
         rules = mlir._get_lowering_rules(self.module_context, eqn.primitive, eqn.ctx)
         lower = functools.partial(

@@ -456,7 +456,7 @@ def _printing() -> tuple[Any, Any]:
 def _holds_in_every_program(name: str, attributes: Any) -> bool:
     """Whether a signature means the same everywhere: no symbol, no handle, no user's primitive."""
     return name in _known_ops() and not any(
-        codec._depends_on_module(attr) for _, attr in attributes.items()
+        codec.depends_on_module(attr) for _, attr in attributes.items()
     )
 
 

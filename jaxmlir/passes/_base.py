@@ -91,7 +91,7 @@ class Pass:
     def __str__(self) -> str:
         """The pass as a pipeline spells it; options at their default are left out."""
         shown = [
-            f"{name}={_format(value)}"
+            f"{name}={format_value(value)}"
             for name, option in self.options().items()
             if (value := getattr(self, option.field.name)) != option.field.default
         ]
@@ -131,7 +131,7 @@ class Option:
             ) from None
 
     def __str__(self) -> str:
-        default = "required" if self.required else f"default {_format(self.field.default)}"
+        default = "required" if self.required else f"default {format_value(self.field.default)}"
         return f"{self.name}=<{self.kind}> ({default})"
 
 
@@ -150,7 +150,7 @@ def _parse(text: str, kind: Any) -> Any:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is Literal:
         for choice in args:
-            if text == _format(choice):
+            if text == format_value(choice):
                 return choice
         raise ValueError(text)
     if _is_union(kind):
@@ -170,13 +170,14 @@ def _parse(text: str, kind: Any) -> Any:
     raise TypeError(f"an option of a pass cannot be of type {kind}")
 
 
-def _format(value: Any) -> str:
+def format_value(value: Any) -> str:
+    """An option's value, as it is written in a pipeline."""
     if value is None:
         return "none"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
-        return ",".join(map(_format, value))
+        return ",".join(map(format_value, value))
     if isinstance(value, str) and (not value or any(c in value for c in " {}'")):
         return "'" + value + "'"
     return str(value)
@@ -185,7 +186,7 @@ def _format(value: Any) -> str:
 def _kind(kind: Any) -> str:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is Literal:
-        return "|".join(map(_format, args))
+        return "|".join(map(format_value, args))
     if _is_union(kind):
         return "|".join("none" if a is type(None) else _kind(a) for a in args)
     if origin is tuple:

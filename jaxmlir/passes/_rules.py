@@ -320,11 +320,11 @@ class Rules:
 
     def jaxpr_of(self, op: Any, name: str) -> Any:
         """The closed jaxpr of one op, over its operands."""
-        known = set(self.exporter._jaxprs)
+        known = set(self.exporter.made)
         invars = [core.Var(aval_of(v.type)) for v in op.operands]
         eqn = exporting.equation(self.exporter, op, name, invars)
-        for symbol in self.exporter._jaxprs.keys() - known:
-            self.importer.share(symbol, self.exporter._jaxprs[symbol])
+        for symbol in self.exporter.made.keys() - known:
+            self.importer.share(symbol, self.exporter.made[symbol])
         info = debug_info("jit", name, len(invars), len(eqn.outvars))
         effects = pe.make_jaxpr_effects([], invars, eqn.outvars, [eqn])
         return close_jaxpr(core.Jaxpr([], invars, eqn.outvars, [eqn], effects, info))

@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jaxmlir.passes._base import _format
+from jaxmlir.passes._base import format_value
 
 if TYPE_CHECKING:
     from jaxmlir.passes._base import Pass
@@ -79,7 +79,7 @@ def of_class(cls: type[Pass]) -> Description:
     """The description of a pass that is imported already."""
     doc = inspect.cleandoc(cls.__doc__ or "")
     fields = {
-        name: (option.kind, None if option.required else _format(option.field.default))
+        name: (option.kind, None if option.required else format_value(option.field.default))
         for name, option in cls.options().items()
     }
     return Description(summary_of(doc), tuple(_options(fields, doc)))
@@ -130,7 +130,7 @@ def _kind(node: ast.expr) -> str:
         case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=[first, _])):
             return f"{_kind(first)},..."
         case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=choices)):
-            return "|".join(_format(ast.literal_eval(choice)) for choice in choices)
+            return "|".join(format_value(ast.literal_eval(choice)) for choice in choices)
     return ast.unparse(node)
 
 
@@ -138,7 +138,7 @@ def _default(node: ast.expr | None) -> str | None:
     if node is None:
         return None
     try:
-        return _format(ast.literal_eval(node))
+        return format_value(ast.literal_eval(node))
     except ValueError:
         return ast.unparse(node)
 
