@@ -97,15 +97,12 @@ class Rules:
         self, op: Any, name: str, active: tuple[bool, ...], operands: Operands = None
     ) -> Rule | Written:
         """``(*operands, *tangents of active ones) -> (*results, *tangents of active ones)``."""
-        native = self._native("jvp", op, name, operands, active)
-        if native is not None:
-            return native
 
         def make(closed: Any) -> Rule:
             jaxpr, active_out = ad.jvp_jaxpr(closed, active, instantiate=False)
             return Rule(self._template(jaxpr), tuple(active_out))
 
-        return self._rule("jvp", op, name, operands, active, make)
+        return self._found("jvp", op, name, operands, (active,), make)
 
     def linearize(
         self,
@@ -119,9 +116,6 @@ class Rules:
 
         The tangents of results that are not ``wanted`` may be left out.
         """
-        native = self._native("linearize", op, name, operands, active, wanted)
-        if native is not None:
-            return native
 
         def make(closed: Any) -> Linearization:
             primal, tangent, active_out = _linearize(closed, active)
@@ -131,7 +125,7 @@ class Rules:
                 active,
             )
 
-        return self._rule("linearize", op, name, operands, active, make)
+        return self._found("linearize", op, name, operands, (active,), make, wanted)
 
     def transpose(
         self,
@@ -145,15 +139,12 @@ class Rules:
 
         The pattern tells for each linear operand whether its cotangent is nonzero.
         """
-        native = self._native("transpose", op, name, operands, linear, nonzero)
-        if native is not None:
-            return native
 
         def make(closed: Any) -> Rule:
             jaxpr, nonzero_in = _transpose(closed, linear, nonzero)
             return Rule(self._template(jaxpr), nonzero_in)
 
-        return self._rule("transpose", op, name, operands, (linear, nonzero), make)
+        return self._found("transpose", op, name, operands, (linear, nonzero), make)
 
     def batch(
         self,
@@ -164,15 +155,12 @@ class Rules:
         operands: Operands = None,
     ) -> Rule | Written:
         """The op on operands batched along ``dims``; the pattern: the results' dimensions."""
-        native = self._native("batch", op, name, operands, dims, axis)
-        if native is not None:
-            return native
 
         def make(closed: Any) -> Rule:
             jaxpr, out_dims = batching.batch_jaxpr2(closed, axis, dims)
             return Rule(self._template(jaxpr), tuple(out_dims))
 
-        return self._rule("batch", op, name, operands, (dims, axis), make)
+        return self._found("batch", op, name, operands, (dims, axis), make)
 
     def batched(
         self,
@@ -276,6 +264,26 @@ class Rules:
         for symbol in list(self.program.functions)[functions:]:
             if symbol not in shared:
                 self.program.functions.pop(symbol).operation.erase()
+
+    def _found(
+        self,
+        kind: str,
+        op: Any,
+        name: str,
+        operands: Operands,
+        pattern: tuple[Any, ...],
+        make: Callable[[Any], Any],
+        *wanted: Any,
+    ) -> Any:
+        """What the rule of an op with functions gives, else what ``make`` does: JAX's.
+
+        Args:
+          wanted: the part of the pattern that JAX's rule pays no heed to.
+        """
+        native = self._native(kind, op, name, operands, *pattern, *wanted)
+        if native is not None:
+            return native
+        return self._rule(kind, op, name, operands, pattern, make)
 
     def _native(
         self, kind: str, op: Any, name: str, operands: Operands, *pattern: Any
