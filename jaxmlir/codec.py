@@ -566,8 +566,10 @@ def _decode_type(type_: ir.Type) -> Any:
 
 
 def depends_on_module(attr: ir.Attribute) -> bool:
-    """Whether modules must not share what an attribute decodes to: it refers to functions or handles
-    of theirs, or can be changed."""
+    """Whether modules must not share what an attribute decodes to.
+
+    It refers to functions or handles of theirs, or can be changed.
+    """
     if isinstance(attr, ir.FlatSymbolRefAttr):
         return True
     if isinstance(attr, ir.ArrayAttr):

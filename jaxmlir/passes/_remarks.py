@@ -16,7 +16,6 @@ import contextvars
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from jaxmlir import locations
 from jaxmlir.errors import Diagnostic
 
 Sink = Callable[[Diagnostic], None]
@@ -46,5 +45,8 @@ def remark(op: Any, message: str) -> None:
     listener = _listening.get()
     if listener is None:
         return
+    # JAX stays out until a pass has something to say.
+    from jaxmlir import locations
+
     sink, pass_name = listener
     sink(Diagnostic("remark", f"[{pass_name}] {message}", *locations.position(op.location)))

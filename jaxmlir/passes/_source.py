@@ -63,15 +63,12 @@ def of_target(target: str) -> Description:
     spec = _find(module)
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         return NOTHING
-    classes = {
-        node.name: node
-        for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef)
-    }
-    if name not in classes:
+    known = _top_level(ast.parse(Path(spec.origin).read_text(encoding="utf-8")))
+    cls = known.get(name)
+    if not isinstance(cls, ast.ClassDef):
         return NOTHING
-    doc = ast.get_docstring(classes[name])
-    fields = dict(_fields(classes[name], classes))
+    doc = ast.get_docstring(cls)
+    fields = dict(_fields(cls, known))
     return Description(summary_of(doc), tuple(_options(fields, doc)))
 
 
@@ -104,18 +101,31 @@ def summary_of(docstring: str | None) -> str:
     return " ".join(paragraph.split()).rstrip(".")
 
 
+def _top_level(module: ast.Module) -> dict[str, ast.ClassDef | ast.expr]:
+    """A module's classes and constants by name."""
+    found: dict[str, ast.ClassDef | ast.expr] = {}
+    for node in module.body:
+        match node:
+            case ast.ClassDef(name=name):
+                found[name] = node
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                found[name] = value
+    return found
+
+
 def _fields(
-    node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]
+    node: ast.ClassDef, known: Mapping[str, ast.ClassDef | ast.expr]
 ) -> Iterator[tuple[str, tuple[str, str | None]]]:
     """Name, kind and default of each option, those of base classes of the module first."""
     for base in node.bases:
-        if isinstance(base, ast.Name) and base.id in classes:
-            yield from _fields(classes[base.id], classes)
+        cls = known.get(base.id) if isinstance(base, ast.Name) else None
+        if isinstance(cls, ast.ClassDef):
+            yield from _fields(cls, known)
     for item in node.body:
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
             if "ClassVar" not in ast.unparse(item.annotation):
                 name = item.target.id.rstrip("_").replace("_", "-")
-                yield name, (_kind(item.annotation), _default(item.value))
+                yield name, (_kind(item.annotation), _default(item.value, known))
 
 
 def _kind(node: ast.expr) -> str:
@@ -134,9 +144,11 @@ def _kind(node: ast.expr) -> str:
     return ast.unparse(node)
 
 
-def _default(node: ast.expr | None) -> str | None:
+def _default(node: ast.expr | None, known: Mapping[str, ast.ClassDef | ast.expr]) -> str | None:
     if node is None:
         return None
+    if isinstance(node, ast.Name) and isinstance(known.get(node.id), ast.expr):
+        return _default(known[node.id], {})
     try:
         return format_value(ast.literal_eval(node))
     except ValueError:
