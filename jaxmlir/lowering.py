@@ -60,7 +60,9 @@ def legalize(program: Program, platforms: Sequence[str] | None = None) -> None:
         for key in ("jaxpr.in_tree", "jaxpr.out_tree"):
             if key in attributes:
                 pytrees[key] = attributes[key]
-    text = mlir.module_to_string(program.lower(platforms).compiler_ir(), enable_debug_info=True)
+    # The function keeps its signature.
+    lowered = program.lower(platforms, keep_unused=True)
+    text = mlir.module_to_string(lowered.compiler_ir(), enable_debug_info=True)
     module = parse_module(text)
     with context():
         main = functions(module)["main"]

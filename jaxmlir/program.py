@@ -576,11 +576,15 @@ class Program:
             self._specialized[key] = specialization.specialize(self, sizes)
         return self._specialized[key]
 
-    def lower(self, platforms: Sequence[str] | None = None) -> Lowered:
+    def lower(
+        self, platforms: Sequence[str] | None = None, *, keep_unused: bool = False
+    ) -> Lowered:
         """The program lowered to StableHLO, as JAX's ahead-of-time stage.
 
         Args:
           platforms: ``"cpu"``, ``"cuda"``, ``"rocm"``, ``"tpu"``; by default the default backend.
+          keep_unused: lower arguments that nothing depends on, and dead code, too; as for
+            ``jax.jit``.
 
         Raises:
           ArgumentError: a platform is not known to JAX.
@@ -593,7 +597,10 @@ class Program:
                     f"expected platforms that JAX knows ({known}), got {platform!r}"
                 )
         args, kwargs = arguments.abstract(self)
-        traced = self._jitted.trace(*args, **kwargs)
+        jitted = self._jitted
+        if keep_unused:
+            jitted = jax.jit(_named(self._call, self.name), keep_unused=True)
+        traced = jitted.trace(*args, **kwargs)
         if platforms is None:
             return traced.lower()
         return traced.lower(lowering_platforms=tuple(platforms))
