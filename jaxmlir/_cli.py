@@ -181,6 +181,17 @@ def version_text(tool: str) -> str:
     return f"{tool}: jaxmlir {of('jaxmlir')}, jax {of('jax')}, jaxlib {of('jaxlib')}"
 
 
+def answered(arguments: Arguments, tool: str, help_: Callable[[], str]) -> bool:
+    """Prints the version or the help, where these are all that is asked for."""
+    if arguments.on("version"):
+        print(version_text(tool))
+    elif arguments.on("help"):
+        print(help_())
+    else:
+        return False
+    return True
+
+
 def run_tool(
     tool: str, body: Callable[[Sequence[str]], int], argv: Sequence[str] | None = None
 ) -> int:

@@ -55,11 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str]) -> int:
     arguments = _cli.parse_arguments(argv, FLAGS)
     _cli.reject_unknown(arguments, [flag.name for flag in FLAGS])
-    if arguments.on("version"):
-        print(_cli.version_text("jaxmlir-run"))
-        return 0
-    if arguments.on("help"):
-        print(_help())
+    if _cli.answered(arguments, "jaxmlir-run", _help):
         return 0
     platform = arguments.get("platform")
     if platform:

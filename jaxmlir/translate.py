@@ -51,11 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str]) -> int:
     arguments = _cli.parse_arguments(argv, FLAGS)
     _cli.reject_unknown(arguments, [flag.name for flag in FLAGS])
-    if arguments.on("version"):
-        print(_cli.version_text("jaxmlir-translate"))
-        return 0
-    if arguments.on("help"):
-        print(_help())
+    if _cli.answered(arguments, "jaxmlir-translate", _help):
         return 0
     _cli.load_modules(arguments)
     filename = arguments.get("import-python") or _cli.display_path(_cli.single_input(arguments))

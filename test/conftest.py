@@ -6,7 +6,6 @@ test module imports JAX.
 
 import os
 
-import pytest
 import round_trip
 
 os.environ["JAX_PLATFORMS"] = "cpu"
@@ -14,18 +13,6 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 _DEVICES = "--xla_force_host_platform_device_count=8"
 if _DEVICES not in os.environ.get("XLA_FLAGS", "").split():
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_DEVICES}".strip()
-
-
-@pytest.fixture
-def strict_promotion():
-    """Makes JAX refuse implicit dtype promotion, for tests that ask for it.
-
-    Not for all: the programs of other libraries promote.
-    """
-    import jax
-
-    with jax.numpy_dtype_promotion("strict"):
-        yield
 
 
 def pytest_addoption(parser):

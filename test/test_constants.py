@@ -47,7 +47,6 @@ def test_big_constants_stay_out_of_the_text():
         jaxmlir.parse(text)(5)
 
 
-INTEGER_VIEW = {1: "u1", 2: "u2", 4: "u4", 8: "u8"}
 FLOATS = ["float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz"]
 
 

@@ -31,7 +31,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
-from lit_examples import examples, without  # noqa: E402
+from lit_examples import examples  # noqa: E402
 from lit_examples._example import Example  # noqa: E402
 
 from jaxmlir import ops  # noqa: E402
@@ -265,13 +265,6 @@ def stale(names: Sequence[str] = ()) -> list[str]:
     """The files that do not have the contents they should have."""
     files = generated(names)
     return [p.name for p, text in files if not p.exists() or p.read_text() != text]
-
-
-def uncovered() -> dict[str, str]:
-    """Op name -> why it has no test; ``""`` where nobody said."""
-    return {
-        name: without().get(name, "") for name in ops.OPS if not (FOLDER / f"{name}.mlir").exists()
-    }
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -39,6 +39,24 @@ class Linearization:
     uses: tuple[bool, ...]
     """Which operands' tangents it takes: those that have one, and that matter."""
 
+    def jvp(self, active: tuple[bool, ...], num_results: int) -> Written:
+        """Both halves together, as :meth:`HigherOrderRule.jvp` gives them.
+
+        Args:
+          active: which operands have tangents.
+          num_results: of the op.
+        """
+        n = len(active)
+        used = [u for u, a in zip(self.uses, active, strict=True) if a]
+
+        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+            outs = self.primal.inline(list(args[:n]))
+            given = [t for t, u in zip(args[n:], used, strict=True) if u]
+            tangents = self.tangent.inline([*outs[num_results:], *given])
+            return [*outs[:num_results], *tangents]
+
+        return Written(self.tangent.pattern, write)
+
 
 @dataclass(frozen=True)
 class Halves:

@@ -54,17 +54,8 @@ class CustomLinearSolve(HigherOrderRule):
         )
 
     def jvp(self, rules: Rules, op: Any, active: Flags) -> Written:
-        solve, n = _Solve.read(op), len(op.operands)
-        halves = self.linearize(rules, op, active, (True,) * len(op.results))
-
-        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            outs = halves.primal.inline(args[:n])
-            used = (u for u, a in zip(halves.uses, active, strict=True) if a)
-            given = [t for t, u in zip(args[n:], used, strict=True) if u]
-            residuals = outs[len(solve.results) :]
-            return [*outs[: len(solve.results)], *halves.tangent.inline([*residuals, *given])]
-
-        return Written(halves.tangent.pattern, write)
+        n = len(op.results)
+        return self.linearize(rules, op, active, (True,) * n).jvp(active, n)
 
     def linearize(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Linearization:
         solve = _Solve.read(op)

@@ -72,14 +72,8 @@ class CustomVjp(HigherOrderRule):
         return active
 
     def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Written:
-        halves = self.linearize(rules, op, active, (True,) * len(op.results))
         n = len(op.results)
-
-        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            outs = halves.primal.write(args[: len(active)])
-            return [*outs[:n], *halves.tangent.write([*outs[n:], *args[len(active) :]])]
-
-        return Written(halves.tangent.pattern, write)
+        return self.linearize(rules, op, active, (True,) * n).jvp(active, n)
 
     def linearize(
         self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
@@ -139,13 +133,8 @@ class CustomLin(HigherOrderRule):
     )
 
     def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Written:
-        halves, n = self.linearize(rules, op, active, (True,) * len(op.results)), len(op.results)
-
-        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            outs = halves.primal.inline(args[: len(active)])
-            return [*outs[:n], *halves.tangent.inline([*outs[n:], *args[len(active) :]])]
-
-        return Written(halves.tangent.pattern, write)
+        n = len(op.results)
+        return self.linearize(rules, op, active, (True,) * n).jvp(active, n)
 
     def linearize(
         self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
