@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from derivative_checks import check_derivatives, check_vmap, close
 from jax import lax
+from programs.derivatives import cosine, sine
 from round_trip import reread
 
 import jaxmlir
@@ -28,27 +29,6 @@ ROWS = np.array([[0.3, -0.7, 1.1], [0.9, 0.2, -0.4], [-1.2, 0.6, 0.8]], f32)
 
 
 # --- functions with custom rules --------------------------------------------------------------
-
-
-@jax.custom_jvp
-def sine(x):
-    return jnp.sin(x)
-
-
-@jax.custom_jvp
-def cosine(x):
-    return jnp.cos(x)
-
-
-# Each rule calls the other's function, and its own for the value.
-@sine.defjvp
-def sine_jvp(primals, tangents):
-    return sine(*primals), cosine(*primals) * tangents[0]
-
-
-@cosine.defjvp
-def cosine_jvp(primals, tangents):
-    return cosine(*primals), -sine(*primals) * tangents[0]
 
 
 @jax.custom_jvp
