@@ -25,6 +25,7 @@ from jaxmlir.passes.expand_custom_lin import expand_custom_lin
 from jaxmlir.passes.inverse import inverse as inverse_function
 from jaxmlir.passes.jvp import active_arguments, tangent_type_of
 from jaxmlir.passes.jvp import jvp as jvp_function
+from jaxmlir.passes.linearize import Linearized
 from jaxmlir.passes.linearize import linearize as linearize_function
 from jaxmlir.passes.transpose import cotangent_type
 from jaxmlir.passes.vjp import grad as grad_function
@@ -98,25 +99,11 @@ def linearize(
         found = linearize_function(rules, symbol, active)
         if custom_vjp_forward == "transpose":
             expand_custom_lin(rules, [found.lin])
-        inputs, outputs = list(function.type.inputs), list(function.type.results)
-        residuals = list(result.function(found.lin).type.inputs)[: found.num_residuals]
-        lin = adapt(
-            rules,
-            found.lin,
-            f"{symbol}.lin",
-            [
-                *((t, True) for t in residuals),
-                *zip(map(tangent_type_of, inputs), active, strict=True),
-            ],
-            list(zip(map(tangent_type_of, outputs), found.active_out, strict=True)),
-        )
-    residual_tree = jax.tree.structure((0,) * found.num_residuals)
-    fwd_out = _tuple([out_tree, residual_tree])
-    lin_in = _arguments(residual_tree, *args_tree.children())
-    return (
-        _finish(result.clone(), found.fwd, program.in_tree, fwd_out),
-        _finish(result, lin, lin_in, out_tree, f"{symbol}.lin"),
-    )
+        inputs, outputs = function.type.inputs, function.type.results
+        tangents = list(zip(map(tangent_type_of, inputs), active, strict=True))
+        results = list(zip(map(tangent_type_of, outputs), found.active_out, strict=True))
+    trees = args_tree.children(), out_tree
+    return _pair(program, rules, found, found.lin, f"{symbol}.lin", tangents, results, *trees)
 
 
 def vjp(
@@ -131,23 +118,43 @@ def vjp(
         active = active_arguments(result, symbol, ())
         pullback = vjp_function(rules, symbol, active)
         found = pullback.linearized
-        inputs, outputs = list(function.type.inputs), list(function.type.results)
-        residuals = list(result.function(pullback.bwd).type.inputs)[: found.num_residuals]
-        bwd = adapt(
-            rules,
-            pullback.bwd,
-            f"{symbol}.bwd",
-            [
-                *((t, True) for t in residuals),
-                *zip(map(cotangent_type, outputs), found.active_out, strict=True),
-            ],
-            list(zip(map(cotangent_type, inputs), active, strict=True)),
-        )
-    residual_tree = jax.tree.structure((0,) * found.num_residuals)
-    fwd_out = _tuple([out_tree, residual_tree])
+        inputs, outputs = function.type.inputs, function.type.results
+        cotangents = list(zip(map(cotangent_type, outputs), found.active_out, strict=True))
+        results = list(zip(map(cotangent_type, inputs), active, strict=True))
+    trees = [out_tree], args_tree
+    return _pair(program, rules, found, pullback.bwd, f"{symbol}.bwd", cotangents, results, *trees)
+
+
+def _pair(
+    program: Program,
+    rules: Rules,
+    linearized: Linearized,
+    linear: str,
+    name: str,
+    operands: Sequence[tuple[ir.Type, bool]],
+    results: Sequence[tuple[ir.Type, bool]],
+    in_trees: Sequence[Any],
+    out_tree: Any,
+) -> tuple[Program, Program]:
+    """The program ``(*args) -> (result, residuals)``, and ``name``: ``(residuals, *operands) ->
+    results``.
+
+    Args:
+      linear: the symbol of a function of the residuals, and of those operands that matter.
+      operands: their types, and which ``@linear`` takes.
+      results: their types, and which ``@linear`` gives; the others are zero.
+      in_trees: the pytree of each operand of the program.
+    """
+    with scope():
+        inputs = list(rules.program.function(linear).type.inputs)
+        residuals = [(t, True) for t in inputs[: linearized.num_residuals]]
+        new = adapt(rules, linear, name, [*residuals, *operands], results)
+    residual_tree = jax.tree.structure((0,) * linearized.num_residuals)
+    fwd_out = _tuple([program.out_tree, residual_tree])
+    in_tree = _arguments(residual_tree, *in_trees)
     return (
-        _finish(result.clone(), found.fwd, program.in_tree, fwd_out),
-        _finish(result, bwd, _arguments(residual_tree, out_tree), args_tree, f"{symbol}.bwd"),
+        _finish(rules.program.clone(), linearized.fwd, program.in_tree, fwd_out),
+        _finish(rules.program, new, in_tree, out_tree, name),
     )
 
 
