@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,17 +28,6 @@ def name_of(jaxpr: Any) -> str:
 def call(jaxpr: Any, *args: Any) -> list[Any]:
     """A closed jaxpr, evaluated."""
     return core.jaxpr_as_fun(jaxpr)(*args)
-
-
-def split(values: Sequence[Any], *sizes: int) -> list[list[Any]]:
-    """The first ``sizes[0]`` values, the next ``sizes[1]`` ..., and the rest."""
-    values = list(values)
-    starts = [0, *itertools.accumulate(sizes)]
-    return [*(values[a:b] for a, b in itertools.pairwise(starts)), values[starts[-1] :]]
-
-
-def chosen(values: Sequence[Any], which: Sequence[bool]) -> list[Any]:
-    return [v for v, w in zip(values, which, strict=True) if w]
 
 
 def filled(given: Sequence[Any], which: Sequence[bool], others: Sequence[Any]) -> list[Any]:
@@ -82,16 +70,6 @@ def primitive(name: str, abstract_eval: Callable[..., Any], evaluate: Callable[.
     new.def_impl(lambda *args, **params: jax.jit(lambda *xs: new.bind(*xs, **params))(*args))
     mlir.register_lowering(new, mlir.lower_fun(evaluate, multiple_results=True))
     return new
-
-
-def fixpoint(start: Sequence[bool], grow: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """The least set that contains ``start`` and what ``grow`` adds to it."""
-    known = list(start)
-    while True:
-        grown = [a or b for a, b in zip(known, grow(known), strict=True)]
-        if grown == known:
-            return known
-        known = grown
 
 
 def jvp_jaxpr(jaxpr: Any, active: Sequence[bool], keep: Sequence[bool]) -> tuple[Any, list[bool]]:

@@ -32,16 +32,14 @@ from typing import Any
 import jax
 
 from jaxmlir._compat import ad, ad_util
+from jaxmlir._lists import chosen, fixpoint, split
 from jaxmlir.checkpointing import loop, sweep
 from jaxmlir.checkpointing._jaxprs import (
     call,
-    chosen,
     filled,
-    fixpoint,
     has_tangent,
     jvp_jaxpr,
     name_of,
-    split,
     spread,
     traced,
     zeros,

@@ -12,7 +12,8 @@ from typing import Any
 import jax
 
 from jaxmlir._compat import ad, ad_util, batching
-from jaxmlir.checkpointing._jaxprs import call, check_types, chosen, filled, primitive, split
+from jaxmlir._lists import chosen, split
+from jaxmlir.checkpointing._jaxprs import call, check_types, filled, primitive
 
 
 def _evaluate(*args: Any, call_jaxpr: Any, transpose_jaxpr: Any, num_res: int) -> list[Any]:

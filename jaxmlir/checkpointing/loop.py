@@ -15,16 +15,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxmlir._compat import batching, core
+from jaxmlir._lists import fixpoint, split
 from jaxmlir.checkpointing import placement
-from jaxmlir.checkpointing._jaxprs import (
-    call,
-    check_types,
-    fixpoint,
-    name_of,
-    primitive,
-    split,
-    traced,
-)
+from jaxmlir.checkpointing._jaxprs import call, check_types, name_of, primitive, traced
 
 
 def run(

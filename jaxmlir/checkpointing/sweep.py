@@ -22,17 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxmlir._compat import ad, ad_util, batching
+from jaxmlir._compat import ad, ad_util, batching, core
+from jaxmlir._lists import fixpoint, split
 from jaxmlir.checkpointing import loop, placement
-from jaxmlir.checkpointing._jaxprs import (
-    call,
-    check_types,
-    fixpoint,
-    name_of,
-    primitive,
-    split,
-    traced,
-)
+from jaxmlir.checkpointing._jaxprs import call, check_types, name_of, primitive, traced
 
 
 def run(
@@ -261,8 +254,6 @@ def _with_one_trip_count(axis: Any, args: Any, dims: Any, params: Any) -> tuple[
 
 def _counter() -> Any:
     """The type of a step's number."""
-    from jaxmlir._compat import core
-
     return core.ShapedArray((), placement.INDEX)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from jaxmlir.ir import ir
@@ -11,15 +11,6 @@ from jaxmlir.passes.jvp import tangent_type_of
 from jaxmlir.passes.vmap import batched_type
 
 T = TypeVar("T")
-
-
-def split(values: Sequence[T], *counts: int) -> list[list[T]]:
-    """The sequence cut into pieces of these lengths, and the rest."""
-    pieces, start = [], 0
-    for count in counts:
-        pieces.append(list(values[start : start + count]))
-        start += count
-    return [*pieces, list(values[start:])]
 
 
 def interleaved(*groups: Sequence[Sequence[T]]) -> list[T]:
@@ -60,25 +51,6 @@ def tangents_of(
         (zeros(tangent_type_of(type_)) if tangent is None else tangent) if needed else None
         for type_, tangent, needed in zip(types, spread(tangents, has), needs, strict=True)
     ]
-
-
-def fixpoint(start: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """The least property of the carry that contains ``start`` and that an iteration keeps.
-
-    Args:
-      step: from the property of the carry at the start of an iteration, that at its end.
-    """
-    carry = list(start)
-    while True:
-        after = [a or b for a, b in zip(carry, step(carry), strict=True)]
-        if after == carry:
-            return carry
-        carry = after
-
-
-def chosen(values: Sequence[T], mask: Sequence[Any]) -> list[T]:
-    """The values where the mask is set."""
-    return [v for v, m in zip(values, mask, strict=True) if m]
 
 
 def stacked(type_: ir.Type, length: int) -> ir.Type:

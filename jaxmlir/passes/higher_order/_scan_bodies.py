@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jaxmlir._lists import chosen, split
 from jaxmlir.ir import ir
 from jaxmlir.passes._build import returned, set_results
 from jaxmlir.passes._edit import Hoisted, before_return, hoist, set_arguments
-from jaxmlir.passes.higher_order._loops import chosen, interleaved, split
+from jaxmlir.passes.higher_order._loops import interleaved
 from jaxmlir.passes.jvp import jvp
 from jaxmlir.passes.linearize import linearize
 from jaxmlir.passes.transpose import transpose_nonzero

@@ -21,15 +21,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import codec
+from jaxmlir._lists import chosen, fixpoint, split
 from jaxmlir.ir import ir
 from jaxmlir.passes._build import inline, zeros
 from jaxmlir.passes.higher_order._loops import (
     both,
-    chosen,
-    fixpoint,
     interleaved,
     present,
-    split,
     spread,
     stacked,
     tangents_of,

@@ -17,10 +17,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import codec
+from jaxmlir._lists import fixpoint, split
 from jaxmlir.ir import ir
 from jaxmlir.passes._build import NewFunction, inline
 from jaxmlir.passes._edit import set_arguments
-from jaxmlir.passes.higher_order._loops import fixpoint, present, split, tangents_of
+from jaxmlir.passes.higher_order._loops import present, tangents_of
 from jaxmlir.passes.higher_order._rule import HigherOrderRule, Linearization, Written
 from jaxmlir.passes.jvp import jvp
 from jaxmlir.passes.vmap import move

@@ -1,0 +1,39 @@
+"""Lists of an op's operands: cut into groups, chosen by masks, and fixpoints of these.
+
+What the rules of loops share, be it of those in the dialect or of those that are JAX primitives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def split(values: Sequence[T], *counts: int) -> list[list[T]]:
+    """The sequence cut into pieces of these lengths, and the rest."""
+    pieces, start = [], 0
+    for count in counts:
+        pieces.append(list(values[start : start + count]))
+        start += count
+    return [*pieces, list(values[start:])]
+
+
+def chosen(values: Sequence[T], mask: Sequence[Any]) -> list[T]:
+    """The values where the mask is set."""
+    return [v for v, m in zip(values, mask, strict=True) if m]
+
+
+def fixpoint(start: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
+    """The least property of a loop's carry that contains ``start`` and that an iteration keeps.
+
+    Args:
+      step: from the property of the carry at the start of an iteration, that at its end.
+    """
+    carry = list(start)
+    while True:
+        after = [a or b for a, b in zip(carry, step(carry), strict=True)]
+        if after == carry:
+            return carry
+        carry = after
