@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from jaxlib.mlir.dialects import func as func_dialect
@@ -85,23 +85,29 @@ def _make_way(module: ir.Module, name: str) -> None:
 
 
 def lower_function(
-    ctx: Any, program: Program, symbol: str, args: Sequence[Any]
+    ctx: Any,
+    program: Program,
+    symbol: str,
+    args: Sequence[Any],
+    dead: Collection[int] = (),
 ) -> tuple[list[Any], Any]:
     """Emits the body of ``@symbol`` at JAX's current insertion point.
 
     Args:
       ctx: JAX's ``LoweringRuleContext`` of the calling equation.
-      args: the operands, as JAX's IR values.
+      args: the operands, as JAX's IR values; ``None`` for those that only dead ops use.
+      dead: the ops to leave out, by their index.
 
     Returns:
-      The results, and the tokens of the ordered effects after the last op.
+      The results, ``None`` for those of dead ops, and the tokens of the ordered effects after the
+      last op.
 
     Raises:
       LoweringError: JAX has no rule for an op on the platform, or the program may not use it;
         names the op and the user's line.
     """
     custom_calls.check(program)
-    return _Body(ctx, program).lower(program.function(symbol), args)
+    return _Body(ctx, program).lower(program.function(symbol), args, dead)
 
 
 class _Body:
@@ -119,19 +125,23 @@ class _Body:
         key = ("locations", str(ctx.name_stack), self.traceback)
         self.locations: dict[Any, ir.Location] = self.cache.setdefault(key, {})
 
-    def lower(self, function: func.FuncOp, args: Sequence[Any]) -> tuple[list[Any], Any]:
+    def lower(
+        self, function: func.FuncOp, args: Sequence[Any], dead: Collection[int] = ()
+    ) -> tuple[list[Any], Any]:
         block = function.entry_block
         self.home = function.location.attr
         env: dict[ir.Value, Any] = dict(zip(block.arguments, args, strict=True))
         cache = self.cache
         inlined_call = jax_mlir_ext.inlined_func_call
         dim_vars = tuple(self.ctx.dim_var_values)
-        for op in block.operations:
+        for i, op in enumerate(block.operations):
+            if i in dead:
+                continue
             name = op.name if type(op) is ir.OpView else op.operation.name
             operands = op.operands
             values = [operands[i] for i in range(len(operands))]
             if name == "func.return":
-                return [env[v] for v in values], self.tokens
+                return [env.get(v) for v in values], self.tokens
             try:
                 with self.location(op):
                     if name == "jaxpr.constant":

@@ -7,6 +7,9 @@ execution and compilation cache.  Its derivative and batching rules run the pass
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -63,8 +66,17 @@ class Callee:
         return self.program
 
     @property
+    def signature(self) -> Any:
+        """What the function takes and gives."""
+        return self.body.signature(self.symbol)
+
+    @property
     def closed_jaxpr(self) -> Any:
         return self.program.exporter.jaxpr(self.symbol)
+
+    def lower(self, ctx: Any, args: Sequence[Any]) -> tuple[list[Any], Any]:
+        """Emits the function's body; see :func:`jaxmlir.lowering.lower_function`."""
+        return lower_function(ctx, self.body, self.symbol, args)
 
     def pruned(self, results: tuple[bool, ...]) -> tuple[tuple[bool, ...], Callee] | None:
         """The arguments that those results need, and a callee that takes and gives only these.
@@ -79,24 +91,31 @@ class Callee:
 
     def _prune(self, results: tuple[bool, ...]) -> tuple[tuple[bool, ...], Callee] | None:
         functions = self.body._functions
-        lowered = Liveness(functions, custom_rules=False)
-        if not lowered.drops(
-            Variant(self.symbol, results, lowered.arguments(self.symbol, results))
-        ):
+        liveness = Liveness(functions, custom_rules=False)
+        arguments = liveness.arguments(self.symbol, results)
+        entry = Variant(self.symbol, results, arguments)
+        inside = [v for v in liveness.needed([entry]) if v != entry and liveness.drops(v)]
+        if not inside and not liveness.drops(entry):
             return None
-        # What only a custom rule may need is an argument all the same: the variant can be
-        # differentiated.
-        arguments = Liveness(functions).arguments(self.symbol, results)
-        return arguments, _Pruned(self, Variant(self.symbol, results, arguments))
+        if liveness.met_custom_rules:
+            # What only a custom rule may need is an argument all the same: the variant can be
+            # differentiated.
+            entry = entry._replace(arguments=Liveness(functions).arguments(self.symbol, results))
+        dead = None if inside else frozenset(liveness.of(self.symbol, results).dead)
+        return entry.arguments, _Pruned(self, entry, dead)
 
 
 class _Pruned(Callee):
-    """A variant of a function, in a program that is cut down to it when it is needed."""
+    """A variant of a function.
 
-    __slots__ = ("_body", "_entry", "_program", "_whole")
+    Where only ops of the function itself are ``dead``, lowering leaves these out; otherwise, and to
+    transform it, it is the function of a program that is cut down to it.
+    """
 
-    def __init__(self, whole: Callee, entry: Variant):
-        self._whole, self._entry = whole, entry
+    __slots__ = ("_body", "_entry", "_program", "_whole", "dead")
+
+    def __init__(self, whole: Callee, entry: Variant, dead: frozenset[int] | None):
+        self._whole, self._entry, self.dead = whole, entry, dead
         self._body: Program | None = None
         self._program: Program | None = None
         self.symbol = whole.symbol
@@ -104,10 +123,23 @@ class _Pruned(Callee):
 
     @property
     def body(self) -> Program:
+        if self.dead is not None:
+            return self._whole.body
         if self._body is None:
             self._body = self._whole.body.clone(trace_rules=False)
             prune(self._body, self._entry, custom_rules=False)
         return self._body
+
+    @property
+    def signature(self) -> Any:
+        if self.dead is None:
+            return super().signature
+        whole = self._whole.signature
+        return dataclasses.replace(
+            whole,
+            operands=tuple(itertools.compress(whole.operands, self._entry.arguments)),
+            results=tuple(itertools.compress(whole.results, self._entry.results)),
+        )
 
     @property
     def program(self) -> Program:
@@ -115,6 +147,14 @@ class _Pruned(Callee):
             self._program = self._whole.program.clone()
             prune(self._program, self._entry)
         return self._program
+
+    def lower(self, ctx: Any, args: Sequence[Any]) -> tuple[list[Any], Any]:
+        if self.dead is None:
+            return super().lower(ctx, args)
+        given = iter(args)
+        every = [next(given) if kept else None for kept in self._entry.arguments]
+        results, tokens = lower_function(ctx, self.body, self.symbol, every, self.dead)
+        return list(itertools.compress(results, self._entry.results)), tokens
 
 
 # Parameters: ``callee``, and ``placement``, what JAX must see of the function before it lowers it
@@ -130,12 +170,12 @@ def _impl(*args: Any, **params: Any) -> list[Any]:
 
 @call_p.def_effectful_abstract_eval
 def _abstract_eval(*avals: Any, callee: Callee, placement: Any) -> tuple[list[Any], Any]:
-    signature = callee.body.signature(callee.symbol)
+    signature = callee.signature
     return list(signature.results), signature.effects
 
 
 def _lowering(ctx: Any, *args: Any, callee: Callee, placement: Any) -> list[Any]:
-    results, tokens = lower_function(ctx, callee.body, callee.symbol, args)
+    results, tokens = callee.lower(ctx, args)
     if ctx.tokens_in is not tokens or len(tokens):
         ctx.set_tokens_out(tokens)
     return results
@@ -167,13 +207,14 @@ def _dce(used: list[bool], eqn: Any) -> tuple[list[bool], Any | None]:
     if found is None:
         return [True] * len(eqn.invars), eqn
     arguments, callee = found
+    # Of a function whose body is only skipped in part, the whole one's says enough.
     placement = eqn.params["placement"] and callee.body.placement
     new = core.new_jaxpr_eqn(
         [v for v, keep in zip(eqn.invars, arguments, strict=True) if keep],
         [v for v, keep in zip(eqn.outvars, used, strict=True) if keep],
         call_p,
         {"callee": callee, "placement": placement},
-        callee.body.signature(callee.symbol).effects,
+        callee.signature.effects,
         eqn.source_info,
         eqn.ctx,
     )

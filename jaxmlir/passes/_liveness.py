@@ -116,13 +116,15 @@ class Liveness:
                     pending += itertools.chain(*cut.functions.values())
         return list(found)
 
-    def drops(self, entry: Variant) -> bool:
-        """Whether anything is dead in a variant, or in the functions that it reaches."""
-        return any(
-            not (all(variant.results) and all(variant.arguments))
-            or self.of(variant.symbol, variant.results).dead
-            for variant in self.needed([entry])
-        )
+    def drops(self, variant: Variant) -> bool:
+        """Whether a variant of a function is less than the function."""
+        live = self.of(variant.symbol, variant.results)
+        return bool(live.dead) or not (all(variant.results) and all(variant.arguments))
+
+    @property
+    def met_custom_rules(self) -> bool:
+        """Whether any function looked at has an op with custom derivative rules."""
+        return any(not rules.OPS.isdisjoint(body.names) for body in self._bodies.values())
 
     def _walk(self, body: _Body, results: Mask) -> Live:
         live = bytearray(body.count)
