@@ -171,5 +171,5 @@ def test_saved_page_is_generated_from_the_saved_summaries():
     assert (docs / "conformance.md").read_text() == report.markdown(summaries)
     assert not any(summary["failures"] for summary in summaries)
     for summary in summaries:
-        assert set(list(steps.STEPS)[:6]) <= set(summary["steps"]) <= set(steps.STEPS)
+        assert set(list(steps.STEPS)[:7]) <= set(summary["steps"]) <= set(steps.STEPS)
     assert {s["jax"].split(".")[1] for s in summaries} >= {"10", "12"}

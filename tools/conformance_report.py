@@ -161,9 +161,10 @@ Results are compared bit for bit (a NaN equals a NaN). Where the lowered text is
 itself lowers, but for names, locations and uses that share a constant, they are the same by
 construction; of those, one in twenty is compiled and run all the same.
 
-Batches are along the first dimension and along the last. Of transformations, what does not lower
-to JAX's text is compared up to 64 roundings of the largest number in a result. Where JAX refuses,
-so do we, and our error names the op.
+A step without a column below is run on a fixed sample, by the test suite. Batches are along the
+first dimension and along the last. Of transformations, what does not lower to JAX's text is
+compared up to 64 roundings of the largest number in a result. Where JAX refuses, so do we, and our
+error names the op.
 
 A program evaluated op by op need not round where the compiled one does: XLA fuses. Where the two
 differ, what it is compared with, bit for bit too, is JAX's own evaluation op by op
