@@ -148,6 +148,18 @@ class _Pruned(Callee):
             prune(self._program, self._entry)
         return self._program
 
+    def pruned(self, results: tuple[bool, ...]) -> tuple[tuple[bool, ...], Callee] | None:
+        if self.dead is None:
+            return super().pruned(results)
+        if all(results):
+            return None
+        left = iter(results)
+        found = self._whole.pruned(tuple(kept and next(left) for kept in self._entry.results))
+        if found is None:
+            return None
+        arguments, callee = found
+        return tuple(itertools.compress(arguments, self._entry.arguments)), callee
+
     def lower(self, ctx: Any, args: Sequence[Any]) -> tuple[list[Any], Any]:
         if self.dead is None:
             return super().lower(ctx, args)

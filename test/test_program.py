@@ -152,6 +152,21 @@ def test_what_is_dead_is_not_lowered():
     jax.tree.map(np.testing.assert_array_equal, both, want)
 
 
+@pytest.mark.compat
+def test_what_was_dead_once_may_be_dead_again():
+    def f(x, y):
+        jnp.exp(y)
+        return jnp.sin(x), jnp.cos(y), x * y
+
+    program = jaxmlir.trace(f)(1.0, 2.0)
+    # JAX drops what is dead where it traces, and again where it lowers.
+    inner = jax.jit(lambda x, y: program(x, y)[1:])
+    outer = jax.jit(lambda x, y: inner(x, y)[1])
+    assert canonical(outer.lower(1.0, 2.0)).count("stablehlo.") == 1
+    assert outer(1.0, 2.0) == 2.0
+    assert jax.grad(outer)(1.0, 2.0) == 2.0
+
+
 def test_effects_are_not_dead(capsys):
     def f(x, y):
         jax.debug.print("y is {}", y)
