@@ -6,7 +6,12 @@ test module imports JAX.
 
 import os
 
+import hypothesis
 import round_trip
+
+# Every run tries the same examples: a change is judged by what it changes.
+hypothesis.settings.register_profile("repeatable", derandomize=True, database=None)
+hypothesis.settings.load_profile("repeatable")
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 

@@ -75,6 +75,16 @@ def test_a_loaded_program_is_the_one_that_was_saved(path):
     assert loaded.as_text(debug_info=True) == traced.as_text(debug_info=True)
 
 
+@pytest.mark.parametrize("shape", [(0,), (2, 0), (0, 3)])
+@pytest.mark.parametrize("dtype", ["complex64", "float32", "bfloat16"])
+def test_arrays_without_elements(tmp_path, shape, dtype):
+    """`0xcomplex` in a type is a dimension and an element type, no hexadecimal number."""
+    empty = np.zeros(shape, jnp.dtype(dtype))
+    jaxmlir.trace(lambda: jnp.asarray(empty))().save(tmp_path / "empty")
+    loaded = jaxmlir.load(tmp_path / "empty")()
+    assert (loaded.shape, loaded.dtype) == (empty.shape, empty.dtype)
+
+
 def test_a_loaded_program_is_transformed_like_a_function(path):
     loaded = jaxmlir.load(path)
 

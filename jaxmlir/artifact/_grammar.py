@@ -39,7 +39,7 @@ _TOKENS = rf"""
   | loc\((?:\#loc\d*+|unknown)\)
   | !jaxpr\.(?:key|ref|float0|token|int1|uint1)\b           # not the types that name handles
   | (?:array|dense|tensor|complex|x(?:\d++x)*+complex)(?=<)
-  | 0x[0-9A-Fa-f]++ | \d++(?:\.\d*+)?(?:[eE][+\-]?\d++)?
+  | 0x[0-9A-F]++(?!\w) | \d++(?:\.\d*+)?(?:[eE][+\-]?\d++)?
   | (?:jaxpr\.)?[A-Za-z_]\w*+(?![\w$.]|[ \n]*[<\[])(?!(?<=handle)[ \n]*=)   # a key, a keyword
   | -> | [()\[\]{{}}<>*?\-]
 """
