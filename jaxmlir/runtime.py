@@ -8,7 +8,6 @@ execution and compilation cache.  Its derivative and batching rules run the pass
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +29,7 @@ from jaxmlir._compat import (
     register_linearization,
     resolve,
 )
+from jaxmlir._lists import chosen
 from jaxmlir.ir import context, ir, scope
 from jaxmlir.lowering import lower_function
 from jaxmlir.passes._liveness import Liveness, Variant
@@ -90,8 +90,7 @@ class Callee:
         return self._derived[key]
 
     def _prune(self, results: tuple[bool, ...]) -> tuple[tuple[bool, ...], Callee] | None:
-        functions = self.body._functions
-        liveness = Liveness(functions, custom_rules=False)
+        liveness = Liveness(self.body._functions, custom_rules=False)
         arguments = liveness.arguments(self.symbol, results)
         entry = Variant(self.symbol, results, arguments)
         inside = [v for v in liveness.needed([entry]) if v != entry and liveness.drops(v)]
@@ -100,7 +99,8 @@ class Callee:
         if liveness.met_custom_rules:
             # What only a custom rule may need is an argument all the same: the variant can be
             # differentiated.
-            entry = entry._replace(arguments=Liveness(functions).arguments(self.symbol, results))
+            needed = liveness.with_custom_rules().arguments(self.symbol, results)
+            entry = entry._replace(arguments=needed)
         dead = None if inside else frozenset(liveness.of(self.symbol, results).dead)
         return entry.arguments, _Pruned(self, entry, dead)
 
@@ -137,8 +137,8 @@ class _Pruned(Callee):
         whole = self._whole.signature
         return dataclasses.replace(
             whole,
-            operands=tuple(itertools.compress(whole.operands, self._entry.arguments)),
-            results=tuple(itertools.compress(whole.results, self._entry.results)),
+            operands=tuple(chosen(whole.operands, self._entry.arguments)),
+            results=tuple(chosen(whole.results, self._entry.results)),
         )
 
     @property
@@ -158,7 +158,7 @@ class _Pruned(Callee):
         if found is None:
             return None
         arguments, callee = found
-        return tuple(itertools.compress(arguments, self._entry.arguments)), callee
+        return tuple(chosen(arguments, self._entry.arguments)), callee
 
     def lower(self, ctx: Any, args: Sequence[Any]) -> tuple[list[Any], Any]:
         if self.dead is None:
@@ -166,7 +166,7 @@ class _Pruned(Callee):
         given = iter(args)
         every = [next(given) if kept else None for kept in self._entry.arguments]
         results, tokens = lower_function(ctx, self.body, self.symbol, every, self.dead)
-        return list(itertools.compress(results, self._entry.results)), tokens
+        return chosen(results, self._entry.results), tokens
 
 
 # Parameters: ``callee``, and ``placement``, what JAX must see of the function before it lowers it
@@ -213,7 +213,7 @@ _lower_hi_primitives()
 
 def _dce(used: list[bool], eqn: Any) -> tuple[list[bool], Any | None]:
     """JAX drops what is dead before it lowers: here, what is dead inside the called function."""
-    if not any(used) and not any(not pe.dceable_effects.contains(e) for e in eqn.effects):
+    if not any(used) and all(pe.dceable_effects.contains(e) for e in eqn.effects):
         return [False] * len(eqn.invars), None
     found = eqn.params["callee"].pruned(tuple(used))
     if found is None:
@@ -222,8 +222,8 @@ def _dce(used: list[bool], eqn: Any) -> tuple[list[bool], Any | None]:
     # Of a function whose body is only skipped in part, the whole one's says enough.
     placement = eqn.params["placement"] and callee.body.placement
     new = core.new_jaxpr_eqn(
-        [v for v, keep in zip(eqn.invars, arguments, strict=True) if keep],
-        [v for v, keep in zip(eqn.outvars, used, strict=True) if keep],
+        chosen(eqn.invars, arguments),
+        chosen(eqn.outvars, used),
         call_p,
         {"callee": callee, "placement": placement},
         callee.signature.effects,

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from jaxmlir import codec, rules
 from jaxmlir._compat import pe
+from jaxmlir._lists import fixpoint
 from jaxmlir.ir import func, ir, symbol_uses
 from jaxmlir.passes._build import may_have_functions, ops_of, returned, symbols_of
 
@@ -125,6 +126,12 @@ class Liveness:
     def met_custom_rules(self) -> bool:
         """Whether any function looked at has an op with custom derivative rules."""
         return any(not rules.OPS.isdisjoint(body.names) for body in self._bodies.values())
+
+    def with_custom_rules(self) -> Liveness:
+        """Answers for the same functions where custom derivative rules are needed."""
+        found = Liveness(self.functions)
+        found._bodies = self._bodies
+        return found
 
     def _walk(self, body: _Body, results: Mask) -> Live:
         live = bytearray(body.count)
@@ -240,13 +247,13 @@ def _cond(liveness: Liveness, op: Any, results: Mask) -> Cut:
 def _scan(liveness: Liveness, op: Any, results: Mask) -> Cut:
     symbol = _function(op, "jaxpr")
     consts, carry = count_of(op, "num_consts"), count_of(op, "num_carry")
-    out = results
-    while True:
-        arguments = liveness.arguments(symbol, out)
-        more = _either(out[:carry], arguments[consts : consts + carry])
-        if more == out[:carry]:
-            break
-        out = (*more, *out[carry:])
+    ys = results[carry:]
+
+    def iteration(used: list[bool]) -> Mask:
+        return liveness.arguments(symbol, (*used, *ys))[consts : consts + carry]
+
+    out = (*fixpoint(results[:carry], iteration), *ys)
+    arguments = liveness.arguments(symbol, out)
     arguments = (*arguments[:consts], *out[:carry], *arguments[consts + carry :])
     counts = {"num_consts": sum(arguments[:consts]), "num_carry": sum(out[:carry])}
     return Cut(arguments, out, {"jaxpr": [Variant(symbol, out, arguments)]}, counts)
@@ -256,13 +263,9 @@ def _while(liveness: Liveness, op: Any, results: Mask) -> Cut:
     cond, body = _function(op, "cond_jaxpr"), _function(op, "body_jaxpr")
     n_cond, n_body = count_of(op, "cond_nconsts"), count_of(op, "body_nconsts")
     of_cond = liveness.arguments(cond, (True,))
-    carry = _either(results, of_cond[n_cond:])
-    while True:
-        of_body = liveness.arguments(body, carry)
-        more = _either(carry, of_body[n_body:])
-        if more == carry:
-            break
-        carry = more
+    asked_for = _either(results, of_cond[n_cond:])
+    carry = tuple(fixpoint(asked_for, lambda c: liveness.arguments(body, tuple(c))[n_body:]))
+    of_body = liveness.arguments(body, carry)
     cond_consts, body_consts = of_cond[:n_cond], of_body[:n_body]
     return Cut(
         (*cond_consts, *body_consts, *carry),

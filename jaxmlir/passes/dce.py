@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import codec, ops
+from jaxmlir._lists import chosen
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import entry_points, ops_of
@@ -102,7 +103,7 @@ def _trim(
         return
     *body, end = function.entry_block.operations
     if not all(variant.results):
-        values = _kept(list(end.operands), variant.results)
+        values = chosen(list(end.operands), variant.results)
         with ir.InsertionPoint(end):
             func.ReturnOp(values, loc=end.location)
         end.operation.erase()
@@ -125,11 +126,11 @@ def _drop_arguments(function: func.FuncOp, variant: Variant) -> None:
     for i in range(len(arguments) - 1, -1, -1):
         if not arguments[i]:
             function.entry_block.erase_argument(i)
-    inputs, outputs = _kept(type_.inputs, arguments), _kept(type_.results, results)
+    inputs, outputs = chosen(type_.inputs, arguments), chosen(type_.results, results)
     attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, outputs))
     for name, mask in (("arg_attrs", arguments), ("res_attrs", results)):
         if name in attributes:
-            attributes[name] = ir.ArrayAttr.get(_kept(list(attributes[name]), mask))
+            attributes[name] = ir.ArrayAttr.get(chosen(list(attributes[name]), mask))
     if "jaxpr.num_constvars" in attributes:
         count = codec.decode(attributes["jaxpr.num_constvars"])
         attributes["jaxpr.num_constvars"] = codec.encode(sum(arguments[:count]))
@@ -173,11 +174,11 @@ def _cut(op: ir.Operation, cut: Cut, made: dict[Variant, func.FuncOp]) -> None:
     if "jaxpr.effects" in attributes:
         functions = [made[v] for variants in cut.functions.values() for v in variants]
         _keep_effects(attributes, cut.operands, functions)
-    types = _kept(list(op.results.types), cut.results)
-    operands = _kept(list(op.operands), cut.operands)
+    types = chosen(list(op.results.types), cut.results)
+    operands = chosen(list(op.operands), cut.operands)
     with ir.InsertionPoint(op):
         new = ir.Operation.create(op.name, types, operands, attributes, loc=op.location)
-    for old, replacement in zip(_kept(list(op.results), cut.results), new.results, strict=True):
+    for old, replacement in zip(chosen(list(op.results), cut.results), new.results, strict=True):
         old.replace_all_uses_with(replacement)
     op.erase()
 
@@ -205,11 +206,11 @@ def _keep_items(attributes: dict[str, ir.Attribute], name: str, mask: Mask) -> N
     """Filters a tuple; one whose items all say nothing is left out, as the importer does."""
     attr = attributes[name]
     if isinstance(attr, ir.ArrayAttr):
-        items = _kept(list(attr), mask)
+        items = chosen(list(attr), mask)
         attributes[name] = ir.ArrayAttr.get(items)
         says_nothing = all(codec.decode(item) is None for item in items) and "specs" not in name
     elif isinstance(attr, ir.DenseBoolArrayAttr):
-        flags = tuple(_kept(list(attr), mask))
+        flags = tuple(chosen(list(attr), mask))
         attributes[name] = codec.encode(flags)
         says_nothing = name == "donated_invars" and not any(flags)
     else:
@@ -222,7 +223,7 @@ def _keep_effects(
     attributes: dict[str, ir.Attribute], operands: Mask, functions: Sequence[func.FuncOp]
 ) -> None:
     """Of the effects of an op those that its functions still have; operands are renumbered."""
-    positions = dict(zip(_kept(range(len(operands)), operands), itertools.count(), strict=False))
+    positions = dict(zip(chosen(range(len(operands)), operands), itertools.count(), strict=False))
     left = {item for f in functions for op, *_ in ops_of(f) for item in _effects_of(op)}
     kept = []
     for item in attributes["jaxpr.effects"]:
@@ -241,7 +242,3 @@ def _keep_effects(
 def _effects_of(op: Any) -> Sequence[ir.Attribute]:
     attributes = op.attributes
     return list(attributes["jaxpr.effects"]) if "jaxpr.effects" in attributes else ()
-
-
-def _kept(items: Sequence[Any], mask: Mask) -> list[Any]:
-    return [item for item, keep in zip(items, mask, strict=True) if keep]
