@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxmlir import codec
 from jaxmlir._lists import chosen, fixpoint, split
 from jaxmlir.ir import ir
 from jaxmlir.passes._build import inline, zeros
@@ -29,11 +28,11 @@ from jaxmlir.passes.higher_order._loops import (
     interleaved,
     present,
     spread,
-    stacked,
     tangents_of,
 )
 from jaxmlir.passes.higher_order._rule import HigherOrderRule, Linearization, Written
 from jaxmlir.passes.higher_order._scan_bodies import jvp_body, linearize_body, transpose_body
+from jaxmlir.passes.higher_order._scan_op import PLAIN_SCAN, ScanOp
 from jaxmlir.passes.transpose import cotangent_type, linear_results, reached_arguments
 from jaxmlir.passes.vmap import Axes, move
 
@@ -41,90 +40,23 @@ if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
 
 
-@dataclass(frozen=True)
-class _Scan:
-    """A scan op without its operands."""
-
-    body: str
-    num_consts: int
-    num_carry: int
-    length: int
-    reverse: bool
-    other: dict[str, ir.Attribute]
-
-    @classmethod
-    def of(cls, op: Any) -> _Scan:
-        attributes = dict(op.attributes.items())
-
-        def take(name: str, default: Any) -> Any:
-            attr = attributes.pop(name, None)
-            return default if attr is None else codec.decode(attr)
-
-        return cls(
-            attributes.pop("jaxpr").value,
-            take("num_consts", 0),
-            take("num_carry", 0),
-            take("length", 0),
-            take("reverse", False),
-            attributes,
-        )
-
-    def operands(self, values: Sequence[Any]) -> list[list[Any]]:
-        """Constants, carry, slices."""
-        return split(values, self.num_consts, self.num_carry)
-
-    def results(self, values: Sequence[Any]) -> list[list[Any]]:
-        """Carry, slices."""
-        return split(values, self.num_carry)
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """Of constants and of the carry: how the body's arguments are grouped."""
-        return self.num_consts, self.num_carry
-
-    def with_body(self, body: str, num_consts: int, num_carry: int) -> _Scan:
-        return replace(self, body=body, num_consts=num_consts, num_carry=num_carry)
-
-    def write(self, rules: Rules, args: Sequence[ir.Value]) -> list[ir.Value]:
-        """The op at the current insertion point; its results."""
-        carry, slices = self.results(list(rules.program.function(self.body).type.results))
-        types = [*carry, *(stacked(t, self.length) for t in slices)]
-        if not types:
-            return []
-        attributes = {
-            **self.other,
-            "jaxpr": ir.FlatSymbolRefAttr.get(self.body),
-            "length": codec.encode(self.length),
-        }
-        for name, value in (
-            ("num_consts", self.num_consts),
-            ("num_carry", self.num_carry),
-            ("reverse", self.reverse),
-        ):
-            if value:
-                attributes[name] = codec.encode(value)
-        return list(ir.Operation.create("jaxpr.scan", types, list(args), attributes).results)
-
-
 class Scan(HigherOrderRule):
-    plain: ClassVar = frozenset(
-        {"jaxpr", "length", "num_consts", "num_carry", "reverse", "unroll", "jaxpr.ctx"}
-    )
+    plain: ClassVar = PLAIN_SCAN
 
     def activity(
         self, rules: Rules, op: Any, kind: str, active: tuple[bool, ...]
     ) -> tuple[bool, ...]:
-        scan = _Scan.of(op)
+        scan = ScanOp.of(op)
         return _active_results(rules, scan, _active(rules, scan, active, kind), kind)
 
     def uses(
         self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
     ) -> tuple[bool, ...]:
-        used, _ = _used(rules, _Scan.of(op), active, wanted)
+        used, _ = _used(rules, ScanOp.of(op), active, wanted)
         return both(used, active)
 
     def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Written:
-        scan = _Scan.of(op)
+        scan = ScanOp.of(op)
         types = [v.type for v in op.operands]
         num_slices = len(op.results) - scan.num_carry
         body_active = _active(rules, scan, active, "jvp")
@@ -148,7 +80,7 @@ class Scan(HigherOrderRule):
     def linearize(
         self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
     ) -> Linearization:
-        scan = _Scan.of(op)
+        scan = ScanOp.of(op)
         types = [v.type for v in op.operands]
         used, wanted = _used(rules, scan, active, wanted)
         uses = both(used, active)
@@ -176,7 +108,7 @@ class Scan(HigherOrderRule):
     def transpose(
         self, rules: Rules, op: Any, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
     ) -> Written | None:
-        scan = _Scan.of(op)
+        scan = ScanOp.of(op)
         consts_lin, carry_lin, xs_lin = scan.operands(linear)
         depends = fixpoint(
             carry_lin,
@@ -227,14 +159,14 @@ class Scan(HigherOrderRule):
         return Written(tuple(chosen(given, linear)), write)
 
     def batched(self, rules: Rules, op: Any, dims: Axes, axis: Any) -> Axes:
-        scan = _Scan.of(op)
+        scan = ScanOp.of(op)
         _, body_dims = _batched(rules, scan, dims, axis)
         carry, ys = scan.results(rules.functions.batched(scan.body, body_dims, axis))
         _, carry_dims, _ = scan.operands(body_dims)
         return (*carry_dims, *(None if d is None else 1 for d in ys))
 
     def batch(self, rules: Rules, op: Any, dims: Axes, axis: Any) -> Written:
-        scan = _Scan.of(op)
+        scan = ScanOp.of(op)
         want, body_dims = _batched(rules, scan, dims, axis)
         _, carry_dims, _ = scan.operands(body_dims)
         body, found = rules.functions.batch(scan.body, body_dims, axis, _CarryAt(tuple(carry_dims)))
@@ -251,7 +183,7 @@ class Scan(HigherOrderRule):
         return Written((*carry, *(None if d is None else 1 for d in ys)), write)
 
 
-def _active(rules: Rules, scan: _Scan, active: tuple[bool, ...], kind: str) -> tuple[bool, ...]:
+def _active(rules: Rules, scan: ScanOp, active: tuple[bool, ...], kind: str) -> tuple[bool, ...]:
     """Which arguments of the body have tangents in some iteration."""
     consts, carry, xs = scan.operands(active)
 
@@ -263,7 +195,7 @@ def _active(rules: Rules, scan: _Scan, active: tuple[bool, ...], kind: str) -> t
 
 
 def _active_results(
-    rules: Rules, scan: _Scan, active: tuple[bool, ...], kind: str
+    rules: Rules, scan: ScanOp, active: tuple[bool, ...], kind: str
 ) -> tuple[bool, ...]:
     """Which results have tangents, from what :func:`_active` says of the body's arguments."""
     _, ys = scan.results(rules.functions.activity(scan.body, active, kind))
@@ -272,7 +204,7 @@ def _active_results(
 
 
 def _used(
-    rules: Rules, scan: _Scan, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    rules: Rules, scan: ScanOp, active: tuple[bool, ...], wanted: tuple[bool, ...]
 ) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
     """The active arguments of the body that matter in some iteration, and the results that do."""
     body_active = _active(rules, scan, active, "linearize")
@@ -289,7 +221,7 @@ def _used(
     return (*consts, *carry, *xs), (*carry, *ys)
 
 
-def _batched(rules: Rules, scan: _Scan, dims: Axes, axis: Any) -> tuple[list[int | None], Axes]:
+def _batched(rules: Rules, scan: ScanOp, dims: Axes, axis: Any) -> tuple[list[int | None], Axes]:
     """The dimensions along which the operands, and the body's arguments, are to be batched."""
     consts, carry, xs = scan.operands(dims)
     body_xs = [None if d is None else 0 for d in xs]

@@ -1,0 +1,85 @@
+"""A ``jaxpr.scan`` apart from its operands: how they are grouped, and writing it with others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir import codec
+from jaxmlir._lists import split
+from jaxmlir.ir import ir
+from jaxmlir.passes.higher_order._loops import stacked
+
+if TYPE_CHECKING:
+    from jaxmlir.passes._rules import Rules
+
+PLAIN_SCAN = frozenset(
+    {"jaxpr", "length", "num_consts", "num_carry", "reverse", "unroll", "jaxpr.ctx"}
+)
+"""The attributes of a scan that is no more than a loop: without effects, say."""
+
+
+@dataclass(frozen=True)
+class ScanOp:
+    """A scan op without its operands."""
+
+    body: str
+    num_consts: int
+    num_carry: int
+    length: int
+    reverse: bool
+    other: dict[str, ir.Attribute]
+
+    @classmethod
+    def of(cls, op: Any) -> ScanOp:
+        attributes = dict(op.attributes.items())
+
+        def take(name: str, default: Any) -> Any:
+            attr = attributes.pop(name, None)
+            return default if attr is None else codec.decode(attr)
+
+        return cls(
+            attributes.pop("jaxpr").value,
+            take("num_consts", 0),
+            take("num_carry", 0),
+            take("length", 0),
+            take("reverse", False),
+            attributes,
+        )
+
+    def operands(self, values: Sequence[Any]) -> list[list[Any]]:
+        """Constants, carry, slices."""
+        return split(values, self.num_consts, self.num_carry)
+
+    def results(self, values: Sequence[Any]) -> list[list[Any]]:
+        """Carry, slices."""
+        return split(values, self.num_carry)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Of constants and of the carry: how the body's arguments are grouped."""
+        return self.num_consts, self.num_carry
+
+    def with_body(self, body: str, num_consts: int, num_carry: int) -> ScanOp:
+        return replace(self, body=body, num_consts=num_consts, num_carry=num_carry)
+
+    def write(self, rules: Rules, args: Sequence[ir.Value]) -> list[ir.Value]:
+        """The op at the current insertion point; its results."""
+        carry, slices = self.results(list(rules.program.function(self.body).type.results))
+        types = [*carry, *(stacked(t, self.length) for t in slices)]
+        if not types:
+            return []
+        attributes = {
+            **self.other,
+            "jaxpr": ir.FlatSymbolRefAttr.get(self.body),
+            "length": codec.encode(self.length),
+        }
+        for name, value in (
+            ("num_consts", self.num_consts),
+            ("num_carry", self.num_carry),
+            ("reverse", self.reverse),
+        ):
+            if value:
+                attributes[name] = codec.encode(value)
+        return list(ir.Operation.create("jaxpr.scan", types, list(args), attributes).results)
