@@ -155,14 +155,11 @@ def _equations(n: int) -> Case:
 
 
 _PROGRAMS = tuple(
-    Case(name, functools.partial(benchmark.make, "full"))
-    for name, benchmark in PROGRAMS.items()
-    if name != "many_equations"
+    Case(name, functools.partial(benchmark.make, "full")) for name, benchmark in PROGRAMS.items()
 )
 _SMALL = tuple(
     Case(f"{name}_small", functools.partial(benchmark.make, "small"))
     for name, benchmark in PROGRAMS.items()
-    if name != "many_equations"
 )
 _GROWTH = tuple(map(_equations, (1_000, 5_000, 20_000, 100_000)))
 _LARGE = _equations(20_000)

@@ -1,0 +1,20 @@
+"""The programs that the benchmarks measure, in plain JAX: nothing here imports jaxmlir.
+
+Each is a `Benchmark` whose `make(scale)` returns a differentiable function and its arguments, a
+tuple of pytrees of arrays. "small" runs in milliseconds and compiles quickly, for tests; "full"
+runs for 5 to 500 ms on two CPU cores. Arguments are the same on every call and every machine.
+
+There are two sets. `PROGRAMS` are written as their authors would defend them. `NAIVE` are written
+as they come to mind first: time steps unrolled by a Python loop, products bracketed as they are
+read, arrays filled in place, what does not change computed in the loop. Their "full" may take a
+second or two in JAX.
+
+The derivative of a program is taken with respect to its first argument, which holds floating-point
+arrays only.
+"""
+
+from benchmarks.programs import naive_algebra, naive_loops, networks, science  # noqa: F401
+from benchmarks.programs._registry import NAIVE, PROGRAMS, Benchmark, Program
+from benchmarks.programs.equations import many_equations
+
+__all__ = ["NAIVE", "PROGRAMS", "Benchmark", "Program", "many_equations"]
