@@ -232,7 +232,7 @@ def test_callbacks_and_debug_prints(capfd):
 
 @compat
 def test_export_with_dimension_variables():
-    (shape,) = {export.symbolic_shape("b, 2*b")}
+    shape = export.symbolic_shape("b, 2*b")
     with backend.enabled():
         exported = export.export(jax.jit(lambda x: x.reshape(-1) + x.shape[0]))(
             jax.ShapeDtypeStruct(shape, jnp.float32)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from tools import jax_tests
+from tools import jax_tests, jax_tests_report
 
 TESTS = """
 import os
@@ -41,7 +43,7 @@ def checkout(tmp_path, monkeypatch):
     differ = tmp_path / "differ.toml"
     differ.write_text('"it looks at the environment" = ["test_is_listed$"]\n')
     monkeypatch.setattr(jax_tests, "STATE", tmp_path / "state")
-    monkeypatch.setattr(jax_tests, "DIFFER", differ)
+    monkeypatch.setattr(jax_tests_report, "DIFFER", differ)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     return root
@@ -54,6 +56,9 @@ def cells(shown: str, file: str) -> list[str]:
 
 
 def test_tests_that_pass_plainly_and_not_through_the_dialect(checkout, capsys, monkeypatch):
+    assert jax_tests.main([str(checkout), "small_test", "--every", "2"]) == 1
+    assert cells(capsys.readouterr().out, "small_test") == ["3", "3", "1", "1"]
+
     assert jax_tests.main([str(checkout), "small_test", "broken_test"]) == 1
     shown = capsys.readouterr().out
     assert "tests/small_test.py::test_differs" in shown
@@ -67,3 +72,7 @@ def test_tests_that_pass_plainly_and_not_through_the_dialect(checkout, capsys, m
     monkeypatch.setattr(jax_tests.subprocess, "Popen", None)
     assert jax_tests.main([str(checkout), "small_test", "--resume"]) == 1
     assert cells(capsys.readouterr().out, "small_test") == ["5", "4", "2", "1"]
+
+    page = jax_tests_report.page(jax_tests.STATE)
+    assert re.search(r"^\| `small_test` \| 5 \| 5 \| 4 \| 1 \| 1 \| [\d.]+ \|$", page, re.MULTILINE)
+    assert "- `small_test.py::test_is_listed`: it looks at the environment" in page

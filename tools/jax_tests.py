@@ -3,6 +3,7 @@
     python tools/jax_tests.py ~/jax lax_test api_test pallas/pallas_test
     python tools/jax_tests.py ~/jax shard_map_test --round-trip --workers 2
     python tools/jax_tests.py ~/jax nn_test --pipeline jaxpr-canonicalize,jaxpr-cse -k softmax
+    python tools/jax_tests.py ~/jax lax_test --every 10
 
 The checkout has to be at the tag of the installed JAX (``jax-v0.10.2``): its tests are run with the
 installed package.  A test that passes plainly has to pass through the dialect, unless
@@ -23,7 +24,6 @@ import re
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -32,22 +32,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 STATE = ROOT / "build" / "jax_tests"
-DIFFER = Path(__file__).with_name("jax_tests_differ.toml")
 sys.path.insert(0, str(ROOT))
 
-Record = dict[str, Any]
-
-
-def read(path: Path) -> list[Record]:
-    """The lines of a record; the last may be cut off where a process died."""
-    found = []
-    if path.exists():
-        for line in path.read_text().splitlines():
-            try:
-                found.append(json.loads(line))
-            except json.JSONDecodeError:
-                continue
-    return found
+from tools.jax_tests_report import Comparison, Record, outcomes, progress, read, show  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -82,14 +69,14 @@ class Job:
     options: argparse.Namespace
 
     def outcomes(self) -> dict[str, Record]:
-        return {r["id"]: r for r in read(self.record) if "id" in r}
+        return outcomes(self.record)
 
     def collected(self) -> int:
         return max((r["collected"] for r in read(self.record) if "collected" in r), default=0)
 
     def run(self) -> None:
         """Runs what has no outcome yet, in as many processes as it takes."""
-        selection = [self.options.select, self.options.cases]
+        selection = [self.options.select, self.options.every, self.options.cases]
         if any(r.get("complete") == selection for r in read(self.record)):
             return
         self.record.parent.mkdir(parents=True, exist_ok=True)
@@ -168,6 +155,7 @@ class Job:
             "JAX_PLATFORMS": "cpu",
             "JAX_NUM_GENERATED_CASES": str(self.options.cases),
             "JAX_TESTS_CHECKOUT": str(self.checkout),
+            "JAX_TESTS_EVERY": str(self.options.every),
             "JAX_TESTS_RECORD": str(self.record),
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tools")]),
             # The checkout has a package `jax` too.
@@ -189,103 +177,14 @@ def run(jobs: Sequence[Job], workers: int) -> Iterator[tuple[int, int]]:
             future.result()
 
 
-# --- the report -----------------------------------------------------------------------------------
-
-
-def differ() -> dict[str, str]:
-    """Tests that are not expected to pass through the dialect: pattern of the id -> why."""
-    with DIFFER.open("rb") as file:
-        return {
-            pattern: reason
-            for reason, patterns in tomllib.load(file).items()
-            for pattern in patterns
-        }
-
-
-@dataclass
-class Comparison:
-    """One file, plain and through the dialect."""
-
-    file: str
-    plain: dict[str, Record]
-    through: dict[str, Record]
-
-    def __post_init__(self) -> None:
-        expected = {re.compile(p): why for p, why in differ().items()}
-        self.listed: dict[str, str] = {}
-        self.broken: list[Record] = []
-        for test, record in self.through.items():
-            before = self.plain.get(test)
-            if before is None or before["outcome"] != "passed" or record["outcome"] == "passed":
-                continue
-            why = next((why for p, why in expected.items() if p.search(test)), None)
-            if why:
-                self.listed[test] = why
-            else:
-                self.broken.append(record)
-
-    def total(self, which: str) -> tuple[float, float]:
-        """Wall and processor seconds of the tests that pass both ways."""
-        both = [
-            t
-            for t, r in self.through.items()
-            if r["outcome"] == "passed" and self.plain.get(t, r)["outcome"] == "passed"
-        ]
-        records = [getattr(self, which)[t] for t in both if t in self.plain]
-        return sum(r["wall"] for r in records), sum(r["cpu"] for r in records)
-
-    def row(self) -> list[str]:
-        passed = sum(r["outcome"] == "passed" for r in self.plain.values())
-        (wall0, cpu0), (wall1, cpu1) = self.total("plain"), self.total("through")
-        return [
-            self.file,
-            str(len(self.plain)),
-            str(passed),
-            str(len(self.broken)),
-            str(len(self.listed)),
-            f"{wall0:.1f}",
-            f"{wall1:.1f}",
-            f"{wall1 / wall0:.2f}" if wall0 else "-",
-            f"{cpu1 / cpu0:.2f}" if cpu0 else "-",
-        ]
-
-
-def show(comparisons: Sequence[Comparison], slowest: int) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    for comparison in comparisons:
-        for record in comparison.broken:
-            console.rule(record["id"])
-            console.print(record["why"], markup=False, highlight=False)
-    table = Table("file", "tests", "pass plainly", "broken", "listed", "plain s", "dialect s")
-    table.add_column("ratio")
-    table.add_column("CPU ratio")
-    for comparison in comparisons:
-        table.add_row(*comparison.row())
-    walls = [(c.total("plain"), c.total("through")) for c in comparisons]
-    wall0, cpu0, wall1, cpu1 = (sum(w[i][j] for w in walls) for i in (0, 1) for j in (0, 1))
-    if wall0 and cpu0:
-        total = ["total", "", "", str(sum(len(c.broken) for c in comparisons)), ""]
-        total += [f"{wall0:.1f}", f"{wall1:.1f}", f"{wall1 / wall0:.2f}", f"{cpu1 / cpu0:.2f}"]
-        table.add_row(*total)
-    console.print(table)
-    pairs = [
-        (r["cpu"] - c.plain[t]["cpu"], r["cpu"], c.plain[t]["cpu"], t)
-        for c in comparisons
-        for t, r in c.through.items()
-        if t in c.plain
-    ]
-    for _, cpu1, cpu0, test in sorted(pairs, reverse=True)[:slowest]:
-        console.print(f"{cpu0:8.2f} s -> {cpu1:8.2f} s  {test}", markup=False, highlight=False)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("checkout", type=Path, help="JAX's repository at the installed version")
     parser.add_argument("files", nargs="+", help="test files, e.g. lax_test or pallas/pallas_test")
     parser.add_argument("-k", dest="select", metavar="EXPR", help="tests, as pytest selects them")
+    parser.add_argument(
+        "--every", metavar="N", type=int, default=1, help="a sample: each N-th test"
+    )
     parser.add_argument("--cases", metavar="N", type=int, default=10, help="generated cases (10)")
     parser.add_argument("--workers", metavar="N", type=int, default=2, help="processes (2)")
     parser.add_argument("--timeout", metavar="S", type=int, default=300, help="of a test (300 s)")
@@ -318,24 +217,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     for (_, name), job in jobs.items():
         if name == mode.name and not options.resume:
             job.record.unlink(missing_ok=True)
-    progress(list(jobs.values()), options.workers)
+    progress(run(list(jobs.values()), options.workers))
     comparisons = [
         Comparison(file, jobs[file, "plain"].outcomes(), jobs[file, mode.name].outcomes())
         for file in files
     ]
     show(comparisons, options.slowest)
     return 1 if any(c.broken for c in comparisons) else 0
-
-
-def progress(jobs: Sequence[Job], workers: int) -> None:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
-
-    with Progress(
-        *Progress.get_default_columns()[:1], BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    ) as bar:
-        task = bar.add_task("tests", total=None)
-        for done, total in run(jobs, workers):
-            bar.update(task, completed=done, total=total or None)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Pytest plugin of ``jax_tests.py``: records each test, so that a run can be watched and resumed.
 
 ``JAX_TESTS_CHECKOUT`` is JAX's repository.  Utilities of the tests that the installed package lacks
-are imported from there.  ``JAX_TESTS_RECORD`` names a file of JSON lines: ``{"collected": n}``,
-then for each test ``{"start": id}`` and ``{"id", "outcome", "wall", "cpu", "why"}``.  Tests that
-have an outcome there are left out.
+are imported from there.  ``JAX_TESTS_RECORD`` names a file of JSON lines: ``{"collected": n, "of":
+m}``, then for each test ``{"start": id}`` and ``{"id", "outcome", "wall", "cpu", "why"}``.  Of the
+tests every ``JAX_TESTS_EVERY``-th is run, unless it has an outcome there.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jax_tests import read
+from jax_tests_report import outcomes
 
 _CHECKOUT = Path(os.environ["JAX_TESTS_CHECKOUT"])
 _RECORD = Path(os.environ["JAX_TESTS_RECORD"])
+_EVERY = int(os.environ["JAX_TESTS_EVERY"])
 _REPORTS = pytest.StashKey[list[Any]]()
 
 
@@ -51,11 +52,12 @@ def pytest_collection_modifyitems(
 ) -> None:
     if session.testsfailed:
         return
-    settled = {record["id"] for record in read(_RECORD) if "id" in record}
-    _write(collected=len(items))
-    left = [item for item in items if item.nodeid not in settled]
+    settled = outcomes(_RECORD)
+    sample = items[::_EVERY]
+    _write(collected=len(sample), of=len(items))
+    left = [item for item in sample if item.nodeid not in settled]
     if len(left) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in settled])
+        config.hook.pytest_deselected(items=list(set(items) - set(left)))
         items[:] = left
 
 

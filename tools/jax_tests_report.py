@@ -1,0 +1,220 @@
+"""What ``jax_tests.py`` shows, and the page of the docs that is written from its records.
+
+python tools/jax_tests_report.py        # build/jax_tests -> docs/jax-tests.md
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parent.parent
+STATE = ROOT / "build" / "jax_tests"
+PAGE = ROOT / "docs" / "jax-tests.md"
+DIFFER = Path(__file__).with_name("jax_tests_differ.toml")
+
+Record = dict[str, Any]
+
+
+# A run looks at its records every second: those that did not grow are not read again.
+_known: dict[Path, tuple[int, list[Record]]] = {}
+
+
+def read(path: Path) -> list[Record]:
+    """The lines of a record; the last may be cut off where a process died."""
+    size = path.stat().st_size if path.exists() else 0
+    if path not in _known or _known[path][0] != size:
+        _known[path] = size, list(_parsed(path.read_text())) if size else []
+    return _known[path][1]
+
+
+def _parsed(text: str) -> Iterator[Record]:
+    for line in text.splitlines():
+        with contextlib.suppress(json.JSONDecodeError):
+            yield json.loads(line)
+
+
+def outcomes(path: Path) -> dict[str, Record]:
+    """The last outcome of each test."""
+    return {r["id"]: r for r in read(path) if "id" in r}
+
+
+def differ() -> dict[str, str]:
+    """Tests that are not expected to pass through the dialect: pattern of the id -> why."""
+    with DIFFER.open("rb") as file:
+        return {
+            pattern: reason
+            for reason, patterns in tomllib.load(file).items()
+            for pattern in patterns
+        }
+
+
+@dataclass
+class Comparison:
+    """One file, plain and through the dialect: the outcomes of its tests."""
+
+    file: str
+    plain: dict[str, Record]
+    through: dict[str, Record]
+
+    @cached_property
+    def tests(self) -> list[str]:
+        """Those that were run both ways."""
+        return [test for test in self.through if test in self.plain]
+
+    @cached_property
+    def passed(self) -> list[str]:
+        """Those that pass plainly."""
+        return [test for test in self.tests if self.plain[test]["outcome"] == "passed"]
+
+    @cached_property
+    def listed(self) -> dict[str, str]:
+        """Those that pass plainly only, and are expected to: why."""
+        expected = {re.compile(pattern): why for pattern, why in differ().items()}
+        found = {}
+        for test in self.passed:
+            why = next((why for pattern, why in expected.items() if pattern.search(test)), None)
+            if why and self.through[test]["outcome"] != "passed":
+                found[test] = why
+        return found
+
+    @cached_property
+    def broken(self) -> list[Record]:
+        """Those that pass plainly only."""
+        records = [self.through[test] for test in self.passed if test not in self.listed]
+        return [record for record in records if record["outcome"] != "passed"]
+
+    @cached_property
+    def seconds(self) -> dict[str, tuple[float, float]]:
+        """``wall`` and ``cpu``, plain and through, of the tests that pass both ways."""
+        both = [test for test in self.passed if self.through[test]["outcome"] == "passed"]
+        return {
+            clock: (
+                sum(self.plain[test][clock] for test in both),
+                sum(self.through[test][clock] for test in both),
+            )
+            for clock in ("wall", "cpu")
+        }
+
+
+def ratio(comparisons: Sequence[Comparison], clock: str) -> str:
+    """The time through the dialect by the plain one."""
+    plain, through = (sum(c.seconds[clock][i] for c in comparisons) for i in (0, 1))
+    return f"{through / plain:.2f}" if plain else "-"
+
+
+def progress(counts: Iterator[tuple[int, int]]) -> None:
+    """A bar of tests that have an outcome, and all there are."""
+    columns = Progress.get_default_columns()[:1]
+    with Progress(*columns, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()) as bar:
+        task = bar.add_task("tests", total=None)
+        for done, total in counts:
+            bar.update(task, completed=done, total=total or None)
+
+
+def show(comparisons: Sequence[Comparison], slowest: int) -> None:
+    """Prints what broke, the table, and the tests that lost most time."""
+    console = Console()
+    for comparison in comparisons:
+        for record in comparison.broken:
+            console.rule(record["id"])
+            console.print(record["why"], markup=False, highlight=False)
+    table = Table("file", "tests", "pass plainly", "broken", "listed", "plain s", "dialect s")
+    table.add_column("ratio")
+    table.add_column("CPU ratio")
+    for name, group in [*((c.file, [c]) for c in comparisons), ("total", comparisons)]:
+        counts = [sum(len(getattr(c, what)) for c in group) for what in _COUNTED]
+        walls = [sum(c.seconds["wall"][i] for c in group) for i in (0, 1)]
+        ratios = ratio(group, "wall"), ratio(group, "cpu")
+        table.add_row(name, *map(str, counts), *(f"{wall:.1f}" for wall in walls), *ratios)
+    console.print(table)
+    losses = [
+        (c.through[t]["cpu"] - c.plain[t]["cpu"], c.plain[t]["cpu"], c.through[t]["cpu"], t)
+        for c in comparisons
+        for t in c.tests
+    ]
+    for _, before, now, test in sorted(losses, reverse=True)[:slowest]:
+        console.print(f"{before:8.2f} s -> {now:8.2f} s  {test}", markup=False, highlight=False)
+
+
+_COUNTED = ("tests", "passed", "broken", "listed")
+
+# --- the page -------------------------------------------------------------------------------------
+
+_INTRODUCTION = """\
+# JAX's own tests
+
+Test files of JAX's repository, on CPU, at the tag of the version, with ten generated cases
+(`JAX_NUM_GENERATED_CASES`): plain, and with every compilation going through the dialect
+([backend.md](backend.md)). `tools/jax_tests.py` ran them, `tools/jax_tests_report.py` wrote this
+page.
+
+- *run*: of the file's tests, those that were run: all, or every n-th.
+- *pass plainly*: of these, without the dialect. The others are mostly skipped, wanting an
+  accelerator.
+- *pass*: of these, through the dialect; *listed*: those that do not, and cannot, see below.
+- *time*: processor time of the tests that pass both ways, through the dialect : plain.
+"""
+
+
+def page(state: Path) -> str:
+    """The page, from all records: ``state/<jax version>/<mode>/<file>.jsonl``."""
+    parts, listed = [_INTRODUCTION], {}
+    for version in sorted(state.iterdir()):
+        for mode in sorted(version.iterdir()):
+            if mode.name == "plain" or not mode.is_dir():
+                continue
+            comparisons = list(_complete(version / "plain", mode))
+            parts += [f"## jax {version.name}, {_title(mode.name)}\n", _markdown(comparisons, mode)]
+            for comparison in comparisons:
+                listed.update(comparison.listed)
+    parts += ["## Listed\n", *(f"- `{_short(test)}`: {why}" for test, why in listed.items())]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _complete(plain: Path, mode: Path) -> Iterator[Comparison]:
+    for path in sorted(mode.glob("*.jsonl")):
+        if any("complete" in record for record in read(path)):
+            yield Comparison(path.stem, outcomes(plain / path.name), outcomes(path))
+
+
+def _title(mode: str) -> str:
+    words = mode.split("+")
+    text = ["printed and parsed"] if "text" in words else []
+    passes = [f"`{','.join(w for w in words if w.startswith('jaxpr-'))}`"] if len(words) > 2 else []
+    return ", ".join(["through the dialect", *text, *passes])
+
+
+def _markdown(comparisons: Sequence[Comparison], mode: Path) -> str:
+    lines = ["| file | tests | run | pass plainly | pass | listed | time |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    totals = [0, 0, 0, 0, 0]
+    for c in comparisons:
+        collections = [r for r in read(mode / f"{c.file}.jsonl") if "collected" in r]
+        there = max((r.get("of", r["collected"]) for r in collections), default=len(c.tests))
+        passes = len(c.passed) - len(c.broken) - len(c.listed)
+        counts = [there, len(c.tests), len(c.passed), passes, len(c.listed)]
+        totals = [a + b for a, b in zip(totals, counts, strict=True)]
+        name = c.file.replace(".", "/")
+        lines.append(f"| `{name}` | {' | '.join(map(str, counts))} | {ratio([c], 'cpu')} |")
+    lines.append(f"| all | {' | '.join(map(str, totals))} | {ratio(comparisons, 'cpu')} |")
+    return "\n".join(lines) + "\n"
+
+
+def _short(test: str) -> str:
+    return test.rpartition("tests/")[2]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(STATE))
