@@ -21,6 +21,7 @@ from jaxmlir import arguments, codec, custom_calls, handles, pytrees, runtime
 from jaxmlir import ir as mlir_ir
 from jaxmlir import specialize as specialization
 from jaxmlir._compat import core, effects, state_types, xla_bridge
+from jaxmlir.callee import Callee
 from jaxmlir.constants import Constants
 from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError
 from jaxmlir.exporter import Exporter
@@ -125,7 +126,7 @@ class Program:
     def changed(self) -> None:
         """Forgets what was derived from the module."""
         self._signatures: dict[str, Signature] = {}
-        self._callees: dict[str, runtime.Callee] = {}
+        self._callees: dict[str, Callee] = {}
         self._specialized: dict[Any, Program] = {}
         for name in (
             "exporter",
@@ -504,9 +505,9 @@ class Program:
         """What JAX must know of the devices that the program mentions."""
         return runtime.placement_of(self)
 
-    def callee(self, symbol: str) -> runtime.Callee:
+    def callee(self, symbol: str) -> Callee:
         """The parameter of equations that call a function; one object per function."""
-        return self._callees.setdefault(symbol, runtime.Callee(self, symbol))
+        return self._callees.setdefault(symbol, Callee(self, symbol))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the program on arrays, or stages it out where JAX is tracing.

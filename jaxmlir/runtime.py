@@ -7,8 +7,6 @@ execution and compilation cache.  Its derivative and batching rules run the pass
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -22,151 +20,22 @@ from jaxmlir._compat import (
     core,
     debug_info,
     dispatch,
+    effects,
     mlir,
     named_sharding,
     pe,
     register_dce,
     register_linearization,
     resolve,
+    source_info_util,
 )
 from jaxmlir._lists import chosen
-from jaxmlir.ir import context, ir, scope
-from jaxmlir.lowering import lower_function
-from jaxmlir.passes._liveness import Liveness, Variant
-from jaxmlir.passes.dce import prune
+from jaxmlir.callee import Callee
+from jaxmlir.ir import context, ir
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
-
-
-class Callee:
-    """One function of one program; equal to itself only."""
-
-    __slots__ = ("__weakref__", "_derived", "program", "symbol")
-
-    def __init__(self, program: Program, symbol: str):
-        self.program = program
-        self.symbol = symbol
-        self._derived: dict[Any, Any] = {}
-
-    def __repr__(self) -> str:
-        return f"@{self.symbol}"
-
-    def derived(self, transformation: str, pattern: Any) -> Any:
-        """The function transformed, made once per pattern (see :func:`derive`)."""
-        key = (transformation, pattern)
-        if key not in self._derived:
-            self._derived[key] = derive(self.program, self.symbol, transformation, pattern)
-        return self._derived[key]
-
-    @property
-    def body(self) -> Program:
-        """The program that is lowered; its custom rules need not be traced."""
-        return self.program
-
-    @property
-    def signature(self) -> Any:
-        """What the function takes and gives."""
-        return self.body.signature(self.symbol)
-
-    @property
-    def closed_jaxpr(self) -> Any:
-        return self.program.exporter.jaxpr(self.symbol)
-
-    def lower(self, ctx: Any, args: Sequence[Any]) -> tuple[list[Any], Any]:
-        """Emits the function's body; see :func:`jaxmlir.lowering.lower_function`."""
-        return lower_function(ctx, self.body, self.symbol, args)
-
-    def pruned(self, results: tuple[bool, ...]) -> tuple[tuple[bool, ...], Callee] | None:
-        """The arguments that those results need, and a callee that takes and gives only these.
-
-        ``None`` where nothing would be dropped from the function and those that it calls.
-        """
-        key = ("prune", results)
-        if key not in self._derived:
-            with context():
-                self._derived[key] = self._prune(results)
-        return self._derived[key]
-
-    def _prune(self, results: tuple[bool, ...]) -> tuple[tuple[bool, ...], Callee] | None:
-        liveness = Liveness(self.body._functions, custom_rules=False)
-        arguments = liveness.arguments(self.symbol, results)
-        entry = Variant(self.symbol, results, arguments)
-        inside = [v for v in liveness.needed([entry]) if v != entry and liveness.drops(v)]
-        if not inside and not liveness.drops(entry):
-            return None
-        if liveness.met_custom_rules:
-            # What only a custom rule may need is an argument all the same: the variant can be
-            # differentiated.
-            needed = liveness.with_custom_rules().arguments(self.symbol, results)
-            entry = entry._replace(arguments=needed)
-        dead = None if inside else frozenset(liveness.of(self.symbol, results).dead)
-        return entry.arguments, _Pruned(self, entry, dead)
-
-
-class _Pruned(Callee):
-    """A variant of a function.
-
-    Where only ops of the function itself are ``dead``, lowering leaves these out; otherwise, and to
-    transform it, it is the function of a program that is cut down to it.
-    """
-
-    __slots__ = ("_body", "_entry", "_program", "_whole", "dead")
-
-    def __init__(self, whole: Callee, entry: Variant, dead: frozenset[int] | None):
-        self._whole, self._entry, self.dead = whole, entry, dead
-        self._body: Program | None = None
-        self._program: Program | None = None
-        self.symbol = whole.symbol
-        self._derived = {}
-
-    @property
-    def body(self) -> Program:
-        if self.dead is not None:
-            return self._whole.body
-        if self._body is None:
-            self._body = self._whole.body.clone(trace_rules=False)
-            prune(self._body, self._entry, custom_rules=False)
-        return self._body
-
-    @property
-    def signature(self) -> Any:
-        if self.dead is None:
-            return super().signature
-        whole = self._whole.signature
-        return dataclasses.replace(
-            whole,
-            operands=tuple(chosen(whole.operands, self._entry.arguments)),
-            results=tuple(chosen(whole.results, self._entry.results)),
-        )
-
-    @property
-    def program(self) -> Program:
-        if self._program is None:
-            self._program = self._whole.program.clone()
-            prune(self._program, self._entry)
-        return self._program
-
-    def pruned(self, results: tuple[bool, ...]) -> tuple[tuple[bool, ...], Callee] | None:
-        if self.dead is None:
-            return super().pruned(results)
-        if all(results):
-            return None
-        left = iter(results)
-        found = self._whole.pruned(tuple(kept and next(left) for kept in self._entry.results))
-        if found is None:
-            return None
-        arguments, callee = found
-        return tuple(chosen(arguments, self._entry.arguments)), callee
-
-    def lower(self, ctx: Any, args: Sequence[Any]) -> tuple[list[Any], Any]:
-        if self.dead is None:
-            return super().lower(ctx, args)
-        given = iter(args)
-        every = [next(given) if kept else None for kept in self._entry.arguments]
-        results, tokens = lower_function(ctx, self.body, self.symbol, every, self.dead)
-        return chosen(results, self._entry.results), tokens
 
 
 # Parameters: ``callee``, and ``placement``, what JAX must see of the function before it lowers it
@@ -211,6 +80,21 @@ def _lower_hi_primitives() -> None:
 _lower_hi_primitives()
 
 
+def _equation(like: Any, callee: Callee, invars: Any, outvars: Any) -> Any:
+    """A call of another function, in place of the equation ``like``."""
+    # An equation that hides no placement is in a function whose callers tell it.
+    placement = like.params["placement"] and callee.body.placement
+    return core.new_jaxpr_eqn(
+        invars,
+        outvars,
+        call_p,
+        {"callee": callee, "placement": placement},
+        callee.signature.effects,
+        like.source_info,
+        like.ctx,
+    )
+
+
 def _dce(used: list[bool], eqn: Any) -> tuple[list[bool], Any | None]:
     """JAX drops what is dead before it lowers: here, what is dead inside the called function."""
     if not any(used) and all(pe.dceable_effects.contains(e) for e in eqn.effects):
@@ -219,17 +103,7 @@ def _dce(used: list[bool], eqn: Any) -> tuple[list[bool], Any | None]:
     if found is None:
         return [True] * len(eqn.invars), eqn
     arguments, callee = found
-    # Of a function whose body is only skipped in part, the whole one's says enough.
-    placement = eqn.params["placement"] and callee.body.placement
-    new = core.new_jaxpr_eqn(
-        chosen(eqn.invars, arguments),
-        chosen(eqn.outvars, used),
-        call_p,
-        {"callee": callee, "placement": placement},
-        callee.signature.effects,
-        eqn.source_info,
-        eqn.ctx,
-    )
+    new = _equation(eqn, callee, chosen(eqn.invars, arguments), chosen(eqn.outvars, used))
     return list(arguments), new
 
 
@@ -245,14 +119,18 @@ def call(program: Program, symbol: str, args: list[Any]) -> list[Any]:
     signature = program.signature(symbol)
     if signature.uses_refs:
         return core.jaxpr_as_fun(program.exporter.jaxpr(symbol))(*args)
-    return call_p.bind(*args, callee=program.callee(symbol), placement=program.placement)
+    return _bind(program, symbol, args)
 
 
 # --- transformation rules: the passes, applied to the called function ------------------------
 
 
+def _call_params(program: Program, symbol: str) -> dict[str, Any]:
+    return {"callee": program.callee(symbol), "placement": program.placement}
+
+
 def _bind(program: Program, symbol: str, args: list[Any]) -> list[Any]:
-    return call_p.bind(*args, callee=program.callee(symbol), placement=program.placement)
+    return call_p.bind(*args, **_call_params(program, symbol))
 
 
 def _active(tangents: Any) -> tuple[bool, ...]:
@@ -262,7 +140,7 @@ def _active(tangents: Any) -> tuple[bool, ...]:
 
 
 def _or_zeros(avals: Any, given: Any, values: Any) -> list[Any]:
-    """Tangents of results, symbolic zeros where none is given."""
+    """Tangents of primals of those types, symbolic zeros where none is given."""
     it = iter(values)
     return [
         next(it) if g else ad_util.Zero(a.to_tangent_aval())
@@ -310,11 +188,18 @@ register_linearization(call_p, _linearize)
 
 
 def _transpose(cotangents: Any, *args: Any, callee: Callee, placement: Any) -> list[Any]:
-    linear = tuple(ad.is_undefined_primal(a) for a in args)
-    program, symbol = callee.derived("transpose", linear)
+    linear = tuple(map(ad.is_undefined_primal, args))
+    nonzero = tuple(type(ct) is not ad_util.Zero for ct in cotangents)
+    program, (symbol, given) = callee.derived("transpose", (linear, nonzero))
     fixed = [a for a, lin in zip(args, linear, strict=True) if not lin]
-    found = iter(_bind(program, symbol, [*fixed, *map(ad.instantiate_zeros, cotangents)]))
-    return [next(found) if lin else None for lin in linear]
+    handed = [ct for ct, nz in zip(cotangents, nonzero, strict=True) if nz]
+    outs = iter(_bind(program, symbol, [*fixed, *handed]))
+    gives = iter(given)
+
+    def cotangent(aval: Any) -> Any:
+        return next(outs) if next(gives) else ad_util.Zero(aval)
+
+    return [cotangent(a.aval) if lin else None for a, lin in zip(args, linear, strict=True)]
 
 
 ad.primitive_transposes[call_p] = _transpose
@@ -330,28 +215,89 @@ def _batch(
 batching.fancy_primitive_batchers[call_p] = _batch
 
 
-def derive(program: Program, symbol: str, transformation: str, pattern: Any) -> Any:
-    """A copy of the program with the transformed function in it, and what the pass says of it."""
-    from jaxmlir.passes._rules import Rules
-    from jaxmlir.passes.jvp import jvp
-    from jaxmlir.passes.linearize import linearize
-    from jaxmlir.passes.transpose import transpose
-    from jaxmlir.passes.vmap import vmap
+# --- a call of which some operands are known ----------------------------------------------------
+#
+# JAX splits equations so where it transposes a remat that has been differentiated in forward mode,
+# and where it decides what a loop or a remat keeps for the backward pass.
 
-    result = program.clone()
-    with scope():
-        rules = Rules(result)
-        if transformation == "jvp":
-            found = jvp(rules, symbol, pattern)
-        elif transformation == "linearize":
-            found = linearize(rules, symbol, pattern)
-        elif transformation == "transpose":
-            found = transpose(rules, symbol, pattern, f"{symbol}.transpose")
-        else:
-            axis, dims = pattern
-            found = vmap(rules, symbol, dims, axis)
-    result.changed()
-    return result, found
+
+def _partial_eval(trace: Any, *tracers: Any, callee: Callee, placement: Any) -> list[Any]:
+    """What can be computed now, and an equation for what has to wait for the unknown operands."""
+    unknown = tuple(not t.is_known() for t in tracers)
+    known = [t.pval.get_known() for t, u in zip(tracers, unknown, strict=True) if not u]
+    if not any(unknown):
+        return call_p.bind(*known, callee=callee, placement=placement)
+    program, split = callee.derived("partial_eval", unknown)
+    results, residuals = split.values(known, _bind(program, split.first, known))
+    rest = [t for t, u in zip(tracers, unknown, strict=True) if u]
+    operands = [*map(trace.instantiate_const, map(trace.new_const, residuals)), *rest]
+    second = _call_params(program, split.second)
+    signature = second["callee"].signature
+    later = [pe.JaxprTracer(trace, pe.PartialVal.unknown(aval), None) for aval in signature.results]
+    source = source_info_util.current().replace(name_stack=trace._current_truncated_name_stack())
+    recipe = pe.new_eqn_recipe(trace, operands, later, call_p, second, signature.effects, source)
+    for tracer in later:
+        tracer.recipe = recipe
+    if effects.partial_eval_kept_effects.filter_in(signature.effects):
+        trace.effect_handles.append(pe.EffectHandle(operands, recipe))
+    first, second = iter(results), iter(later)
+    return [next(second if u else first) for u in split.pattern]
+
+
+pe.custom_partial_eval_rules[call_p] = _partial_eval
+
+
+_SAVE_ALL = (jax.checkpoint_policies.everything_saveable, pe.everything_saveable)
+
+
+def _partial_eval_by_policy(
+    saveable: Any, unknown: Any, instantiated: Any, eqn: Any
+) -> tuple[Any, Any, list[bool], list[bool], list[Any]]:
+    """An equation as two: one for now, and one for the backward pass, which has all operands.
+
+    Args:
+      saveable: the policy on which values of the first the second is given; the others it computes
+        again.
+      unknown: which operands the first does not have.
+      instantiated: which operands the second has without being given them.
+
+    Returns:
+      The two equations, which results the first does not give, which the second gives, and the
+      values to give to the second.
+    """
+    callee, unknown = eqn.params["callee"], tuple(unknown)
+    again = saveable is jax.checkpoint_policies.nothing_saveable
+    if callee.signature.effects or not (again or saveable in _SAVE_ALL):
+        # The policy is asked about each equation of the function.
+        rule = pe.partial_eval_jaxpr_custom_rules[core.closed_call_p]
+        body = {"call_jaxpr": callee.closed_jaxpr}
+        called = eqn.replace(primitive=core.closed_call_p, params=body)
+        return rule(saveable, unknown, instantiated, called)
+    program, split = callee.derived("partial_eval", unknown)
+    later = split.pattern
+    known = [x for x, u in zip(eqn.invars, unknown, strict=True) if not u]
+    results = [
+        core.Var(v.aval) if isinstance(v, core.DropVar) else v
+        for v, u in zip(eqn.outvars, later, strict=True)
+        if not u
+    ]
+    first = program.callee(split.first)
+    extra = [core.Var(aval) for aval in first.signature.results[len(results) :]]
+    now = _equation(eqn, first, known, [*results, *extra])
+    if again:
+        _, now = _dce([True] * len(results) + [False] * len(extra), now)
+        then = eqn
+    else:
+        _, residuals = split.values(known, [*results, *extra])
+        rest = [x for x, u in zip(eqn.invars, unknown, strict=True) if u]
+        outvars = [v for v, u in zip(eqn.outvars, later, strict=True) if u]
+        then = _equation(eqn, program.callee(split.second), [*residuals, *rest], outvars)
+    has = {id(x) for x, i in zip(eqn.invars, instantiated, strict=True) if i}
+    given = [x for x in then.invars if type(x) is core.Var and id(x) not in has]
+    return now, then if then.outvars else None, list(later), [again or u for u in later], given
+
+
+pe.partial_eval_jaxpr_custom_rules[call_p] = _partial_eval_by_policy
 
 
 # Ops whose parameters say where values live; and any that JAX lowers knowing the devices.
