@@ -9,11 +9,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import _report
+from benchmarks import _plot, _report
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measures what the options select and prints a table; 1 where nothing is selected."""
+    """Measures what the options select and prints a table.
+
+    Returns:
+      1 where nothing is selected, or a program fails or computes something else than JAX.
+    """
     options = _parser().parse_args(argv)
     if options.compare:
         before, after = (json.loads(Path(path).read_text()) for path in options.compare)
@@ -22,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     from benchmarks import _comparisons
 
-    selected = list(_comparisons.pairs(re.compile(options.only).search))
+    selected = list(_comparisons.selection(re.compile(options.only).search, options.level))
     if not selected:
         print(f"no measure/program matches {options.only!r}", file=sys.stderr)
         return 1
@@ -30,14 +34,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     results = []
     print(_report.HEADER)
     try:
-        for measure, case in selected:
-            results.append(_comparisons.compare(measure, case, repetitions))
-            print(_report.row(results[-1]), flush=True)
+        for one in selected:
+            for result in _comparisons.compare(one, repetitions):
+                results.append(result)
+                print(_report.row(result), flush=True)
     finally:
         print("\n" + "\n".join(_report.summary(results)))
+        document = _report.to_json(results, repetitions, options.level)
         if options.json:
-            _report.dump(_report.to_json(results, repetitions), options.json)
-    return 0
+            _report.dump(document, options.json)
+        if options.plot:
+            _plot.plot(document, options.plot)
+    return int(any(result.error for result in results))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -47,7 +55,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--repetitions", type=int, default=9, help="timings of each side (9)")
     parser.add_argument("--quick", action="store_true", help="three repetitions")
+    parser.add_argument(
+        "--level", type=int, default=2, help="the optimization level of gradients (2)"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the results to a file, too")
+    parser.add_argument("--plot", metavar="FILE", help="draw the ratios, as SVG")
     parser.add_argument(
         "--compare", nargs=2, metavar=("BEFORE", "AFTER"), help="compare two such files"
     )

@@ -1,24 +1,32 @@
 """What is compared, and how both sides are made to do the same work.
 
-A measure is a function ``(case, repetitions) -> (jax, jaxmlir)`` with the ratio it promises.  JAX
-caches traces, jaxprs and lowerings by the identity of functions and jaxprs; so every repetition
-makes these anew.  Both sides find the process warm: modules imported, rules met before.
+A measure is a function ``(case, repetitions) -> (jax, jaxmlir)`` with the ratio it promises; the
+stages of a gradient are measured together (see :mod:`benchmarks._gradients`).  JAX caches traces,
+jaxprs and lowerings by the identity of functions and jaxprs; so every repetition makes these anew.
+Both sides find the process warm: modules imported, rules met before.
 """
 
 from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 
 import jaxmlir
-from benchmarks import _transforms
+from benchmarks import _gradients, _transforms
 from benchmarks._measure import Comparison, Timing, Work, side_by_side
-from benchmarks.programs import PROGRAMS, many_equations
+from benchmarks.programs import (
+    NAIVE,
+    PROGRAMS,
+    Benchmark,
+    deep_stencil,
+    deep_transformer,
+    many_equations,
+)
 from jaxmlir._compat import core
 
 
@@ -28,6 +36,7 @@ class Case:
 
     name: str
     make: Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]
+    group: str = "plain"
 
     @functools.cached_property
     def abstract(self) -> tuple[Any, ...]:
@@ -125,24 +134,6 @@ def _run(case: Case, repetitions: int) -> tuple[Timing, Timing]:
     )
 
 
-def _run_gradient(level: int) -> Callable[[Case, int], tuple[Timing, Timing]]:
-    """Running compiled gradients; ours after the passes of an optimization level."""
-
-    def measure(case: Case, repetitions: int) -> tuple[Timing, Timing]:
-        function, args = _on_device(case)
-        theirs = jax.jit(jax.grad(function)).lower(*args).compile()
-        ours = jaxmlir.trace(function)(*args).grad().optimize(level).lower().compile()
-        return side_by_side(
-            lambda: (
-                lambda: jax.block_until_ready(theirs(*args)),
-                lambda: jax.block_until_ready(ours(*args)),
-            ),
-            repetitions,
-        )
-
-    return measure
-
-
 def _tiny() -> tuple[Callable[..., Any], tuple[Any, ...]]:
     def tiny(x: jax.Array, y: jax.Array) -> jax.Array:
         return x * y + x
@@ -154,54 +145,91 @@ def _equations(n: int) -> Case:
     return Case(f"equations_{n}", lambda: many_equations(n))
 
 
-_PROGRAMS = tuple(
-    Case(name, functools.partial(benchmark.make, "full")) for name, benchmark in PROGRAMS.items()
-)
-_SMALL = tuple(
-    Case(f"{name}_small", functools.partial(benchmark.make, "small"))
-    for name, benchmark in PROGRAMS.items()
+def _cases(set_: Mapping[str, Benchmark], scale: str, group: str) -> tuple[Case, ...]:
+    suffix = "" if scale == "full" else f"_{scale}"
+    return tuple(
+        Case(f"{name}{suffix}", functools.partial(benchmark.make, scale), group)
+        for name, benchmark in set_.items()
+    )
+
+
+_PLAIN = _cases(PROGRAMS, "full", "plain")
+_NAIVE = _cases(NAIVE, "full", "naive")
+_SMALL = _cases(PROGRAMS, "small", "plain")
+# What XLA's compile time grows with: more layers of the same, more steps of a stencil.
+_DEEP = (
+    Case("transformer_48_layers", lambda: deep_transformer(48), "deep"),
+    Case("stencil_20_steps", lambda: deep_stencil(20), "deep"),
 )
 _GROWTH = tuple(map(_equations, (1_000, 5_000, 20_000, 100_000)))
 _LARGE = _equations(20_000)
 _TINY = Case("tiny", _tiny)
 
+Row = tuple[str, Timing, Timing, str]
+
 
 @dataclass(frozen=True)
 class Measure:
-    """What is timed, on which programs, and the promised ratio of jaxmlir's time to JAX's."""
+    """What is measured on which programs.
 
-    name: str
-    target: float
+    Attributes:
+      targets: by the name of what is measured, the promised ratio of jaxmlir to JAX and the unit.
+      cases: the programs.
+      rows: measures those names that are wanted on one of them; a row has a name, the timings of
+        JAX and jaxmlir, and what went wrong, if anything did.
+    """
+
+    targets: Mapping[str, tuple[float, str]]
     cases: tuple[Case, ...]
-    time: Callable[[Case, int], tuple[Timing, Timing]]
+    rows: Callable[[Case, int, Collection[str]], Iterable[Row]]
 
 
-MEASURES = (
-    Measure("import", 0.25, (*_PROGRAMS, _LARGE), _import),
-    # XLA takes a minute to compile the large program, so that it is lowered here, not run.
-    Measure("lower", 1.0, (*_PROGRAMS, *_GROWTH), _lower),
-    Measure("parse", 1.0, (_LARGE,), _parse),
-    Measure("call", 1.1, (_TINY,), _calls(lambda f, args: jaxmlir.trace(f)(*args))),
-    Measure("call_jit", 1.1, (_TINY,), _calls(lambda f, args: jaxmlir.jit(f))),
-    Measure("run", 1.02, (*_PROGRAMS, _equations(1_000)), _run),
-    Measure("run_grad", 1.05, _PROGRAMS, _run_gradient(0)),
-    Measure("run_grad_O2", 1.03, _PROGRAMS, _run_gradient(2)),
-    Measure("grad", 0.2, _GROWTH[:2], _transforms.grad),
-    Measure("grad", 1.0, (*_PROGRAMS, *_SMALL), _transforms.grad),
-    Measure("vmap", 0.2, _GROWTH[:2], _transforms.vmap),
-    Measure("vmap", 1.0, (*_PROGRAMS, *_SMALL), _transforms.vmap),
-)
+def _measure(
+    name: str,
+    target: float,
+    cases: tuple[Case, ...],
+    time: Callable[[Case, int], tuple[Timing, Timing]],
+) -> Measure:
+    """A measure of one name."""
+    return Measure({name: (target, "s")}, cases, lambda case, n, _: [(name, *time(case, n), "")])
 
 
-def pairs(wanted: Callable[[str], bool]) -> Iterator[tuple[Measure, Case]]:
-    """The measures and programs whose ``measure/program`` is wanted."""
-    for measure in MEASURES:
+def measures(level: int) -> tuple[Measure, ...]:
+    """Everything that is measured, gradients at an optimization level."""
+    of_gradients = functools.partial(_gradients.stages, level=level)
+    return (
+        _measure("import", 0.25, (*_PLAIN, _LARGE), _import),
+        # XLA takes a minute to compile the large program, so that it is lowered here, not run.
+        _measure("lower", 1.0, (*_PLAIN, *_GROWTH), _lower),
+        _measure("parse", 1.0, (_LARGE,), _parse),
+        _measure("call", 1.1, (_TINY,), _calls(lambda f, args: jaxmlir.trace(f)(*args))),
+        _measure("call_jit", 1.1, (_TINY,), _calls(lambda f, args: jaxmlir.jit(f))),
+        _measure("run", 1.02, (*_PLAIN, _equations(1_000)), _run),
+        _measure("grad", 0.2, _GROWTH[:2], _transforms.grad),
+        _measure("grad", 1.0, (*_PLAIN, *_SMALL), _transforms.grad),
+        _measure("vmap", 0.2, _GROWTH[:2], _transforms.vmap),
+        _measure("vmap", 1.0, (*_PLAIN, *_SMALL), _transforms.vmap),
+        Measure(_gradients.STAGES, (*_PLAIN, *_NAIVE, *_DEEP), of_gradients),
+    )
+
+
+Selected = tuple[Measure, Case, tuple[str, ...]]
+
+
+def selection(wanted: Callable[[str], Any], level: int) -> Iterator[Selected]:
+    """Measures and programs, with those names of which ``measure/program`` is wanted."""
+    for measure in measures(level):
         for case in measure.cases:
-            if wanted(f"{measure.name}/{case.name}"):
-                yield measure, case
+            names = tuple(name for name in measure.targets if wanted(f"{name}/{case.name}"))
+            if names:
+                yield measure, case, names
 
 
-def compare(measure: Measure, case: Case, repetitions: int) -> Comparison:
+def compare(selected: Selected, repetitions: int) -> Iterator[Comparison]:
     """Measures one program."""
-    of_jax, of_jaxmlir = measure.time(case, repetitions)
-    return Comparison(measure.name, case.name, of_jax, of_jaxmlir, measure.target, case.equations)
+    measure, case, names = selected
+    for name, of_jax, of_jaxmlir, error in measure.rows(case, repetitions, names):
+        target, unit = measure.targets[name]
+        yield Comparison(
+            name, case.name, of_jax, of_jaxmlir, target, case.equations, case.group, unit, error
+        )

@@ -7,6 +7,7 @@ comparison reports is the ratio of their medians; the spread says how far to tru
 from __future__ import annotations
 
 import gc
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -18,15 +19,15 @@ Work = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds that the repetitions of one side took."""
+    """Seconds (or bytes) that the repetitions of one side took."""
 
     min: float
     median: float
     max: float
 
     @staticmethod
-    def of(seconds: list[float]) -> Timing:
-        return Timing(min(seconds), statistics.median(seconds), max(seconds))
+    def of(values: list[float]) -> Timing:
+        return Timing(min(values), statistics.median(values), max(values))
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,14 @@ class Comparison:
     """One row of the results.
 
     Attributes:
-      measure: what was timed: ``import``, ``lower`` ...
+      measure: what was measured: ``import``, ``lower`` ...
       program: the name of the program.
-      jax, jaxmlir: the timings of both sides.
+      jax, jaxmlir: what both sides took.
       target: the ratio of medians that jaxmlir promises not to exceed.
       equations: how many there are in the program, those of called functions not counted.
+      group: the set that the program belongs to, ``plain``, ``naive`` ...; summaries are by set.
+      unit: what the numbers are: seconds, ``s``, or bytes, ``B``.
+      error: why a side's result is no good, or that it has none; then the timings are NaN.
     """
 
     measure: str
@@ -47,10 +51,16 @@ class Comparison:
     jaxmlir: Timing
     target: float
     equations: int
+    group: str = "plain"
+    unit: str = "s"
+    error: str = ""
 
     @property
     def ratio(self) -> float:
         return self.jaxmlir.median / self.jax.median
+
+
+NOTHING = Timing(math.nan, math.nan, math.nan)
 
 
 def side_by_side(
@@ -59,6 +69,8 @@ def side_by_side(
     *,
     calls: int = 1,
     in_order: bool = False,
+    warm_up: bool = True,
+    seconds: float = math.inf,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[Timing, Timing]:
     """Times two pieces of work in turn.
@@ -66,17 +78,23 @@ def side_by_side(
     Args:
       prepare: makes both, for one repetition; not timed.  It leaves nothing behind that would
         let a later repetition find its work done.
-      repetitions: how many timings there are of each; the first round warms up and is dropped.
+      repetitions: how many timings there are of each.
       calls: how often one timing calls the work; the timing is their mean.
       in_order: the second needs what the first leaves; otherwise each goes first in turn.
-      clock: ``time.thread_time`` for work that one thread does, as other processes slow it less.
+      warm_up: there is a first round that is not counted.
+      seconds: no round is begun after so long, once one is counted.
+      clock: ``time.thread_time`` for work that one thread does, ``time.process_time`` for work of
+        several, as other processes slow these less than the clock on the wall.
     """
     times: tuple[list[float], list[float]] = ([], [])
-    for i in range(repetitions + 1):
+    deadline = time.monotonic() + seconds
+    for i in range(-warm_up, repetitions):
+        if i > 0 and time.monotonic() > deadline:
+            break
         works = prepare()
         for side in (0, 1) if in_order or i % 2 else (1, 0):
             elapsed = _seconds(works[side], calls, clock)
-            if i > 0:
+            if i >= 0:
                 times[side].append(elapsed)
     return Timing.of(times[0]), Timing.of(times[1])
 

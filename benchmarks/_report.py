@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import platform
 import statistics
@@ -13,34 +14,47 @@ from typing import Any
 from benchmarks._measure import Comparison, Timing
 
 HEADER = (
-    f"{'measure':9}{'program':22}{'eqns':>7}  {'JAX (min .. max)':>27}  "
+    f"{'measure':15}{'program':23}{'eqns':>7}  {'JAX (min .. max)':>27}  "
     f"{'jaxmlir (min .. max)':>27}  {'ratio':>6}  target"
 )
 
 
 def row(result: Comparison) -> str:
     """One line of the table."""
+    start = f"{result.measure:15}{result.program:23}{result.equations:>7}  "
+    if result.error:
+        return f"{start}ERROR {result.error}"
     verdict = "" if result.ratio <= result.target else "  missed"
     return (
-        f"{result.measure:9}{result.program:22}{result.equations:>7}  {_span(result.jax):>27}  "
-        f"{_span(result.jaxmlir):>27}  {result.ratio:6.3f}  {result.target:g}{verdict}"
+        f"{start}{_span(result.jax, result.unit):>27}  {_span(result.jaxmlir, result.unit):>27}  "
+        f"{result.ratio:6.3f}  {result.target:g}{verdict}"
     )
 
 
 def summary(results: Iterable[Comparison]) -> Iterator[str]:
-    """For each measure, the median of the ratios over its programs, and the largest."""
-    by_measure: dict[str, list[Comparison]] = {}
+    """For each measure and set of programs, the ratios: their geometric mean, least and greatest.
+
+    A mean ratio below 1 is given as a speed-up as well: what JAX takes, in jaxmlir's.
+    """
+    groups: dict[tuple[str, str], list[Comparison]] = {}
     for result in results:
-        by_measure.setdefault(result.measure, []).append(result)
-    for name, group in by_measure.items():
-        worst = max(group, key=lambda result: result.ratio)
-        median = statistics.median(result.ratio for result in group)
-        within = sum(result.ratio <= result.target for result in group)
-        yield (
-            f"{name:9}median ratio {median:.3f}, largest {worst.ratio:.3f} ({worst.program}), "
-            f"{within} of {len(group)} within {worst.target:g}"
-        )
-    yield from _growth(by_measure.get("lower", ()))
+        groups.setdefault((result.measure, result.group), []).append(result)
+    for (name, group), members in groups.items():
+        good = sorted((r for r in members if not r.error), key=lambda r: r.ratio)
+        line = f"{name:15}{group:6}"
+        if good:
+            mean = statistics.geometric_mean(r.ratio for r in good)
+            within = sum(r.ratio <= r.target for r in good)
+            line += (
+                f" geometric mean {mean:.3f} ({1 / mean:.2f}x), "
+                f"least {good[0].ratio:.3f} ({good[0].program}), "
+                f"greatest {good[-1].ratio:.3f} ({good[-1].program}), "
+                f"{within} of {len(good)} within {good[-1].target:g}"
+            )
+        if len(good) < len(members):
+            line += f", {len(members) - len(good)} FAILED"
+        yield line
+    yield from _growth(r for r in results if r.measure == "lower")
 
 
 def _growth(lowered: Iterable[Comparison]) -> Iterator[str]:
@@ -53,13 +67,21 @@ def _growth(lowered: Iterable[Comparison]) -> Iterator[str]:
             yield f"{side:>25}" + "".join(f"{cost:10.1f}" for cost in costs)
 
 
-def _span(timing: Timing) -> str:
-    unit, scale = ("us", 1e6) if timing.median < 1e-3 else ("ms", 1e3)
+_UNITS = {
+    "s": ((1.0, 1.0, "s"), (1e-3, 1e3, "ms"), (0.0, 1e6, "us")),
+    "B": ((2**20, 2**-20, "MiB"), (0, 2**-10, "KiB")),
+}
+
+
+def _span(timing: Timing, unit: str) -> str:
+    scale, name = next(
+        (scale, name) for least, scale, name in _UNITS[unit] if timing.median >= least
+    )
     low, mid, high = (f"{t * scale:.4g}" for t in (timing.min, timing.median, timing.max))
-    return f"{mid} {unit} ({low} .. {high})"
+    return f"{mid} {name}" if low == high else f"{mid} {name} ({low} .. {high})"
 
 
-def to_json(results: Iterable[Comparison], repetitions: int) -> dict[str, Any]:
+def to_json(results: Iterable[Comparison], repetitions: int, level: int) -> dict[str, Any]:
     """The results with what they were measured on."""
     import jax
     import jaxlib
@@ -76,8 +98,18 @@ def to_json(results: Iterable[Comparison], repetitions: int) -> dict[str, Any]:
         "jax": jax.__version__,
         "jaxlib": jaxlib.__version__,
         "repetitions": repetitions,
-        "results": [{**dataclasses.asdict(r), "ratio": round(r.ratio, 4)} for r in results],
+        "level": level,
+        "results": [_record(r) for r in results],
     }
+
+
+def _record(result: Comparison) -> dict[str, Any]:
+    """A row as JSON, which has no NaN."""
+    record = dataclasses.asdict(result)
+    if result.error:
+        return {key: value for key, value in record.items() if key not in ("jax", "jaxmlir")}
+    del record["error"]
+    return {**record, "ratio": round(result.ratio, 4)}
 
 
 def _processor() -> str:
@@ -110,12 +142,14 @@ def compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[st
     """How the ratios of two documents differ, for the programs that both measured."""
     for label, document in (("before", before), ("after", after)):
         yield f"{label}: jax {document['jax']}, {document['machine']['processor']}"
-    yield f"{'measure':9}{'program':22}{'before':>8}{'after':>8}{'change':>9}"
-    old = {(r["measure"], r["program"]): r["ratio"] for r in before["results"]}
+    yield f"{'measure':15}{'program':23}{'before':>8}{'after':>8}{'change':>9}"
+    old = {(r["measure"], r["program"]): r for r in before["results"]}
     for result in after["results"]:
-        then, now = old.get((result["measure"], result["program"])), result["ratio"]
-        if then is not None:
-            yield (
-                f"{result['measure']:9}{result['program']:22}{then:8.3f}{now:8.3f}"
-                f"{(now / then - 1) * 100:+8.0f}%"
-            )
+        earlier = old.get((result["measure"], result["program"]))
+        if earlier is None:
+            continue
+        then, now = (r.get("ratio", math.nan) for r in (earlier, result))
+        change = f"{(now / then - 1) * 100:+8.0f}%"
+        if math.isnan(now) or math.isnan(then):
+            change = "  " + (result.get("error") or "was an error")
+        yield f"{result['measure']:15}{result['program']:23}{then:8.3f}{now:8.3f}{change}"

@@ -1,10 +1,20 @@
 """The benchmarks run; how fast is for them to say, not for a test."""
 
 import json
+import xml.etree.ElementTree as ElementTree
 
+import jax
+import numpy as np
 import pytest
 
+import jaxmlir
 from benchmarks.__main__ import main
+from benchmarks._gradients import Mismatch, check_equal, gradient
+from benchmarks._measure import Comparison, Timing
+from benchmarks._report import compared, row, summary, to_json
+from benchmarks.programs import NAIVE, PROGRAMS
+
+BOTH_SETS = {**PROGRAMS, **NAIVE}
 
 
 def test_one_program_is_measured_and_reported(tmp_path, capsys):
@@ -26,3 +36,42 @@ def test_one_program_is_measured_and_reported(tmp_path, capsys):
 def test_a_selection_of_nothing_is_an_error(capsys):
     assert main(["--only", "no such program"]) == 1
     assert "no such program" in capsys.readouterr().err
+
+
+def test_stages_of_a_gradient_are_measured_and_drawn(tmp_path, capsys):
+    data, chart = tmp_path / "results.json", tmp_path / "results.svg"
+    options = ["--repetitions", "1", "--json", str(data), "--plot", str(chart)]
+    assert main(["--only", "^grad_.*/newton_unrolled$", *options]) == 0
+    results = {r["measure"]: r for r in json.loads(data.read_text())["results"]}
+    stages = ["trace", "transform", "lower", "compile", "run", "cpu", "temp"]
+    assert list(results) == [f"grad_{stage}" for stage in stages]
+    assert {r["group"] for r in results.values()} == {"naive"}
+    assert results["grad_temp"]["unit"] == "B"
+    bars = ElementTree.parse(chart).findall(".//{*}text[@text-anchor='end']")
+    assert [bar.text for bar in bars] == ["newton_unrolled"] * len(stages)
+    assert "geometric mean" in capsys.readouterr().out
+
+
+def test_what_fails_is_a_row_of_the_table_and_of_comparisons():
+    one = Timing(1.0, 2.0, 3.0)
+    good = Comparison("grad_run", "f", one, one, 1.0, 7)
+    bad = Comparison("grad_run", "f", one, one, 1.0, 7, error="Mismatch: it is wrong")
+    assert "ERROR Mismatch: it is wrong" in row(bad)
+    assert "1 FAILED" in " ".join(summary([good, bad]))
+    before, after = (json.loads(json.dumps(to_json([r], 1, 2))) for r in (good, bad))
+    assert "it is wrong" in " ".join(compared(before, after))
+
+
+def test_gradients_that_differ_are_told_apart():
+    ones = np.ones(3, np.float32)
+    assert check_equal([ones], [ones * (1 + 1e-4)]) < 2e-4
+    for wrong in (ones * 1.01, np.full(3, np.nan), np.array([1, 1, np.inf])):
+        with pytest.raises(Mismatch, match="array 0"):
+            check_equal([wrong], [ones])
+
+
+@pytest.mark.parametrize("name", BOTH_SETS)
+def test_optimized_gradients_of_every_program_are_those_of_jax(name):
+    function, args = BOTH_SETS[name].make("small")
+    program = gradient(jaxmlir.trace(function)(*args), level=2)
+    check_equal(program(*args), jax.jit(jax.grad(function))(*args), tolerance=2e-4)

@@ -13,8 +13,27 @@ The derivative of a program is taken with respect to its first argument, which h
 arrays only.
 """
 
-from benchmarks.programs import naive_algebra, naive_loops, networks, science  # noqa: F401
+from benchmarks.programs import naive_algebra, naive_loops, networks, science  # noqa: F401 (registers)
 from benchmarks.programs._registry import NAIVE, PROGRAMS, Benchmark, Program
 from benchmarks.programs.equations import many_equations
 
-__all__ = ["NAIVE", "PROGRAMS", "Benchmark", "Program", "many_equations"]
+
+def deep_transformer(layers: int) -> Program:
+    """The unrolled transformer of the plain set, with another number of layers."""
+    return networks.transformer_unrolled(**networks.TRANSFORMER_SIZES["full"] | {"layers": layers})
+
+
+def deep_stencil(steps: int) -> Program:
+    """The unrolled diffusion of the plain set on a smaller grid, with another number of steps."""
+    return science.stencil_unrolled(size=256, steps=steps)
+
+
+__all__ = [
+    "NAIVE",
+    "PROGRAMS",
+    "Benchmark",
+    "Program",
+    "deep_stencil",
+    "deep_transformer",
+    "many_equations",
+]

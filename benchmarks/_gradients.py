@@ -1,0 +1,204 @@
+"""A gradient at an optimization level, from the Python function to its numbers, beside JAX's.
+
+The stages of ours are ``jaxmlir.trace``; passes, differentiation and passes again; ``lower``;
+``compile``; calls.  Those of JAX are ``jax.jit(f).trace``; tracing ``jax.grad`` of that jaxpr;
+``lower`` and ``compile`` of ``jax.jit(jax.grad(f))``; calls.  Both compile once more for each
+repetition, until that has taken a while, and run what they compiled first: ``grad_run`` is the time
+on the wall, ``grad_cpu`` the CPU time of all threads, which says more on a machine that has other
+things to do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+import jaxmlir
+from benchmarks._measure import NOTHING, Timing, Work, side_by_side
+from jaxmlir._compat import core
+
+if TYPE_CHECKING:
+    from benchmarks._comparisons import Case
+
+# How far a gradient may be from JAX's, in the greatest norm and of each array's own size.  Ours
+# computes the same in another order; on these programs, in 32 bits, JAX's own results are up to
+# 1e-4 away from those in 64 bits.
+TOLERANCE = 1e-3
+
+# Seconds after which a stage is not repeated any more, and the least bytes that are told apart.
+_BUDGET = {"compile": 20.0, "run": 20.0}
+_PAGE = 4096
+
+# What is measured, the ratio of jaxmlir to JAX that it promises, and the unit.
+STAGES = {
+    "grad_trace": (1.2, "s"),
+    "grad_transform": (1.0, "s"),
+    "grad_lower": (1.0, "s"),
+    "grad_compile": (1.0, "s"),
+    "grad_run": (1.03, "s"),
+    "grad_cpu": (1.03, "s"),
+    "grad_temp": (1.0, "B"),
+}
+
+
+class Mismatch(Exception):
+    """A gradient is not JAX's."""
+
+
+def gradient(program: jaxmlir.Program, level: int) -> jaxmlir.Program:
+    """Passes, the gradient in the first argument, and passes once more."""
+    return program.optimize(level).grad().optimize(level)
+
+
+def stages(
+    case: Case, repetitions: int, wanted: Collection[str], level: int
+) -> Iterator[tuple[str, Timing, Timing, str]]:
+    """For each wanted stage its name, the timings of JAX and of jaxmlir, and what went wrong."""
+    measured = {
+        "grad_trace": lambda: _trace(case, repetitions),
+        "grad_transform": lambda: _transform(case, repetitions, level),
+        "grad_lower": lambda: _lower(case, repetitions, level),
+    }
+    compiled = set(wanted) - set(measured)
+    for name, measure in measured.items():
+        if name in wanted:
+            yield from _guarded((name,), lambda measure=measure, name=name: {name: measure()})
+    if compiled:
+        yield from _guarded(
+            [name for name in STAGES if name in compiled],
+            lambda: _executables(case, repetitions, compiled, level),
+        )
+
+
+def _guarded(
+    names: Collection[str], measure: Callable[[], dict[str, tuple[Timing, Timing]]]
+) -> Iterator[tuple[str, Timing, Timing, str]]:
+    """The measurements, or for each name what went wrong."""
+    try:
+        for name, (of_jax, of_jaxmlir) in measure().items():
+            yield name, of_jax, of_jaxmlir, ""
+    except Exception as e:
+        reason = f"{type(e).__name__}: {e}".splitlines()[0]
+        for name in names:
+            yield name, NOTHING, NOTHING, reason
+
+
+def _trace(case: Case, repetitions: int) -> tuple[Timing, Timing]:
+    def prepare() -> tuple[Work, Work]:
+        (of_jax, _), (of_jaxmlir, _) = case.make(), case.make()
+        return (
+            lambda: jax.jit(of_jax).trace(*case.abstract),
+            lambda: jaxmlir.trace(of_jaxmlir)(*case.abstract),
+        )
+
+    return side_by_side(prepare, repetitions, clock=time.thread_time)
+
+
+def _transform(case: Case, repetitions: int, level: int) -> tuple[Timing, Timing]:
+    n = len(jax.tree.leaves(case.abstract[0]))
+
+    def prepare() -> tuple[Work, Work]:
+        closed = case.trace()
+        program = jaxmlir.trace(case.make()[0])(*case.abstract)
+        of_jax = jax.grad(lambda *args: core.jaxpr_as_fun(closed)(*args)[0], tuple(range(n)))
+        return (
+            lambda: jax.make_jaxpr(of_jax)(*case.flat),
+            lambda: gradient(program, level),
+        )
+
+    return side_by_side(prepare, repetitions, seconds=20.0, clock=time.thread_time)
+
+
+def _lower(case: Case, repetitions: int, level: int) -> tuple[Timing, Timing]:
+    def prepare() -> tuple[Work, Work]:
+        function, _ = case.make()
+        of_jax = jax.jit(jax.grad(function)).trace(*case.abstract)
+        program = gradient(jaxmlir.trace(function)(*case.abstract), level)
+        # What `program.lower()` does, stopped after JAX has traced the call.
+        of_jaxmlir = program._jitted.trace(*case.abstract)
+        return of_jax.lower, of_jaxmlir.lower
+
+    return side_by_side(prepare, repetitions, seconds=20.0, clock=time.thread_time)
+
+
+def _executables(
+    case: Case, repetitions: int, wanted: Collection[str], level: int
+) -> dict[str, tuple[Timing, Timing]]:
+    """Compiling, running, and memory; the results are compared first."""
+    kept: list[Any] = []
+
+    def prepare() -> tuple[Work, Work]:
+        function, _ = case.make()
+        lowered = (
+            jax.jit(jax.grad(function)).lower(*case.abstract),
+            gradient(jaxmlir.trace(function)(*case.abstract), level).lower(),
+        )
+        compiled: list[Any] = [None, None]
+        kept.append(compiled)
+
+        def work(side: int) -> Work:
+            def compile_() -> None:
+                compiled[side] = lowered[side].compile()
+
+            return compile_
+
+        return work(0), work(1)
+
+    found = {}
+    times = side_by_side(
+        prepare,
+        repetitions if "grad_compile" in wanted else 1,
+        warm_up=False,
+        seconds=_BUDGET["compile"],
+        clock=time.process_time,
+    )
+    if "grad_compile" in wanted:
+        found["grad_compile"] = times
+    of_jax, of_jaxmlir = kept[0]
+    args = jax.tree.map(jax.device_put, case.make()[1])
+    check_equal(of_jaxmlir(*args), of_jax(*args))
+    for name, clock in (("grad_run", time.perf_counter), ("grad_cpu", time.process_time)):
+        if name in wanted:
+            found[name] = side_by_side(
+                lambda: (
+                    lambda: jax.block_until_ready(of_jax(*args)),
+                    lambda: jax.block_until_ready(of_jaxmlir(*args)),
+                ),
+                3 * repetitions,
+                seconds=_BUDGET["run"],
+                clock=clock,
+            )
+    if "grad_temp" in wanted:
+        found["grad_temp"] = _temporary(of_jax), _temporary(of_jaxmlir)
+    return found
+
+
+def _temporary(compiled: Any) -> Timing:
+    """What the executable allots beside arguments and results, at least a page."""
+    size = max(_PAGE, compiled.memory_analysis().temp_size_in_bytes)
+    return Timing(size, size, size)
+
+
+def check_equal(ours: Any, theirs: Any, tolerance: float = TOLERANCE) -> float:
+    """How far two pytrees of arrays are apart, in the greatest norm and of each array's own size.
+
+    Raises:
+      Mismatch: farther than the tolerance, or one has a NaN where the other has none.
+    """
+    worst = 0.0
+    for i, (a, b) in enumerate(zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True)):
+        a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+        distance = np.max(np.abs(a - b), initial=0.0)
+        size = np.max(np.abs(b), initial=np.finfo(np.float32).tiny)
+        # Not `>`: a NaN is far from everything.
+        if not distance <= tolerance * size:
+            raise Mismatch(
+                f"array {i} of the gradient is {distance / size:.2g} from JAX's, of its greatest "
+                f"element; {tolerance:g} is allowed"
+            )
+        worst = max(worst, float(distance / size))
+    return worst
