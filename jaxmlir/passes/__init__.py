@@ -32,6 +32,7 @@ BUILTIN_PASSES = (
     ("jaxpr-inverse", "jaxmlir.passes.inverse:Inverse"),
     ("jaxpr-jvp", "jaxmlir.passes.jvp:Jvp"),
     ("jaxpr-legalize-to-stablehlo", "jaxmlir.passes.legalize_to_stablehlo:LegalizeToStablehlo"),
+    ("jaxpr-licm", "jaxmlir.passes.licm:Licm"),
     ("jaxpr-linearize", "jaxmlir.passes.linearize:Linearize"),
     ("jaxpr-matmul-precision", "jaxmlir.passes.matmul_precision:MatmulPrecision"),
     ("jaxpr-partial-eval", "jaxmlir.passes.partial_eval:PartialEval"),

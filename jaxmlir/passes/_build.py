@@ -301,3 +301,15 @@ def callees_first(functions: dict[str, func.FuncOp]) -> Iterator[str]:
             else:
                 seen.add(below)
                 stack.append((below, iter(uses[below])))
+
+
+def kernels(functions: dict[str, func.FuncOp]) -> set[str]:
+    """The functions of kernels (Pallas and the like), in which not every op may stand."""
+    named = {f"jaxpr.{record.name}" for record in ops.hardware.OPS}
+    found: set[str] = set()
+    for function in functions.values():
+        for op, name in ops_with_symbols(function):
+            if name in named:
+                for symbol in symbols_of(op):
+                    found |= reachable(functions, symbol)
+    return found

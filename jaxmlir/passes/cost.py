@@ -120,15 +120,21 @@ class PrintCost(Pass):
 def costs(program: Program, symbol: str = "") -> Costs:
     """What a call of ``@symbol`` costs; by default of the public function."""
     with scope():
-        return _Counter(program).function(symbol or program.name)
+        return Counter(program).function(symbol or program.name)
 
 
-class _Counter:
+class Counter:
     """Counts each function once."""
 
     def __init__(self, program: Program):
         self.program = program
         self.known: dict[str, Costs] = {}
+
+    def of(self, op: Any, name: str) -> Costs:
+        """What an op costs, with the functions that it refers to."""
+        found = Costs()
+        self.op(Node(op, name, "", (), ()), found)
+        return found
 
     def function(self, symbol: str) -> Costs:
         found = self.known.get(symbol)

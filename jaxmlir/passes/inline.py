@@ -89,14 +89,17 @@ def _inline(op: Any, function: func.FuncOp) -> None:
 
 def _callee(op: Any, name: str, functions: dict[str, func.FuncOp]) -> str | None:
     """The function that an op calls, if inlining it loses nothing."""
-    if name not in _CALLS:
+    if not is_plain_call(op, name):
         return None
     attributes = op.attributes
-    if any(key not in _PLAIN for key, _ in attributes.items()):
-        return None
     symbol = attributes["jaxpr" if "jaxpr" in attributes else "call_jaxpr"].value
     kept = functions[symbol].attributes
     return None if "no_inline" in kept or "jaxpr.num_constvars" in kept else symbol
+
+
+def is_plain_call(op: Any, name: str) -> bool:
+    """Whether an op calls a function, and asks for nothing of its own."""
+    return name in _CALLS and all(key in _PLAIN for key, _ in op.attributes.items())
 
 
 def _is_private(function: func.FuncOp) -> bool:

@@ -21,16 +21,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from jaxmlir import ops
-from jaxmlir.ir import func, scope
+from jaxmlir.ir import scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import (
     callees_first,
     entry_points,
     keep_reachable,
-    ops_with_symbols,
-    reachable,
-    symbols_of,
+    kernels,
 )
 
 if TYPE_CHECKING:
@@ -65,9 +62,9 @@ def canonicalize(program: Program, fast_math: bool = False) -> int:
         entries = entry_points(program.functions)
         returned: dict = {}
         variants: dict = {}
-        kernels = _kernels(program.functions)
+        skipped = kernels(program.functions)
         for symbol in callees_first(program.functions):
-            if symbol in kernels:
+            if symbol in skipped:
                 continue
             rewriter = Rewriter(program, program.function(symbol), fast_math, returned, variants)
             sweeps = 1
@@ -76,15 +73,3 @@ def canonicalize(program: Program, fast_math: bool = False) -> int:
             most = max(most, sweeps)
         keep_reachable(program, entries)
     return most
-
-
-def _kernels(functions: dict[str, func.FuncOp]) -> set[str]:
-    """The functions of kernels (Pallas and the like), in which not every op may stand."""
-    named = {f"jaxpr.{record.name}" for record in ops.hardware.OPS}
-    found: set[str] = set()
-    for function in functions.values():
-        for op, name in ops_with_symbols(function):
-            if name in named:
-                for symbol in symbols_of(op):
-                    found |= reachable(functions, symbol)
-    return found

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class _While:
+class WhileOp:
     """A while op without its operands."""
 
     cond: str
@@ -41,7 +41,7 @@ class _While:
     other: dict[str, ir.Attribute]
 
     @classmethod
-    def of(cls, op: Any) -> _While:
+    def of(cls, op: Any) -> WhileOp:
         attributes = dict(op.attributes.items())
         counts = [
             codec.decode(attributes.pop(name)) if name in attributes else 0
@@ -77,16 +77,16 @@ class While(HigherOrderRule):
         self, rules: Rules, op: Any, kind: str, active: tuple[bool, ...]
     ) -> tuple[bool, ...]:
         # The linear function is the loop with tangents, so both kinds have the same ones.
-        return tuple(_active_carry(rules, _While.of(op), active))
+        return tuple(_active_carry(rules, WhileOp.of(op), active))
 
     def uses(
         self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
     ) -> tuple[bool, ...]:
-        of_cond, of_body, carry = _While.of(op).operands(active)
+        of_cond, of_body, carry = WhileOp.of(op).operands(active)
         return (*[False] * len(of_cond), *of_body, *carry)
 
     def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Written:
-        loop = _While.of(op)
+        loop = WhileOp.of(op)
         types = [v.type for v in op.operands]
         _, consts, _ = loop.operands(active)
         carry = _active_carry(rules, loop, active)
@@ -109,7 +109,7 @@ class While(HigherOrderRule):
     def linearize(
         self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
     ) -> Linearization:
-        loop = _While.of(op)
+        loop = WhileOp.of(op)
         uses = self.uses(rules, op, active, wanted)
         pushed = self.jvp(rules, op, uses)
 
@@ -126,10 +126,10 @@ class While(HigherOrderRule):
     def batched(
         self, rules: Rules, op: Any, dims: tuple[int | None, ...], axis: Any
     ) -> tuple[int | None, ...]:
-        return _batched_carry(rules, _While.of(op), dims, axis)[0]
+        return _batched_carry(rules, WhileOp.of(op), dims, axis)[0]
 
     def batch(self, rules: Rules, op: Any, dims: tuple[int | None, ...], axis: Any) -> Written:
-        loop = _While.of(op)
+        loop = WhileOp.of(op)
         of_cond, of_body, _ = loop.operands(dims)
         carry, predicate = _batched_carry(rules, loop, dims, axis)
         cond, _ = rules.functions.batch(loop.cond, (*of_cond, *carry), axis, (predicate,))
@@ -147,7 +147,7 @@ class While(HigherOrderRule):
         return Written(carry, write)
 
 
-def _active_carry(rules: Rules, loop: _While, active: Sequence[bool]) -> list[bool]:
+def _active_carry(rules: Rules, loop: WhileOp, active: Sequence[bool]) -> list[bool]:
     """Which parts of the carry have tangents in some iteration."""
     _, consts, carry = loop.operands(active)
     return fixpoint(
@@ -156,7 +156,7 @@ def _active_carry(rules: Rules, loop: _While, active: Sequence[bool]) -> list[bo
 
 
 def _batched_carry(
-    rules: Rules, loop: _While, dims: tuple[int | None, ...], axis: Any
+    rules: Rules, loop: WhileOp, dims: tuple[int | None, ...], axis: Any
 ) -> tuple[tuple[int | None, ...], int | None]:
     """The dimensions along which the carry is batched, and the condition.
 

@@ -1,0 +1,196 @@
+"""Changing loops of a program in place: what they take, carry and return, with their bodies.
+
+A body that other ops use as well is copied first; :class:`Bodies` keeps count.  A scan under change
+is a :class:`ScanEditor`: lists of its constants, carried values, slices and stacked results, each
+with the body's argument or result, from which the op and the body are written anew.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir._lists import split
+from jaxmlir.ir import func, ir
+from jaxmlir.passes._build import NewFunction, ops_with_symbols, references, returned, set_results
+from jaxmlir.passes._build import inline as inline_body
+from jaxmlir.passes._edit import remove_dead, set_arguments
+from jaxmlir.passes.higher_order._scan_op import ScanOp
+
+if TYPE_CHECKING:
+    from jaxmlir.passes._rules import Rules
+
+
+class Bodies:
+    """The functions of a program, one of which is given out to be changed by the op that uses it.
+
+    Args:
+      rules: of the program.
+    """
+
+    def __init__(self, rules: Rules):
+        self.rules = rules
+        functions = rules.program.functions
+        self._uses = collections.Counter(use for f in functions.values() for use in references(f))
+
+    def own(self, symbol: str) -> func.FuncOp:
+        """``@symbol`` if nothing but one op uses it, else a copy for this op."""
+        function = self.rules.program.function(symbol)
+        if self._uses[symbol] == 1 and function.visibility.value == "private":
+            return function
+        self._uses[symbol] -= 1
+        copy = self.copy(symbol)
+        self._uses[copy.name.value] = 1
+        return copy
+
+    def give_back(self, symbol: str, function: func.FuncOp) -> None:
+        """Undoes :meth:`own`."""
+        if function.name.value != symbol:
+            self._uses[symbol] += 1
+            self.drop(function)
+
+    def copy(self, symbol: str) -> func.FuncOp:
+        """A private copy of ``@symbol``."""
+        function = self.rules.program.function(symbol)
+        new = NewFunction(self.rules, symbol, function.type.inputs, function)
+        with new.body(), function.location:
+            results = inline_body(function, new.args)
+        new.finish(results)
+        self._uses.update(references(new.op))
+        return new.op
+
+    def drop(self, function: func.FuncOp) -> None:
+        """Erases a copy that is not needed after all."""
+        self._uses.subtract(references(function))
+        del self.rules.program.functions[function.name.value]
+        function.operation.erase()
+
+
+def can_change(function: func.FuncOp) -> bool:
+    """Whether the arguments of a function mean nothing to anybody but the ops that call it."""
+    return "jaxpr.num_constvars" not in function.attributes
+
+
+def loops_of(function: func.FuncOp) -> Iterator[tuple[Any, str]]:
+    """The scans and whiles of a function without effects of their own, from the top."""
+    for op, name in list(ops_with_symbols(function)):
+        if name in ("jaxpr.scan", "jaxpr.while") and "jaxpr.effects" not in op.attributes:
+            yield op, name
+
+
+@dataclass(eq=False)
+class Constant:
+    """An operand that is the same in every iteration."""
+
+    operand: ir.Value
+    arg: ir.Value
+
+
+@dataclass(eq=False)
+class Carried:
+    """A value that one iteration hands to the next."""
+
+    init: ir.Value
+    arg: ir.Value
+    out: ir.Value | int
+    """What the body returns for it: a value, or the number of a result that it had before."""
+    result: ir.Value | None = None
+    """The result of the old op whose place the last one takes."""
+
+
+@dataclass(eq=False)
+class Sliced:
+    """An operand whose rows the iterations see."""
+
+    operand: ir.Value
+    arg: ir.Value
+
+
+@dataclass(eq=False)
+class Stacked:
+    """A result whose rows the iterations give."""
+
+    out: ir.Value | int
+    result: ir.Value | None = None
+    written: ir.Value | None = None
+    """The result of the new op."""
+
+
+class ScanEditor:
+    """A scan under change.
+
+    Attributes:
+      op: the op as it was.
+      scan: it without its operands.
+      body: its function, which no other op uses.
+    """
+
+    def __init__(self, bodies: Bodies, op: Any):
+        self.bodies = bodies
+        self.rules = bodies.rules
+        self.op = op
+        self.scan = ScanOp.of(op)
+        self.body = bodies.own(self.scan.body)
+        operands = self.scan.operands(list(op.operands))
+        arguments = self.scan.operands(list(self.body.arguments))
+        pairs = [list(zip(*group, strict=True)) for group in zip(operands, arguments, strict=True)]
+        final, rows = self.scan.results(list(op.results))
+        self.consts = [Constant(operand, arg) for operand, arg in pairs[0]]
+        self.carry = [Carried(init, arg, i, final[i]) for i, (init, arg) in enumerate(pairs[1])]
+        self.xs = [Sliced(operand, arg) for operand, arg in pairs[2]]
+        self.ys = [Stacked(len(final) + i, result) for i, result in enumerate(rows)]
+
+    def new_argument(self, type_: ir.Type) -> ir.Value:
+        """An argument of the body; its place is that of the record it is put in."""
+        return self.body.entry_block.add_argument(type_, ir.Location.unknown())
+
+    def out(self, item: Carried | Stacked) -> ir.Value:
+        """The value of the body that it returns for a carried or stacked item."""
+        return returned(self.body)[item.out] if isinstance(item.out, int) else item.out
+
+    def write(self) -> None:
+        """Writes the new op before the old one, whose results it replaces where a record says so.
+
+        Constants and slices that the body has no use for any more are left out.
+        """
+        set_results(self.body, [self.out(item) for item in (*self.carry, *self.ys)])
+        remove_dead(self.body)
+        self.consts, self.xs = (
+            [item for item in group if is_used(item.arg)] for group in (self.consts, self.xs)
+        )
+        arguments = [item.arg for item in (*self.consts, *self.carry, *self.xs)]
+        arguments = set_arguments(self.body, arguments)
+        new = replace(
+            self.scan,
+            body=self.body.name.value,
+            num_consts=len(self.consts),
+            num_carry=len(self.carry),
+        )
+        operands = [
+            *(item.operand for item in self.consts),
+            *(item.init for item in self.carry),
+            *(item.operand for item in self.xs),
+        ]
+        with ir.InsertionPoint(self.op), self.op.location:
+            results = new.write(self.rules, operands)
+        final, rows = split(results, len(self.carry))
+        for item, value in zip((*self.carry, *self.ys), (*final, *rows), strict=True):
+            if item.result is not None:
+                item.result.replace_all_uses_with(value)
+        for item, value in zip(self.ys, rows, strict=True):
+            item.written = value
+
+    def cancel(self) -> None:
+        """Leaves everything as it was, the body not having been changed."""
+        self.bodies.give_back(self.scan.body, self.body)
+
+    def finish(self) -> None:
+        """Removes the old op, whose results nobody may use any more."""
+        self.op.operation.erase()
+
+
+def is_used(value: ir.Value) -> bool:
+    """Whether any op uses a value."""
+    return next(iter(value.uses), None) is not None

@@ -1,0 +1,183 @@
+"""Loop-invariant code motion: what leaves a loop, what stays, and that numbers are JAX's."""
+
+import hypothesis
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import random_programs
+from jax import lax
+
+import jaxmlir
+from jaxmlir.passes.cost import costs
+
+pytestmark = pytest.mark.compat
+
+W = np.random.RandomState(0).randn(4, 4).astype(np.float32) / 2
+X = np.linspace(-1, 1, 4, dtype=np.float32)
+
+
+def repeated(step):
+    """A function of a matrix and a vector: three times ``step(matrix, carry)``."""
+    return lambda w, x: lax.scan(lambda c, _: (step(w, c), None), x, None, length=3)[0]
+
+
+def moved(function, *args):
+    """The program after code motion, and what it says it has moved."""
+    remarks = []
+    program = jaxmlir.trace(function)(*args).optimize(1)
+    after = program.run_passes("jaxpr-licm", remarks=lambda r: remarks.append(str(r)))
+    return after, [r.split("'")[1] for r in remarks]
+
+
+def same_as_jax(program, function, *args):
+    def total(f):
+        return lambda *args: sum(jnp.sum(leaf) for leaf in jax.tree.leaves(f(*args)))
+
+    for transform in (lambda f: f, lambda f: jax.grad(total(f))):
+        got, want = (jax.jit(transform(f))(*args) for f in (program, function))
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 2e-5, 2e-5), got, want)
+
+
+@pytest.mark.parametrize(
+    ("step", "ops"),
+    [
+        (lambda w, c: jnp.tanh(w @ w.T @ c), ["jaxpr.dot_general"]),
+        (lambda w, c: jnp.exp(w) @ c, ["jaxpr.exp"]),
+        (lambda w, c: c * jnp.linalg.norm(w), ["jaxpr.sqrt"]),
+        (lambda w, c: c * w[1], ["jaxpr.slice"]),
+        # Moved as a whole: its rule goes with it.
+        (
+            lambda w, c: c + jax.nn.relu(random_programs.cubed(w)[0]),
+            ["jaxpr.custom_jvp_call_jaxpr"],
+        ),
+        (lambda w, c: jnp.where(jnp.tri(4, dtype=bool), w, 0) @ c, ["jaxpr.select_n"]),
+        # Half a matrix beside the matrix stays; so do masks, and wide products of narrow operands.
+        (lambda w, c: jnp.where(jnp.tri(4, dtype=bool), jnp.outer(c, c), 0) @ c, []),
+        (lambda w, c: w @ c + (0.5 * w) @ c, []),
+        # Branches may not run.
+        (lambda w, c: lax.cond(c[0] > 0, lambda c: jnp.sin(w @ w) @ c, lambda c: c, c), []),
+        # Prints do not move.
+        (lambda w, c: (jax.debug.print("{}", w[0, 0]), c)[1], []),
+    ],
+)
+def test_what_is_moved(step, ops):
+    function = repeated(step)
+    program, found = moved(function, W, X)
+    assert [name for name in found if name != "jaxpr.squeeze"] == ops
+    same_as_jax(program, function, W, X)
+
+
+def test_out_of_all_loops():
+    """What leaves the inner loop, and depends on neither, leaves the outer loop too."""
+
+    def function(w, x):
+        def outer(c, row):
+            inner = repeated(lambda v, c: jnp.tanh(jnp.exp(w @ w) @ (jnp.sin(v).sum() * c)))
+            return inner(jnp.outer(row, row), c), None
+
+        return lax.scan(outer, x, w)[0]
+
+    program, found = moved(function, W, X)
+    assert found.count("jaxpr.exp") == 2 and "jaxpr.reduce_sum" in found
+    main = next(iter(program.functions.values()))
+    assert "jaxpr.exp" in str(main)
+    same_as_jax(program, function, W, X)
+
+
+def test_the_gradient_does_the_work_once():
+    function = repeated(lambda w, c: jnp.tanh(w @ w.T @ c))
+    program, _ = moved(function, W, X)
+    before = jaxmlir.trace(function)(W, X)
+
+    def flops(f):
+        gradient = jax.grad(lambda *args: f(*args).sum())
+        return costs(jaxmlir.trace(gradient)(W, X).optimize(1)).total.flops
+
+    # The cotangents of either factor are a product each, once instead of three times.
+    assert flops(before) - flops(program) >= 2 * 2 * 2 * 4**3
+
+
+def test_calls_are_split():
+    @jax.jit
+    def layer(w, c):
+        for _ in range(4):
+            c = jnp.tanh(jnp.exp(w @ w) @ c) + jnp.sin(c)
+        return c
+
+    def step(w, c):
+        return jax.checkpoint(layer)(w, layer(w, layer(w, c)))
+
+    program, found = moved(repeated(step), W, X)
+    assert "jaxpr.exp" in found
+    assert str(program).count("jaxpr.exp") == 2, "once for both calls, once for the checkpoint"
+    same_as_jax(program, repeated(step), W, X)
+
+
+def test_a_shared_body_is_copied():
+    step = jax.jit(lambda w, c: lax.scan(lambda c, _: (jnp.exp(w) @ c, None), c, None, 3)[0])
+
+    def function(w, x):
+        return step(w, x) + step(2 * w, x)
+
+    program, found = moved(function, W, X)
+    assert set(found) == {"jaxpr.exp"}
+    same_as_jax(program, function, W, X)
+
+
+@pytest.mark.parametrize("length", [0, 1])
+def test_loops_that_do_not_repeat_are_left_alone(length):
+    def function(w, x):
+        return lax.scan(lambda c, _: (jnp.exp(w @ w) @ c, None), x, None, length)[0]
+
+    program = jaxmlir.trace(function)(W, X)
+    assert str(program.run_passes("jaxpr-licm")) == str(program)
+
+
+def forever(x):
+    return lax.while_loop(lambda x: x == x, lambda x: x, x)
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+def test_what_a_while_may_not_need_is_computed_if_it_does(steps):
+    """The body's code would not end: it must not run before a loop that does not."""
+
+    def function(w, x, steps):
+        def body(state):
+            i, c = state
+            return i + 1, c + jnp.exp(w @ w)[0] + jnp.where(steps == 0, forever(w[0, 0]), 0)
+
+        def cond(state):
+            return state[0] < steps + jnp.maximum(0, 0 * w.sum()).astype(int)
+
+        return lax.while_loop(cond, body, (0, x))
+
+    program, found = moved(function, W, X, 0)
+    assert {"jaxpr.exp", "jaxpr.squeeze", "jaxpr.add"} & set(found) and "jaxpr.cond" in str(program)
+    if steps == 0:
+        assert program(W, X, 0)[0] == 0
+
+
+def test_whiles():
+    def function(w, x):
+        def cond(state):
+            return jnp.sum(state) < jnp.sum(jnp.square(w))
+
+        return lax.while_loop(cond, lambda c: c + 0.1 + jnp.exp(w @ w)[0], x)
+
+    program, found = moved(function, W, X)
+    assert "jaxpr.reduce_sum" in found and len(found) == 2
+    np.testing.assert_allclose(program(W, X), function(W, X), rtol=1e-6)
+    tangents = [jax.jvp(f, (W, X), (W, X))[1] for f in (program, function)]
+    np.testing.assert_allclose(*tangents, rtol=1e-5)
+
+
+@random_programs.budget
+@hypothesis.given(steps=random_programs.programs)
+def test_random_programs(steps):
+    x, y = np.float32([0.3, -0.8, 1.1]), np.float32([0.7, 0.2, -0.5])
+    program = jaxmlir.trace(lambda x, y: random_programs.run(steps, x, y))(x, y)
+    after = program.run_passes("jaxpr-licm{growth=0}")
+    np.testing.assert_allclose(after(x, y), program(x, y), rtol=1e-5, atol=1e-5)
+    got, want = (jax.grad(lambda x, p=p: jnp.sum(p(x, y)))(x) for p in (after, program))
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
