@@ -1,7 +1,8 @@
 """The pipelines ``-O0``, ``-O1`` ...: what ``jaxmlir-opt`` and ``jit(f, optimize=)`` run.
 
 A level is a tuple of pipeline elements.  Level 1 is safe and cheap: it changes no bit of a result
-and costs tens of microseconds per op.  Level 2 decides as well what is computed once and stored.
+and costs tens of microseconds per op.  Level 2 changes the structure of a program as well
+where a cost model says that it pays, and decides what is computed once and stored.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ CLEAN_UP = (
     "symbol-dce",
 )
 
-LEVELS: dict[int, tuple[str, ...]] = {0: (), 1: CLEAN_UP, 2: (*CLEAN_UP, "jaxpr-fence")}
+# Of a program before it is differentiated; what they leave behind is cleaned up in turn.
+STRUCTURE = ("jaxpr-licm",)
+
+LEVELS: dict[int, tuple[str, ...]] = {
+    0: (),
+    1: CLEAN_UP,
+    2: (*CLEAN_UP, *STRUCTURE, *CLEAN_UP, "jaxpr-fence"),
+}
 
 
 def level_pipeline(level: int, without: Collection[str] = ()) -> str:

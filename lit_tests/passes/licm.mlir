@@ -22,7 +22,7 @@
 // CHECK:      func.func private @scaled_0(%[[Y:.*]]: tensor<2xf32>, %[[NORM:.*]]: tensor<f32>)
 // CHECK-NEXT:   "jaxpr.div"(%[[Y]], %[[NORM]])
 
-// EXEC: result: f32[2] = [244.140625, 488.28125]
+// EXEC: result: f32[2] = [244.14062, 488.28125]
 
 // REMARK-DAG: licm.mlir:{{[0-9]+}}:8: remark: [jaxpr-licm] moved out of the loop: 'jaxpr.dot_general' of 16 bytes is computed once, not 3 times
 // REMARK-DAG: remark: [jaxpr-licm] moved out of the loop: 'jaxpr.reduce_max' of 4 bytes is computed once, not 3 times
