@@ -9,11 +9,13 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from jaxmlir import codec
 from jaxmlir._lists import chosen
 from jaxmlir.ir import context, scope
 from jaxmlir.lowering import lower_function
-from jaxmlir.passes._liveness import Liveness, Variant
+from jaxmlir.passes._liveness import Mask, Variant
 from jaxmlir.passes.dce import prune
+from jaxmlir.placement import placement_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -40,24 +42,24 @@ class Callee:
         return self._derived[key]
 
     @property
-    def body(self) -> Program:
-        """The program that is lowered; its custom rules need not be traced."""
-        return self.program
-
-    @property
     def signature(self) -> Any:
         """What the function takes and gives."""
-        return self.body.signature(self.symbol)
+        return self.program.signature(self.symbol)
 
     @property
     def closed_jaxpr(self) -> Any:
         return self.program.exporter.jaxpr(self.symbol)
 
+    @property
+    def placement(self) -> Any | None:
+        """What JAX must know of the devices that the function mentions."""
+        return self.program.placement
+
     def lower(self, ctx: Any, args: Sequence[Any]) -> tuple[list[Any], Any]:
         """Emits the function's body; see :func:`jaxmlir.lowering.lower_function`."""
-        return lower_function(ctx, self.body, self.symbol, args)
+        return lower_function(ctx, self.program, self.symbol, args)
 
-    def pruned(self, results: tuple[bool, ...]) -> tuple[tuple[bool, ...], Callee] | None:
+    def pruned(self, results: Mask) -> tuple[Mask, Callee] | None:
         """The arguments that those results need, and a callee that takes and gives only these.
 
         ``None`` where nothing would be dropped from the function and those that it calls.
@@ -68,84 +70,82 @@ class Callee:
                 self._derived[key] = self._prune(results)
         return self._derived[key]
 
-    def _prune(self, results: tuple[bool, ...]) -> tuple[tuple[bool, ...], Callee] | None:
-        liveness = Liveness(self.body._functions, custom_rules=False)
+    def _prune(self, results: Mask) -> tuple[Mask, Callee] | None:
+        liveness = self.program.liveness
         arguments = liveness.arguments(self.symbol, results)
         entry = Variant(self.symbol, results, arguments)
-        inside = [v for v in liveness.needed([entry]) if v != entry and liveness.drops(v)]
-        if not inside and not liveness.drops(entry):
+        if not liveness.drops(entry):
             return None
         if liveness.met_custom_rules:
             # What only a custom rule may need is an argument all the same: the variant can be
             # differentiated.
             needed = liveness.with_custom_rules().arguments(self.symbol, results)
             entry = entry._replace(arguments=needed)
-        dead = None if inside else frozenset(liveness.of(self.symbol, results).dead)
-        return entry.arguments, _Pruned(self, entry, dead)
+        return entry.arguments, Pruned(self.program, entry)
 
 
-class _Pruned(Callee):
+class Pruned(Callee):
     """A variant of a function.
 
-    Where only ops of the function itself are ``dead``, lowering leaves these out; otherwise, and to
-    transform it, it is the function of a program that is cut down to it.
+    Lowering leaves out what it lacks; to be transformed it becomes the function of a program that
+    is cut down to it.
     """
 
-    __slots__ = ("_body", "_entry", "_program", "_whole", "dead")
+    __slots__ = ("_program", "_whole", "variant")
 
-    def __init__(self, whole: Callee, entry: Variant, dead: frozenset[int] | None):
-        self._whole, self._entry, self.dead = whole, entry, dead
-        self._body: Program | None = None
+    def __init__(self, whole: Program, variant: Variant):
+        self._whole, self.variant = whole, variant
         self._program: Program | None = None
-        self.symbol = whole.symbol
+        self.symbol = variant.symbol
         self._derived = {}
-
-    @property
-    def body(self) -> Program:
-        if self.dead is not None:
-            return self._whole.body
-        if self._body is None:
-            self._body = self._whole.body.clone(trace_rules=False)
-            prune(self._body, self._entry, custom_rules=False)
-        return self._body
-
-    @property
-    def signature(self) -> Any:
-        if self.dead is None:
-            return super().signature
-        whole = self._whole.signature
-        return dataclasses.replace(
-            whole,
-            operands=tuple(chosen(whole.operands, self._entry.arguments)),
-            results=tuple(chosen(whole.results, self._entry.results)),
-        )
 
     @property
     def program(self) -> Program:
         if self._program is None:
-            self._program = self._whole.program.clone()
-            prune(self._program, self._entry)
+            self._program = self._whole.clone()
+            prune(self._program, self.variant)
         return self._program
 
-    def pruned(self, results: tuple[bool, ...]) -> tuple[tuple[bool, ...], Callee] | None:
-        if self.dead is None:
-            return super().pruned(results)
+    @property
+    def signature(self) -> Any:
+        whole = self._whole.signature(self.symbol)
+        with context():
+            left = self._whole.liveness.effects(self.variant)
+            named = {codec.decode(item) for item in left}
+        return dataclasses.replace(
+            whole,
+            operands=tuple(chosen(whole.operands, self.variant.arguments)),
+            results=tuple(chosen(whole.results, self.variant.results)),
+            effects=whole.effects & named,
+        )
+
+    @property
+    def placement(self) -> Any | None:
+        with context():
+            liveness, ops = self._whole.liveness, []
+            for symbol, results, _ in liveness.needed([self.variant]):
+                dead = liveness.of(symbol, results).dead
+                body = enumerate(liveness.body(symbol).ops)
+                ops += [op for i, op in body if i not in dead]
+            return placement_of(self._whole, ops)
+
+    def lower(self, ctx: Any, args: Sequence[Any]) -> tuple[list[Any], Any]:
+        variant, given = self.variant, iter(args)
+        every = [next(given) if kept else None for kept in variant.arguments]
+        results, tokens = lower_function(ctx, self._whole, self.symbol, every, variant.results)
+        return chosen(results, variant.results), tokens
+
+    def _prune(self, results: Mask) -> tuple[Mask, Callee] | None:
         if all(results):
             return None
-        left = iter(results)
-        found = self._whole.pruned(tuple(kept and next(left) for kept in self._entry.results))
+        left, variant = iter(results), self.variant
+        found = self._whole.callee(self.symbol).pruned(
+            tuple(kept and next(left) for kept in variant.results)
+        )
         if found is None:
             return None
         arguments, callee = found
-        return tuple(chosen(arguments, self._entry.arguments)), callee
-
-    def lower(self, ctx: Any, args: Sequence[Any]) -> tuple[list[Any], Any]:
-        if self.dead is None:
-            return super().lower(ctx, args)
-        given = iter(args)
-        every = [next(given) if kept else None for kept in self._entry.arguments]
-        results, tokens = lower_function(ctx, self.body, self.symbol, every, self.dead)
-        return chosen(results, self._entry.results), tokens
+        return tuple(chosen(arguments, variant.arguments)), callee
 
 
 def derive(program: Program, symbol: str, transformation: str, pattern: Any) -> Any:

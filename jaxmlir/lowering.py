@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from jaxlib.mlir.dialects import func as func_dialect
@@ -36,9 +36,11 @@ from jaxmlir._compat import (
     mlir,
     source_info_util,
 )
+from jaxmlir._lists import chosen
 from jaxmlir.errors import JaxmlirError, LoweringError, cause_of
 from jaxmlir.exporter import constant_value
-from jaxmlir.ir import context, func, functions, ir, parse_module
+from jaxmlir.ir import context, functions, ir, parse_module
+from jaxmlir.passes._liveness import Body, Live, Mask
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -89,28 +91,31 @@ def lower_function(
     program: Program,
     symbol: str,
     args: Sequence[Any],
-    dead: Collection[int] = (),
+    results: Mask | None = None,
 ) -> tuple[list[Any], Any]:
     """Emits the body of ``@symbol`` at JAX's current insertion point.
 
     Args:
       ctx: JAX's ``LoweringRuleContext`` of the calling equation.
-      args: the operands, as JAX's IR values; ``None`` for those that only dead ops use.
-      dead: the ops to leave out, by their index.
+      args: the operands, as JAX's IR values; ``None`` for those that ``results`` do not need.
+      results: those that are used; what only the others need is left out, in the functions that
+        this one calls too.  By default nothing is left out.
 
     Returns:
-      The results, ``None`` for those of dead ops, and the tokens of the ordered effects after the
-      last op.
+      The results, ``None`` for those that are not used, and the tokens of the ordered effects after
+      the last op.
 
     Raises:
       LoweringError: JAX has no rule for an op on the platform, or the program may not use it;
         names the op and the user's line.
     """
     custom_calls.check(program)
-    return _Body(ctx, program).lower(program.function(symbol), args, dead)
+    liveness = program.liveness
+    live = None if results is None else liveness.of(symbol, results)
+    return _Lowering(ctx, program).lower(liveness.body(symbol), args, live)
 
 
-class _Body:
+class _Lowering:
     """Lowers the ops of one block; one instance per call of a function."""
 
     def __init__(self, ctx: Any, program: Program):
@@ -125,55 +130,55 @@ class _Body:
         key = ("locations", str(ctx.name_stack), self.traceback)
         self.locations: dict[Any, ir.Location] = self.cache.setdefault(key, {})
 
-    def lower(
-        self, function: func.FuncOp, args: Sequence[Any], dead: Collection[int] = ()
-    ) -> tuple[list[Any], Any]:
-        block = function.entry_block
-        self.home = function.location.attr
-        env: dict[ir.Value, Any] = dict(zip(block.arguments, args, strict=True))
+    def lower(self, body: Body, args: Sequence[Any], live: Live | None) -> tuple[list[Any], Any]:
+        self.home = body.function.location.attr
+        types = body.types
+        values: list[Any] = [None] * len(types)
+        values[: body.arity] = args
+        dead, cuts = (frozenset(live.dead), live.cuts) if live else ((), {})
         cache = self.cache
         inlined_call = jax_mlir_ext.inlined_func_call
         dim_vars = tuple(self.ctx.dim_var_values)
-        for i, op in enumerate(block.operations):
+        columns = zip(
+            body.ops, body.names, body.attributes, body.operands, body.results, strict=True
+        )
+        for i, (op, name, attributes, operands, (first, last)) in enumerate(columns):
             if i in dead:
                 continue
-            name = op.name if type(op) is ir.OpView else op.operation.name
-            operands = op.operands
-            values = [operands[i] for i in range(len(operands))]
-            if name == "func.return":
-                return [env.get(v) for v in values], self.tokens
             try:
                 with self.location(op):
                     if name == "jaxpr.constant":
-                        env[op.results[0]] = self.constant(op)
+                        values[first] = self.constant(op)
                         continue
-                    attributes = op.attributes
-                    results = op.results
+                    results = range(first, last)
+                    if i in cuts:
+                        op = self.program.stubs.reduced(op, cuts[i])
+                        attributes = tuple(op.attributes.items())
+                        operands = chosen(operands, cuts[i].operands)
+                        results = chosen(results, cuts[i].results)
                     key = (
-                        self.program if _depends_on_program(name, attributes) else None,
+                        self.program if attributes and _has_functions(name) else None,
                         name,
-                        tuple(attributes.items()) if len(attributes) else (),
-                        tuple([v.type for v in values]),
-                        tuple(results.types),
+                        attributes,
+                        tuple([types[v] for v in operands]),
+                        tuple([types[v] for v in results]),
                     )
                     template = cache.get(key)
                     if template is None:
                         template = cache[key] = self.template(op, key)
-                    nodes = [env[v] for v in values]
+                    nodes = [values[v] for v in operands]
                     if type(template) is _Template:
                         outs = inlined_call(template.function, [*dim_vars, *nodes])
-                        if len(outs) == 1:
-                            env[results[0]] = outs[0]
-                        else:
-                            env.update(zip(results, outs, strict=True))
                     else:
-                        env.update(zip(results, template(self, op, nodes), strict=True))
+                        outs = template(self, op, nodes)
+                    for number, out in zip(results, outs, strict=True):
+                        values[number] = out
             except JaxmlirError as e:
                 located = _at_op(e, op, name)
                 raise located from cause_of(located, e)
             except NotImplementedError as e:
                 raise _at_op(e, op, name) from e
-        raise LoweringError(f"@{function.name.value} has no return")
+        return [values[v] for v in body.returned], self.tokens
 
     def constant(self, op: Any) -> Any:
         value = constant_value(self.program, op)
@@ -385,7 +390,7 @@ class _Template:
 
 
 def _lower_in_place(
-    body: _Body, op: Any, nodes: Sequence[Any], *, eqn: _Equation, lower: Any
+    body: _Lowering, op: Any, nodes: Sequence[Any], *, eqn: _Equation, lower: Any
 ) -> Sequence[Any]:
     """Runs a rule that must not be cached, at the op."""
     outer = body.ctx
@@ -414,7 +419,7 @@ def _lower_in_place(
 
 
 def _call_entry(
-    body: _Body, op: Any, nodes: Sequence[Any], *, entry: Any, ordered: Sequence[Any]
+    body: _Lowering, op: Any, nodes: Sequence[Any], *, entry: Any, ordered: Sequence[Any]
 ) -> Sequence[Any]:
     """Uses a rule's output that threads tokens, takes constants, or must stay a function."""
     ctx = body.ctx
@@ -470,8 +475,3 @@ def _bodies(name: str) -> str:
 def _has_functions(name: str) -> bool:
     record = ops.OPS.get(name.removeprefix("jaxpr."))
     return record is None or bool(record.functions) or record.name in ops.FUNCTIONS_IN_RECORDS
-
-
-def _depends_on_program(name: str, attributes: Any) -> bool:
-    """Whether an op's symbols (and so its signature) mean something in its own program only."""
-    return len(attributes) > 0 and _has_functions(name)

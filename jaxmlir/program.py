@@ -27,6 +27,8 @@ from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError
 from jaxmlir.exporter import Exporter
 from jaxmlir.importer import Importer
 from jaxmlir.ir import context, func, functions, ir, scope
+from jaxmlir.passes._liveness import Liveness
+from jaxmlir.placement import placement_of
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -132,6 +134,7 @@ class Program:
             "exporter",
             "plans",
             "stubs",
+            "liveness",
             "_functions",
             "in_avals",
             "in_tree",
@@ -496,6 +499,11 @@ class Program:
         return runtime.Stubs(self)
 
     @functools.cached_property
+    def liveness(self) -> Liveness:
+        """What lowering has found out of the functions: custom rules are no reason to keep."""
+        return Liveness(self._functions, custom_rules=False)
+
+    @functools.cached_property
     def custom_calls_found(self) -> tuple[custom_calls.CustomCall, ...]:
         """The ops that reach beyond XLA."""
         return tuple(custom_calls.find(self.module))
@@ -503,7 +511,7 @@ class Program:
     @functools.cached_property
     def placement(self) -> Any | None:
         """What JAX must know of the devices that the program mentions."""
-        return runtime.placement_of(self)
+        return placement_of(self)
 
     def callee(self, symbol: str) -> Callee:
         """The parameter of equations that call a function; one object per function."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from jaxmlir import params
 from jaxmlir._compat import (
     ad,
     ad_util,
@@ -19,10 +18,8 @@ from jaxmlir._compat import (
     close_jaxpr,
     core,
     debug_info,
-    dispatch,
     effects,
     mlir,
-    named_sharding,
     pe,
     register_dce,
     register_linearization,
@@ -30,16 +27,17 @@ from jaxmlir._compat import (
     source_info_util,
 )
 from jaxmlir._lists import chosen
-from jaxmlir.callee import Callee
+from jaxmlir.callee import Callee, Pruned
 from jaxmlir.ir import context, ir
-from jaxmlir.types import aval_of
+from jaxmlir.passes._liveness import Cut, Variant
+from jaxmlir.passes.dce import reduced
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
 # Parameters: ``callee``, and ``placement``, what JAX must see of the function before it lowers it
-# (see :func:`placement_of`).
+# (see :mod:`jaxmlir.placement`).
 call_p = core.Primitive("jaxmlir_call")
 call_p.multiple_results = True
 
@@ -83,7 +81,7 @@ _lower_hi_primitives()
 def _equation(like: Any, callee: Callee, invars: Any, outvars: Any) -> Any:
     """A call of another function, in place of the equation ``like``."""
     # An equation that hides no placement is in a function whose callers tell it.
-    placement = like.params["placement"] and callee.body.placement
+    placement = like.params["placement"] and callee.placement
     return core.new_jaxpr_eqn(
         invars,
         outvars,
@@ -300,47 +298,6 @@ def _partial_eval_by_policy(
 pe.partial_eval_jaxpr_custom_rules[call_p] = _partial_eval_by_policy
 
 
-# Ops whose parameters say where values live; and any that JAX lowers knowing the devices.
-_PLACED = frozenset(
-    {"call_exported", "compute_on", "device_put", "jit", "shard_map", "sharding_constraint"}
-)
-
-
-def placement_of(program: Program) -> Any | None:
-    """A jaxpr of the program's equations that mention devices; ``None`` if there are none.
-
-    JAX decides on which devices a computation runs by searching its equations, sub-jaxprs in
-    parameters included, for shardings.  It finds them here, in an equation that hides its body.
-    """
-    needs_devices = {p.name for p in dispatch.prim_requires_devices_during_lowering}
-    names = {f"jaxpr.{name}" for name in _PLACED | needs_devices}
-    eqns = []
-    with context():
-        for function in program._functions.values():
-            for op in function.entry_block.operations:
-                name = op.name if type(op) is ir.OpView else op.operation.name
-                if name in names:
-                    primitive, parameters = params.of_op(op, name, program.stubs)
-                    if name != "jaxpr.jit" or _has_shardings(parameters):
-                        invars = [core.Var(aval_of(v.type)) for v in op.operands]
-                        outvars = [core.Var(aval_of(v.type)) for v in op.results]
-                        eqns.append(
-                            core.new_jaxpr_eqn(
-                                invars, outvars, primitive, parameters, core.no_effects
-                            )
-                        )
-    if not eqns:
-        return None
-    invars = [v for eqn in eqns for v in eqn.invars]
-    info = debug_info("jit", "placement", len(invars), 0)
-    return close_jaxpr(core.Jaxpr([], invars, [], eqns, core.no_effects, info))
-
-
-def _has_shardings(parameters: dict[str, Any]) -> bool:
-    shardings = (*parameters["in_shardings"], *parameters["out_shardings"])
-    return any(s is not named_sharding.UNSPECIFIED for s in shardings)
-
-
 class Stubs:
     """A ``Reader`` whose jaxprs are one ``jaxmlir_call`` equation each, for rules that only call.
 
@@ -362,6 +319,26 @@ class Stubs:
             )
             self._jaxprs[symbol] = found
         return found
+
+    def reduced(self, op: Any, cut: Cut) -> ir.Operation:
+        """What remains of an op of the program, to be read by this reader."""
+        with context():
+            return reduced(op, cut, self._name, self.program.liveness, ip=False)
+
+    def _name(self, variant: Variant) -> str:
+        """What stands for a variant of a function, which has no symbol."""
+        symbol, results, arguments = variant
+        masks = ["".join("01"[kept] for kept in mask) for mask in (arguments, results)]
+        name = f"{symbol} {masks[0]} -> {masks[1]}"
+        if name not in self._jaxprs:
+            if self.program.signature(symbol).uses_refs:
+                whole = self.program.exporter.jaxpr(symbol)
+                found, _ = pe.dce_jaxpr(whole.jaxpr, results, instantiate=arguments)
+                self._jaxprs[name] = close_jaxpr(found)
+            else:
+                callee = Pruned(self.program, variant)
+                self._jaxprs[name] = _stub(callee, callee.signature)
+        return name
 
 
 def _stub(callee: Callee, signature: Any) -> Any:

@@ -17,17 +17,18 @@ custom derivative rules are, have to stay as they are; they are *pinned*.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from jaxmlir import codec, rules
 from jaxmlir._compat import pe
-from jaxmlir._lists import fixpoint
+from jaxmlir._lists import chosen, fixpoint
 from jaxmlir.ir import func, ir, symbol_uses
 from jaxmlir.passes._build import may_have_functions, ops_of, returned, symbols_of
 
 Mask = tuple[bool, ...]
+Attributes = tuple[tuple[str, ir.Attribute], ...]
 
 
 class Variant(NamedTuple):
@@ -80,14 +81,14 @@ class Liveness:
     def __init__(self, functions: dict[str, func.FuncOp], *, custom_rules: bool = True):
         self.functions = functions
         self._rules = _RULES if custom_rules else _RULES | _WITHOUT_CUSTOM_RULES
-        self._bodies: dict[str, _Body] = {}
+        self._bodies: dict[str, Body] = {}
         self._found: dict[tuple[str, Mask], Live] = {}
         self._walking: set[str] = set()
 
-    def body(self, symbol: str) -> _Body:
+    def body(self, symbol: str) -> Body:
         found = self._bodies.get(symbol)
         if found is None:
-            found = self._bodies[symbol] = _Body(self.functions[symbol])
+            found = self._bodies[symbol] = Body(self.functions[symbol])
         return found
 
     def of(self, symbol: str, results: Mask) -> Live:
@@ -117,10 +118,46 @@ class Liveness:
                     pending += itertools.chain(*cut.functions.values())
         return list(found)
 
-    def drops(self, variant: Variant) -> bool:
-        """Whether a variant of a function is less than the function."""
-        live = self.of(variant.symbol, variant.results)
-        return bool(live.dead) or not (all(variant.results) and all(variant.arguments))
+    def drops(self, entry: Variant) -> bool:
+        """Whether a variant of a function, or of one that it comes down to, is less than it."""
+        return any(
+            self.of(v.symbol, v.results).dead or not (all(v.results) and all(v.arguments))
+            for v in self.needed([entry])
+        )
+
+    def effects(self, variant: Variant) -> set[ir.Attribute]:
+        """The effects that a variant of a function still has, of those that name no operand."""
+        body, live = self.body(variant.symbol), self.of(variant.symbol, variant.results)
+        found: set[ir.Attribute] = set()
+        for i in body.effects.keys() - set(live.dead):
+            effects = body.effects[i]
+            found.update(self.effects_left(effects, live.cuts[i]) if i in live.cuts else effects)
+        return found
+
+    def effects_left(self, effects: Iterable[ir.Attribute], cut: Cut) -> list[ir.Attribute]:
+        """Of the effects of an op those that what remains of it has; operands are renumbered."""
+        operands = cut.operands
+        positions = dict(
+            zip(chosen(range(len(operands)), operands), itertools.count(), strict=False)
+        )
+        inside: set[ir.Attribute] | None = None
+        left = []
+        for item in effects:
+            effect = codec.decode(item)
+            index = getattr(effect, "input", None)
+            if isinstance(index, int):
+                if index in positions:
+                    left.append(codec.encode(effect.replace(positions[index])))
+                continue
+            if is_droppable(item):
+                if inside is None:
+                    inside = set().union(
+                        *map(self.effects, itertools.chain(*cut.functions.values()))
+                    )
+                if item not in inside:
+                    continue
+            left.append(item)
+        return left
 
     @property
     def met_custom_rules(self) -> bool:
@@ -133,8 +170,8 @@ class Liveness:
         found._bodies = self._bodies
         return found
 
-    def _walk(self, body: _Body, results: Mask) -> Live:
-        live = bytearray(body.count)
+    def _walk(self, body: Body, results: Mask) -> Live:
+        live = bytearray(len(body.types))
         for value, used in zip(body.returned, results, strict=True):
             if used:
                 live[value] = True
@@ -155,7 +192,7 @@ class Liveness:
         found.arguments = tuple(map(bool, live[: body.arity]))
         return found
 
-    def _cut(self, body: _Body, index: int, results: Mask, found: Live) -> Cut | None:
+    def _cut(self, body: Body, index: int, results: Mask, found: Live) -> Cut | None:
         op, name = body.ops[index], body.names[index]
         rule, symbols = self._rules.get(name), set(symbols_of(op))
         # A function that calls itself is left as it is.
@@ -165,41 +202,56 @@ class Liveness:
         return None
 
 
-class _Body:
+class Body:
     """A function with its values numbered: liveness is a walk over small integers."""
 
     def __init__(self, function: func.FuncOp):
+        self.function = function
         numbers: dict[ir.Value, int] = {v: i for i, v in enumerate(function.arguments)}
-        self.arity = count = len(numbers)
+        self.arity = len(numbers)
+        self.types: list[ir.Type] = function.type.inputs
+        """Of the values, by number."""
         self.ops: list[Any] = []
         self.names: list[str] = []
+        self.attributes: list[Attributes] = []
         self.operands: list[list[int]] = []
         self.results: list[tuple[int, int]] = []
+        """Of each op, the number of its first result, and that after its last."""
+        self.effects: dict[int, ir.ArrayAttr] = {}
         self.kept: list[bool] = []
         for op, name, operands in ops_of(function):
             self.ops.append(op)
             self.names.append(name)
             self.operands.append([numbers[v] for v in operands])
-            first = count
-            for result in op.results:
-                numbers[result] = count
-                count += 1
-            self.results.append((first, count))
-            self.kept.append(has_lasting_effects(op, name))
-        self.count = count
+            first, results = len(self.types), op.results
+            self.types += results.types
+            for number, result in enumerate(results, first):
+                numbers[result] = number
+            self.results.append((first, len(self.types)))
+            attributes = op.attributes
+            self.attributes.append(tuple(attributes.items()) if len(attributes) else ())
+            kept = name in _ALWAYS_KEPT
+            if len(attributes) and "jaxpr.effects" in attributes:
+                effects = self.effects[len(self.kept)] = attributes["jaxpr.effects"]
+                kept = kept or are_lasting(effects)
+            self.kept.append(kept)
         self.returned = [numbers[v] for v in returned(function)]
 
 
 def has_lasting_effects(op: Any, name: str) -> bool:
     """Whether an op does something besides giving its results."""
     attributes = op.attributes
-    if not len(attributes) or "jaxpr.effects" not in attributes:
-        return name in _ALWAYS_KEPT
-    attr = attributes["jaxpr.effects"]
-    found = _lasting.get(attr)
+    if len(attributes) and "jaxpr.effects" in attributes:
+        return are_lasting(attributes["jaxpr.effects"]) or name in _ALWAYS_KEPT
+    return name in _ALWAYS_KEPT
+
+
+def are_lasting(effects: ir.ArrayAttr) -> bool:
+    """Whether any of an op's effects is a reason to keep it."""
+    found = _lasting.get(effects)
     if found is None:
-        found = _lasting[attr] = not all(is_droppable(item) for item in attr)
-    return found or name in _ALWAYS_KEPT
+        found = _lasting[effects] = not all(is_droppable(item) for item in effects)
+    return found
 
 
 def is_droppable(effect: ir.Attribute) -> bool:

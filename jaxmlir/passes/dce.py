@@ -12,7 +12,7 @@ What is live is found in :mod:`jaxmlir.passes._liveness`; here it is acted upon.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,8 +20,8 @@ from jaxmlir import codec, ops
 from jaxmlir._lists import chosen
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import entry_points, ops_of
-from jaxmlir.passes._liveness import Cut, Live, Liveness, Mask, Variant, is_droppable, whole
+from jaxmlir.passes._build import entry_points
+from jaxmlir.passes._liveness import Cut, Liveness, Mask, Variant, whole
 from jaxmlir.passes._remarks import remark, remarks_wanted
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ def _keep(program: Program, liveness: Liveness, entries: Sequence[Variant]) -> N
     variants = _variants(liveness, entries)
     made = _make(program, variants)
     for variant, function in made.items():
-        live = liveness.of(variant.symbol, variant.results)
-        _trim(function, variant, live, made)
+        _trim(function, variant, liveness, made)
     for symbol in functions.keys() - variants.keys():
         functions[symbol].operation.erase()
     program.changed()
@@ -95,9 +94,13 @@ def _make(program: Program, variants: dict[str, list[Variant]]) -> dict[Variant,
 
 
 def _trim(
-    function: func.FuncOp, variant: Variant, live: Live, made: dict[Variant, func.FuncOp]
+    function: func.FuncOp,
+    variant: Variant,
+    liveness: Liveness,
+    made: dict[Variant, func.FuncOp],
 ) -> None:
     """Makes a whole function the variant that it is to be."""
+    live = liveness.of(variant.symbol, variant.results)
     all_kept = all(variant.results) and all(variant.arguments)
     if not (live.dead or live.cuts) and all_kept:
         return
@@ -115,7 +118,7 @@ def _trim(
                 remark(body[i], f"removed '{body[i].operation.name}': nothing uses its results")
             body[i].operation.erase()
         elif i in cuts:
-            _cut(body[i].operation, cuts[i], made)
+            _cut(body[i].operation, cuts[i], made, liveness)
     if not all_kept:
         _drop_arguments(function, variant)
 
@@ -149,38 +152,55 @@ _ABOUT_WHOLE_FUNCTIONS = (
 )
 
 
-def _cut(op: ir.Operation, cut: Cut, made: dict[Variant, func.FuncOp]) -> None:
+def _cut(op: ir.Operation, cut: Cut, made: dict[Variant, func.FuncOp], liveness: Liveness) -> None:
     """Replaces an op by one with fewer operands and results, of other functions."""
-    attributes = dict(op.attributes.items())
-    for name, variants in cut.functions.items():
-        symbols = [ir.FlatSymbolRefAttr.get(made[v].name.value) for v in variants]
-        is_tuple = isinstance(attributes[name], ir.ArrayAttr)
-        attributes[name] = ir.ArrayAttr.get(symbols) if is_tuple else symbols[0]
-    for name in cut.dropped:
-        del attributes[name], op.attributes[name]
-    if all(cut.operands) and all(cut.results):
-        for name in cut.functions:
-            op.attributes[name] = attributes[name]
-        return
-    if remarks_wanted():
-        remark(op, f"{_dropped(cut)} of '{op.name}' dropped: nothing depends on them")
-    for name, count in cut.counts.items():
-        attributes[name] = codec.encode(count)
-        if not count:
-            attributes.pop(name)
-    for name, mask in _one_each(op.name, cut):
-        if name in attributes:
-            _keep_items(attributes, name, mask)
-    if "jaxpr.effects" in attributes:
-        functions = [made[v] for variants in cut.functions.values() for v in variants]
-        _keep_effects(attributes, cut.operands, functions)
-    types = chosen(list(op.results.types), cut.results)
-    operands = chosen(list(op.operands), cut.operands)
+    dropped = _dropped(cut)
+    if dropped and remarks_wanted():
+        remark(op, f"{dropped} of '{op.name}' dropped: nothing depends on them")
     with ir.InsertionPoint(op):
-        new = ir.Operation.create(op.name, types, operands, attributes, loc=op.location)
+        new = reduced(op, cut, lambda variant: made[variant].name.value, liveness)
     for old, replacement in zip(chosen(list(op.results), cut.results), new.results, strict=True):
         old.replace_all_uses_with(replacement)
     op.erase()
+
+
+def reduced(
+    op: Any,
+    cut: Cut,
+    symbol: Callable[[Variant], str],
+    liveness: Liveness,
+    ip: ir.InsertionPoint | bool | None = None,
+) -> ir.Operation:
+    """What remains of an op, beside it.
+
+    Args:
+      symbol: gives the name of a variant of a function.
+      ip: where it is built; by default at the current insertion point.
+    """
+    op = op.operation
+    attributes = dict(op.attributes.items())
+    for name, variants in cut.functions.items():
+        symbols = [ir.FlatSymbolRefAttr.get(symbol(v)) for v in variants]
+        is_tuple = isinstance(attributes[name], ir.ArrayAttr)
+        attributes[name] = ir.ArrayAttr.get(symbols) if is_tuple else symbols[0]
+    for name in cut.dropped:
+        del attributes[name]
+    for name, count in cut.counts.items():
+        attributes[name] = codec.encode(count)
+        if not count:
+            del attributes[name]
+    if not (all(cut.operands) and all(cut.results)):
+        for name, mask in _one_each(op.name, cut):
+            if name in attributes:
+                _keep_items(attributes, name, mask)
+    if "jaxpr.effects" in attributes:
+        left = liveness.effects_left(attributes["jaxpr.effects"], cut)
+        attributes["jaxpr.effects"] = ir.ArrayAttr.get(left)
+        if not left:
+            del attributes["jaxpr.effects"]
+    types = chosen(list(op.results.types), cut.results)
+    operands = chosen(list(op.operands), cut.operands)
+    return ir.Operation.create(op.name, types, operands, attributes, loc=op.location, ip=ip)
 
 
 def _dropped(cut: Cut) -> str:
@@ -217,28 +237,3 @@ def _keep_items(attributes: dict[str, ir.Attribute], name: str, mask: Mask) -> N
         return
     if says_nothing:
         del attributes[name]
-
-
-def _keep_effects(
-    attributes: dict[str, ir.Attribute], operands: Mask, functions: Sequence[func.FuncOp]
-) -> None:
-    """Of the effects of an op those that its functions still have; operands are renumbered."""
-    positions = dict(zip(chosen(range(len(operands)), operands), itertools.count(), strict=False))
-    left = {item for f in functions for op, *_ in ops_of(f) for item in _effects_of(op)}
-    kept = []
-    for item in attributes["jaxpr.effects"]:
-        effect = codec.decode(item)
-        index = getattr(effect, "input", None)
-        if isinstance(index, int):
-            if index in positions:
-                kept.append(codec.encode(effect.replace(positions[index])))
-        elif not is_droppable(item) or item in left:
-            kept.append(item)
-    attributes["jaxpr.effects"] = ir.ArrayAttr.get(kept)
-    if not kept:
-        del attributes["jaxpr.effects"]
-
-
-def _effects_of(op: Any) -> Sequence[ir.Attribute]:
-    attributes = op.attributes
-    return list(attributes["jaxpr.effects"]) if "jaxpr.effects" in attributes else ()

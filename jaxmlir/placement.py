@@ -1,0 +1,58 @@
+"""Where JAX finds the devices that a program mentions."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir import params
+from jaxmlir._compat import close_jaxpr, core, debug_info, dispatch, named_sharding
+from jaxmlir.ir import context, ir
+from jaxmlir.types import aval_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+# Ops whose parameters say where values live; and any that JAX lowers knowing the devices.
+_PLACED = frozenset(
+    {"call_exported", "compute_on", "device_put", "jit", "shard_map", "sharding_constraint"}
+)
+
+
+def placement_of(program: Program, ops: Iterable[Any] | None = None) -> Any | None:
+    """A jaxpr of the program's equations that mention devices; ``None`` if there are none.
+
+    JAX decides on which devices a computation runs by searching its equations, sub-jaxprs in
+    parameters included, for shardings.  It finds them here, in an equation that hides its body.
+
+    Args:
+      ops: those that count; by default all.
+    """
+    needs_devices = {p.name for p in dispatch.prim_requires_devices_during_lowering}
+    names = {f"jaxpr.{name}" for name in _PLACED | needs_devices}
+    eqns = []
+    with context():
+        if ops is None:
+            blocks = [f.entry_block.operations for f in program._functions.values()]
+            ops = itertools.chain.from_iterable(blocks)
+        for op in ops:
+            name = op.name if type(op) is ir.OpView else op.operation.name
+            if name in names:
+                primitive, parameters = params.of_op(op, name, program.stubs)
+                if name != "jaxpr.jit" or _has_shardings(parameters):
+                    invars = [core.Var(aval_of(v.type)) for v in op.operands]
+                    outvars = [core.Var(aval_of(v.type)) for v in op.results]
+                    eqns.append(
+                        core.new_jaxpr_eqn(invars, outvars, primitive, parameters, core.no_effects)
+                    )
+    if not eqns:
+        return None
+    invars = [v for eqn in eqns for v in eqn.invars]
+    info = debug_info("jit", "placement", len(invars), 0)
+    return close_jaxpr(core.Jaxpr([], invars, [], eqns, core.no_effects, info))
+
+
+def _has_shardings(parameters: dict[str, Any]) -> bool:
+    shardings = (*parameters["in_shardings"], *parameters["out_shardings"])
+    return any(s is not named_sharding.UNSPECIFIED for s in shardings)
