@@ -7,6 +7,7 @@ expects, which return the jaxprs of the rules' functions.
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,15 @@ class Exporter:
 _IN_PROGRESS = object()
 
 
+@functools.lru_cache(maxsize=1024)
+def _decoded(value: ir.Attribute) -> Any:
+    """The few constants that most programs are made of, 0 and 1 among them, are read once."""
+    found = codec.decode(value)
+    if isinstance(found, np.ndarray):
+        found.flags.writeable = False
+    return found
+
+
 def constant_value(program: Program, op: Any) -> Any:
     """The value of a ``jaxpr.constant`` op, as JAX would hold it.
 
@@ -80,7 +90,7 @@ def constant_value(program: Program, op: Any) -> Any:
             )
         value = program._constants[name]
     else:
-        value = codec.decode(attributes["value"])
+        value = _decoded(attributes["value"])
     if isinstance(aval, core.ShapedArray):
         if isinstance(aval.dtype, dtypes.ExtendedDType):
             if isinstance(value, (np.ndarray, jax.Array)) and value.dtype != aval.dtype:

@@ -189,8 +189,9 @@ class _Lowering:
         """What to do for every op of this one's signature."""
         eqn = _equations.get(key)
         if eqn is None:
-            eqn = self.equation(op, key[1])
-            if key[0] is None and not any(codec.depends_on_module(attr) for _, attr in key[2]):
+            shared = key[0] is None and not any(codec.depends_on_module(a) for _, a in key[2])
+            eqn = self.equation(op, key[1], shared)
+            if shared:
                 _equations[key] = eqn
         rules = mlir._get_lowering_rules(self.module_context, eqn.primitive, eqn.ctx)
         lower = functools.partial(
@@ -198,10 +199,10 @@ class _Lowering:
         )
         if eqn.primitive in mlir._uncacheable_primitives:
             return functools.partial(_lower_in_place, eqn=eqn, lower=lower)
+        if rules[2] and eqn.arrays and not eqn.effects and not _has_functions(key[1]):
+            return self.leaf(op, eqn, lower, (rules[1], *rules[0].values()))
         traceback = locations.source_info(op.location).traceback
         with source_info_util.user_context(traceback), eqn.ctx.manager:
-            if rules[2] and eqn.arrays and not eqn.effects and not _has_functions(key[1]):
-                return self.leaf(eqn, lower, (key, rules[1], *rules[0].values()))
             entry = mlir._emit_lowering_rule_as_fun(
                 lower,
                 self.module_context,
@@ -220,19 +221,20 @@ class _Lowering:
             return _Template(entry.func.operation)
         return functools.partial(_call_entry, entry=entry, ordered=eqn.ordered)
 
-    def leaf(self, eqn: _Equation, lower: Any, key: tuple[Any, ...]) -> _Template:
+    def leaf(self, op: Any, eqn: _Equation, lower: Any, rules: tuple[Any, ...]) -> _Template:
         """The template of a leaf op, read back where an earlier module has had it."""
-        if self.environment is None or key[0] not in _equations:
-            return self.emit_leaf(eqn, lower)
-        key = (*key, self.environment)
-        text = _leaves.get(key)
+        texts = None if self.environment is None else eqn.texts
+        key = (rules, self.environment)
+        text = None if texts is None else texts.get(key)
         if text:
             return _Template(ir.Operation.parse(text).operation)
-        template = self.emit_leaf(eqn, lower)
-        if text is None:
+        traceback = locations.source_info(op.location).traceback
+        with source_info_util.user_context(traceback), eqn.ctx.manager:
+            template = self.emit_leaf(eqn, lower)
+        if texts is not None and text is None:
             text = template.function.get_asm(print_generic_op_form=True, enable_debug_info=True)
             # A rule that calls a function of its module has written more than its own text.
-            _leaves[key] = "" if "@" in text else text
+            texts[key] = "" if "@" in text else text
         return template
 
     @functools.cached_property
@@ -287,8 +289,12 @@ class _Lowering:
                 func_dialect.ReturnOp(outs)
         return _Template(function)
 
-    def equation(self, op: Any, name: str) -> _Equation:
-        """The op as JAX's rules take it."""
+    def equation(self, op: Any, name: str, shared: bool) -> _Equation:
+        """The op as JAX's rules take it.
+
+        Args:
+          shared: it means the same in every program.
+        """
         if name == "jaxpr.custom_lin":
             _refuse_custom_lin(op)
         reader = self.program.stubs if _bodies(name) == "opaque" else self.program.exporter
@@ -310,6 +316,7 @@ class _Lowering:
                 avals_in=avals_in,
                 avals_out=avals_out,
                 arrays=all(type(a) is core.ShapedArray for a in (*avals_in, *avals_out)),
+                texts={} if shared else None,
             )
 
     def location(self, op: Any) -> ir.Location:
@@ -360,6 +367,9 @@ class _Equation(NamedTuple):
     avals_out: list[Any]
     # Whether operands and results are arrays, each one value in StableHLO.
     arrays: bool
+    # What a leaf's rule emitted, by the rule and the environment: reading it takes a fifth of the
+    # time of running the rule.  Not kept of what one program only can mean.
+    texts: dict[Any, str] | None
 
 
 def _refuse_custom_lin(op: Any) -> NoReturn:
@@ -376,8 +386,6 @@ def _refuse_custom_lin(op: Any) -> NoReturn:
 
 # By signature, of every program: those that name no function and no Python object.
 _equations: dict[tuple[Any, ...], _Equation] = {}
-# What rules emitted for these, as text: reading it takes a fifth of the time of running the rule.
-_leaves: dict[tuple[Any, ...], str] = {}
 
 
 class _Template:

@@ -27,7 +27,7 @@ from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError
 from jaxmlir.exporter import Exporter
 from jaxmlir.importer import Importer
 from jaxmlir.ir import context, func, functions, ir, scope
-from jaxmlir.passes._liveness import Liveness
+from jaxmlir.passes._liveness import Body, Liveness
 from jaxmlir.placement import placement_of
 from jaxmlir.types import aval_of
 
@@ -123,7 +123,8 @@ class Program:
                 self._importer = None
             finally:
                 self._tracing_rules = False
-            self.__dict__.pop("_functions", None)
+            for name in ("_functions", "liveness"):
+                self.__dict__.pop(name, None)
 
     def changed(self) -> None:
         """Forgets what was derived from the module."""
@@ -168,6 +169,7 @@ class Program:
         if found is None:
             # A pass may have added it since.
             self._functions = functions(self._module)
+            self.__dict__.pop("liveness", None)
             found = self._functions.get(symbol)
         if found is None:
             raise JaxmlirError(f"the module has no function @{symbol}")
@@ -217,8 +219,9 @@ class Program:
         """Operands, results and effects of a function, as JAX has them."""
         found = self._signatures.get(symbol)
         if found is None:
+            self.function(symbol)
             with context():
-                found = self._signatures[symbol] = _signature(self.function(symbol))
+                found = self._signatures[symbol] = _signature(self.liveness.body(symbol))
         return found
 
     def as_text(self, *, debug_info: bool = False) -> str:
@@ -636,13 +639,9 @@ def _is_public(op: func.FuncOp) -> bool:
     return "sym_visibility" not in op.attributes or op.visibility.value == "public"
 
 
-def _signature(function: func.FuncOp) -> Signature:
-    type_ = function.type
-    found: set[Any] = set()
-    for op in function.entry_block.operations:
-        attributes = op.attributes
-        if "jaxpr.effects" in attributes:
-            found.update(codec.decode(attr) for attr in attributes["jaxpr.effects"])
+def _signature(body: Body) -> Signature:
+    type_ = body.function.type
+    found = {codec.decode(item) for items in body.effects.values() for item in items}
     operands = tuple(map(aval_of, type_.inputs))
     internal = getattr(core, "InternalMutableArrayEffect", ())
     uses_refs = any(isinstance(e, (effects.JaxprInputEffect, internal)) for e in found) or any(
