@@ -20,6 +20,7 @@ import numpy as np
 import jaxmlir
 from benchmarks._measure import NOTHING, Timing, Work, side_by_side
 from jaxmlir._compat import core
+from jaxmlir.passes import STORAGE
 
 if TYPE_CHECKING:
     from benchmarks._comparisons import Case
@@ -50,8 +51,11 @@ class Mismatch(Exception):
 
 
 def gradient(program: jaxmlir.Program, level: int) -> jaxmlir.Program:
-    """Passes, the gradient in the first argument, and passes once more."""
-    return program.optimize(level).grad().optimize(level)
+    """Passes, the gradient in the first argument, and passes once more.
+
+    It is what ``jaxmlir.jit`` makes of ``jax.grad`` of a ``jaxmlir.jit`` function.
+    """
+    return program.optimize(level, without=STORAGE).grad().optimize(level)
 
 
 def stages(

@@ -57,7 +57,7 @@ class Callee:
 
     def lower(self, ctx: Any, args: Sequence[Any]) -> tuple[list[Any], Any]:
         """Emits the function's body; see :func:`jaxmlir.lowering.lower_function`."""
-        return lower_function(ctx, self.program, self.symbol, args)
+        return lower_function(ctx, self.program.lowered_form, self.symbol, args)
 
     def pruned(self, results: Mask) -> tuple[Mask, Callee] | None:
         """The arguments that those results need, and a callee that takes and gives only these.
@@ -132,7 +132,8 @@ class Pruned(Callee):
     def lower(self, ctx: Any, args: Sequence[Any]) -> tuple[list[Any], Any]:
         variant, given = self.variant, iter(args)
         every = [next(given) if kept else None for kept in variant.arguments]
-        results, tokens = lower_function(ctx, self._whole, self.symbol, every, variant.results)
+        form = self._whole.lowered_form
+        results, tokens = lower_function(ctx, form, self.symbol, every, variant.results)
         return chosen(results, variant.results), tokens
 
     def _prune(self, results: Mask) -> tuple[Mask, Callee] | None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from jax.stages import Lowered
 
     from jaxmlir.interpreter import Hook
+    from jaxmlir.passes import Pipeline
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ class Program:
         self._importer: Importer | None = None
         self._lock = threading.RLock()
         self._tracing_rules = False
+        # Passes that run where the program is lowered, and where one derived from it is.
+        self.when_lowered: Pipeline | None = None
         self.changed()
 
     @classmethod
@@ -142,6 +145,7 @@ class Program:
             "out_avals",
             "out_tree",
             "placement",
+            "lowered_form",
             "_jitted",
             "custom_calls_found",
         ):
@@ -323,7 +327,21 @@ class Program:
             self.trace_rules()
         with context():
             module = ir.Module.parse(mlir_ir.module_bytecode(self._module))
-        return Program(module, self._constants, self._handles, self.custom_calls)
+        result = Program(module, self._constants, self._handles, self.custom_calls)
+        result.when_lowered = self.when_lowered
+        return result
+
+    @functools.cached_property
+    def lowered_form(self) -> Program:
+        """What is lowered: the program after the passes that wait until then."""
+        if self.when_lowered is None:
+            return self
+        from jaxmlir.passes import Instrumentation
+
+        result = self.clone(trace_rules=False)
+        result.when_lowered = None
+        self.when_lowered.run(result, Instrumentation(verify_each=False))
+        return result
 
     def to_jaxpr(self) -> Any:
         """The program as a ``ClosedJaxpr`` over its flat arguments, custom rules included.

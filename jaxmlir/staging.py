@@ -110,7 +110,8 @@ def jit(
 
     Args:
       fun: a function of pytrees of arrays.
-      optimize: the optimization level; see :meth:`Program.optimize`.
+      optimize: the optimization level; see :meth:`Program.optimize`.  Derivatives that JAX takes
+        of the function are those of the optimized program.
       without: names of passes of that level to leave out.
       options: those of ``jax.jit``: ``static_argnums``, ``static_argnames``, ``donate_argnums``,
         ``donate_argnames``, ``in_shardings``, ``out_shardings``, ``keep_unused`` ...
@@ -132,13 +133,15 @@ class JitFunction:
         optimize: int = 0,
         without: Collection[str] = (),
     ):
-        from jaxmlir.passes import Instrumentation, level_pipeline, parse_pipeline
+        from jaxmlir.passes import Instrumentation, level_stages, parse_pipeline
 
         functools.update_wrapper(self, fun)
-        pipeline = parse_pipeline(level_pipeline(optimize, without))
+        structure, storage = map(parse_pipeline, level_stages(optimize, without))
         unverified = Instrumentation(verify_each=False)
         static = {k: v for k, v in options.items() if k.startswith("static_")}
-        self.trace: Callable[..., Program] = trace(fun, **static)
+        # Private, for what wraps this function copies its attributes: `jax.jit` of it has a `trace`
+        # of its own.
+        self._trace = trace(fun, **static)
         traceable = jax.jit(fun, **static)
 
         @functools.wraps(fun)
@@ -151,7 +154,8 @@ class JitFunction:
                 jaxpr, used = without_dead_code(jaxpr)
                 values = [value for value, use in zip(values, used, strict=True) if use]
             program = from_jaxpr(jaxpr, _name_of(fun))
-            pipeline.run(program, unverified)
+            structure.run(program, unverified)
+            program.when_lowered = storage if storage.passes else None
             results = runtime.call(program, program.name, values)
             return jax.tree.unflatten(jax.tree.structure(traced.out_info), results)
 
@@ -159,6 +163,10 @@ class JitFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._jitted(*args, **kwargs)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Program:
+        """The program of the function for arguments of those shapes, before any passes."""
+        return self._trace(*args, **kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """JAX's ``Lowered`` stage: StableHLO, to be printed or compiled."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 
 import jax
 import jax.extend
@@ -105,3 +106,62 @@ def test_trace_refuses_values_of_an_outer_transformation():
 
     with pytest.raises(ImportingError, match="closes over a value of an enclosing"):
         jax.grad(outer)(3.0)
+
+
+def relaxation(w, x):
+    """A loop whose matrix is the same in all of its iterations."""
+
+    def step(x, _):
+        return jnp.tanh(w @ w.T @ x), None
+
+    return jnp.sum(jax.lax.scan(step, x, None, length=5)[0] ** 2)
+
+
+def test_derivatives_of_an_optimized_function_are_those_of_the_optimized_program():
+    w = np.random.RandomState(0).rand(3, 3).astype(np.float32) / 2
+    x = np.ones(3, np.float32)
+    gradient = jax.grad(jaxmlir.jit(relaxation, optimize=2))
+    np.testing.assert_allclose(gradient(w, x), jax.grad(relaxation)(w, x), rtol=1e-5)
+
+    def products_of_matrices_in_loops(function):
+        program = jaxmlir.trace(function)(w, x).optimize(1)
+        bodies = [op for name, op in program.functions.items() if name != program.name]
+        product = re.compile(r'"jaxpr.dot_general".*-> tensor<3x3xf32>')
+        return sum(len(product.findall(str(body))) for body in bodies)
+
+    # The outer product that is the cotangent of a matrix, in the backward loop, and no other.
+    assert products_of_matrices_in_loops(gradient) == 1
+    assert products_of_matrices_in_loops(jax.grad(relaxation)) > 1
+
+
+def test_what_is_stored_is_decided_after_differentiation():
+    def diffusion(u):
+        for _ in range(4):
+            around = jnp.roll(u, 1, 0) + jnp.roll(u, -1, 0) + jnp.roll(u, 1, 1) + jnp.roll(u, -1, 1)
+            u = u + 0.1 * (around - 4 * u) * u
+        return jnp.sum(u**2)
+
+    u = np.random.RandomState(0).rand(8, 8).astype(np.float32)
+    gradient = jax.grad(jaxmlir.jit(diffusion, optimize=2))
+    np.testing.assert_allclose(jax.jit(gradient)(u), jax.grad(diffusion)(u), rtol=1e-4, atol=1e-6)
+    assert "optimization_barrier" not in str(jaxmlir.trace(gradient)(u))
+    compiled = [jax.jit(f).lower(u) for f in (gradient, jax.grad(diffusion))]
+    fences = [text.as_text().count("stablehlo.optimization_barrier") for text in compiled]
+    assert fences[0] > fences[1] == 0
+
+
+def test_a_jit_of_a_derivative_of_a_jit():
+    w, x = jnp.eye(3) / 2, jnp.ones(3)
+    inner = jaxmlir.jit(relaxation, optimize=2)
+    both = jaxmlir.jit(jax.value_and_grad(inner), optimize=2)
+    expected = jax.value_and_grad(relaxation)(w, x)
+    for got in (
+        both(w, x),
+        jax.jit(both)(w, x),
+        jax.jit(inner).trace(w, x).lower().compile()(w, x),
+    ):
+        value, *rest = jax.tree.leaves(got)
+        np.testing.assert_allclose(value, expected[0], rtol=1e-5)
+        for gradient in rest:
+            np.testing.assert_allclose(gradient, expected[1], rtol=1e-5)
+    assert inner.trace(w, x).name == "relaxation"

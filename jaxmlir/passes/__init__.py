@@ -13,7 +13,7 @@ from __future__ import annotations
 from jaxmlir.passes import _cxx, _pipeline, _registry, _source
 from jaxmlir.passes._base import Option, Pass
 from jaxmlir.passes._instrument import Instrumentation, Timing
-from jaxmlir.passes._levels import LEVELS, level_pipeline
+from jaxmlir.passes._levels import LEVELS, STORAGE, level_pipeline, level_stages
 from jaxmlir.passes._pipeline import Pipeline
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes._source import Description
@@ -98,6 +98,7 @@ __all__ = [
     "BUILTIN_PASSES",
     "Description",
     "LEVELS",
+    "STORAGE",
     "Instrumentation",
     "Option",
     "Pass",
@@ -105,6 +106,7 @@ __all__ = [
     "Timing",
     "find_pass",
     "level_pipeline",
+    "level_stages",
     "list_passes",
     "parse_pipeline",
     "pass_exists",

@@ -23,10 +23,13 @@ CLEAN_UP = (
 # Of a program before it is differentiated; what they leave behind is cleaned up in turn.
 STRUCTURE = ("jaxpr-licm",)
 
+# Of a program as it is compiled: what is stored.  Its derivatives are taken before.
+STORAGE = ("jaxpr-fence",)
+
 LEVELS: dict[int, tuple[str, ...]] = {
     0: (),
     1: CLEAN_UP,
-    2: (*CLEAN_UP, *STRUCTURE, *CLEAN_UP, "jaxpr-fence"),
+    2: (*CLEAN_UP, *STRUCTURE, *CLEAN_UP, *STORAGE),
 }
 
 
@@ -52,6 +55,20 @@ def level_pipeline(level: int, without: Collection[str] = ()) -> str:
                 f"{', '.join(sorted(known))}"
             )
     return ",".join(e for e in LEVELS[level] if _name(e) not in without)
+
+
+def level_stages(level: int, without: Collection[str] = ()) -> tuple[str, str]:
+    """A level's pipeline in two parts: what derivatives profit from, and what is for compiling.
+
+    Raises:
+      PipelineError: as :func:`level_pipeline`.
+    """
+    level_pipeline(level, without)
+    kept = [e for e in LEVELS[level] if _name(e) not in without]
+    return (
+        ",".join(e for e in kept if _name(e) not in STORAGE),
+        ",".join(e for e in kept if _name(e) in STORAGE),
+    )
 
 
 def _name(element: str) -> str:
