@@ -106,8 +106,10 @@ def split(location: ir.Location) -> tuple[str, ir.Location]:
 
     A name directly on a file position is no name stack, but a Python function's.
     """
-    if isinstance(location, ir.NameLoc) and not isinstance(location.child_loc, ir.FileLineColLoc):
-        return location.name_str, location.child_loc
+    if isinstance(location, ir.NameLoc):
+        child = location.child_loc
+        if not isinstance(child, ir.FileLineColLoc):
+            return location.name_str, child
     return "", location
 
 

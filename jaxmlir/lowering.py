@@ -112,27 +112,32 @@ def lower_function(
     custom_calls.check(program)
     liveness = program.liveness
     live = None if results is None else liveness.of(symbol, results)
-    return _Lowering(ctx, program).lower(liveness.body(symbol), args, live)
+    return _Lowering(ctx, program, liveness.body(symbol)).lower(args, live)
 
 
 class _Lowering:
     """Lowers the ops of one block; one instance per call of a function."""
 
-    def __init__(self, ctx: Any, program: Program):
+    def __init__(self, ctx: Any, program: Program, body: Body):
         self.ctx = ctx
         self.program = program
+        self.body = body
         self.module_context = ctx.module_context
         self.tokens = ctx.tokens_in
         # JAX's cache lives as long as the module being built, and so do our templates.
         self.cache: dict[Any, Any] = ctx.module_context.lowering_cache
         self.traceback = ctx.traceback or jaxlib_jax.Traceback()
-        # Of the ops' locations, under this equation's name stack and traceback.
-        key = ("locations", str(ctx.name_stack), self.traceback)
+        self.home = body.function.location.attr
+        self.prefix = str(ctx.name_stack)
+        # Of the ops' frames under this equation's traceback, and of their locations under its name
+        # stack too.  What came from no line of the user's is where its function is.
+        key = ("frames", self.home, self.traceback)
+        self.frames: dict[Any, ir.Location] = self.cache.setdefault(key, {})
+        key = ("locations", *key, self.prefix)
         self.locations: dict[Any, ir.Location] = self.cache.setdefault(key, {})
 
-    def lower(self, body: Body, args: Sequence[Any], live: Live | None) -> tuple[list[Any], Any]:
-        self.home = body.function.location.attr
-        types = body.types
+    def lower(self, args: Sequence[Any], live: Live | None) -> tuple[list[Any], Any]:
+        body, types = self.body, self.body.types
         values: list[Any] = [None] * len(types)
         values[: body.arity] = args
         dead, cuts = (frozenset(live.dead), live.cuts) if live else ((), {})
@@ -329,17 +334,30 @@ class _Lowering:
         return found
 
     def translate(self, location: ir.Location) -> ir.Location:
-        stack = self.ctx.name_stack + locations.name_stack(location)
-        _, frames = locations.split(location)
+        name, frames = locations.split(location)
+        outer = self.ctx.name_stack
+        if outer.stack and isinstance(outer.stack[-1], source_info_util.Transform):
+            # It is printed around the name that follows.
+            name = str(outer + locations.name_stack(location))
+        elif self.prefix:
+            name = f"{self.prefix}/{name}" if name else self.prefix
+        key = frames.attr
+        found = self.frames.get(key)
+        if found is None:
+            found = self.frames[key] = self.translate_frames(frames)
+        return ir.Location.name(name, childLoc=found) if name else found
+
+    def translate_frames(self, frames: ir.Location) -> ir.Location:
         traceback = locations.traceback_of(frames)
         if traceback is not None or (self.is_nowhere(frames) and self.traceback.frames):
+            nameless = source_info_util.new_name_stack()
             traceback = self.within(traceback)
-            return mlir.source_info_to_location(self.module_context, None, stack, traceback)
-        frames = _translate_frames(frames, self.cache)
+            return mlir.source_info_to_location(self.module_context, None, nameless, traceback)
+        found = _translate_frames(frames, self.cache)
         outer = mlir._traceback_to_location(self.module_context, self.traceback)
         if not isinstance(outer, ir.UnknownLoc):
-            frames = ir.Location.callsite(frames, [outer])
-        return ir.Location.name(str(stack), childLoc=frames) if stack.stack else frames
+            found = ir.Location.callsite(found, [outer])
+        return found
 
     def is_nowhere(self, frames: ir.Location) -> bool:
         """Whether an op's equation came from no line of the user's: it has its function's."""
