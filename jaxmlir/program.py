@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError
 from jaxmlir.exporter import Exporter
 from jaxmlir.importer import Importer
 from jaxmlir.ir import context, func, functions, ir, scope
-from jaxmlir.passes._liveness import Body, Liveness
+from jaxmlir.passes._liveness import Liveness
 from jaxmlir.placement import placement_of
 from jaxmlir.types import aval_of
 
@@ -223,9 +223,10 @@ class Program:
         """Operands, results and effects of a function, as JAX has them."""
         found = self._signatures.get(symbol)
         if found is None:
-            self.function(symbol)
             with context():
-                found = self._signatures[symbol] = _signature(self.liveness.body(symbol))
+                function = self.function(symbol)
+                listed = self.liveness.listed_effects(symbol)
+                found = self._signatures[symbol] = _signature(function, listed)
         return found
 
     def as_text(self, *, debug_info: bool = False) -> str:
@@ -657,9 +658,9 @@ def _is_public(op: func.FuncOp) -> bool:
     return "sym_visibility" not in op.attributes or op.visibility.value == "public"
 
 
-def _signature(body: Body) -> Signature:
-    type_ = body.function.type
-    found = {codec.decode(item) for items in body.effects.values() for item in items}
+def _signature(function: func.FuncOp, effect_lists: Iterable[ir.ArrayAttr]) -> Signature:
+    type_ = function.type
+    found = {codec.decode(item) for items in effect_lists for item in items}
     operands = tuple(map(aval_of, type_.inputs))
     internal = getattr(core, "InternalMutableArrayEffect", ())
     uses_refs = any(isinstance(e, (effects.JaxprInputEffect, internal)) for e in found) or any(

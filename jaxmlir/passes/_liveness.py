@@ -17,7 +17,7 @@ custom derivative rules are, have to stay as they are; they are *pinned*.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -124,6 +124,17 @@ class Liveness:
             self.of(v.symbol, v.results).dead or not (all(v.results) and all(v.arguments))
             for v in self.needed([entry])
         )
+
+    def listed_effects(self, symbol: str) -> Iterator[ir.ArrayAttr]:
+        """The effects of the ops of ``@symbol`` that have any."""
+        body = self._bodies.get(symbol)
+        if body is not None:
+            yield from body.effects.values()
+            return
+        for op in self.functions[symbol].entry_block.operations:
+            attributes = op.attributes
+            if len(attributes) and "jaxpr.effects" in attributes:
+                yield attributes["jaxpr.effects"]
 
     def effects(self, variant: Variant) -> set[ir.Attribute]:
         """The effects that a variant of a function still has, of those that name no operand."""
