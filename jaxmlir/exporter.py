@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from jaxmlir import codec, custom_calls, effect_attrs, errors, locations, params
-from jaxmlir._compat import close_jaxpr, core, debug_info, dtypes
+from jaxmlir._compat import close_jaxpr, core, debug_info, dtypes, pe
 from jaxmlir.errors import ExportError, JaxmlirError, cause_of
 from jaxmlir.ir import context, func, ir
 from jaxmlir.types import aval_of
@@ -130,18 +130,12 @@ def _export_function(exporter: Exporter, function: func.FuncOp) -> Any:
         except JaxmlirError as e:
             located = at_op(e, op, name)
             raise located from cause_of(located, e)
-    name = function.name.value
-    info = debug_info("jit", name, len(invars), len(outvars))
     own_constvars, invars = invars[:num_constvars], invars[num_constvars:]
-    effects = _jaxpr_effects(eqns, [*constvars, *invars])
-    jaxpr = core.Jaxpr([*own_constvars, *constvars], invars, outvars, eqns, effects, info)
+    constvars = [*own_constvars, *constvars]
+    info = debug_info("jit", function.name.value, len(invars), len(outvars))
+    effects = pe.make_jaxpr_effects(constvars, invars, outvars, eqns)
+    jaxpr = core.Jaxpr(constvars, invars, outvars, eqns, effects, info)
     return jaxpr if own_constvars else close_jaxpr(jaxpr, consts)
-
-
-def _jaxpr_effects(eqns: list[Any], binders: list[Any]) -> Any:
-    from jaxmlir._compat import pe
-
-    return pe.make_jaxpr_effects([], binders, [], eqns)
 
 
 def _constant(exporter: Exporter, op: Any, constvars: list[Any], consts: list[Any]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import functools
 import importlib
 import os
 import re
@@ -359,6 +360,30 @@ def test_a_pallas_kernel_with_views_of_references():
     )
     x = np.arange(16 * 128, dtype=np.float32).reshape(16, 128)
     with backend.enabled():
+        np.testing.assert_array_equal(jax.jit(swap)(x), np.roll(x, 8, axis=0))
+
+
+@compat
+@pytest.mark.parametrize("round_trip", [False, True], ids=["import", "text"])
+def test_a_pallas_kernel_with_scopes_of_its_own(round_trip):
+    def kernel(x_ref, y_ref, semaphore):
+        pltpu.sync_copy(x_ref.at[pl.ds(0, 8)], y_ref.at[pl.ds(8, 8)])
+        pl.semaphore_signal(semaphore)
+        pl.semaphore_wait(semaphore)
+
+        @functools.partial(pl.run_scoped, row_ref=pltpu.VMEM((8, 128), jnp.float32))
+        def _(row_ref):
+            row_ref[...] = x_ref[pl.ds(8, 8)]
+            y_ref[pl.ds(0, 8)] = row_ref[...]
+
+    swap = pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((16, 128), jnp.float32),
+        scratch_shapes=[pltpu.SemaphoreType.REGULAR],
+        interpret=pltpu.InterpretParams(),
+    )
+    x = np.arange(16 * 128, dtype=np.float32).reshape(16, 128)
+    with backend.enabled(round_trip=round_trip):
         np.testing.assert_array_equal(jax.jit(swap)(x), np.roll(x, 8, axis=0))
 
 

@@ -107,9 +107,16 @@ OPS: tuple[Op, ...] = (
         "Raises a semaphore's count, on any device.",
         _TREE,
         "device_id_type: any",
-        "memory_scope: any?",
+        "memory_scope: str = absent",
     ),
-    op("semaphore_wait", None, 0, "Waits for a semaphore's count.", _TREE, "memory_scope: any?"),
+    op(
+        "semaphore_wait",
+        None,
+        0,
+        "Waits for a semaphore's count.",
+        _TREE,
+        "memory_scope: str = absent",
+    ),
     op(
         "get_barrier_semaphore", 0, 1, "The semaphore that all devices share.", "tag: any? @ >=0.11"
     ),
