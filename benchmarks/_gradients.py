@@ -177,11 +177,11 @@ def _executables(
                 clock=clock,
             )
     if "grad_temp" in wanted:
-        found["grad_temp"] = _temporary(of_jax), _temporary(of_jaxmlir)
+        found["grad_temp"] = temporary(of_jax), temporary(of_jaxmlir)
     return found
 
 
-def _temporary(compiled: Any) -> Timing:
+def temporary(compiled: Any) -> Timing:
     """What the executable allots beside arguments and results, at least a page."""
     size = max(_PAGE, compiled.memory_analysis().temp_size_in_bytes)
     return Timing(size, size, size)

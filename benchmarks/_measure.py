@@ -38,7 +38,7 @@ class Comparison:
       measure: what was measured: ``import``, ``lower`` ...
       program: the name of the program.
       jax, jaxmlir: what both sides took.
-      target: the ratio of medians that jaxmlir promises not to exceed.
+      target: the ratio of medians that jaxmlir promises not to exceed, if it does.
       equations: how many there are in the program, those of called functions not counted.
       group: the set that the program belongs to, ``plain``, ``naive`` ...; summaries are by set.
       unit: what the numbers are: seconds, ``s``, or bytes, ``B``.
@@ -49,7 +49,7 @@ class Comparison:
     program: str
     jax: Timing
     jaxmlir: Timing
-    target: float
+    target: float | None
     equations: int
     group: str = "plain"
     unit: str = "s"

@@ -24,10 +24,12 @@ def row(result: Comparison) -> str:
     start = f"{result.measure:15}{result.program:23}{result.equations:>7}  "
     if result.error:
         return f"{start}ERROR {result.error}"
-    verdict = "" if result.ratio <= result.target else "  missed"
+    verdict = ""
+    if result.target is not None:
+        verdict = f"{result.target:g}" + ("" if result.ratio <= result.target else "  missed")
     return (
         f"{start}{_span(result.jax, result.unit):>27}  {_span(result.jaxmlir, result.unit):>27}  "
-        f"{result.ratio:6.3f}  {result.target:g}{verdict}"
+        f"{result.ratio:6.3f}  {verdict}"
     )
 
 
@@ -44,13 +46,14 @@ def summary(results: Iterable[Comparison]) -> Iterator[str]:
         line = f"{name:15}{group:6}"
         if good:
             mean = statistics.geometric_mean(r.ratio for r in good)
-            within = sum(r.ratio <= r.target for r in good)
             line += (
                 f" geometric mean {mean:.3f} ({1 / mean:.2f}x), "
                 f"least {good[0].ratio:.3f} ({good[0].program}), "
-                f"greatest {good[-1].ratio:.3f} ({good[-1].program}), "
-                f"{within} of {len(good)} within {good[-1].target:g}"
+                f"greatest {good[-1].ratio:.3f} ({good[-1].program})"
             )
+            if (target := good[-1].target) is not None:
+                within = sum(r.ratio <= target for r in good)
+                line += f", {within} of {len(good)} within {target:g}"
         if len(good) < len(members):
             line += f", {len(members) - len(good)} FAILED"
         yield line

@@ -15,7 +15,7 @@ arrays only.
 
 from benchmarks.programs import naive_algebra, naive_loops, networks, science  # noqa: F401 (registers)
 from benchmarks.programs._registry import NAIVE, PROGRAMS, Benchmark, Program
-from benchmarks.programs.equations import many_equations
+from benchmarks.programs.equations import many_equations, many_loops
 
 
 def deep_transformer(layers: int) -> Program:
@@ -36,4 +36,5 @@ __all__ = [
     "deep_stencil",
     "deep_transformer",
     "many_equations",
+    "many_loops",
 ]

@@ -41,3 +41,28 @@ def many_equations(n: int, size: int = 8) -> Program:
 
     x, v = normal(rng, size, size), normal(rng, size, size)
     return many_equations, (x, v, step_size, rotation)
+
+
+def many_loops(n: int, size: int = 8) -> Program:
+    """A program of about `n` equations, a dozen in the body of each of its loops.
+
+    Every second loop stacks its states; every body computes something that does not change in it.
+    """
+    rng = np.random.RandomState(15)
+
+    def many_loops(x, weights, inputs):
+        def body(x, row):
+            scaled = weights / (1.0 + jnp.sum(weights**2))
+            x = jnp.tanh(scaled @ x) + 0.1 * row
+            return x - 0.01 * x**3, x
+
+        loss = 0.0
+        for i in range(n // 16):
+            if i % 2:
+                x, rows = lax.scan(lambda x, row: body(x, row), x, inputs)
+                loss = loss + jnp.sum(rows * inputs)
+            else:
+                x, _ = lax.scan(lambda x, row: (body(x, row)[0], None), x, inputs)
+        return loss + jnp.sum(x)
+
+    return many_loops, (normal(rng, size), normal(rng, size, size), normal(rng, 4, size))
