@@ -22,7 +22,7 @@ from jaxmlir._compat import close_jaxpr, core, dtypes, open_jaxpr, state_types, 
 from jaxmlir.constants import Constants
 from jaxmlir.dense import dense
 from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError, cause_of, message_of
-from jaxmlir.ir import DIALECT_VERSION, func, ir, scope
+from jaxmlir.ir import DIALECT_VERSION, free_symbol, func, ir, scope
 from jaxmlir.types import type_of
 
 if TYPE_CHECKING:
@@ -109,9 +109,7 @@ class Importer:
 
     def unique_symbol(self, name: str) -> str:
         """``name``, or ``name_0`` ... if the module has it; dots are kept."""
-        found, n = name, 0
-        while found in self._names:
-            found, n = f"{name}_{n}", n + 1
+        found = free_symbol(name, self._names)
         self._names.add(found)
         return found
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import chlo, func, mhlo, mpmd, sdy, stablehlo
@@ -153,6 +154,14 @@ def functions(module: ir.Module) -> dict[str, func.FuncOp]:
         return {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
 
 
+def free_symbol(name: str, taken: Container[str]) -> str:
+    """``name``, or ``name_0`` ... if that is taken; dots are kept."""
+    found, numbers = name, itertools.count()
+    while found in taken:
+        found = f"{name}_{next(numbers)}"
+    return found
+
+
 @functools.cache
 def symbol_uses(attr: ir.Attribute) -> tuple[str, ...]:
     """The symbols that an attribute refers to, nested arrays and dictionaries included."""
@@ -172,6 +181,7 @@ __all__ = [
     "diagnostics_of",
     "file_line_col",
     "frames",
+    "free_symbol",
     "func",
     "functions",
     "ir",

@@ -19,7 +19,6 @@ function.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -39,7 +38,7 @@ from jaxmlir._compat import (
 from jaxmlir._lists import chosen
 from jaxmlir.errors import JaxmlirError, LoweringError, cause_of
 from jaxmlir.exporter import constant_value
-from jaxmlir.ir import context, functions, ir, parse_module
+from jaxmlir.ir import context, free_symbol, functions, ir, parse_module
 from jaxmlir.passes._liveness import Body, Live, Mask
 from jaxmlir.types import aval_of
 
@@ -81,7 +80,7 @@ def _make_way(module: ir.Module, name: str) -> None:
     taken = functions(module)
     if name == "main" or name not in taken:
         return
-    free = next(n for i in itertools.count() if (n := f"{name}_{i}") not in taken)
+    free = free_symbol(name, taken)
     ir.SymbolTable.replace_all_symbol_uses(name, free, module.operation)
     taken[name].attributes["sym_name"] = ir.StringAttr.get(free)
 

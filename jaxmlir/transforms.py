@@ -22,7 +22,6 @@ from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.checkpoint_while import checkpoint_while
 from jaxmlir.passes.dedupe_functions import dedupe_functions, rename_functions
 from jaxmlir.passes.expand_custom_lin import expand_custom_lin
-from jaxmlir.passes.inverse import inverse as inverse_function
 from jaxmlir.passes.jvp import active_arguments, tangent_type_of
 from jaxmlir.passes.jvp import jvp as jvp_function
 from jaxmlir.passes.linearize import Linearized
@@ -322,6 +321,9 @@ def inverse(
       ArgumentError: ``argnums`` and ``known`` overlap or name no argument.
       TransformError: an argument does not follow from the result and the known arguments.
     """
+    # The rules of inversion are many, and most programs are never inverted.
+    from jaxmlir.passes.inverse import inverse as inverse_function
+
     args_tree = _args_tree(program, "inverse")
     children = args_tree.children()
     given = [] if known is None else _positions(known, args_tree)

@@ -11,14 +11,13 @@ What is live is found in :mod:`jaxmlir.passes._liveness`; here it is acted upon.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import codec, ops
 from jaxmlir._lists import chosen
-from jaxmlir.ir import func, ir, scope
+from jaxmlir.ir import free_symbol, func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import entry_points
 from jaxmlir.passes._liveness import Cut, Liveness, Mask, Variant, whole
@@ -84,7 +83,7 @@ def _make(program: Program, variants: dict[str, list[Variant]]) -> dict[Variant,
     for symbol, (first, *others) in variants.items():
         made[first] = functions[symbol]
         for variant in others:
-            name = next(n for i in itertools.count() if (n := f"{symbol}_{i}") not in taken)
+            name = free_symbol(symbol, taken)
             taken.add(name)
             copy = functions[symbol].operation.clone(ir.InsertionPoint(program.module.body))
             copy.attributes["sym_name"] = ir.StringAttr.get(name)

@@ -21,7 +21,6 @@ them before it fuses.  A fence inside a function is there for all of its callers
 from __future__ import annotations
 
 import functools
-import itertools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jaxmlir import codec
 from jaxmlir._compat import core, dtypes, jax_version
-from jaxmlir.ir import func, ir, scope
+from jaxmlir.ir import free_symbol, func, ir, scope
 from jaxmlir.ops import bitwise, comparison, elementwise, special, transcendental
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import ops_of, returned
@@ -234,8 +233,7 @@ class _Calls:
         """The identity function of a type."""
         if type_ not in self._symbols:
             taken = {*self._program.functions, *self._symbols.values()}
-            names = itertools.chain(["fence"], map("fence_{}".format, itertools.count()))
-            self._symbols[type_] = name = next(name for name in names if name not in taken)
+            self._symbols[type_] = name = free_symbol("fence", taken)
             with ir.InsertionPoint(self._program.module.body), ir.Location.unknown():
                 function = func.FuncOp(name, ([type_], [type_]), visibility="private")
                 with ir.InsertionPoint(function.add_entry_block()):

@@ -8,7 +8,6 @@ copied in.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ import numpy as np
 from jaxmlir import codec
 from jaxmlir._compat import dtypes
 from jaxmlir.dense import dense
-from jaxmlir.ir import func, ir
+from jaxmlir.ir import free_symbol, func, ir
 from jaxmlir.passes._build import filled, inline
 from jaxmlir.passes._liveness import has_lasting_effects
 from jaxmlir.passes._remarks import remark, remarks_wanted
@@ -282,8 +281,7 @@ class Rewriter:
 
 def _unused_name(program: Program, symbol: str) -> str:
     program.changed()
-    taken = program.functions
-    return next(name for i in itertools.count() if (name := f"{symbol}_{i}") not in taken)
+    return free_symbol(symbol, program.functions)
 
 
 def _write_variant(
