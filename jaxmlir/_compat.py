@@ -447,6 +447,15 @@ def _override(option: Any, value: Any) -> Iterator[None]:
         hook(None if before is unset else before)
 
 
+def named_axes(mesh: Any) -> contextlib.AbstractContextManager[Any]:
+    """The named axes that an equation inside a ``shard_map`` over ``mesh`` may use."""
+    from jax._src import core
+
+    if mesh.empty:
+        return contextlib.nullcontext()
+    return core.extend_axis_env_nd([(axis, mesh.shape[axis]) for axis in mesh.manual_axes])
+
+
 def debug_info(traced_for: str, name: str, n_args: int, n_results: int) -> Any:
     """Debug information that names a function and nothing else."""
     from jax._src import core

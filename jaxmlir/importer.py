@@ -272,7 +272,11 @@ class _Function:
                 operands = [
                     self.literal(v, loc) if type(v) is literal_type else env[v] for v in eqn.invars
                 ]
-                name, attributes = self.attributes(eqn)
+                if eqn.primitive.name == "shard_map":
+                    with self.importer.pending.inside(eqn):
+                        name, attributes = self.attributes(eqn)
+                else:
+                    name, attributes = self.attributes(eqn)
                 if eqn.effects is not no_effects and eqn.effects:
                     attributes["jaxpr.effects"] = effect_attrs.encode(eqn, self.importer)
                 ctx = effect_attrs.encode_ctx(eqn.ctx)

@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
+
 from jaxmlir import _compat
-from jaxmlir._compat import core, jax_version, mesh_lib, named_sharding
+from jaxmlir._compat import core, jax_version, mesh_lib, named_sharding, tree_util
 
 _NEW_INLINE = jax_version() >= (0, 11) and _compat.resolve("jax._src.api", "Inline") is not None
 _PACKED_SCAN = _compat.resolve("jax._src.flattree", "pack") is not None
@@ -106,6 +108,14 @@ def _linear_call_from_dialect(
     return params
 
 
+def _custom_vmap_from_dialect(
+    params: dict[str, Any], n_operands: int, n_results: int
+) -> dict[str, Any]:
+    """JAX refuses to make a tuple of trees of its registry for traces and of the other one."""
+    values = jax.tree.unflatten(params["in_tree"], range(n_operands))
+    return {**params, "in_tree": tree_util.tracing_registry.flatten(values)[1]}
+
+
 TO_DIALECT: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
     "jit": _jit_to_dialect,
     "linear_call": _linear_call_to_dialect,
@@ -119,6 +129,8 @@ FROM_DIALECT: dict[str, Callable[[dict[str, Any], int, int], dict[str, Any]]] = 
 if _PACKED_SCAN:
     TO_DIALECT["scan"] = _scan_to_dialect
     FROM_DIALECT["scan"] = _scan_from_dialect
+if jax_version() >= (0, 12):
+    FROM_DIALECT["custom_vmap_call"] = _custom_vmap_from_dialect
 if jax_version() < (0, 11):
     TO_DIALECT["xla_metadata_call"] = _metadata_to_dialect
     FROM_DIALECT["xla_metadata_call"] = _metadata_from_dialect

@@ -20,6 +20,7 @@ traced for a few derivatives (:data:`MAX_ORDER`).
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import types as py_types
 from collections.abc import Iterator, Sequence
@@ -34,9 +35,11 @@ from jaxmlir._compat import (
     ad_util,
     call_bwd,
     closed_over,
+    config,
     core,
     dtypes,
     lu,
+    named_axes,
     pe,
     rule_transforms,
     tree_util,
@@ -69,6 +72,16 @@ class _Untraced:
     eqn: Any
     within: collections.Counter[str]
     """How often each rule, by its source line, is around this op: the order of the derivative."""
+    check_vma: bool
+    """Whether types tell the mesh axes that values vary over: around it is a shard_map that checks
+    them."""
+
+    @contextlib.contextmanager
+    def surroundings(self) -> Iterator[None]:
+        """Has JAX trace as it would where the equation is: on its mesh, say."""
+        ctx = self.eqn.ctx
+        with ctx.manager, named_axes(ctx.cur_abstract_mesh), config._check_vma(self.check_vma):
+            yield
 
 
 class Pending:
@@ -84,6 +97,7 @@ class Pending:
         self._queue: collections.deque[_Untraced] = collections.deque()
         self._config: ConfigSnapshot | None = None
         self._within: collections.Counter[str] = collections.Counter()
+        self._check_vma = False
         self._lengths: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -93,7 +107,18 @@ class Pending:
         """Puts off the rules of the op of a custom-derivative equation."""
         if self._config is None:
             self._config = ConfigSnapshot()
-        self._queue.append(_Untraced(op, eqn, self._within))
+        self._queue.append(_Untraced(op, eqn, self._within, self._check_vma))
+
+    @contextlib.contextmanager
+    def inside(self, eqn: Any) -> Iterator[None]:
+        """Ops added meanwhile are in a function that the equation names."""
+        around = self._check_vma
+        if eqn.primitive.name == "shard_map":
+            self._check_vma = eqn.params["check_vma"]
+        try:
+            yield
+        finally:
+            self._check_vma = around
 
     def drop(self, count: int) -> None:
         """Forgets the last ``count`` ops, which are being erased."""
@@ -107,12 +132,13 @@ class Pending:
         with self._config.restored():
             while self._queue:
                 untraced = self._queue[0]
-                self._within = untraced.within
+                self._within, self._check_vma = untraced.within, untraced.check_vma
                 attributes = untraced.op.attributes
-                for name, value in _TRACERS[untraced.eqn.primitive.name](untraced.eqn, self):
-                    attributes[name] = value
+                with untraced.surroundings():
+                    for name, value in _TRACERS[untraced.eqn.primitive.name](untraced.eqn, self):
+                        attributes[name] = value
                 self._queue.popleft()
-        self._within = collections.Counter()
+        self._within, self._check_vma = collections.Counter(), False
         self._config = None
 
     def function(

@@ -28,7 +28,7 @@ import jax
 import numpy as np
 
 from jaxmlir import codec, effect_attrs, locations, ops, params, pytrees, rules, signatures
-from jaxmlir._compat import config, core, dtypes, effects
+from jaxmlir._compat import config, core, dtypes, effects, named_axes
 from jaxmlir.constants import Unread
 from jaxmlir.errors import (
     Diagnostic,
@@ -244,7 +244,7 @@ class _Verifier:
         )
         variables: dict[ir.Value, Any] = {}
         atoms = [variables.setdefault(v, core.Var(aval_of(v.type))) for v in op.operands]
-        with ctx.manager, _named_axes(ctx.cur_abstract_mesh), config._check_vma(check_vma):
+        with ctx.manager, named_axes(ctx.cur_abstract_mesh), config._check_vma(check_vma):
             typecheck = core.custom_typechecks.get(primitive)
             if typecheck is not None:
                 found, inferred = typecheck(_printing, *atoms, **parameters)
@@ -421,13 +421,6 @@ def _payload_type(aval: Any) -> ir.Type:
 def _is_private(function: func.FuncOp) -> bool:
     attributes = function.attributes
     return "sym_visibility" in attributes and attributes["sym_visibility"].value != "public"
-
-
-def _named_axes(mesh: Any) -> contextlib.AbstractContextManager[Any]:
-    """The named axes that an op inside a shard_map over ``mesh`` may use."""
-    if mesh.empty:
-        return contextlib.nullcontext()
-    return core.extend_axis_env_nd([(axis, mesh.shape[axis]) for axis in mesh.manual_axes])
 
 
 def _given_effects(op: Any) -> Iterable[Any]:

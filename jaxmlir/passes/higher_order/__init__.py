@@ -23,6 +23,7 @@ def all_rules() -> dict[str, HigherOrderRule]:
     from jaxmlir.passes.higher_order.custom_jvp import CustomJvp
     from jaxmlir.passes.higher_order.custom_linear_solve import CustomLinearSolve
     from jaxmlir.passes.higher_order.custom_vjp import CustomLin, CustomVjp
+    from jaxmlir.passes.higher_order.linear_call import LinearCall
     from jaxmlir.passes.higher_order.remat import Remat
     from jaxmlir.passes.higher_order.scan import Scan
     from jaxmlir.passes.higher_order.while_loop import While
@@ -37,6 +38,7 @@ def all_rules() -> dict[str, HigherOrderRule]:
         "jaxpr.custom_vjp_call_jaxpr": CustomVjp(),
         "jaxpr.eval_jaxpr": Call("call_jaxpr"),
         "jaxpr.jit": Call("jaxpr", "name", "inline", "keep_unused", "compiler_options_kvs"),
+        "jaxpr.linear_call": LinearCall(),
         "jaxpr.remat2": Remat(),
         "jaxpr.scan": Scan(),
         "jaxpr.while": While(),

@@ -6,7 +6,8 @@ backward rule.  Transposition puts that in its place; to push tangents through i
 see ``jaxpr-expand-custom-lin``).
 
 Batching batches the function, its forward and its backward rule; the cotangent of an operand that
-is not batched is summed over the batch.
+is not batched is summed over the batch.  Then all results are batched: the cotangent of one that is
+not is that of all elements together, and each of the summands would have all of it.
 """
 
 from __future__ import annotations
@@ -257,9 +258,14 @@ def _batch_rules(
     found: dict[str, Any] = {}
 
     def out_axes(own: Dims) -> Dims:
-        found["residuals"], results = fwd.split(dims, own)
-        found["results"] = tuple(map(joined, entry.out_dims, results))
-        return (*own[: fwd.num_extra], *found["results"])
+        residuals, results = fwd.split(dims, own)
+        results = tuple(map(joined, entry.out_dims, results))
+        if "bwd_jaxpr" in symbols and None in results:
+            rule_dims = (*residuals, *results)
+            if _sums(rules, symbols["bwd_jaxpr"], rule_dims, dims, axis):
+                results = tuple(0 if d is None else d for d in results)
+        found["residuals"], found["results"] = residuals, results
+        return (*own[: fwd.num_extra], *results)
 
     new = entry.symbols["fwd_jaxpr"]
     vmap(rules, fwd.symbol, dims, axis, out_axes, reserved=new)
@@ -268,6 +274,16 @@ def _batch_rules(
         rule_dims = (*found["residuals"], *found["results"])
         _batch_bwd(rules, symbols["bwd_jaxpr"], rule_dims, dims, axis, entry.symbols["bwd_jaxpr"])
     return found["results"]
+
+
+def _sums(rules: Rules, bwd: str, dims: Dims, out_dims: Dims, axis: Any) -> bool:
+    """Whether a backward rule, batched so, gives a cotangent that is to be summed."""
+    zeros = out_zeros(rules.program.function(bwd), len(out_dims))
+    wanted = [d for d, zero in zip(out_dims, zeros, strict=True) if not zero]
+    if None not in wanted:
+        return False
+    found = rules.functions.batched(bwd, dims, axis)
+    return any(w is None and f is not None for w, f in zip(wanted, found, strict=True))
 
 
 def _batch_bwd(
