@@ -36,6 +36,7 @@ BUILTIN_PASSES = (
     ("jaxpr-linearize", "jaxmlir.passes.linearize:Linearize"),
     ("jaxpr-matmul-precision", "jaxmlir.passes.matmul_precision:MatmulPrecision"),
     ("jaxpr-partial-eval", "jaxmlir.passes.partial_eval:PartialEval"),
+    ("jaxpr-remat", "jaxmlir.passes.remat:Remat"),
     ("jaxpr-transpose", "jaxmlir.passes.transpose:Transpose"),
     ("jaxpr-verify", "jaxmlir.passes.verify:Verify"),
     ("jaxpr-vjp", "jaxmlir.passes.vjp:Vjp"),

@@ -158,34 +158,42 @@ class Counter:
             found.add(max(branches, key=lambda c: (c.total.flops, c.total.bytes)))
         elif name == "custom_linear_solve":
             found.add(self.function(node.get("jaxprs").solve))
-        elif name in _CALLS:
-            found.add(self.function(node.get(_CALLS[name])))
+        elif name in CALLED:
+            found.add(self.function(node.get(CALLED[name])))
         else:
             file, line, _ = locations.position(node.op.location)
-            found.by_line[file, line] += self.leaf(node, name, found)
-
-    def leaf(self, node: Node, name: str, found: Costs) -> Cost:
-        operands = [aval_of(v.type) for v in node.op.operands]
-        results = [aval_of(v.type) for v in node.op.results]
-        size = sum(map(_bytes, operands)) + sum(map(_bytes, results))
-        if name in _VIEWS:
-            return Cost()
-        formula = _FORMULAS.get(name)
-        if formula is None:
-            found.uncounted[name] += 1
-            return Cost(bytes=size)
-        count = formula(node, operands, results)
-        return Cost(0, count, size) if name in _TRANSCENDENTAL else Cost(count, 0, size)
+            cost, counted = leaf_cost(node, name)
+            found.by_line[file, line] += cost
+            if not counted:
+                found.uncounted[name] += 1
 
 
-# The attribute that names the function, of ops that call one once.
-_CALLS = {
+def leaf_cost(node: Node, name: str) -> tuple[Cost, bool]:
+    """The cost of an op that calls no function, and whether there is a formula for its arithmetic.
+
+    Args:
+      name: of its primitive.
+    """
+    operands = [aval_of(v.type) for v in node.op.operands]
+    results = [aval_of(v.type) for v in node.op.results]
+    size = sum(map(_bytes, operands)) + sum(map(_bytes, results))
+    if name in _VIEWS:
+        return Cost(), True
+    formula = _FORMULAS.get(name)
+    if formula is None:
+        return Cost(bytes=size), False
+    count = formula(node, operands, results)
+    return (Cost(0, count, size) if name in _TRANSCENDENTAL else Cost(count, 0, size)), True
+
+
+CALLED = {
     record.name: record.functions[0].name
     for family in ops.FAMILIES
     if family.__name__.endswith((".calls", ".custom_derivatives", ".sharding"))
     for record in family.OPS
     if record.functions and record.name != "custom_lin"
 }
+"""The attribute that names the function, of ops that call one once."""
 
 # Other shapes of the same memory.
 _VIEWS = frozenset({"reshape", "squeeze"})

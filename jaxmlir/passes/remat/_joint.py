@@ -1,0 +1,284 @@
+"""Two scans of which the second reads what the first stacks, as one body, and apart again.
+
+A forward loop and the backward loop of its derivative are such a pair.  In the *joint body* both
+run in the same iteration, so that what goes from one to the other is a value like any other::
+
+    (*constants, *carry, *slices of the first, *those of the second) -> (*results of both)
+
+Any set of its values from which the rest of the second body follows can be what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jaxmlir._lists import split
+from jaxmlir.ir import func, ir
+from jaxmlir.passes._build import NewFunction, copy, inline, ops_of, returned
+from jaxmlir.passes.higher_order._scan_op import PLAIN_SCAN, ScanOp
+
+if TYPE_CHECKING:
+    from jaxmlir.passes._rules import Rules
+
+
+class Loop:
+    """A scan in a function."""
+
+    def __init__(self, op: Any):
+        self.op = op
+        self.scan = ScanOp.of(op)
+        self.consts, self.carry, self.slices = self.scan.operands(list(op.operands))
+        self.results = list(op.results)
+
+    @property
+    def stacked(self) -> list[ir.Value]:
+        return self.scan.results(self.results)[1]
+
+    def replaced(self, values: Sequence[ir.Value | None]) -> Loop:
+        """The loop that gives those values: they are used in place of the results."""
+        for old, new in zip(self.results, values, strict=True):
+            if new is not None:
+                old.replace_all_uses_with(new)
+        self.op.operation.erase()
+        return Loop(next(v for v in values if v is not None).owner)
+
+
+def loops_of(function: func.FuncOp) -> list[Loop]:
+    """The scans of a function that are plain loops of more than one iteration."""
+    found = []
+    for op, name, _ in ops_of(function):
+        if name == "jaxpr.scan" and all(key in PLAIN_SCAN for key in op.attributes.keys()):
+            loop = Loop(op)
+            if isinstance(loop.scan.length, int) and loop.scan.length > 1:
+                found.append(loop)
+    return found
+
+
+class Pair:
+    """A loop, and a later one that goes over values which it stacks."""
+
+    def __init__(self, first: Loop, second: Loop):
+        self.first, self.second = first, second
+        stacked = set(first.stacked)
+        read = {v for v in second.slices if v in stacked}
+        start = len(second.consts) + len(second.carry)
+        self.links = {
+            v
+            for v in read
+            if all(
+                use.owner == second.op.operation and use.operand_number >= start for use in v.uses
+            )
+        }
+        """The stacked values that nobody else reads."""
+
+
+@dataclass(frozen=True)
+class Joint:
+    """The joint body of a pair."""
+
+    pair: Pair
+    function: func.FuncOp
+    """Detached."""
+    consts: list[ir.Value]
+    """The first's arguments in the joint body: constants, carry, slices."""
+    carry: list[ir.Value]
+    slices: list[ir.Value]
+    second_consts: list[tuple[ir.Value, ir.Value]]
+    """What only the second takes: operands, and their arguments in the joint body."""
+    second_carry: list[ir.Value]
+    second_slices: list[tuple[ir.Value, ir.Value]]
+
+    @classmethod
+    def of(cls, rules: Rules, pair: Pair) -> Joint:
+        first, second = pair.first, pair.second
+        bodies = [rules.program.function(loop.scan.body) for loop in (first, second)]
+        of_first, of_second = (list(body.arguments) for body in bodies)
+        given = set(first.consts)
+        sliced = {*first.slices, *first.stacked}
+        types_c, types_k, types_x = second.scan.operands([v.type for v in of_second])
+        own_c = [(v, t) for v, t in zip(second.consts, types_c, strict=True) if v not in given]
+        own_x = [(v, t) for v, t in zip(second.slices, types_x, strict=True) if v not in sliced]
+        new = NewFunction(
+            rules,
+            "joint",
+            [
+                *(v.type for v in of_first),
+                *(t for _, t in own_c),
+                *types_k,
+                *(t for _, t in own_x),
+            ],
+            bodies[1],
+            detached=True,
+        )
+        consts, carry, slices, consts2, carry2, slices2 = split(
+            new.args,
+            len(first.consts),
+            len(first.carry),
+            len(first.slices),
+            len(own_c),
+            len(types_k),
+        )
+        with new.body():
+            outs = inline(bodies[0], [*consts, *carry, *slices])
+            _, stacked = first.scan.results(outs)
+            values = dict(zip(first.consts, consts, strict=True))
+            values |= {v: arg for (v, _), arg in zip(own_c, consts2, strict=True)}
+            xs = dict(zip(first.slices, slices, strict=True))
+            xs |= dict(zip(first.stacked, stacked, strict=True))
+            xs |= {v: arg for (v, _), arg in zip(own_x, slices2, strict=True)}
+            args = [*(values[v] for v in second.consts), *carry2, *(xs[v] for v in second.slices)]
+            outs2 = inline(bodies[1], args)
+        new.finish([*outs, *outs2])
+        return cls(
+            pair,
+            new.op,
+            consts,
+            carry,
+            slices,
+            [(v, arg) for (v, _), arg in zip(own_c, consts2, strict=True)],
+            carry2,
+            [(v, arg) for (v, _), arg in zip(own_x, slices2, strict=True)],
+        )
+
+    def results(self) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value]]:
+        """Of the first: carry, slices; all of the second."""
+        first = self.pair.first
+        carry, stacked, outs = split(returned(self.function), len(first.carry), len(first.stacked))
+        return carry, stacked, outs
+
+    def kept(self) -> list[tuple[int, ir.Value]]:
+        """The stacked results of the first that stay whatever is chosen: somebody reads them."""
+        _, stacked, _ = self.results()
+        return [
+            (i, v)
+            for i, (v, outer) in enumerate(zip(stacked, self.pair.first.stacked, strict=True))
+            if outer not in self.pair.links and any(True for _ in outer.uses)
+        ]
+
+    def retained(self) -> set[ir.Value]:
+        """The slices that only the first loop reads so far, of values that a program computes:
+        they are in memory, but for the second loop would have to stay there."""
+        pair = self.pair
+        later = {*pair.second.op.operands}
+        return {
+            arg
+            for outer, arg in zip(pair.first.slices, self.slices, strict=True)
+            if not isinstance(outer.owner, ir.Block)
+            and outer not in later
+            and all(use.owner == pair.first.op.operation for use in outer.uses)
+        }
+
+
+class Step(NamedTuple):
+    """One op of the joint body."""
+
+    op: Any
+    name: str
+    operands: list[ir.Value]
+    results: list[ir.Value]
+
+
+def steps_of(function: func.FuncOp) -> list[Step]:
+    return [Step(op, name, operands, list(op.results)) for op, name, operands in ops_of(function)]
+
+
+def needed_for(
+    steps: Sequence[Step], wanted: Iterable[ir.Value], available: set[ir.Value]
+) -> tuple[list[Step], set[ir.Value]]:
+    """The steps that give the wanted values where some are available, and all values that takes."""
+    live = set(wanted)
+    kept = []
+    for step in reversed(steps):
+        if any(v in live and v not in available for v in step.results):
+            live.update(step.operands)
+            kept.append(step)
+    return kept[::-1], live
+
+
+def separate(
+    rules: Rules, joint: Joint, stored: Sequence[ir.Value]
+) -> tuple[list[ir.Value | None], list[ir.Value | None]]:
+    """Writes the two loops anew, where the first stores these values of each iteration.
+
+    Returns:
+      What stands for the results of the first loop and of the second.
+    """
+    first, second = joint.pair.first, joint.pair.second
+    steps = steps_of(joint.function)
+    carry, _, outs = joint.results()
+    kept = joint.kept()
+    position = {v: i for i, (_, v) in enumerate(kept)}
+
+    # The second loop: what it does not find stored it computes from constants and slices.
+    arguments = {*joint.consts, *joint.carry, *joint.slices}
+    todo, live = needed_for(steps, outs, {*stored, *arguments})
+    handed = [v for v in stored if v in live and v not in position]
+    position |= {v: len(kept) + i for i, v in enumerate(handed)}
+    todo_first, live_first = needed_for(steps, [*carry, *(v for _, v in kept), *handed], arguments)
+
+    with ir.InsertionPoint(first.op), first.op.location:
+        consts = [
+            (o, a) for o, a in zip(first.consts, joint.consts, strict=True) if a in live_first
+        ]
+        slices = [
+            (o, a) for o, a in zip(first.slices, joint.slices, strict=True) if a in live_first
+        ]
+        new = first.scan.with_body(
+            _body(
+                rules,
+                first,
+                [*_args(consts), *joint.carry, *_args(slices)],
+                todo_first,
+                [*carry, *(v for _, v in kept), *handed],
+            ),
+            len(consts),
+            len(joint.carry),
+        )
+        values = new.write(rules, [*_operands(consts), *first.carry, *_operands(slices)])
+    final, stacked = split(values, len(carry))
+    results_first: list[ir.Value | None] = [*final, *[None] * len(first.stacked)]
+    for i, v in kept:
+        results_first[len(carry) + i] = stacked[position[v]]
+
+    with ir.InsertionPoint(second.op), second.op.location:
+        again = list(zip(first.consts, joint.consts, strict=True))
+        consts = [pair for pair in (*joint.second_consts, *again) if pair[1] in live]
+        again = list(zip(first.slices, joint.slices, strict=True))
+        again += [(stacked[i], v) for v, i in position.items()]
+        slices = [pair for pair in (*joint.second_slices, *again) if pair[1] in live]
+        new = second.scan.with_body(
+            _body(rules, second, [*_args(consts), *joint.second_carry, *_args(slices)], todo, outs),
+            len(consts),
+            len(joint.second_carry),
+        )
+        results = new.write(rules, [*_operands(consts), *second.carry, *_operands(slices)])
+    return results_first, list(results)
+
+
+def _operands(pairs: Sequence[tuple[ir.Value, ir.Value]]) -> list[ir.Value]:
+    return [operand for operand, _ in pairs]
+
+
+def _args(pairs: Sequence[tuple[ir.Value, ir.Value]]) -> list[ir.Value]:
+    return [arg for _, arg in pairs]
+
+
+def _body(
+    rules: Rules,
+    loop: Loop,
+    arguments: Sequence[ir.Value],
+    steps: Sequence[Step],
+    results: Sequence[ir.Value],
+) -> str:
+    """A body of those steps of the joint one, over those values of it; its symbol."""
+    like = rules.program.function(loop.scan.body)
+    new = NewFunction(rules, like.name.value, [v.type for v in arguments], like)
+    values = dict(zip(arguments, new.args, strict=True))
+    with new.body():
+        for step in steps:
+            outs = copy(step.op, step.name, [values[v] for v in step.operands])
+            for old, value in zip(step.results, outs, strict=True):
+                values.setdefault(old, value)
+    return new.finish([values[v] for v in results])
