@@ -317,6 +317,30 @@ class Program:
         pipeline = level_pipeline(level, without)
         return self.run_passes(pipeline, verify_each=False, remarks=remarks)
 
+    def remat(
+        self,
+        memory_budget: float | None = None,
+        *,
+        remarks: Callable[[Diagnostic], None] | None = None,
+    ) -> Program:
+        """The program whose loops store less for their derivative, and compute the rest again.
+
+        It is the differentiated program that has something to store::
+
+            program.grad().remat(memory_budget=0.5)
+
+        Args:
+          memory_budget: the memory to get along with besides arguments and results: a fraction of
+            what the program takes, or, from 2 on, bytes.  By default what is stored is what pays.
+          remarks: takes what was done, for example ``print``.
+
+        Raises:
+          PipelineError: the budget is not positive.
+        """
+        option = "" if memory_budget is None else f"{{memory-budget={memory_budget}}}"
+        pipeline = f"jaxpr-inline,jaxpr-remat{option}"
+        return self.run_passes(pipeline, verify_each=False, remarks=remarks)
+
     def clone(self, *, trace_rules: bool = True) -> Program:
         """A copy whose module can be changed; constants and handles are shared.
 

@@ -166,8 +166,8 @@ class _Costs:
                 (min(cost + times * own, _MUCH), min(times * reads, _MUCH))
                 for cost, times in self._callee(op).results
             ]
-        if name in _FUSED or name in _MOVED:
-            own = sum(cost for cost, _ in read) + (name in _FUSED)
+        if name in FUSED or name in MOVED:
+            own = sum(cost for cost, _ in read) + (name in FUSED)
             return [(min(own, _MUCH), min(sum(times for _, times in read), _MUCH))]
         return []
 
@@ -176,14 +176,14 @@ class _Costs:
 
 
 _CALLS = frozenset({"jaxpr.jit"})
-_FUSED = frozenset(
+FUSED = frozenset(
     f"jaxpr.{op.name}"
     for family in (elementwise, transcendental, comparison, bitwise, special)
     for op in family.OPS
     if op.results == 1
 )
 # Computed as part of reading an element: free themselves, but no bar to fusion.
-_MOVED = frozenset(
+MOVED = frozenset(
     f"jaxpr.{name}"
     for name in (
         "broadcast_in_dim",

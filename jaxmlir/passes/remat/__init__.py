@@ -1,6 +1,11 @@
 """``jaxpr-remat``: what loops store for their derivative, and what they compute again.
 
-(doc)
+A loop that stacks values for a later one to read, as a forward loop does for the backward one, is
+taken together with it (:mod:`_joint`).  Of the values that the second could start from, the
+cheapest set is stored: a minimum cut (:mod:`_choice`, :mod:`_flow`) under prices of storing and
+computing (:mod:`_price`).  A memory budget raises the price of storing until an estimate
+(:mod:`_peak`) is within it, and cuts long loops into segments that are run again
+(:mod:`_segments`).
 """
 
 from __future__ import annotations
@@ -8,14 +13,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from jaxmlir.errors import PipelineError
 from jaxmlir.ir import func, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import callees_first, entry_points, keep_reachable
-from jaxmlir.passes._remarks import remark, remarks_wanted
+from jaxmlir.passes._remarks import listening, remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes.remat._choice import choose
-from jaxmlir.passes.remat._joint import Joint, Loop, Pair, loops_of, separate
+from jaxmlir.passes.remat._choice import Choice, choose
+from jaxmlir.passes.remat._joint import Joint, Pair, loops_of, separate
+from jaxmlir.passes.remat._peak import peak
 from jaxmlir.passes.remat._price import MEMORY, Prices, size_of
+from jaxmlir.passes.remat._segments import in_segments, segments
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -23,50 +31,142 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Remat(Pass):
-    """Store of each iteration of a loop what is cheapest to store, and compute the rest again."""
+    """Store of each iteration of a loop what is cheapest to store, and compute the rest again.
+
+    Options:
+      memory-budget: memory that the program may take besides its arguments and results: a fraction
+        of what it takes now, or, from 2 on, bytes.  By default what is stored is what pays.
+    """
 
     name: ClassVar[str] = "jaxpr-remat"
-    memory_price: float = MEMORY
+    memory_budget: float | None = None
 
     def run(self, program: Program) -> None:
-        remat(program, self.memory_price)
+        if self.memory_budget is not None and not self.memory_budget > 0:
+            raise PipelineError(
+                f"memory-budget of {self.name} is a fraction of the memory that the program takes, "
+                f"or bytes: a positive number, got {self.memory_budget}"
+            )
+        remat(program, self.memory_budget)
 
 
-def remat(program: Program, memory_price: float = MEMORY) -> None:
+# What a byte is worth, and how deep loops are segmented, in the order in which they are tried: from
+# what runs fastest to what takes least memory.
+_ATTEMPTS = (
+    *((price, 0) for price in (0.0, MEMORY, 4.0, 16.0, 64.0, 1e3, 1e9)),
+    *((price, depth) for depth in (1, 2, 3) for price in (MEMORY, 64.0, 1e9)),
+)
+
+
+def remat(program: Program, memory_budget: float | None = None) -> None:
+    """Rewrites the loops of a program in place."""
+    price, depth = MEMORY, 0
+    if memory_budget is not None:
+        price, depth = _within(program, memory_budget)
     with scope():
-        entries = entry_points(program.functions)
-        pass_ = _Remat(Rules(program), Prices(program, memory_price))
-        for symbol in list(callees_first(program.functions)):
-            pass_.function(program.functions[symbol])
-        keep_reachable(program, entries)
+        _apply(program, price, depth)
     program.changed()
 
 
-class _Remat:
-    def __init__(self, rules: Rules, prices: Prices):
-        self.rules = rules
-        self.prices = prices
+def _within(program: Program, budget: float) -> tuple[float, int]:
+    """The first attempt that an estimate says is within the budget, or else takes least."""
+    with scope():
+        allowed = budget if budget >= 2 else budget * peak(program)
+        found = []
+        for attempt in _ATTEMPTS:
+            trial = program.clone()
+            with listening(None, ""):
+                _apply(trial, *attempt)
+            trial.changed()
+            found.append((peak(trial), attempt))
+            if found[-1][0] <= allowed:
+                return attempt
+    return min(found)[1]
 
-    def function(self, function: func.FuncOp) -> None:
+
+def _apply(program: Program, price: float, depth: int) -> None:
+    functions = program.functions
+    entries = entry_points(functions)
+    loops = _Loops(Rules(program), Prices(program, price), depth)
+    for symbol in list(callees_first(functions)):
+        loops.rewrite(functions[symbol])
+    keep_reachable(program, entries)
+
+
+@dataclass(frozen=True)
+class _Loops:
+    """The loops of functions, rewritten.
+
+    Attributes:
+      depth: how deep they may be segmented.
+    """
+
+    rules: Rules
+    prices: Prices
+    depth: int
+
+    def rewrite(self, function: func.FuncOp) -> None:
+        """Goes through the pairs of loops of a function."""
         loops = loops_of(function)
         for j in range(len(loops)):
             for i in range(j):
                 pair = Pair(loops[i], loops[j])
                 if pair.links:
-                    loops[i], loops[j] = self.pair(pair)
+                    done = self._segmented(pair) or self._stored(pair, self.depth)
+                    loops[i], loops[j] = done.first, done.second
 
-    def pair(self, pair: Pair) -> tuple[Loop, Loop]:
+    def _segmented(self, pair: Pair) -> Pair | None:
+        """The pair in segments if that takes less memory."""
+        if not self.depth:
+            return None
         joint = Joint.of(self.rules, pair)
-        self.function(joint.function)
-        choice = choose(joint, self.prices)
-        current = sum(size_of(v.type) for v in pair.links)
-        if choice is None or choice.size * pair.first.scan.length >= current:
-            return pair.first, pair.second
+        start = choose(joint, self.prices)
+        each = choose(joint, Prices(self.prices.program))
+        if start is None or each is None:
+            return None
+        count, _ = segments(pair.first.scan.length, self.depth, start.size, each.size)
+        if not count:
+            return None
         if remarks_wanted():
+            length = pair.first.scan.length
             remark(
-                pair.first.op, f"{current} -> {choice.size * pair.first.scan.length} {choice.price}"
+                pair.first.op,
+                f"{count} segments of {length // count} iterations: each is run again when its "
+                f"derivative is taken, from {start.size:,.0f} bytes stored at its start",
             )
-        new = separate(self.rules, joint, choice.stored)
-        # The second goes first: it uses results of the first that nothing stands for any more.
-        second = pair.second.replaced(new[1])
-        return pair.first.replaced(new[0]), second
+        parts = in_segments(self.rules, pair, count)
+        return [self._stored(part, self.depth - 1) for part in parts][0]
+
+    def _stored(self, pair: Pair, depth: int) -> Pair:
+        """The pair that stores what is cheapest."""
+        joint = Joint.of(self.rules, pair)
+        length = pair.first.scan.length
+        _Loops(self.rules, self.prices.within(length), depth).rewrite(joint.function)
+        choice = choose(joint, self.prices)
+        now = sum(size_of(v.type) for v in pair.links)
+        if choice is None or choice.size * length >= now:
+            return pair
+        if remarks_wanted():
+            remark(pair.first.op, _explanation(pair, choice, now))
+        return separate(self.rules, joint, choice.stored)
+
+
+def _explanation(pair: Pair, choice: Choice, now: float) -> str:
+    length = pair.first.scan.length
+    return (
+        f"stores {_bytes(choice.size * length)} for {length} iterations instead of {_bytes(now)}: "
+        f"of each {_count(len(choice.stored), 'value')}, not {len(pair.links)}, at the price of "
+        f"computing {_count(len(choice.again), 'op')} again, about {choice.price:,.0f} ns"
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _bytes(count: float) -> str:
+    for unit in ("bytes", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:.3g} GiB"

@@ -19,16 +19,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
 
 from jaxmlir.ir import ir
-from jaxmlir.passes._build import returned
 from jaxmlir.passes.remat._flow import FlowNetwork
-from jaxmlir.passes.remat._joint import Joint, Step, needed_for, steps_of
+from jaxmlir.passes.remat._joint import Joint, Step, name_of, needed_for, steps_of
 from jaxmlir.passes.remat._price import Prices, size_of
-
-if TYPE_CHECKING:
-    from jaxmlir.program import Program
 
 # Nothing is computed again for nothing: what is there already is taken.
 _TIE = 1e-3
@@ -62,19 +57,13 @@ class _Graph:
     def __init__(self, joint: Joint, prices: Prices):
         self.prices = prices
         steps = steps_of(joint.function)
-        carry, stacked, outs = joint.results()
+        carry, kept, outs = joint.results()
         self.arguments = {*joint.consts, *joint.carry, *joint.slices}
         # Slices that the first loop reads are there for the second, though perhaps kept for it.
         self.retained = joint.retained()
         self.free = self.arguments - {*joint.carry, *self.retained}
-        self.kept = {v for _, v in joint.kept()}
-        links = {
-            v
-            for v, outer in zip(stacked, joint.pair.first.stacked, strict=True)
-            if outer in joint.pair.links
-        }
-        self.pinned = {v for v in links if is_named(prices.program, v)}
-        self.current = links - self.kept - self.arguments | links & {*joint.carry}
+        self.kept = set(kept)
+        self.names = joint.names
 
         self.definitions: dict[ir.Value, Step] = {}
         known, needed = set(self.arguments), list(outs)
@@ -136,28 +125,19 @@ class _Graph:
         return found[0]
 
     def _computing(self, step: Step) -> float:
-        if not self.pinned.isdisjoint(step.results):
+        if self._pinned(step):
             return inf
         price = self.prices.computing(step.op, step.name)
         # What the first loop has no use for is computed once, wherever that is.
         return price + _TIE if id(step) in self.in_first or price == inf else _TIE
 
     def _storing(self, value: ir.Value, step: Step | None) -> float:
-        if value in self.kept or value in self.pinned:
+        if value in self.kept:
             return 0.0
-        if step is not None and step.name == "jaxpr.name":
-            return inf
+        name = None if step is None else name_of(self.prices.program, value)
+        if name is not None:
+            return 0.0 if name in self.names else inf
         return self.prices.storing(value.type)
 
-
-def is_named(program: Program, value: ir.Value) -> bool:
-    """Whether a value is one that the user gave a name, of this function or one that it calls."""
-    op = value.owner
-    if isinstance(op, ir.Block):
-        return False
-    name = op.operation.name
-    if name in ("jaxpr.scan", "jaxpr.jit"):
-        body = program.functions.get(op.attributes["jaxpr"].value)
-        position = list(op.results).index(value)
-        return body is not None and is_named(program, returned(body)[position])
-    return name == "jaxpr.name"
+    def _pinned(self, step: Step) -> bool:
+        return any(name_of(self.prices.program, v) in self.names for v in step.results)

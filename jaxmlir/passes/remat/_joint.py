@@ -21,28 +21,33 @@ from jaxmlir.passes.higher_order._scan_op import PLAIN_SCAN, ScanOp
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
+    from jaxmlir.program import Program
 
 
 class Loop:
-    """A scan in a function."""
+    """A scan in a function.
+
+    Its operands are read when they are asked for: rewriting other loops exchanges them.
+    """
 
     def __init__(self, op: Any):
         self.op = op
         self.scan = ScanOp.of(op)
-        self.consts, self.carry, self.slices = self.scan.operands(list(op.operands))
-        self.results = list(op.results)
+
+    @property
+    def operands(self) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value]]:
+        """Constants, carry, slices."""
+        consts, carry, slices = self.scan.operands(list(self.op.operands))
+        return consts, carry, slices
+
+    @property
+    def results(self) -> list[ir.Value]:
+        return list(self.op.results)
 
     @property
     def stacked(self) -> list[ir.Value]:
+        """The results that have a value for each iteration."""
         return self.scan.results(self.results)[1]
-
-    def replaced(self, values: Sequence[ir.Value | None]) -> Loop:
-        """The loop that gives those values: they are used in place of the results."""
-        for old, new in zip(self.results, values, strict=True):
-            if new is not None:
-                old.replace_all_uses_with(new)
-        self.op.operation.erase()
-        return Loop(next(v for v in values if v is not None).owner)
 
 
 def loops_of(function: func.FuncOp) -> list[Loop]:
@@ -62,8 +67,9 @@ class Pair:
     def __init__(self, first: Loop, second: Loop):
         self.first, self.second = first, second
         stacked = set(first.stacked)
-        read = {v for v in second.slices if v in stacked}
-        start = len(second.consts) + len(second.carry)
+        consts, carry, slices = second.operands
+        read = {v for v in slices if v in stacked}
+        start = len(consts) + len(carry)
         self.links = {
             v
             for v in read
@@ -72,6 +78,20 @@ class Pair:
             )
         }
         """The stacked values that nobody else reads."""
+
+
+def replace_results(
+    pair: Pair, first: Sequence[ir.Value | None], second: Sequence[ir.Value | None]
+) -> None:
+    """Uses other values in place of both loops' results, and removes the loops.
+
+    The second goes first: it uses results of the first that nothing stands for any more.
+    """
+    for loop, values in ((pair.second, second), (pair.first, first)):
+        for old, new in zip(loop.results, values, strict=True):
+            if new is not None:
+                old.replace_all_uses_with(new)
+        loop.op.operation.erase()
 
 
 @dataclass(frozen=True)
@@ -89,17 +109,22 @@ class Joint:
     """What only the second takes: operands, and their arguments in the joint body."""
     second_carry: list[ir.Value]
     second_slices: list[tuple[ir.Value, ir.Value]]
+    kept: tuple[int, ...]
+    """The stacked results of the first that stay whatever is chosen: somebody else reads them."""
+    names: frozenset[str]
+    """The names of values that are stored for the second, and therefore stay stored."""
 
     @classmethod
     def of(cls, rules: Rules, pair: Pair) -> Joint:
         first, second = pair.first, pair.second
         bodies = [rules.program.function(loop.scan.body) for loop in (first, second)]
         of_first, of_second = (list(body.arguments) for body in bodies)
-        given = set(first.consts)
-        sliced = {*first.slices, *first.stacked}
+        given_c, given_k, given_x = first.operands
+        taken_c, _, taken_x = second.operands
+        sliced = {*given_x, *first.stacked}
         types_c, types_k, types_x = second.scan.operands([v.type for v in of_second])
-        own_c = [(v, t) for v, t in zip(second.consts, types_c, strict=True) if v not in given]
-        own_x = [(v, t) for v, t in zip(second.slices, types_x, strict=True) if v not in sliced]
+        own_c = [(v, t) for v, t in zip(taken_c, types_c, strict=True) if v not in given_c]
+        own_x = [(v, t) for v, t in zip(taken_x, types_x, strict=True) if v not in sliced]
         new = NewFunction(
             rules,
             "joint",
@@ -114,23 +139,31 @@ class Joint:
         )
         consts, carry, slices, consts2, carry2, slices2 = split(
             new.args,
-            len(first.consts),
-            len(first.carry),
-            len(first.slices),
+            len(given_c),
+            len(given_k),
+            len(given_x),
             len(own_c),
             len(types_k),
         )
         with new.body():
             outs = inline(bodies[0], [*consts, *carry, *slices])
             _, stacked = first.scan.results(outs)
-            values = dict(zip(first.consts, consts, strict=True))
+            values = dict(zip(given_c, consts, strict=True))
             values |= {v: arg for (v, _), arg in zip(own_c, consts2, strict=True)}
-            xs = dict(zip(first.slices, slices, strict=True))
+            xs = dict(zip(given_x, slices, strict=True))
             xs |= dict(zip(first.stacked, stacked, strict=True))
             xs |= {v: arg for (v, _), arg in zip(own_x, slices2, strict=True)}
-            args = [*(values[v] for v in second.consts), *carry2, *(xs[v] for v in second.slices)]
+            args = [*(values[v] for v in taken_c), *carry2, *(xs[v] for v in taken_x)]
             outs2 = inline(bodies[1], args)
-        new.finish([*outs, *outs2])
+        pairs = list(zip(first.stacked, stacked, strict=True))
+        links = [v for outer, v in pairs if outer in pair.links]
+        kept = tuple(
+            i
+            for i, (outer, _) in enumerate(pairs)
+            if outer not in pair.links and any(True for _ in outer.uses)
+        )
+        carried, _ = split(outs, len(carry))
+        new.finish([*carried, *(stacked[i] for i in kept), *outs2])
         return cls(
             pair,
             new.op,
@@ -140,22 +173,16 @@ class Joint:
             [(v, arg) for (v, _), arg in zip(own_c, consts2, strict=True)],
             carry2,
             [(v, arg) for (v, _), arg in zip(own_x, slices2, strict=True)],
+            kept,
+            frozenset(name for v in links if (name := name_of(rules.program, v)) is not None),
         )
 
     def results(self) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value]]:
-        """Of the first: carry, slices; all of the second."""
-        first = self.pair.first
-        carry, stacked, outs = split(returned(self.function), len(first.carry), len(first.stacked))
-        return carry, stacked, outs
-
-    def kept(self) -> list[tuple[int, ir.Value]]:
-        """The stacked results of the first that stay whatever is chosen: somebody reads them."""
-        _, stacked, _ = self.results()
-        return [
-            (i, v)
-            for i, (v, outer) in enumerate(zip(stacked, self.pair.first.stacked, strict=True))
-            if outer not in self.pair.links and any(True for _ in outer.uses)
-        ]
+        """The carry of the first, of its stacked results those that are kept; all of the second."""
+        carry, kept, outs = split(
+            returned(self.function), self.pair.first.scan.num_carry, len(self.kept)
+        )
+        return carry, kept, outs
 
     def retained(self) -> set[ir.Value]:
         """The slices that only the first loop reads so far, of values that a program computes:
@@ -164,11 +191,26 @@ class Joint:
         later = {*pair.second.op.operands}
         return {
             arg
-            for outer, arg in zip(pair.first.slices, self.slices, strict=True)
+            for outer, arg in zip(pair.first.operands[2], self.slices, strict=True)
             if not isinstance(outer.owner, ir.Block)
             and outer not in later
             and all(use.owner == pair.first.op.operation for use in outer.uses)
         }
+
+
+def name_of(program: Program, value: ir.Value) -> str | None:
+    """The name that the user gave a value, in this function or in one that gives it."""
+    op = value.owner
+    if isinstance(op, ir.Block):
+        return None
+    name = op.operation.name
+    if name == "jaxpr.name":
+        return op.attributes["name"].value
+    if name in ("jaxpr.scan", "jaxpr.jit"):
+        body = program.functions.get(op.attributes["jaxpr"].value)
+        if body is not None:
+            return name_of(program, returned(body)[value.result_number])
+    return None
 
 
 class Step(NamedTuple):
@@ -197,33 +239,28 @@ def needed_for(
     return kept[::-1], live
 
 
-def separate(
-    rules: Rules, joint: Joint, stored: Sequence[ir.Value]
-) -> tuple[list[ir.Value | None], list[ir.Value | None]]:
-    """Writes the two loops anew, where the first stores these values of each iteration.
-
-    Returns:
-      What stands for the results of the first loop and of the second.
-    """
+def separate(rules: Rules, joint: Joint, stored: Sequence[ir.Value]) -> Pair:
+    """Puts two loops in the place of the pair, where the first stores these values of each
+    iteration."""
     first, second = joint.pair.first, joint.pair.second
     steps = steps_of(joint.function)
-    carry, _, outs = joint.results()
-    kept = joint.kept()
-    position = {v: i for i, (_, v) in enumerate(kept)}
+    consts_first, carry_first, slices_first = first.operands
+    carry, kept, outs = joint.results()
+    position = {v: i for i, v in enumerate(kept)}
 
     # The second loop: what it does not find stored it computes from constants and slices.
     arguments = {*joint.consts, *joint.carry, *joint.slices}
     todo, live = needed_for(steps, outs, {*stored, *arguments})
     handed = [v for v in stored if v in live and v not in position]
     position |= {v: len(kept) + i for i, v in enumerate(handed)}
-    todo_first, live_first = needed_for(steps, [*carry, *(v for _, v in kept), *handed], arguments)
+    todo_first, live_first = needed_for(steps, [*carry, *kept, *handed], arguments)
 
     with ir.InsertionPoint(first.op), first.op.location:
         consts = [
-            (o, a) for o, a in zip(first.consts, joint.consts, strict=True) if a in live_first
+            (o, a) for o, a in zip(consts_first, joint.consts, strict=True) if a in live_first
         ]
         slices = [
-            (o, a) for o, a in zip(first.slices, joint.slices, strict=True) if a in live_first
+            (o, a) for o, a in zip(slices_first, joint.slices, strict=True) if a in live_first
         ]
         new = first.scan.with_body(
             _body(
@@ -231,21 +268,21 @@ def separate(
                 first,
                 [*_args(consts), *joint.carry, *_args(slices)],
                 todo_first,
-                [*carry, *(v for _, v in kept), *handed],
+                [*carry, *kept, *handed],
             ),
             len(consts),
             len(joint.carry),
         )
-        values = new.write(rules, [*_operands(consts), *first.carry, *_operands(slices)])
+        values = new.write(rules, [*_operands(consts), *carry_first, *_operands(slices)])
     final, stacked = split(values, len(carry))
     results_first: list[ir.Value | None] = [*final, *[None] * len(first.stacked)]
-    for i, v in kept:
-        results_first[len(carry) + i] = stacked[position[v]]
+    for i, v in zip(joint.kept, stacked, strict=False):
+        results_first[len(carry) + i] = v
 
     with ir.InsertionPoint(second.op), second.op.location:
-        again = list(zip(first.consts, joint.consts, strict=True))
+        again = list(zip(consts_first, joint.consts, strict=True))
         consts = [pair for pair in (*joint.second_consts, *again) if pair[1] in live]
-        again = list(zip(first.slices, joint.slices, strict=True))
+        again = list(zip(slices_first, joint.slices, strict=True))
         again += [(stacked[i], v) for v, i in position.items()]
         slices = [pair for pair in (*joint.second_slices, *again) if pair[1] in live]
         new = second.scan.with_body(
@@ -253,8 +290,10 @@ def separate(
             len(consts),
             len(joint.second_carry),
         )
-        results = new.write(rules, [*_operands(consts), *second.carry, *_operands(slices)])
-    return results_first, list(results)
+        results = new.write(rules, [*_operands(consts), *second.operands[1], *_operands(slices)])
+    new_pair = Pair(Loop(values[0].owner), Loop(results[0].owner))
+    replace_results(joint.pair, results_first, results)
+    return new_pair
 
 
 def _operands(pairs: Sequence[tuple[ir.Value, ir.Value]]) -> list[ir.Value]:

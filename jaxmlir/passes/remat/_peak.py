@@ -1,0 +1,59 @@
+"""An estimate of the memory that a program needs besides its arguments and results.
+
+The ops run in their order; a value takes memory from the op that gives it to the last one that
+reads it, unless it is fused: computed as part of its only reader.  A loop or call needs what the
+function does that it runs.  What a compiler makes of it differs, so this compares two forms of one
+program, no more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import isfinite
+
+from jaxmlir.ir import ir
+from jaxmlir.passes._build import ops_of, returned, symbols_of
+from jaxmlir.passes.fence import FUSED, MOVED
+from jaxmlir.passes.remat._price import size_of
+from jaxmlir.program import Program
+
+
+def peak(program: Program) -> float:
+    """Bytes that the public function of a program needs at once."""
+    return _Peaks(program).of(program.name)
+
+
+class _Peaks:
+    def __init__(self, program: Program):
+        self._program = program
+        self._found: dict[str, float] = {}
+
+    def of(self, symbol: str) -> float:
+        if symbol not in self._found:
+            self._found[symbol] = 0.0
+            self._found[symbol] = self._walk(symbol)
+        return self._found[symbol]
+
+    def _walk(self, symbol: str) -> float:
+        function = self._program.function(symbol)
+        steps = list(ops_of(function))
+        uses = Counter(v for _, _, operands in steps for v in operands)
+        given = set(returned(function))
+        last: dict[ir.Value, int] = {}
+        for i, (_, _, operands) in enumerate(steps):
+            last.update(dict.fromkeys(operands, i))
+        ends: dict[int, float] = {}
+        live = most = 0.0
+        for i, (op, name, _) in enumerate(steps):
+            fused = name in FUSED or name in MOVED or name == "jaxpr.constant"
+            for v in op.results:
+                size = size_of(v.type)
+                if v in given or not isfinite(size) or (fused and uses[v] <= 1):
+                    continue
+                live += size
+                end = last.get(v, i)
+                ends[end] = ends.get(end, 0.0) + size
+            inner = max((self.of(s) for s in symbols_of(op)), default=0.0)
+            most = max(most, live + inner)
+            live -= ends.pop(i, 0.0)
+        return most

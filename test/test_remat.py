@@ -1,0 +1,317 @@
+"""Rematerialisation: the same derivative from less memory."""
+
+import itertools
+import math
+import random
+
+import hypothesis
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import random_programs
+from hypothesis import strategies as st
+from jax import lax
+from jax.ad_checkpoint import checkpoint_name
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
+
+import jaxmlir
+from benchmarks.programs import PROGRAMS
+from jaxmlir.ir import scope
+from jaxmlir.passes._rules import Rules
+from jaxmlir.passes.remat._choice import choose
+from jaxmlir.passes.remat._flow import FlowNetwork
+from jaxmlir.passes.remat._joint import Joint, Pair, loops_of, needed_for, steps_of
+from jaxmlir.passes.remat._price import Prices
+
+pytestmark = pytest.mark.compat
+
+WEIGHTS = np.asarray(np.random.RandomState(0).randn(32, 32) / 6, np.float32)
+STATE = np.asarray(np.random.RandomState(1).randn(16, 32), np.float32)
+
+
+def recurrent(length, reverse=False, body=lambda x, w: jnp.sin(jnp.tanh(x @ w) ** 2) + x):
+    """A loop over a state, whose derivative reads several values of each iteration."""
+
+    def f(w, x):
+        return lax.scan(lambda x, _: (body(x, w), None), x, None, length, reverse=reverse)[0].sum()
+
+    return f
+
+
+def outputs(w, x):
+    """Values of each iteration are results as well."""
+    _, ys = lax.scan(lambda x, y: (jnp.tanh(x @ w) * y, jnp.sin(x)), x, jnp.ones((7, 32)))
+    return jnp.sum(ys**2)
+
+
+def nested(w, x):
+    """A loop in a loop."""
+
+    def outer(x, y):
+        inner = lax.scan(lambda x, _: (jnp.sin(x @ w) * y, jnp.cos(x)), x, None, length=5)
+        return jnp.tanh(inner[0]), inner[1].sum()
+
+    x, ys = lax.scan(outer, x, jnp.linspace(0, 1, 6))
+    return jnp.sum(x * x) + ys.sum()
+
+
+def stacked_layers(w, x):
+    """A loop over what another one gives."""
+    _, ys = lax.scan(lambda h, y: (jnp.tanh(h @ w + y),) * 2, x, jnp.ones((6, 32)))
+    h, _ = lax.scan(lambda h, y: (jnp.tanh(h @ w.T + jnp.sin(y)), None), x, ys)
+    return jnp.sum(h**2)
+
+
+def branching(w, x):
+    def body(x, i):
+        return lax.cond(i > 2, lambda x: jnp.sin(x @ w), lambda x: jnp.cos(x) * x, x), None
+
+    return lax.scan(body, x, jnp.arange(6))[0].sum()
+
+
+FUNCTIONS = {
+    "recurrent": recurrent(12),
+    "reverse": recurrent(13, reverse=True),
+    "outputs": outputs,
+    "nested": nested,
+    "stacked": stacked_layers,
+    "branching": branching,
+}
+
+
+def gradients(f, args):
+    """The derivative as a program: differentiated in the dialect, and by JAX."""
+    return (
+        jaxmlir.trace(f)(*args).grad().run_passes("jaxpr-inline"),
+        jaxmlir.trace(jax.grad(f))(*args).run_passes("jaxpr-inline"),
+    )
+
+
+def temp_bytes(program):
+    return program.lower().compile().memory_analysis().temp_size_in_bytes
+
+
+def assert_close(got, want):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-4), got, want)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("budget", [None, 1e-9])
+def test_derivatives_stay_what_they_are(name, budget):
+    f, args = FUNCTIONS[name], (WEIGHTS, STATE)
+    want = jax.jit(jax.grad(f))(*args)
+    for program in gradients(f, args):
+        assert_close(program.remat(budget)(*args), want)
+
+
+@pytest.mark.parametrize("name", ["lstm_scan", "n_body", "kalman_filter"])
+def test_benchmark_programs(name):
+    f, args = PROGRAMS[name].make("small")
+    program = jaxmlir.trace(f)(*args).grad()
+    less = program.remat()
+    assert str(less) != str(program)
+    assert_close(less(*args), jax.jit(jax.grad(f))(*args))
+
+
+@hypothesis.given(random_programs.programs, st.sampled_from(["none", "0.000001"]))
+@random_programs.budget
+def test_random_programs(steps, budget):
+    def f(x, y):
+        return random_programs.run(steps, x, y).sum()
+
+    x, y = jnp.array([0.3, -0.8, 0.5]), jnp.array([0.9, 0.1, -0.4])
+    want = jax.jit(jax.grad(f))(x, y)
+    program = jaxmlir.trace(f)(x, y).grad().run_passes("jaxpr-inline")
+    assert_close(program.run_passes(f"jaxpr-remat{{memory-budget={budget}}}")(x, y), want)
+
+
+@pytest.mark.parametrize("name", ["recurrent", "reverse"])
+def test_the_compiler_leaves_the_recomputation_in(name):
+    """XLA computes functions that it would not compute without, and needs less memory."""
+    f, args = FUNCTIONS[name], (WEIGHTS, STATE)
+    for program in gradients(f, args):
+        less = program.remat(0.5)
+        before, after = (p.lower().compile() for p in (program, less))
+        functions = [
+            sum(c.as_text().count(f" {name}(") for name in ("tanh", "sine", "cosine"))
+            for c in (before, after)
+        ]
+        assert functions[1] > functions[0]
+        temps = [c.memory_analysis().temp_size_in_bytes for c in (before, after)]
+        assert temps[1] <= 0.5 * temps[0]
+
+
+def test_segments_take_the_square_root_of_the_memory():
+    """Of a loop whose state is all there is to store, and whose length is prime."""
+    temps = {}
+    for length in (67, 269):
+        f = recurrent(length, body=lambda x, w: jnp.sin(x))
+        args = (WEIGHTS, STATE)
+        program = jaxmlir.trace(f)(*args).grad(argnums=1)
+        less = program.remat(1e-9)
+        assert_close(less(*args), jax.grad(f, argnums=1)(*args))
+        temps[length] = temp_bytes(program), temp_bytes(less)
+    assert temps[269][0] > 3.5 * temps[67][0]
+    assert temps[269][1] < 2.5 * temps[67][1]
+    assert temps[269][1] < 0.25 * temps[269][0]
+
+
+def test_budget_in_bytes():
+    args = (WEIGHTS, STATE)
+    program = jaxmlir.trace(recurrent(64))(*args).grad()
+    budget = temp_bytes(program) // 3
+    assert temp_bytes(program.remat(budget)) <= budget
+
+
+def test_a_budget_is_positive():
+    program = jaxmlir.trace(jnp.sin)(1.0)
+    with pytest.raises(
+        jaxmlir.errors.PipelineError, match="memory-budget .* positive number, got 0"
+    ):
+        program.remat(0)
+
+
+def test_programs_without_loops_are_left_alone():
+    program = jaxmlir.trace(lambda x: jnp.sum(jnp.tanh(x) ** 2))(STATE).grad()
+    assert str(program.run_passes("jaxpr-remat")) == str(program)
+
+
+def test_once_is_enough():
+    args = (WEIGHTS, STATE)
+    for name in ("recurrent", "nested"):
+        once = jaxmlir.trace(FUNCTIONS[name])(*args).grad().remat()
+        assert str(once.remat()) == str(once)
+
+
+@pytest.mark.parametrize("budget", [None, 0.9, 1e-9])
+def test_what_a_policy_stores_stays_stored(budget):
+    policy = jax.checkpoint_policies.save_only_these_names("kept")
+
+    def body(x, w):
+        y = checkpoint_name(jnp.tanh(x @ w), "kept")
+        return jnp.sin(y) * x
+
+    args = (WEIGHTS, STATE)
+    f = recurrent(8, body=jax.checkpoint(body, policy=policy))
+    for program in gradients(f, args):
+        less = program.remat(budget)
+        assert_close(less(*args), jax.grad(f)(*args))
+        # Of all eight iterations, in one stack or one for each segment.
+        function = less.function(less.name)
+        (first, *_) = (op for op in function.entry_block if op.operation.name == "jaxpr.scan")
+        sizes = [math.prod(v.type.shape) for v in first.results]
+        assert 8 * 16 * 32 in sizes
+
+
+def test_what_a_policy_does_not_store_is_not_stored():
+    policy = jax.checkpoint_policies.save_only_these_names("kept")
+
+    def body(x, w):
+        y = checkpoint_name(jnp.tanh(x @ w), "kept")
+        return jnp.sin(checkpoint_name(jnp.cos(y) * x, "not kept"))
+
+    args = (WEIGHTS, STATE)
+    f = recurrent(8, body=jax.checkpoint(body, policy=policy))
+    for program in gradients(f, args):
+        less = program.remat()
+        assert_close(less(*args), jax.grad(f)(*args))
+        text = str(less).splitlines()
+        names = {line.split(" = ")[0].strip() for line in text if 'name = "not kept"' in line}
+        first = next(line for line in text if "jaxpr.scan" in line)
+        body = first.split("jaxpr = @")[1].split(",")[0]
+        start = next(i for i, line in enumerate(text) if f"func.func private @{body}(" in line)
+        returned = next(line for line in text[start:] if line.strip().startswith("return"))
+        assert names.isdisjoint(returned.split(" : ")[0].replace("return", "").split(", "))
+
+
+def test_remarks_name_the_users_line():
+    found = []
+    jaxmlir.trace(FUNCTIONS["recurrent"])(WEIGHTS, STATE).grad().remat(remarks=found.append)
+    (remark,) = found
+    assert remark.file == __file__
+    assert "for 12 iterations instead of " in remark.message
+
+
+def test_maximum_flow_is_minimum_cut():
+    """Against scipy's maximum flow, on random graphs."""
+    rng = random.Random(0)
+    for _ in range(50):
+        count = rng.randint(2, 12)
+        edges = {
+            (rng.randrange(count), rng.randrange(count)): rng.randint(1, 9)
+            for _ in range(3 * count)
+        }
+        edges = {(a, b): c for (a, b), c in edges.items() if a != b}
+        network = FlowNetwork()
+        for _ in range(count):
+            network.node()
+        capacities = np.zeros((count, count), np.int32)
+        for (a, b), capacity in edges.items():
+            network.edge(a, b, capacity)
+            capacities[a, b] = capacity
+        side = network.cut(0, count - 1)
+        assert side[0] and not side[-1]
+        cut = sum(c for (a, b), c in edges.items() if side[a] and not side[b])
+        assert cut == maximum_flow(csr_array(capacities), 0, count - 1).flow_value
+
+
+def test_an_infinite_path_cannot_be_cut():
+    network = FlowNetwork()
+    a, b = network.node(), network.node()
+    network.edge(a, b, math.inf)
+    with pytest.raises(ValueError, match="infinite"):
+        network.cut(a, b)
+
+
+@pytest.mark.parametrize("memory", [0.0, 1.0, 30.0, 1e4])
+def test_no_other_choice_is_cheaper(memory):
+    """The minimum cut against all sets of values that could be stored."""
+
+    def body(x, w):
+        y = jnp.tanh(x @ w)
+        return jnp.concatenate([jnp.sin(y[:4]), jnp.sum(y[4:] * x[4:], 1, keepdims=True) + x[4:]])
+
+    program = jaxmlir.trace(recurrent(8, body=body))(WEIGHTS, STATE).grad()
+    with scope():
+        first, second = loops_of(program.function(program.name))
+        joint = Joint.of(Rules(program), Pair(first, second))
+        prices = Prices(program, memory)
+        steps = steps_of(joint.function)
+        carry, _, outs = joint.results()
+        free = {*joint.consts, *joint.slices}
+        known = {*free, *joint.carry}
+        for step in steps:
+            if known.issuperset(step.operands):
+                known.update(step.results)
+        in_first = {id(step) for step in needed_for(steps, carry, {*free, *joint.carry})[0]}
+
+        def price(stored):
+            todo, live = needed_for(steps, outs, {*stored, *free, *joint.carry})
+            if not live.isdisjoint(set(joint.carry) - set(stored)):
+                return math.inf
+            again = [s for s in todo if id(s) in in_first]
+            return sum(prices.computing(s.op, s.name) for s in again) + sum(
+                prices.storing(v.type) for v in stored if v in live
+            )
+
+        candidates = [v for v in known - free if v.type.rank and not is_cheap(v)]
+        assert 8 <= len(candidates) <= 16
+        best = min(
+            price(subset)
+            for n in range(len(candidates) + 1)
+            for subset in itertools.combinations(candidates, n)
+        )
+        np.testing.assert_allclose(price(choose(joint, prices).stored), best, rtol=1e-3)
+
+
+def is_cheap(value):
+    """Not worth storing whatever it costs: a constant, or a part of another value."""
+    op = value.owner
+    return getattr(op, "name", "") in (
+        "jaxpr.constant",
+        "jaxpr.broadcast_in_dim",
+        "jaxpr.transpose",
+        "jaxpr.reshape",
+    )
