@@ -198,11 +198,11 @@ def test_what_a_policy_stores_stays_stored(budget):
     for program in gradients(f, args):
         less = program.remat(budget)
         assert_close(less(*args), jax.grad(f)(*args))
-        # Of all eight iterations, in one stack or one for each segment.
-        function = less.function(less.name)
-        (first, *_) = (op for op in function.entry_block if op.operation.name == "jaxpr.scan")
-        sizes = [math.prod(v.type.shape) for v in first.results]
-        assert 8 * 16 * 32 in sizes
+        ops = less.function(less.name).entry_block
+        loops = [op for op in ops if op.operation.name == "jaxpr.scan"]
+        shapes = [v.type.shape for loop in loops for v in loop.results]
+        # Of all eight iterations; the state alone would be stored for some of them.
+        assert sum(math.prod(shape) for shape in shapes if shape[-2:] == [16, 32]) > 8 * 16 * 32
 
 
 def test_what_a_policy_does_not_store_is_not_stored():

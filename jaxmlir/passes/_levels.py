@@ -23,8 +23,9 @@ CLEAN_UP = (
 # Of a program before it is differentiated; what they leave behind is cleaned up in turn.
 STRUCTURE = ("jaxpr-licm",)
 
-# Of a program as it is compiled: what is stored.  Its derivatives are taken before.
-STORAGE = ("jaxpr-fence",)
+# Of a program as it is compiled: what is stored, by loops for their derivative and by fusions. Its
+# derivatives are taken before.
+STORAGE = ("jaxpr-remat", "jaxpr-fence")
 
 LEVELS: dict[int, tuple[str, ...]] = {
     0: (),

@@ -167,6 +167,6 @@ def _count(number: int, noun: str) -> str:
 def _bytes(count: float) -> str:
     for unit in ("bytes", "KiB", "MiB"):
         if count < 1024:
-            return f"{count:.3g} {unit}"
+            return f"{count:.4g} {unit}"
         count /= 1024
     return f"{count:.3g} GiB"

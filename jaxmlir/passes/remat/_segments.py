@@ -42,7 +42,9 @@ def segments(
     if depth and length >= 4:
         for count in range(2, length // 2 + 1):
             _, inner = segments(length // count, depth - 1, per_segment, per_iteration)
-            if (size := count * per_segment + inner) < best[1]:
+            # The iterations left over store as much as starts of segments.
+            size = (count + length % count) * per_segment + inner
+            if size < best[1]:
                 best = count, size
     return best
 
