@@ -56,8 +56,8 @@ class _Graph:
 
     def __init__(self, joint: Joint, prices: Prices):
         self.prices = prices
-        steps = steps_of(joint.function)
-        carry, kept, outs = joint.results()
+        self.steps = steps = steps_of(joint.function)
+        carry, kept, self.outs = joint.results()
         self.arguments = {*joint.consts, *joint.carry, *joint.slices}
         # Slices that the first loop reads are there for the second, though perhaps kept for it.
         self.retained = joint.retained()
@@ -66,7 +66,7 @@ class _Graph:
         self.names = joint.names
 
         self.definitions: dict[ir.Value, Step] = {}
-        known, needed = set(self.arguments), list(outs)
+        known, needed = set(self.arguments), list(self.outs)
         for step in steps:
             if known.issuperset(step.operands):
                 known.update(step.results)
@@ -94,17 +94,21 @@ class _Graph:
             self.network.edge(tail, self.values[value], self._storing(value, step))
             order += list(self.values)[before:]
         side = self.network.cut(self.source, self.sink)
-        stored = []
+        stored = set()
         for value, node in self.values.items():
             step = self.definitions.get(value)
             if not side[node] and (step is None or side[self._op(step)]):
-                stored.append(value)
+                stored.add(value)
+        # What costs nothing to store is not therefore read.
+        _, live = needed_for(self.steps, self.outs, stored | self.arguments)
         again = [
             step for node, step in self.ops.values() if not side[node] and id(step) in self.in_first
         ]
         price = sum(self.prices.computing(step.op, step.name) for step in again)
-        size = sum(size_of(v.type) for v in stored if v not in self.kept)
-        return Choice([v for v in stored if v not in self.retained], again, price, size)
+        size = sum(size_of(v.type) for v in stored & live - self.kept)
+        return Choice(
+            [v for v in self.values if v in stored & live - self.retained], again, price, size
+        )
 
     def _value(self, value: ir.Value) -> int:
         if value not in self.values:

@@ -206,6 +206,9 @@ def name_of(program: Program, value: ir.Value) -> str | None:
     name = op.operation.name
     if name == "jaxpr.name":
         return op.attributes["name"].value
+    if name == "jaxpr.reduce_precision":
+        # JAX's rule for jax.checkpoint puts one around each value that a policy stores.
+        return name_of(program, op.operands[0])
     if name in ("jaxpr.scan", "jaxpr.jit"):
         body = program.functions.get(op.attributes["jaxpr"].value)
         if body is not None:
