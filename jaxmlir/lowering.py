@@ -105,8 +105,8 @@ def lower_function(
       the last op.
 
     Raises:
-      LoweringError: JAX has no rule for an op on the platform, or the program may not use it;
-        names the op and the user's line.
+      LoweringError: JAX has no rule for an op on the platform, its rule fails, or the program may
+        not use it; names the op and the user's line.
     """
     custom_calls.check(program)
     liveness = program.liveness
@@ -180,7 +180,7 @@ class _Lowering:
             except JaxmlirError as e:
                 located = _at_op(e, op, name)
                 raise located from cause_of(located, e)
-            except NotImplementedError as e:
+            except (NotImplementedError, TypeError, ValueError) as e:
                 raise _at_op(e, op, name) from e
         return [values[v] for v in body.returned], self.tokens
 

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import jaxmlir
 from jaxmlir.errors import (
@@ -166,6 +167,24 @@ MISSING = (
     'constant "c0" has no value: text holds arrays over a few KiB by name only; pass '
     "constants={...} to parse"
 )
+
+
+def test_a_rule_that_fails_at_lowering():
+    """A maximum over windows has a derivative that compares numbers; complex ones have no order."""
+
+    def f(x):
+        low = np.array(complex(-np.inf), np.complex64)
+        return lax.reduce_window(x, low, lax.max, (2, 2), (1, 1), "VALID")
+
+    line = f.__code__.co_firstlineno + 2
+    x = jnp.ones((3, 3), np.complex64)
+    with pytest.raises(TypeError, match="ge does not accept dtype complex64") as jax_says:
+        jax.jvp(f, (x,), (x,))
+    assert re.fullmatch(
+        rf"{re.escape(__file__)}:{line}:\d+: error: 'jaxpr.select_and_gather_add' op cannot be "
+        f"lowered: {re.escape(str(jax_says.value))}",
+        message(LoweringError, jaxmlir.trace(f)(x).jvp().lower),
+    )
 
 
 @pytest.mark.parametrize(
