@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import _plot, _report
+
+# The threads of LAPACK's library wait for each other by spinning: where cores are few and busy, the
+# same factorizations took from 1 to 100 times as long.  It reads this when it is loaded.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
@@ -57,8 +58,11 @@ def _in_a_process(name: str, group: str, options: argparse.Namespace) -> list[Co
     """The measurements of one program, or one row that says how its process ended."""
     command = [sys.executable, "-m", "benchmarks.enzyme", "--child", name, "--scale", options.scale]
     command += ["--repetitions", str(options.repetitions)]
+    environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ}
     try:
-        child = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        child = subprocess.run(
+            command, capture_output=True, text=True, timeout=SECONDS, env=environment
+        )
     except subprocess.TimeoutExpired:
         return [_failed(name, group, f"took more than {SECONDS} s")]
     if child.returncode:
