@@ -1,0 +1,47 @@
+"""``jaxpr-gather-dot``: rows selected before a matrix product or after, whichever costs less.
+
+To select rows and to multiply each by a matrix can be done in either order: ``x[idx] @ W`` is ``(x
+@ W)[idx]``.  Where there are more indices than rows, as in a graph with more edges than nodes, the
+second multiplies fewer rows; where few rows are wanted of many, the first does.  Likewise for
+slices, and for what they become in gradients: adding up rows, ``segment_sum(x @ W)`` against
+``segment_sum(x) @ W``, and padding with zeros.
+
+A selection is a matrix with a single 1 in each row, so this is the search of ``jaxpr-reassociate``
+with such factors.  What a row is multiplied by does not change, but sums are added up in another
+order: see there for the error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from jaxmlir.passes._base import Pass
+from jaxmlir.passes.products import DENSE, MIN_GAIN, SELECTING, Tree, rewrite_program
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+
+@dataclass(frozen=True)
+class GatherDot(Pass):
+    """Select rows before a matrix product or after, whichever costs less.
+
+    Options:
+      min-gain: how many times faster the new order has to be in the estimate.
+    """
+
+    name: ClassVar[str] = "jaxpr-gather-dot"
+    min_gain: float = MIN_GAIN
+
+    def run(self, program: Program) -> None:
+        gather_dot(program, self.min_gain)
+
+
+def gather_dot(program: Program, min_gain: float = MIN_GAIN) -> int:
+    """Moves selections of rows in place; how many products were written anew."""
+    return rewrite_program(program, DENSE | SELECTING, _selects_for_a_product, min_gain)
+
+
+def _selects_for_a_product(tree: Tree) -> bool:
+    return tree.dot is not None and tree.term is not None and bool(tree.term.selectors)

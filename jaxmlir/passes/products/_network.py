@@ -1,0 +1,339 @@
+"""A product as a network: its factors, and the indices that they share.
+
+The ops of a product tree are read as an Einstein sum.  A matrix product sums over an index of two
+factors; a transpose, a reshape or a broadcast says which index a dimension runs over; a sum leaves
+one out; an elementwise product runs over the same indices twice; a mask of the diagonal makes two
+indices one.  Factors without indices are scalars.  What is left has no order of evaluation::
+
+    trace(A @ (s * B)^T)     ->     s A[i,k] B[i,k], summed over i and k
+
+Rows that a gather or a slice selects are a factor too, a matrix with one 1 in each row
+(:mod:`._selectors`), where these are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir import codec
+from jaxmlir._compat import core, dtypes
+from jaxmlir.ir import ir
+from jaxmlir.passes.products._indices import Dims, Index, Unfit, fresh, resolve, split_dims, unify
+from jaxmlir.types import aval_of
+
+if TYPE_CHECKING:
+    from jaxmlir.passes.products._selectors import Selector
+
+
+@dataclass
+class Factor:
+    """A tensor of the product."""
+
+    value: ir.Value
+    dims: Dims
+
+
+@dataclass
+class Term:
+    """A value as a product.
+
+    Attributes:
+      dims: what its dimensions run over; an index that occurs twice says that the value is zero
+        where the two differ.
+      factors: of which none is a scalar.
+      selectors: matrices that select rows.
+      scalars: ``("mul" | "div", value)`` or ``("neg", None)``, in the order in which they apply.
+      made: indices of broadcasts; those that no factor has are summed by counting.
+    """
+
+    dims: Dims
+    factors: list[Factor] = field(default_factory=list)
+    selectors: list[Selector] = field(default_factory=list)
+    scalars: list[tuple[str, ir.Value | None]] = field(default_factory=list)
+    made: list[Index] = field(default_factory=list)
+
+    def absorb(self, other: Term) -> None:
+        """Takes over the factors of another term."""
+        self.factors += other.factors
+        self.selectors += other.selectors
+        self.scalars += other.scalars
+        self.made += other.made
+
+
+class Node:
+    """An op with one result, its attributes, and the other ops of its function by result."""
+
+    __slots__ = ("attributes", "name", "op", "operands", "others", "result")
+
+    def __init__(self, op: Any, name: str, operands: Sequence[ir.Value], others: Nodes):
+        self.op = op
+        self.name = name
+        self.operands = operands
+        self.result: ir.Value = op.results[0]
+        self.others = others
+        self.attributes: dict[str, ir.Attribute] = dict(op.attributes.items())
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A decoded attribute."""
+        attr = self.attributes.get(name)
+        return default if attr is None else codec.decode(attr)
+
+
+Nodes = dict[ir.Value, Node]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How an op is read.
+
+    Attributes:
+      operands: which operands are parts of the product; none if the op is not read.
+      read: the term of the op, of those of these operands; raises
+        :class:`Unfit` where it has none.
+      free: whether computing the op again costs next to nothing, as it is fused into its users.
+      contracts: whether it sums products, so that their order can matter.
+    """
+
+    operands: Callable[[Node], tuple[int, ...]]
+    read: Callable[[Node, list[Term]], Term]
+    free: bool = False
+    contracts: bool = False
+
+
+def leaf(value: ir.Value) -> Term:
+    """A value as a product of itself."""
+    dims = fresh(shape_of(value))
+    if not any(dims):
+        return Term(dims, scalars=[("mul", value)])
+    return Term(list(dims), [Factor(value, dims)])
+
+
+def shape_of(value: ir.Value) -> tuple[int, ...]:
+    return aval_of(value.type).shape
+
+
+def is_plain(type_: ir.Type) -> bool:
+    """Whether a type is a tensor of numbers on one device, with sizes known and none of them 0.
+
+    Products of ``float16`` and narrower are left alone: in another order they may overflow.
+    """
+    found = _plain.get(type_)
+    if found is None:
+        aval = aval_of(type_)
+        found = (
+            type(aval) is core.ShapedArray
+            and not isinstance(aval.dtype, dtypes.ExtendedDType)
+            and _is_wide(aval.dtype)
+            and all(type(d) is int and d > 0 for d in aval.shape)
+            and aval.sharding.mesh.empty
+            and not getattr(aval, "vma", None)
+            and not dict_has(type_, "memory_space")
+        )
+        _plain[type_] = found
+    return found
+
+
+_plain: dict[ir.Type, bool] = {}
+
+
+def _is_wide(dtype: Any) -> bool:
+    if dtypes.issubdtype(dtype, dtypes.np.floating):
+        return dtypes.finfo(dtype).maxexp >= 128
+    return dtype.kind in "iuc" or dtypes.issubdtype(dtype, dtypes.np.complexfloating)
+
+
+def dict_has(type_: ir.Type, key: str) -> bool:
+    """Whether a tensor type's encoding has a key."""
+    encoding = getattr(ir.RankedTensorType(type_), "encoding", None)
+    return isinstance(encoding, ir.DictAttr) and key in encoding
+
+
+def same_element(a: ir.Type, b: ir.Type) -> bool:
+    return ir.RankedTensorType(a).element_type == ir.RankedTensorType(b).element_type
+
+
+# --- the ops --------------------------------------------------------------------------------------
+
+
+def _first(node: Node) -> tuple[int, ...]:
+    return (0,)
+
+
+def _both(node: Node) -> tuple[int, ...]:
+    return (0, 1)
+
+
+def _dot_operands(node: Node) -> tuple[int, ...]:
+    preferred = node.get("preferred_element_type")
+    dtype = aval_of(node.result.type).dtype
+    plain = "out_sharding" not in node.attributes and preferred in (None, dtype)
+    return (0, 1) if plain else ()
+
+
+def _dot_general(node: Node, terms: list[Term]) -> Term:
+    (contracted, batch) = node.get("dimension_numbers")
+    (lhs, rhs) = terms
+    for a, b in (contracted, batch):
+        for i, j in zip(a, b, strict=True):
+            unify(lhs.dims[i], rhs.dims[j])
+    dims = [lhs.dims[i] for i in batch[0]]
+    for term, gone in ((lhs, (*contracted[0], *batch[0])), (rhs, (*contracted[1], *batch[1]))):
+        dims += [dim for i, dim in enumerate(term.dims) if i not in gone]
+    lhs.dims = dims
+    lhs.absorb(rhs)
+    return lhs
+
+
+# Pattern: (A[i,j] B[i,j])[i,j]; a dimension of size 1 is repeated, a scalar may have no dimensions
+def _mul(node: Node, terms: list[Term]) -> Term:
+    lhs, rhs = terms
+    if not lhs.dims or not rhs.dims:
+        lhs.dims = lhs.dims or rhs.dims
+    else:
+        for a, b in zip(lhs.dims, rhs.dims, strict=True):
+            if a and b:
+                unify(a, b)
+        lhs.dims = [a or b for a, b in zip(lhs.dims, rhs.dims, strict=True)]
+    lhs.absorb(rhs)
+    return lhs
+
+
+def _neg(node: Node, terms: list[Term]) -> Term:
+    terms[0].scalars.append(("neg", None))
+    return terms[0]
+
+
+def _divided(node: Node) -> tuple[int, ...]:
+    """Quotients of floats by one number; those of integers round."""
+    whole = aval_of(node.result.type).dtype.kind in "iu"
+    return () if whole or scalar_of(node.operands[1], node.others) is None else (0,)
+
+
+def _div(node: Node, terms: list[Term]) -> Term:
+    terms[0].scalars.append(("div", scalar_of(node.operands[1], node.others)))
+    return terms[0]
+
+
+def scalar_of(value: ir.Value, nodes: Nodes) -> ir.Value | None:
+    """The one number that every element of a value is, as a value of one element."""
+    while True:
+        if not any(size != 1 for size in shape_of(value)):
+            return value
+        node = nodes.get(value)
+        if node is None or node.name != "jaxpr.broadcast_in_dim" or len(node.operands) != 1:
+            return None
+        value = node.operands[0]
+
+
+def _transpose(node: Node, terms: list[Term]) -> Term:
+    (term,) = terms
+    term.dims = [term.dims[i] for i in node.get("permutation")]
+    return term
+
+
+def _kept_in_order(node: Node) -> tuple[int, ...]:
+    return () if {"dimensions", "sharding"} & node.attributes.keys() else (0,)
+
+
+def _reshape(node: Node, terms: list[Term]) -> Term:
+    (term,) = terms
+    term.dims = split_dims([i for dim in term.dims for i in dim], shape_of(node.result))
+    return term
+
+
+def _squeeze(node: Node, terms: list[Term]) -> Term:
+    (term,) = terms
+    gone = {d % len(term.dims) for d in node.get("dimensions")}
+    term.dims = [dim for i, dim in enumerate(term.dims) if i not in gone]
+    return term
+
+
+def _broadcast_operands(node: Node) -> tuple[int, ...]:
+    return (0,) if len(node.operands) == 1 and "sharding" not in node.attributes else ()
+
+
+def _broadcast_in_dim(node: Node, terms: list[Term]) -> Term:
+    (term,) = terms
+    dims = fresh(shape_of(node.result))
+    for d, dim in zip(node.get("broadcast_dimensions"), term.dims, strict=True):
+        if dim:
+            dims[d] = dim
+    term.made += [index for dim in dims for index in dim]
+    term.dims = dims
+    return term
+
+
+def _reduce_sum(node: Node, terms: list[Term]) -> Term:
+    (term,) = terms
+    gone = node.get("axes")
+    for d in gone:
+        for index in resolve(term.dims[d]):
+            index.exact = True
+    term.dims = [dim for i, dim in enumerate(term.dims) if i not in gone]
+    return term
+
+
+def _convert_operands(node: Node) -> tuple[int, ...]:
+    """Conversions between weak and strong types only."""
+    (x,) = node.operands
+    return (0,) if "sharding" not in node.attributes and is_plain(x.type) else ()
+
+
+def _same(node: Node, terms: list[Term]) -> Term:
+    return terms[0]
+
+
+# Pattern: select_n(i == j, 0, x)[i,j] = x[i,i] on the diagonal
+def _diagonal_operands(node: Node) -> tuple[int, ...]:
+    mask, *cases = node.operands
+    if len(cases) != 2 or not _is_diagonal(mask, node.others) or not is_zero(cases[0], node.others):
+        return ()
+    return (2,)
+
+
+def _diagonal(node: Node, terms: list[Term]) -> Term:
+    (term,) = terms
+    if len(term.dims) != 2:
+        raise Unfit
+    unify(*term.dims)
+    return term
+
+
+def _is_diagonal(mask: ir.Value, nodes: Nodes) -> bool:
+    """Whether a value is ``i == j`` of a square matrix."""
+    node = nodes.get(mask)
+    if node is None or node.name != "jaxpr.eq":
+        return False
+    sides = [nodes.get(v) for v in node.operands]
+    if any(side is None or side.name != "jaxpr.iota" for side in sides):
+        return False
+    shapes = {side.get("shape") for side in sides}
+    (rows, columns), *others = shapes if len(next(iter(shapes))) == 2 else [(1, 2)]
+    return not others and rows == columns and {s.get("dimension") for s in sides} == {0, 1}
+
+
+def is_zero(value: ir.Value, nodes: Nodes) -> bool:
+    """Whether every element of a value is the constant 0."""
+    node = nodes.get(scalar_of(value, nodes))
+    if node is None or node.name != "jaxpr.constant" or "value" not in node.attributes:
+        return False
+    array = node.get("value")
+    return array.size > 0 and not array.any()
+
+
+RULES: dict[str, Rule] = {
+    "jaxpr.dot_general": Rule(_dot_operands, _dot_general, contracts=True),
+    "jaxpr.mul": Rule(_both, _mul),
+    "jaxpr.neg": Rule(_first, _neg, free=True),
+    "jaxpr.transpose": Rule(_first, _transpose, free=True),
+    "jaxpr.reshape": Rule(_kept_in_order, _reshape, free=True),
+    "jaxpr.squeeze": Rule(_first, _squeeze, free=True),
+    "jaxpr.broadcast_in_dim": Rule(_broadcast_operands, _broadcast_in_dim, free=True),
+    "jaxpr.reduce_sum": Rule(_first, _reduce_sum, contracts=True),
+    "jaxpr.convert_element_type": Rule(_convert_operands, _same, free=True),
+    "jaxpr.div": Rule(_divided, _div, free=True),
+    "jaxpr.select_n": Rule(_diagonal_operands, _diagonal, contracts=True),
+}
+"""Of the ops that a product is read from."""

@@ -1,0 +1,196 @@
+"""Products rewritten where another order is better.
+
+A value that several products use is computed once, and a factor to them.  But if each of them is
+cheaper without it, it is not needed: where ``y = (A B) v`` and ``z = (A B)^T w``, both are products
+of matrices and vectors.  So it is *absorbed*, taken for a part of its users, if that makes all of
+them together cheaper, its own cost counted.  The last such values are looked at first, and all
+again as long as there are new ones: to absorb a value can make it worth while to absorb what it is
+made from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from jaxmlir import codec
+from jaxmlir.ir import func, ir, scope
+from jaxmlir.passes._build import drop_dead_ops, kernels
+from jaxmlir.passes._remarks import remark, remarks_wanted
+from jaxmlir.passes.products._cost import Cost
+from jaxmlir.passes.products._emit import Plan
+from jaxmlir.passes.products._network import Rule
+from jaxmlir.passes.products._trees import Function, Tree
+from jaxmlir.types import aval_of
+
+if TYPE_CHECKING:
+    from jaxmlir.passes._rules import Rules
+    from jaxmlir.program import Program
+
+# How often all values with several users are looked at.
+MAX_ROUNDS = 4
+# More users than this, and a value is worth having.
+MAX_USERS = 8
+
+
+def rewrite_program(
+    program: Program,
+    readers: Mapping[str, Rule],
+    wanted: Callable[[Tree], bool],
+    min_gain: float,
+) -> int:
+    """Rewrites products in place; how many.
+
+    Args:
+      readers: the ops that products are read from.
+      wanted: whether a product is one that the pass is about.
+      min_gain: how many times faster a new order has to be in the estimate.
+    """
+    from jaxmlir.passes._rules import Rules
+
+    with scope():
+        rules = Rules(program)
+        skipped = kernels(program.functions)
+        count = sum(
+            _rewrite(rules, function, readers, wanted, min_gain)
+            for symbol, function in program.functions.items()
+            if symbol not in skipped
+        )
+    program.changed()
+    return count
+
+
+def _rewrite(
+    rules: Rules,
+    function: func.FuncOp,
+    readers: Mapping[str, Rule],
+    wanted: Callable[[Tree], bool],
+    min_gain: float,
+) -> int:
+    found = Function.of(function, readers)
+    if not any(reader.contracts for reader in map(found.rule, found.parts)):
+        return 0
+    trees = _Trees(found, wanted, min_gain)
+    trees.absorb()
+    count = 0
+    new: dict[ir.Value, ir.Value] = {}
+    for tree in trees.chosen():
+        _emit(rules, tree, new)
+        count += 1
+    if count:
+        drop_dead_ops(function)
+    return count
+
+
+@dataclass
+class _Trees:
+    """The products of a function, and the values that were absorbed into them."""
+
+    function: Function
+    wanted: Callable[[Tree], bool]
+    min_gain: float
+    trees: dict[ir.Value, Tree] = field(default_factory=dict)
+    absorbed: set[ir.Value] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        pending = self.function.roots()
+        while pending:
+            root = pending.pop()
+            if root not in self.trees and root in self.function.parts:
+                self.trees[root] = tree = self.function.tree(root)
+                pending += tree.cuts
+
+    def absorb(self) -> None:
+        """Absorbs values as long as that pays."""
+        candidates = [v for v in reversed(self.function.parts) if self._may_be_absorbed(v)]
+        for _ in range(MAX_ROUNDS if candidates else 0):
+            users: dict[ir.Value, list[Tree]] = {}
+            for tree in self.trees.values():
+                for v in dict.fromkeys(tree.leaves):
+                    users.setdefault(v, []).append(tree)
+            news = [v for v in candidates if v not in self.absorbed and self._absorb(v, users)]
+            if not news:
+                return
+
+    def _may_be_absorbed(self, value: ir.Value) -> bool:
+        if value not in self.trees or self.function.rule(value).free:
+            return False
+        users = self.function.users(value)
+        return 2 <= len(users) <= MAX_USERS and all(user is not None for user in users)
+
+    def _absorb(self, value: ir.Value, users: dict[ir.Value, list[Tree]]) -> bool:
+        """Makes a value a part of the products that use it, if that pays."""
+        before = [tree for tree in users.get(value, ()) if self.trees.get(tree.root) is tree]
+        if len(before) < len(users.get(value, ())) or not before:
+            # A user has changed in this round.
+            return False
+        after = [self.function.tree(t.root, {*self.absorbed, value}) for t in before]
+        if any(value in tree.cuts or tree.best is None for tree in after):
+            return False
+        now = sum(_ns(tree) for tree in (self.trees[value], *before))
+        if sum(tree.best.cost.ns for tree in after) * self.min_gain > now:
+            return False
+        self.absorbed.add(value)
+        del self.trees[value]
+        self.trees |= {tree.root: tree for tree in after}
+        return True
+
+    def chosen(self) -> list[Tree]:
+        """The products to write in another order, first things first."""
+        return [
+            tree
+            for value in self.function.parts
+            if (tree := self.trees.get(value)) is not None and self._is_better(tree)
+        ]
+
+    def _is_better(self, tree: Tree) -> bool:
+        if not self._could_be_better(tree) or not self.wanted(tree) or tree.best is None:
+            return False
+        has_absorbed = any(node.result in self.absorbed for node in tree.ops)
+        return has_absorbed or tree.best.cost.ns * self.min_gain < tree.cost.ns
+
+    def _could_be_better(self, tree: Tree) -> bool:
+        """Whether there is more than one matrix product, or anything else in it to look at."""
+        names = [node.name for node in tree.ops]
+        contracting = sum(self.function.rules[name].contracts for name in names)
+        return contracting > 1 or (contracting > 0 and not _MIXING.isdisjoint(names))
+
+
+_MIXING = frozenset({"jaxpr.mul", "jaxpr.broadcast_in_dim"})
+
+
+def _ns(tree: Tree) -> float:
+    """The time that a product takes, in its best order."""
+    return tree.cost.ns if tree.best is None else min(tree.cost.ns, tree.best.cost.ns)
+
+
+def _emit(rules: Rules, tree: Tree, new: dict[ir.Value, ir.Value]) -> None:
+    """Writes a product in its best order.
+
+    Args:
+      new: what has taken the place of results; this one is added.
+    """
+    op, root, best = tree.ops[0].op, tree.root, tree.best
+    if remarks_wanted():
+        remark(op, _message(tree.cost, best.cost, best.plan))
+    with ir.InsertionPoint(op), op.location:
+        (value,) = rules.emit(best.plan, [new.get(v, v) for v in best.values], best.plan)
+        if value.type != root.type:
+            value = _as_type(value, root.type)
+    new[root] = value
+    root.replace_all_uses_with(value)
+
+
+def _as_type(value: ir.Value, type_: ir.Type) -> ir.Value:
+    """The value weakly typed, or not."""
+    aval = aval_of(type_)
+    attributes = {"new_dtype": codec.encode(aval.dtype)}
+    if aval.weak_type:
+        attributes["weak_type"] = codec.encode(True)
+    name = "jaxpr.convert_element_type"
+    return ir.Operation.create(name, [type_], [value], attributes).result
+
+
+def _message(before: Cost, after: Cost, plan: Plan) -> str:
+    return f"product {plan}: {after} instead of {before}"

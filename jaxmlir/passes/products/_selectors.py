@@ -1,0 +1,329 @@
+"""Ops that select rows, as matrices with a single 1 in each row.
+
+``x[idx]`` is ``S x`` with ``S[e, n] = 1`` where ``n == idx[e]``, and so is a slice; adding up rows,
+``zeros.at[idx].add(u)``, is ``S^T u``, and so is padding with zeros.  So both are linear, commute
+with matrix products over other dimensions, and are each other's transpose: ``(S x)^T u = x^T (S^T
+u)``.  Either way costs as much as it moves.
+
+A gather that fills what is out of bounds by NaN has no transpose; one that fills integers is not
+linear.  An update of an array is a sum, and linear only if the array is zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from jaxmlir.ir import ir
+from jaxmlir.passes.products._indices import Index, Unfit, fresh, resolve, size_of
+from jaxmlir.passes.products._network import Node, Rule, Term, is_zero, shape_of
+
+
+class Spec:
+    """What a selector does to arrays.
+
+    Attributes:
+      operands: how many values it takes: indices.
+      transposable: whether rows may be added up where they were to be selected.
+    """
+
+    operands = 0
+    transposable = True
+
+    def select(self, array: Any, axis: int, sizes: Sequence[int], operands: Sequence[Any]) -> Any:
+        """The rows selected along an axis, which dimensions of some sizes take the place of."""
+        raise NotImplementedError
+
+    def add(self, array: Any, count: int, rows: int, operands: Sequence[Any]) -> Any:
+        """Zeros of so many rows, to which those of the array are added; they are its first
+        ``count`` dimensions."""
+        raise NotImplementedError
+
+
+@dataclass
+class Selector:
+    """A selector in a network."""
+
+    spec: Spec
+    operands: tuple[ir.Value, ...]
+    rows: Index
+    selected: Sequence[Index]
+
+
+@dataclass(frozen=True)
+class Indexed(Spec):
+    """Rows whose numbers are in an array: gather and scatter-add."""
+
+    mode: Any
+    fill_value: Any = 0
+    indices_are_sorted: bool = False
+    unique_indices: bool = False
+
+    operands = 1
+
+    @property
+    def transposable(self) -> bool:  # type: ignore[override]
+        return self.mode != lax.GatherScatterMode.FILL_OR_DROP or self.fill_value == 0
+
+    def _flags(self) -> dict[str, Any]:
+        return {
+            "mode": self.mode,
+            "indices_are_sorted": self.indices_are_sorted,
+            "unique_indices": self.unique_indices,
+        }
+
+    def select(self, array: Any, axis: int, sizes: Sequence[int], operands: Sequence[Any]) -> Any:
+        rank, count = array.ndim, len(sizes)
+        numbers = lax.GatherDimensionNumbers(
+            offset_dims=(*range(axis), *range(axis + count, rank + count - 1)),
+            collapsed_slice_dims=(axis,),
+            start_index_map=(axis,),
+        )
+        window = [1 if k == axis else n for k, n in enumerate(array.shape)]
+        indices = lax.reshape(operands[0], [*sizes, 1])
+        fill = self.fill_value if self.mode == lax.GatherScatterMode.FILL_OR_DROP else None
+        return lax.gather(array, indices, numbers, window, fill_value=fill, **self._flags())
+
+    def add(self, array: Any, count: int, rows: int, operands: Sequence[Any]) -> Any:
+        numbers = lax.ScatterDimensionNumbers(
+            update_window_dims=tuple(range(count, array.ndim)),
+            inserted_window_dims=(0,),
+            scatter_dims_to_operand_dims=(0,),
+        )
+        indices = lax.reshape(operands[0], [*array.shape[:count], 1])
+        zeros = lax.full((rows, *array.shape[count:]), 0, array.dtype)
+        return lax.scatter_add(zeros, indices, array, numbers, **self._flags())
+
+
+@dataclass(frozen=True)
+class Sliced(Spec):
+    """Every ``stride``-th row of those from ``start`` to ``limit``."""
+
+    start: int
+    limit: int
+    stride: int
+
+    def select(self, array: Any, axis: int, sizes: Sequence[int], operands: Sequence[Any]) -> Any:
+        part = lax.slice_in_dim(array, self.start, self.limit, self.stride, axis)
+        return lax.reshape(part, [*array.shape[:axis], *sizes, *array.shape[axis + 1 :]])
+
+    def add(self, array: Any, count: int, rows: int, operands: Sequence[Any]) -> Any:
+        array = _merged(array, count)
+        end = self.start + (array.shape[0] - 1) * self.stride + 1
+        padding = [(self.start, rows - end, self.stride - 1), *[(0, 0, 0)] * (array.ndim - 1)]
+        return lax.pad(array, np.zeros((), array.dtype), padding)
+
+
+@dataclass(frozen=True)
+class DynamicallySliced(Spec):
+    """A number of rows from one on that is known when the program runs."""
+
+    size: int
+
+    operands = 1
+
+    def select(self, array: Any, axis: int, sizes: Sequence[int], operands: Sequence[Any]) -> Any:
+        starts = _starts(operands[0], axis, array.ndim)
+        window = [self.size if k == axis else n for k, n in enumerate(array.shape)]
+        # By the primitive: the function adds the array's size to negative starts.
+        part = lax.dynamic_slice_p.bind(array, *starts, slice_sizes=tuple(window))
+        return lax.reshape(part, [*array.shape[:axis], *sizes, *array.shape[axis + 1 :]])
+
+    def add(self, array: Any, count: int, rows: int, operands: Sequence[Any]) -> Any:
+        array = _merged(array, count)
+        zeros = lax.full((rows, *array.shape[1:]), 0, array.dtype)
+        starts = _starts(operands[0], 0, array.ndim)
+        return lax.dynamic_update_slice_p.bind(zeros, array, *starts)
+
+
+def _merged(array: Any, count: int) -> Any:
+    """An array with its first dimensions made one."""
+    rest = array.shape[count:]
+    return lax.reshape(array, [int(np.prod(array.shape[:count], dtype=np.int64)), *rest])
+
+
+def _starts(start: Any, axis: int, rank: int) -> list[Any]:
+    return [start if k == axis else np.zeros((), start.dtype) for k in range(rank)]
+
+
+# --- the ops --------------------------------------------------------------------------------------
+
+
+def _rows(term: Term, d: int) -> Index:
+    """The index of a dimension that a selector reads as one number."""
+    indices = resolve(term.dims[d])
+    if len(indices) != 1:
+        raise Unfit
+    indices[0].solid = True
+    return indices[0]
+
+
+def _new_rows(size: int) -> tuple[Index, list[Index]]:
+    """A dimension of rows that are added up."""
+    if size == 1:
+        raise Unfit
+    index = Index(size, solid=True)
+    return index, [index]
+
+
+# Pattern: gather(x, idx)[..., e, ...] = S[e,n] x[..., n, ...]
+def _gather_operands(node: Node) -> tuple[int, ...]:
+    numbers = node.get("dimension_numbers")
+    shape = shape_of(node.operands[0])
+    rows = numbers.start_index_map
+    ok = (
+        len(rows) == 1
+        and tuple(numbers.collapsed_slice_dims) == tuple(rows)
+        and not numbers.operand_batching_dims
+        and tuple(node.get("slice_sizes"))
+        == tuple(1 if k in rows else n for k, n in enumerate(shape))
+        and _is_linear(node.get("mode"), node.get("fill_value"))
+    )
+    return (0,) if ok else ()
+
+
+def _is_linear(mode: Any, fill: Any) -> bool:
+    if mode == lax.GatherScatterMode.FILL_OR_DROP:
+        return fill is not None and (fill == 0 or fill != fill)
+    return mode in (lax.GatherScatterMode.CLIP, lax.GatherScatterMode.PROMISE_IN_BOUNDS)
+
+
+def _gather(node: Node, terms: list[Term]) -> Term:
+    (term,) = terms
+    numbers = node.get("dimension_numbers")
+    (axis,) = numbers.start_index_map
+    fill = node.get("fill_value")
+    rows = _rows(term, axis)
+    windows = iter([dim for k, dim in enumerate(term.dims) if k != axis])
+    dims = fresh(shape_of(node.result))
+    selected: list[Index] = []
+    for k in range(len(dims)):
+        if k in numbers.offset_dims:
+            dims[k] = next(windows)
+        else:
+            selected += dims[k]
+    # One object for NaN, which does not equal itself.
+    spec = Indexed(node.get("mode"), math.nan if fill != fill else 0, *_flags_of(node))
+    term.selectors.append(Selector(spec, (node.operands[1],), rows, selected))
+    term.dims = dims
+    return term
+
+
+def _flags_of(node: Node) -> tuple[bool, bool]:
+    return node.get("indices_are_sorted", False), node.get("unique_indices", False)
+
+
+# Pattern: scatter_add(0, idx, u)[..., n, ...] = S[e,n] u[..., e, ...]
+def _scatter_operands(node: Node) -> tuple[int, ...]:
+    numbers = node.get("dimension_numbers")
+    rows = numbers.scatter_dims_to_operand_dims
+    ok = (
+        len(rows) == 1
+        and tuple(numbers.inserted_window_dims) == tuple(rows)
+        and not numbers.operand_batching_dims
+        and node.get("mode") != lax.GatherScatterMode.ONE_HOT
+        and is_zero(node.operands[0], node.others)
+        and _windows(node) == [n for k, n in enumerate(shape_of(node.result)) if k not in rows]
+    )
+    return (2,) if ok else ()
+
+
+def _windows(node: Node) -> list[int]:
+    """The sizes of the dimensions of updates that are not rows."""
+    shape = shape_of(node.operands[2])
+    return [shape[k] for k in node.get("dimension_numbers").update_window_dims]
+
+
+def _scatter_add(node: Node, terms: list[Term]) -> Term:
+    (term,) = terms
+    numbers = node.get("dimension_numbers")
+    (axis,) = numbers.scatter_dims_to_operand_dims
+    windows = numbers.update_window_dims
+    selected = [i for k, dim in enumerate(term.dims) if k not in windows for i in dim]
+    rows, dim = _new_rows(shape_of(node.result)[axis])
+    spec = Indexed(node.get("mode"), 0, *_flags_of(node))
+    term.selectors.append(Selector(spec, (node.operands[1],), rows, selected))
+    term.dims = [term.dims[k] for k in windows]
+    term.dims.insert(axis, dim)
+    return term
+
+
+def _slice(node: Node, terms: list[Term]) -> Term:
+    (term,) = terms
+    starts, limits = node.get("start_indices"), node.get("limit_indices")
+    strides = node.get("strides") or (1,) * len(starts)
+    for d, (start, limit, stride) in enumerate(zip(starts, limits, strides, strict=True)):
+        _select(term, node, d, Sliced(start, limit, stride), ())
+    return term
+
+
+def _dynamic_slice(node: Node, terms: list[Term]) -> Term:
+    (term,) = terms
+    for d, size in enumerate(node.get("slice_sizes")):
+        _select(term, node, d, DynamicallySliced(size), (node.operands[1 + d],))
+    return term
+
+
+def _select(term: Term, node: Node, d: int, spec: Spec, operands: tuple[ir.Value, ...]) -> None:
+    """Makes a dimension the selected part of it, if that is not all."""
+    size = shape_of(node.result)[d]
+    if size != shape_of(node.operands[0])[d]:
+        (dim,) = fresh([size])
+        term.selectors.append(Selector(spec, operands, _rows(term, d), dim))
+        term.dims[d] = dim
+
+
+# Pattern: pad(x, 0)[n] = S[e,n] x[e]
+def _pad_operands(node: Node) -> tuple[int, ...]:
+    grows = all(low >= 0 and high >= 0 for low, high, _ in node.get("padding_config"))
+    return (0,) if grows and is_zero(node.operands[1], node.others) else ()
+
+
+def _pad(node: Node, terms: list[Term]) -> Term:
+    (term,) = terms
+    sizes = shape_of(node.operands[0])
+    for d, (low, _, interior) in enumerate(node.get("padding_config")):
+        stride = interior + 1
+        _add(term, node, d, Sliced(low, low + (sizes[d] - 1) * stride + 1, stride), ())
+    return term
+
+
+# Pattern: dynamic_update_slice(0, x, i)[n] = S[e,n] x[e]
+def _update_operands(node: Node) -> tuple[int, ...]:
+    return (1,) if is_zero(node.operands[0], node.others) else ()
+
+
+def _dynamic_update_slice(node: Node, terms: list[Term]) -> Term:
+    (term,) = terms
+    for d, size in enumerate(shape_of(node.operands[1])):
+        _add(term, node, d, DynamicallySliced(size), (node.operands[2 + d],))
+    return term
+
+
+def _add(term: Term, node: Node, d: int, spec: Spec, operands: tuple[ir.Value, ...]) -> None:
+    """Puts a dimension among zeros, if there are any."""
+    size = shape_of(node.result)[d]
+    if size != size_of(term.dims[d]):
+        rows, dim = _new_rows(size)
+        term.selectors.append(Selector(spec, operands, rows, term.dims[d]))
+        term.dims[d] = dim
+
+
+def _whole(node: Node) -> tuple[int, ...]:
+    return (0,)
+
+
+SELECTING: dict[str, Rule] = {
+    "jaxpr.gather": Rule(_gather_operands, _gather, contracts=True),
+    "jaxpr.scatter_add": Rule(_scatter_operands, _scatter_add, contracts=True),
+    "jaxpr.slice": Rule(_whole, _slice, contracts=True),
+    "jaxpr.dynamic_slice": Rule(_whole, _dynamic_slice, contracts=True),
+    "jaxpr.pad": Rule(_pad_operands, _pad, contracts=True),
+    "jaxpr.dynamic_update_slice": Rule(_update_operands, _dynamic_update_slice, contracts=True),
+}
+"""Of the ops that a selector is read from."""

@@ -1,0 +1,49 @@
+"""``jaxpr-reassociate``: products of several matrices, multiplied in the order that costs least.
+
+``A @ B @ v`` is ``(A B) v`` as it is written, and ``A (B v)`` costs a fraction of it; attention
+without a softmax, ``(Q K^T) V``, is quadratic in the sequence's length, and ``Q (K^T V)`` linear.
+XLA computes what is written.  This pass reads every tree of matrix products, transposes, reshapes,
+broadcasts, sums and elementwise products as one Einstein sum, finds the cheapest order by dynamic
+programming over operations and bytes, and writes the product anew where that is faster by a third
+or more; all else stays as it is.  It finds as well that ``sum(A @ B)`` is a product of two sums,
+and ``trace(A @ B)`` a sum of elementwise products.
+
+Products of integers are exact: they wrap around in every order.  Those of floats are rounded
+elsewhere: in either order the error of an element is at most ``n u |A| |B| |C|``, where ``n`` is
+the sum of the sizes summed over and ``u`` the unit roundoff (Higham 2002, section 3.5), so what
+comes out agrees relative to this bound, and not relative to a result in which terms cancel.  An
+intermediate value can overflow in one order and not in the other; ``float16`` and narrower types,
+for which that is likely, are left alone.  So are products whose types or precisions differ, and
+those of sharded arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from jaxmlir.passes._base import Pass
+from jaxmlir.passes.products import DENSE, MIN_GAIN, rewrite_program
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+
+@dataclass(frozen=True)
+class Reassociate(Pass):
+    """Multiply matrices in the order that costs least.
+
+    Options:
+      min-gain: how many times faster the new order has to be in the estimate.
+    """
+
+    name: ClassVar[str] = "jaxpr-reassociate"
+    min_gain: float = MIN_GAIN
+
+    def run(self, program: Program) -> None:
+        reassociate(program, self.min_gain)
+
+
+def reassociate(program: Program, min_gain: float = MIN_GAIN) -> int:
+    """Reassociates products in place; how many."""
+    return rewrite_program(program, DENSE, lambda tree: True, min_gain)
