@@ -35,13 +35,15 @@ def batched(x, y):
 
 
 def product(x, y):
-    if x.shape[-1:] != y.shape[:1]:
+    if x.shape[-1:] != y.shape[:1] or y.ndim > 2:
         return None
     return x[..., None] * y if y.ndim > 1 else x * y
 
 
 def merged(x, _):
-    return x.reshape(-1, *x.shape[2:]) if x.ndim > 1 else x.reshape(2, -1)
+    if x.ndim > 1:
+        return x.reshape(-1, *x.shape[2:])
+    return x.reshape(2, -1) if x.size % 2 == 0 else None
 
 
 def diagonal(x, _):

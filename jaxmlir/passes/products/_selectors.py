@@ -109,7 +109,10 @@ class Sliced(Spec):
     stride: int
 
     def select(self, array: Any, axis: int, sizes: Sequence[int], operands: Sequence[Any]) -> Any:
-        part = lax.slice_in_dim(array, self.start, self.limit, self.stride, axis)
+        starts = [self.start if k == axis else 0 for k in range(array.ndim)]
+        limits = [self.limit if k == axis else n for k, n in enumerate(array.shape)]
+        strides = [self.stride if k == axis else 1 for k in range(array.ndim)]
+        part = lax.slice(array, starts, limits, strides if self.stride != 1 else None)
         return lax.reshape(part, [*array.shape[:axis], *sizes, *array.shape[axis + 1 :]])
 
     def add(self, array: Any, count: int, rows: int, operands: Sequence[Any]) -> Any:

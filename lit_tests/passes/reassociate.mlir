@@ -1,0 +1,105 @@
+// Products of several matrices, multiplied in the order that costs least.
+
+// RUN: jaxmlir-opt --jaxpr-reassociate %s -o %t
+// RUN: FileCheck %s < %t
+// RUN: jaxmlir-opt --jaxpr-reassociate %t -o %t.again
+// RUN: diff %t %t.again
+// RUN: jaxmlir-run %s > %t.before
+// RUN: jaxmlir-run %t > %t.after
+// RUN: diff %t.before %t.after
+// RUN: FileCheck %s --check-prefix=EXEC < %t.after
+// RUN: jaxmlir-opt --jaxpr-reassociate --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+
+// (A B) v is two products of a matrix and a vector.  The scale is a number, and is applied where
+// there are fewest elements.
+// REMARK: reassociate.mlir:{{[0-9]+}}:8: remark: [jaxpr-reassociate] product ab,bc,c->a as (0 (1 2)): 16.4 kFLOP and 33.8 kB instead of 532 kFLOP and 66 kB
+// CHECK-LABEL: func.func private @chain
+// CHECK-SAME:    (%[[A:.*]]: tensor<64x64xf32>, %[[B:.*]]: tensor<64x64xf32>, %[[V:.*]]: tensor<64xf32>)
+// CHECK:         %[[S:.*]] = "jaxpr.broadcast_in_dim"(%{{.*}}) {broadcast_dimensions = [], shape = array<i64: 64>}
+// CHECK-NEXT:    %[[SV:.*]] = "jaxpr.mul"(%[[V]], %[[S]])
+// CHECK-NEXT:    %[[BV:.*]] = "jaxpr.dot_general"(%[[B]], %[[SV]])
+// CHECK-NEXT:    %[[ABV:.*]] = "jaxpr.dot_general"(%[[A]], %[[BV]])
+// CHECK-NEXT:    return %[[ABV]] : tensor<64xf32>
+func.func private @chain(%a: tensor<64x64xf32>, %b: tensor<64x64xf32>, %v: tensor<64xf32>) -> tensor<64xf32> {
+  %0 = "jaxpr.dot_general"(%a, %b) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %s = "jaxpr.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %1 = "jaxpr.mul"(%0, %s) : (tensor<64x64xf32>, tensor<f32>) -> tensor<64x64xf32>
+  %2 = "jaxpr.dot_general"(%1, %v) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<64x64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  return %2 : tensor<64xf32>
+}
+
+// trace(A B) = sum(A * B^T): the mask of the diagonal makes the indices of rows and columns one.
+// CHECK-LABEL: func.func private @trace
+// CHECK-SAME:    (%[[A:.*]]: tensor<64x64xf32>, %[[B:.*]]: tensor<64x64xf32>)
+// CHECK-NEXT:    %[[T:.*]] = "jaxpr.transpose"(%[[B]])
+// CHECK-NEXT:    %[[M:.*]] = "jaxpr.mul"(%[[A]], %[[T]])
+// CHECK-NEXT:    %[[SUM:.*]] = "jaxpr.reduce_sum"(%[[M]]) {axes = array<i64: 0, 1>}
+// CHECK-NEXT:    return %[[SUM]] : tensor<f32>
+func.func private @trace(%a: tensor<64x64xf32>, %b: tensor<64x64xf32>) -> tensor<f32> {
+  %0 = "jaxpr.dot_general"(%a, %b) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %i = "jaxpr.iota"() {dimension = 0 : i64, dtype = i32, shape = array<i64: 64, 64>} : () -> tensor<64x64xi32>
+  %j = "jaxpr.iota"() {dimension = 1 : i64, dtype = i32, shape = array<i64: 64, 64>} : () -> tensor<64x64xi32>
+  %eye = "jaxpr.eq"(%i, %j) : (tensor<64x64xi32>, tensor<64x64xi32>) -> tensor<64x64xi1>
+  %z = "jaxpr.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %zeros = "jaxpr.broadcast_in_dim"(%z) {broadcast_dimensions = [], shape = array<i64: 64, 64>} : (tensor<f32>) -> tensor<64x64xf32>
+  %1 = "jaxpr.select_n"(%eye, %zeros, %0) : (tensor<64x64xi1>, tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %2 = "jaxpr.reduce_sum"(%1) {axes = array<i64: 0, 1>} : (tensor<64x64xf32>) -> tensor<f32>
+  return %2 : tensor<f32>
+}
+
+// A B is used by two products with vectors, and neither needs it: it is a factor of both.
+// CHECK-LABEL: func.func private @shared
+// CHECK-SAME:    (%[[A:.*]]: tensor<64x64xf32>, %[[B:.*]]: tensor<64x64xf32>, %[[V:.*]]: tensor<64xf32>)
+// CHECK-NEXT:    %[[BV:.*]] = "jaxpr.dot_general"(%[[B]], %[[V]])
+// CHECK-NEXT:    %[[Y:.*]] = "jaxpr.dot_general"(%[[A]], %[[BV]])
+// CHECK-NEXT:    %[[AV:.*]] = "jaxpr.dot_general"(%[[V]], %[[A]])
+// CHECK-NEXT:    %[[Z:.*]] = "jaxpr.dot_general"(%[[B]], %[[AV]])
+// CHECK-NEXT:    return %[[Y]], %[[Z]]
+func.func private @shared(%a: tensor<64x64xf32>, %b: tensor<64x64xf32>, %v: tensor<64xf32>) -> (tensor<64xf32>, tensor<64xf32>) {
+  %0 = "jaxpr.dot_general"(%a, %b) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %1 = "jaxpr.dot_general"(%0, %v) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<64x64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %2 = "jaxpr.dot_general"(%v, %0) {dimension_numbers = [[array<i64: 0>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<64xf32>, tensor<64x64xf32>) -> tensor<64xf32>
+  return %1, %2 : tensor<64xf32>, tensor<64xf32>
+}
+
+// A B is a result as well: it is computed anyway, and stays.
+// CHECK-LABEL: func.func private @returned
+// CHECK-NEXT:    %[[AB:.*]] = "jaxpr.dot_general"
+// CHECK-NEXT:    %[[Y:.*]] = "jaxpr.dot_general"(%[[AB]]
+// CHECK-NEXT:    return %[[AB]], %[[Y]]
+func.func private @returned(%a: tensor<64x64xf32>, %b: tensor<64x64xf32>, %v: tensor<64xf32>) -> (tensor<64x64xf32>, tensor<64xf32>) {
+  %0 = "jaxpr.dot_general"(%a, %b) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %1 = "jaxpr.dot_general"(%0, %v) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<64x64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  return %0, %1 : tensor<64x64xf32>, tensor<64xf32>
+}
+
+// Halves overflow soon: what is written is computed.
+// CHECK-LABEL: func.func private @halves
+// CHECK-NEXT:    %[[AB:.*]] = "jaxpr.dot_general"
+// CHECK-NEXT:    "jaxpr.dot_general"(%[[AB]]
+func.func private @halves(%a: tensor<64x64xf16>, %b: tensor<64x64xf16>, %v: tensor<64xf16>) -> tensor<64xf16> {
+  %0 = "jaxpr.dot_general"(%a, %b) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f16} : (tensor<64x64xf16>, tensor<64x64xf16>) -> tensor<64x64xf16>
+  %1 = "jaxpr.dot_general"(%0, %v) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f16} : (tensor<64x64xf16>, tensor<64xf16>) -> tensor<64xf16>
+  return %1 : tensor<64xf16>
+}
+
+// Every number below is a small integer, or half of one: exact in any order.
+// EXEC:      result[0]: f32[] = 4096.0
+// EXEC-NEXT: result[1]: f32[] = 8192.0
+// EXEC-NEXT: result[2]: f32[] = 6.7108864e+07
+func.func public @main() -> (tensor<f32>, tensor<f32>, tensor<f32>) {
+  %one = "jaxpr.constant"() {value = dense<1.0> : tensor<f32>} : () -> tensor<f32>
+  %two = "jaxpr.constant"() {value = dense<2.0> : tensor<f32>} : () -> tensor<f32>
+  %a = "jaxpr.broadcast_in_dim"(%one) {broadcast_dimensions = [], shape = array<i64: 64, 64>} : (tensor<f32>) -> tensor<64x64xf32>
+  %b = "jaxpr.broadcast_in_dim"(%two) {broadcast_dimensions = [], shape = array<i64: 64, 64>} : (tensor<f32>) -> tensor<64x64xf32>
+  %v = "jaxpr.broadcast_in_dim"(%one) {broadcast_dimensions = [], shape = array<i64: 64>} : (tensor<f32>) -> tensor<64xf32>
+  %0 = "jaxpr.jit"(%a, %b, %v) {jaxpr = @chain, name = "chain"} : (tensor<64x64xf32>, tensor<64x64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %1 = "jaxpr.jit"(%a, %b) {jaxpr = @trace, name = "trace"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<f32>
+  %2, %3 = "jaxpr.jit"(%a, %b, %v) {jaxpr = @shared, name = "shared"} : (tensor<64x64xf32>, tensor<64x64xf32>, tensor<64xf32>) -> (tensor<64xf32>, tensor<64xf32>)
+  %first = "jaxpr.slice"(%0) {limit_indices = array<i64: 1>, start_indices = array<i64: 0>} : (tensor<64xf32>) -> tensor<1xf32>
+  %4 = "jaxpr.reshape"(%first) {new_sizes = []} : (tensor<1xf32>) -> tensor<f32>
+  %5 = "jaxpr.mul"(%2, %3) : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %last = "jaxpr.slice"(%5) {limit_indices = array<i64: 64>, start_indices = array<i64: 63>} : (tensor<64xf32>) -> tensor<1xf32>
+  %6 = "jaxpr.reshape"(%last) {new_sizes = []} : (tensor<1xf32>) -> tensor<f32>
+  return %4, %1, %6 : tensor<f32>, tensor<f32>, tensor<f32>
+}
