@@ -65,15 +65,23 @@ class Term:
 class Node:
     """An op with one result, its attributes, and the other ops of its function by result."""
 
-    __slots__ = ("attributes", "name", "op", "operands", "others", "result")
+    __slots__ = ("_attributes", "name", "op", "operands", "others", "result")
 
-    def __init__(self, op: Any, name: str, operands: Sequence[ir.Value], others: Nodes):
+    def __init__(
+        self, op: Any, name: str, operands: Sequence[ir.Value], result: ir.Value, others: Nodes
+    ):
         self.op = op
         self.name = name
         self.operands = operands
-        self.result: ir.Value = op.results[0]
+        self.result = result
         self.others = others
-        self.attributes: dict[str, ir.Attribute] = dict(op.attributes.items())
+        self._attributes: dict[str, ir.Attribute] | None = None
+
+    @property
+    def attributes(self) -> dict[str, ir.Attribute]:
+        if self._attributes is None:
+            self._attributes = dict(self.op.attributes.items())
+        return self._attributes
 
     def get(self, name: str, default: Any = None) -> Any:
         """A decoded attribute."""
@@ -337,3 +345,6 @@ RULES: dict[str, Rule] = {
     "jaxpr.select_n": Rule(_diagonal_operands, _diagonal, contracts=True),
 }
 """Of the ops that a product is read from."""
+
+LOOKED_AT = frozenset({"jaxpr.constant", "jaxpr.eq", "jaxpr.iota"})
+"""Other ops, which tell what these mean."""

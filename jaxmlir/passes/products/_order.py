@@ -12,10 +12,11 @@ nobody else.
 
 from __future__ import annotations
 
+import functools
 import heapq
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from jaxmlir.passes.products._cost import Cost
@@ -38,7 +39,7 @@ class Selection:
     """Whether the selected rows may be added up where they came from."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Network:
     """A network as the search sees it; sets of indices and factors are numbers, a bit for each.
 
@@ -49,12 +50,12 @@ class Network:
       itemsize: bytes of a number.
     """
 
-    sizes: Sequence[int]
-    factors: Sequence[int]
-    selections: Sequence[Selection]
+    sizes: tuple[int, ...]
+    factors: tuple[int, ...]
+    selections: tuple[Selection, ...]
     out: int
     itemsize: int
-    _sizes: dict[int, int] = field(default_factory=dict)
+    _sizes: dict[int, int] = field(default_factory=dict, compare=False)
 
     def size(self, indices: int) -> int:
         """How many elements a tensor of these indices has."""
@@ -173,6 +174,7 @@ class Ordered:
     smallest: int
 
 
+@functools.lru_cache(maxsize=1024)
 def best_order(network: Network) -> Ordered | None:
     """The cheapest order; ``None`` if none was found."""
     search = _Search(network)

@@ -99,7 +99,7 @@ class _Trees:
             root = pending.pop()
             if root not in self.trees and root in self.function.parts:
                 self.trees[root] = tree = self.function.tree(root)
-                pending += tree.cuts
+                pending += tree.cuts if tree.is_mixed else tree.unsuited
 
     def absorb(self) -> None:
         """Absorbs values as long as that pays."""
@@ -114,7 +114,9 @@ class _Trees:
                 return
 
     def _may_be_absorbed(self, value: ir.Value) -> bool:
-        if value not in self.trees or self.function.rule(value).free:
+        if self.function.rule(value).free or not (
+            value in self.trees or self.function.is_outer(value)
+        ):
             return False
         users = self.function.users(value)
         return 2 <= len(users) <= MAX_USERS and all(user is not None for user in users)
@@ -125,14 +127,19 @@ class _Trees:
         if len(before) < len(users.get(value, ())) or not before:
             # A user has changed in this round.
             return False
-        after = [self.function.tree(t.root, {*self.absorbed, value}) for t in before]
-        if any(value in tree.cuts or tree.best is None for tree in after):
-            return False
-        now = sum(_ns(tree) for tree in (self.trees[value], *before))
-        if sum(tree.best.cost.ns for tree in after) * self.min_gain > now:
-            return False
+        own = self.trees.get(value)
+        left = sum(_ns(tree) for tree in (*before, *([own] if own else ())))
+        after = []
+        for tree in before:
+            without = self.function.tree(tree.root, {*self.absorbed, value})
+            if value in without.cuts or without.best is None:
+                return False
+            left -= self.min_gain * without.best.cost.ns
+            if left < 0:
+                return False
+            after.append(without)
         self.absorbed.add(value)
-        del self.trees[value]
+        self.trees.pop(value, None)
         self.trees |= {tree.root: tree for tree in after}
         return True
 
@@ -145,24 +152,19 @@ class _Trees:
         ]
 
     def _is_better(self, tree: Tree) -> bool:
-        if not self._could_be_better(tree) or not self.wanted(tree) or tree.best is None:
+        if not tree.is_mixed or not self.wanted(tree) or tree.best is None:
             return False
         has_absorbed = any(node.result in self.absorbed for node in tree.ops)
         return has_absorbed or tree.best.cost.ns * self.min_gain < tree.cost.ns
 
-    def _could_be_better(self, tree: Tree) -> bool:
-        """Whether there is more than one matrix product, or anything else in it to look at."""
-        names = [node.name for node in tree.ops]
-        contracting = sum(self.function.rules[name].contracts for name in names)
-        return contracting > 1 or (contracting > 0 and not _MIXING.isdisjoint(names))
-
-
-_MIXING = frozenset({"jaxpr.mul", "jaxpr.broadcast_in_dim"})
-
 
 def _ns(tree: Tree) -> float:
     """The time that a product takes, in its best order."""
-    return tree.cost.ns if tree.best is None else min(tree.cost.ns, tree.best.cost.ns)
+    return (
+        tree.cost.ns
+        if not tree.is_mixed or tree.best is None
+        else min(tree.cost.ns, tree.best.cost.ns)
+    )
 
 
 def _emit(rules: Rules, tree: Tree, new: dict[ir.Value, ir.Value]) -> None:

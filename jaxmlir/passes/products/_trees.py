@@ -12,7 +12,15 @@ from jaxmlir.passes._build import ops_of, returned
 from jaxmlir.passes.products._cost import Cost
 from jaxmlir.passes.products._emit import Plan
 from jaxmlir.passes.products._indices import Numbered, Unfit, resolve, size_of
-from jaxmlir.passes.products._network import Node, Rule, Term, is_plain, leaf, shape_of
+from jaxmlir.passes.products._network import (
+    LOOKED_AT,
+    Node,
+    Rule,
+    Term,
+    is_plain,
+    leaf,
+    shape_of,
+)
 from jaxmlir.passes.products._order import Network, Selection, best_order
 from jaxmlir.passes.products._selectors import SELECTING
 from jaxmlir.types import aval_of
@@ -38,28 +46,33 @@ class Function:
     @staticmethod
     def of(function: func.FuncOp, rules: Mapping[str, Rule]) -> Function:
         found = Function(rules)
+        users = found._users
         for op, name, operands in ops_of(function):
-            results = op.results
-            if len(results) == 1:
-                found._add(Node(op, name, operands, found.nodes))
-            read = found.parts.get(results[0], ()) if len(results) == 1 else ()
+            parts: tuple[ir.Value, ...] = ()
+            result = None
+            if name in rules or name in LOOKED_AT:
+                result = op.results[0]
+                node = found.nodes[result] = Node(op, name, operands, result, found.nodes)
+                if name in rules:
+                    parts = found._parts_of(node)
             for v in operands:
-                users = found._users.setdefault(v, [])
-                users.append(results[0] if v in read else None)
+                if v in users:
+                    users[v].append(result if v in parts else None)
+            if parts:
+                found.parts[result] = parts
+                users[result] = []
         for v in returned(function):
-            found._users.setdefault(v, []).append(None)
+            if v in users:
+                users[v].append(None)
         return found
 
-    def _add(self, node: Node) -> None:
-        value = node.result
-        self.nodes[value] = node
-        rule = self.rules.get(node.name)
-        if rule is None or "jaxpr.ctx" in node.attributes or not is_plain(value.type):
-            return
-        parts = tuple(node.operands[i] for i in rule.operands(node))
-        element = _element(value.type)
-        if parts and all(is_plain(v.type) and _element(v.type) == element for v in parts):
-            self.parts[value] = parts
+    def _parts_of(self, node: Node) -> tuple[ir.Value, ...]:
+        if not is_plain(node.result.type) or "jaxpr.ctx" in node.attributes:
+            return ()
+        parts = tuple([node.operands[i] for i in self.rules[node.name].operands(node)])
+        element = _element(node.result.type)
+        fits = all(is_plain(v.type) and _element(v.type) == element for v in parts)
+        return parts if fits else ()
 
     def rule(self, value: ir.Value) -> Rule:
         return self.rules[self.nodes[value].name]
@@ -78,8 +91,21 @@ class Function:
         return found
 
     def roots(self) -> list[ir.Value]:
-        """The results of products that are not parts of just one other."""
-        return [v for v in self.parts if not self.rule(v).free and not self._is_inside(v)]
+        """The results of products that are not parts of just one other, and that sum."""
+        sums: set[ir.Value] = set()
+        found = []
+        for value, parts in self.parts.items():
+            rule = self.rule(value)
+            if rule.contracts or not sums.isdisjoint(parts):
+                sums.add(value)
+                if not rule.free and not self._is_inside(value):
+                    found.append(value)
+        return found
+
+    def is_outer(self, value: ir.Value) -> bool:
+        """Whether a product sums nothing, and has more elements than either factor."""
+        sizes = [math.prod(shape_of(v)) for v in self.nodes[value].operands]
+        return math.prod(shape_of(value)) > max(sizes)
 
     def _is_inside(self, value: ir.Value) -> bool:
         users = self.users(value)
@@ -97,7 +123,7 @@ class Function:
         Args:
           absorbed: values with several users that count as parts of the products that use them.
         """
-        return _read(self, root, absorbed)
+        return Tree.of(self, root, absorbed)
 
 
 def _element(type_: ir.Type) -> ir.Type:
@@ -124,20 +150,41 @@ class Tree:
     """A product as it is in the program.
 
     Attributes:
+      function: where it is.
       root: its result.
+      values: those that it is made of, each after its users: the root, the results of ops on the
+        way, the factors.
       ops: those that it is computed by, the root's first; twice, if an absorbed value is.
-      cuts: values within that turned out not to fit, and are products of their own.
-      term: the network; ``None`` if there is none.
+      unsuited: values within that have another precision, and are products of their own.
       dot: a matrix product whose precision all have, if there is one.
     """
 
+    function: Function
     root: ir.Value
+    values: list[tuple[ir.Value, Node | None]] = field(default_factory=list)
     ops: list[Node] = field(default_factory=list)
-    cuts: list[ir.Value] = field(default_factory=list)
-    term: Term | None = None
+    unsuited: list[ir.Value] = field(default_factory=list)
     dot: Node | None = None
 
-    def suits(self, node: Node) -> bool:
+    @staticmethod
+    def of(function: Function, root: ir.Value, absorbed: Collection[ir.Value]) -> Tree:
+        tree = Tree(function, root)
+        pending = [root]
+        while pending:
+            value = pending.pop()
+            node = None
+            if value == root or function.goes_into(value, absorbed):
+                node = function.nodes[value]
+                if len(tree.ops) < MAX_OPS and tree._suits(node):
+                    tree.ops.append(node)
+                    pending += function.parts[value]
+                else:
+                    tree.unsuited.append(value)
+                    node = None
+            tree.values.append((value, node))
+        return tree
+
+    def _suits(self, node: Node) -> bool:
         """Whether an op computes with the same precision as the others."""
         if node.name != "jaxpr.dot_general":
             return True
@@ -148,10 +195,51 @@ class Tree:
             for key in ("precision", "preferred_element_type")
         )
 
-    @functools.cached_property
+    @property
     def leaves(self) -> list[ir.Value]:
         """The values that it is computed from."""
-        return [f.value for f in self.term.factors] if self.term is not None else []
+        return [value for value, node in self.values if node is None]
+
+    @functools.cached_property
+    def is_mixed(self) -> bool:
+        """Whether there is more than one matrix product, or anything else in it to look at."""
+        rules = self.function.rules
+        contracting = sum(rules[node.name].contracts for node in self.ops)
+        return contracting > 1 or (contracting > 0 and any(map(_is_mixing, self.ops)))
+
+    @functools.cached_property
+    def cuts(self) -> list[ir.Value]:
+        """Values within that turned out not to fit, and are products of their own."""
+        return self.unsuited + self._read[1]
+
+    @property
+    def term(self) -> Term | None:
+        """The network; ``None`` if there is none."""
+        return self._read[0]
+
+    @functools.cached_property
+    def _read(self) -> tuple[Term | None, list[ir.Value]]:
+        cuts: list[ir.Value] = []
+        terms: list[Term] = []
+        # Backwards: the terms of operands are there when an op is read.
+        for value, node in reversed(self.values):
+            if node is None:
+                terms.append(leaf(value))
+                continue
+            parts = self.function.parts[value]
+            operands = [terms.pop() for _ in parts][::-1]
+            try:
+                term = self.function.rule(value).read(node, operands)
+                if tuple(map(size_of, term.dims)) != shape_of(value):
+                    raise Unfit
+                terms.append(term)
+            except Unfit:
+                cuts += parts
+                if value == self.root:
+                    return None, cuts
+                terms.append(leaf(value))
+        (term,) = terms
+        return term, cuts
 
     @functools.cached_property
     def cost(self) -> Cost:
@@ -164,43 +252,11 @@ class Tree:
         return _plan(self)
 
 
-def _read(function: Function, root: ir.Value, absorbed: Collection[ir.Value]) -> Tree:
-    tree = Tree(root)
-    # Operands after their users, so that the terms of operands are there when read backwards.
-    order: list[ir.Value] = []
-    expanded: list[bool] = []
-    pending = [root]
-    while pending:
-        value = pending.pop()
-        whole = value == root or function.goes_into(value, absorbed)
-        if whole and not (len(order) < MAX_OPS and tree.suits(function.nodes[value])):
-            tree.cuts.append(value)
-            whole = False
-        order.append(value)
-        expanded.append(whole)
-        if whole:
-            pending += function.parts[value]
-            tree.ops.append(function.nodes[value])
-    terms: list[Term] = []
-    for value, whole in zip(reversed(order), reversed(expanded), strict=True):
-        if not whole:
-            terms.append(leaf(value))
-            continue
-        node = function.nodes[value]
-        operands = [terms.pop() for _ in function.parts[value]]
-        operands.reverse()
-        try:
-            term = function.rule(value).read(node, operands)
-            if tuple(map(size_of, term.dims)) != shape_of(value):
-                raise Unfit
-            terms.append(term)
-        except Unfit:
-            tree.cuts += function.parts[value]
-            if value == root:
-                return tree
-            terms.append(leaf(value))
-    (tree.term,) = terms
-    return tree
+def _is_mixing(node: Node) -> bool:
+    """Whether an op can make it worth while to look at a product with one sum only."""
+    if node.name == "jaxpr.mul":
+        return all(math.prod(shape_of(v)) > 1 for v in node.operands)
+    return node.name == "jaxpr.broadcast_in_dim"
 
 
 def _plan(tree: Tree) -> Planned | None:
@@ -219,11 +275,11 @@ def _plan(tree: Tree) -> Planned | None:
     numbers = Numbered.of_all([*indices, *term.dims])
     network = Network(
         numbers.sizes,
-        [_bits(numbers(i for dim in f.dims for i in dim)) for f in term.factors],
-        [
+        tuple(_bits(numbers(i for dim in f.dims for i in dim)) for f in term.factors),
+        tuple(
             Selection(_bits(numbers(rows)), _bits(numbers(selected)), s.spec.transposable)
             for s, rows, selected in selections
-        ],
+        ),
         _bits(numbers(i for dim in term.dims for i in dim)),
         aval_of(tree.root.type).dtype.itemsize,
     )
