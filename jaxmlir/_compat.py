@@ -270,6 +270,16 @@ def without_consts(closed_jaxpr: Any) -> Any:
     return jaxpr.replace(constvars=[], eqns=eqns, outvars=[inline(v) for v in jaxpr.outvars])
 
 
+def with_leading_constvars(closed_jaxpr: Any, n: int) -> Any:
+    """A jaxpr whose first arguments are constant variables: their values are the operands."""
+    from jax._src.interpreters import partial_eval as pe
+
+    jaxpr = without_consts(closed_jaxpr)
+    if closed_and_open_differ():
+        return pe.convert_invars_to_constvars(jaxpr, n)
+    return jaxpr.with_consts([None] * n)
+
+
 def closed_and_open_differ() -> bool:
     """Whether this JAX has closed jaxprs as a class of their own (before 0.11)."""
     return jax_version() < (0, 11)

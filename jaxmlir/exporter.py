@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from jaxmlir import codec, custom_calls, effect_attrs, errors, locations, params
-from jaxmlir._compat import close_jaxpr, core, debug_info, dtypes, pe
+from jaxmlir._compat import close_jaxpr, core, debug_info, dtypes, literals, pe
 from jaxmlir.errors import ExportError, JaxmlirError, cause_of
 from jaxmlir.ir import context, func, ir
 from jaxmlir.types import aval_of
@@ -107,6 +107,7 @@ def _export_function(exporter: Exporter, function: func.FuncOp) -> Any:
     for argument in block.arguments:
         env[argument] = var = core.Var(aval_of(argument.type))
         invars.append(var)
+    # Those that the op passes itself: other constants are literals then.
     num_constvars = 0
     if "jaxpr.num_constvars" in function.attributes:
         num_constvars = codec.decode(function.attributes["jaxpr.num_constvars"])
@@ -121,8 +122,14 @@ def _export_function(exporter: Exporter, function: func.FuncOp) -> Any:
             break
         try:
             if name == "jaxpr.constant":
-                atom = _constant(exporter, op, constvars, consts)
-                env[op.results[0]] = atom
+                value, aval = _constant(exporter, op)
+                # A jaxpr whose equation passes constants has no place for others.
+                if num_constvars or (isinstance(value, literals.TypedNdArray) and not aval.shape):
+                    env[op.results[0]] = core.Literal(value, aval)
+                else:
+                    env[op.results[0]] = var = core.Var(aval)
+                    constvars.append(var)
+                    consts.append(value)
             else:
                 eqn = equation(exporter, op, name, [env[v] for v in op.operands])
                 env.update(zip(op.results, eqn.outvars, strict=True))
@@ -131,26 +138,20 @@ def _export_function(exporter: Exporter, function: func.FuncOp) -> Any:
             located = at_op(e, op, name)
             raise located from cause_of(located, e)
     own_constvars, invars = invars[:num_constvars], invars[num_constvars:]
-    constvars = [*own_constvars, *constvars]
+    constvars = own_constvars or constvars
     info = debug_info("jit", function.name.value, len(invars), len(outvars))
     effects = pe.make_jaxpr_effects(constvars, invars, outvars, eqns)
     jaxpr = core.Jaxpr(constvars, invars, outvars, eqns, effects, info)
     return jaxpr if own_constvars else close_jaxpr(jaxpr, consts)
 
 
-def _constant(exporter: Exporter, op: Any, constvars: list[Any], consts: list[Any]) -> Any:
-    from jaxmlir._compat import literals
-
+def _constant(exporter: Exporter, op: Any) -> tuple[Any, Any]:
+    """The value and the abstract value of a ``jaxpr.constant`` op."""
     value = constant_value(exporter.program, op)
     aval = aval_of(op.results[0].type)
     if isinstance(value, np.ndarray) and aval.dtype != dtypes.float0:
-        typed = literals.TypedNdArray(value, aval)
-        if not aval.shape:
-            return core.Literal(typed, aval)
-        value = typed
-    constvars.append(core.Var(aval))
-    consts.append(value)
-    return constvars[-1]
+        value = literals.TypedNdArray(value, aval)
+    return value, aval
 
 
 def equation(exporter: Exporter, op: Any, name: str, invars: list[Any]) -> Any:

@@ -364,17 +364,27 @@ def test_a_pallas_kernel_with_views_of_references():
 
 
 @compat
-@pytest.mark.parametrize("round_trip", [False, True], ids=["import", "text"])
-def test_a_pallas_kernel_with_scopes_of_its_own(round_trip):
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"round_trip": True}, {"pipeline": "jaxpr-inline,jaxpr-canonicalize,jaxpr-cse,jaxpr-dce"}],
+    ids=["import", "text", "passes"],
+)
+def test_a_pallas_kernel_with_scopes_of_its_own(settings):
+    factors = np.arange(8 * 128, dtype=np.float32).reshape(8, 128)
+
+    @jax.jit
+    def scale(rows):
+        return rows * factors
+
     def kernel(x_ref, y_ref, semaphore):
         pltpu.sync_copy(x_ref.at[pl.ds(0, 8)], y_ref.at[pl.ds(8, 8)])
         pl.semaphore_signal(semaphore)
         pl.semaphore_wait(semaphore)
 
-        @functools.partial(pl.run_scoped, row_ref=pltpu.VMEM((8, 128), jnp.float32))
-        def _(row_ref):
-            row_ref[...] = x_ref[pl.ds(8, 8)]
-            y_ref[pl.ds(0, 8)] = row_ref[...]
+        @functools.partial(pl.run_scoped, rows_ref=pltpu.VMEM((8, 128), jnp.float32))
+        def _(rows_ref):
+            rows_ref[...] = x_ref[pl.ds(8, 8)]
+            y_ref[pl.ds(0, 8)] = scale(rows_ref[...])
 
     swap = pl.pallas_call(
         kernel,
@@ -383,8 +393,8 @@ def test_a_pallas_kernel_with_scopes_of_its_own(round_trip):
         interpret=pltpu.InterpretParams(),
     )
     x = np.arange(16 * 128, dtype=np.float32).reshape(16, 128)
-    with backend.enabled(round_trip=round_trip):
-        np.testing.assert_array_equal(jax.jit(swap)(x), np.roll(x, 8, axis=0))
+    with backend.enabled(**settings):
+        np.testing.assert_array_equal(jax.jit(swap)(x), [*x[8:] * factors, *x[:8]])
 
 
 # --- errors ---------------------------------------------------------------------------------------
