@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import opt_einsum
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from jax import lax
 from random_programs import budget
 
 import jaxmlir
+from jaxmlir.passes.products._order import Network, best_order
 
 pytestmark = pytest.mark.compat
 
@@ -136,3 +138,139 @@ def test_random_products_of_floats_and_their_gradients(steps):
         for passes in PASSES:
             got = before.run_passes(f"{passes}{{min-gain=0}}")(*args)
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
+
+
+def normal(*shape, dtype=np.float32):
+    return np.random.RandomState(sum(shape)).standard_normal(shape).astype(dtype)
+
+
+def traced(function, *args):
+    return jaxmlir.trace(function)(*args).optimize(1)
+
+
+def trace_of_product(a, b):
+    return jnp.trace(a @ b)
+
+
+SQUARE, VECTOR, TALL = normal(64, 64), normal(64), normal(400, 64)
+EDGES, FEW = np.arange(600) % 64, np.arange(3)
+
+
+@pytest.mark.parametrize(
+    "function, args, flops",
+    [
+        (lambda a, b, v: -(0.5 * (a @ b.T)) @ v / 3, (SQUARE, SQUARE, VECTOR), 4 * 64**2),
+        (lambda a, b: jnp.sum(a @ b), (SQUARE, SQUARE), 0),
+        (trace_of_product, (SQUARE, SQUARE), 0),
+        (lambda a, b: jnp.where(jnp.eye(64, dtype=bool), a @ b, 0), (SQUARE, SQUARE), 0),
+        (lambda a, v: jnp.outer(v, v) @ a, (SQUARE, VECTOR), 2 * 64**2),
+        (
+            lambda q, k, v: jnp.einsum("bqk,bkd->bqd", jnp.einsum("bqd,bkd->bqk", q, k) / 8.0, v),
+            (normal(2, 200, 8),) * 3,
+            2 * 2 * 2 * 200 * 8 * 8,
+        ),
+        (lambda x, a, b: x @ (a @ b), (SQUARE, normal(64, 2), normal(2, 64)), 2 * 2 * 2 * 64**2),
+        (lambda x, w: x[EDGES] @ w, (SQUARE, SQUARE), 2 * 64**3),
+        (lambda x, w: (x @ w)[FEW], (TALL, SQUARE), 2 * 3 * 64**2),
+        (lambda x, w: (x @ w)[-1], (TALL, SQUARE), 2 * 64**2),
+        (
+            lambda u, w: jax.ops.segment_sum(u @ w, EDGES[:400], 64),
+            (TALL, SQUARE),
+            2 * 64**3,
+        ),
+        (lambda x, w: jnp.pad(x, ((0, 400), (0, 0))) @ w, (SQUARE, SQUARE), 2 * 64**3),
+    ],
+)
+def test_operations_left(function, args, flops):
+    before = traced(function, *args)
+    after = before.optimize(2, without=["jaxpr-fence"])
+    products = "\n".join(line for line in str(after).splitlines() if "dot_general" in line)
+    assert flops_of(after) == flops, products
+    np.testing.assert_allclose(after(*args), function(*args), rtol=1e-4, atol=1e-4)
+
+
+def flops_of(program):
+    """What matrix products there are, in operations."""
+    total = 0
+    for eqn in program.to_jaxpr().eqns:
+        if eqn.primitive.name == "dot_general":
+            ((contracted, _), _) = eqn.params["dimension_numbers"]
+            summed = np.prod([eqn.invars[0].aval.shape[d] for d in contracted], dtype=int)
+            total += 2 * int(np.prod(eqn.outvars[0].aval.shape, dtype=int) * summed)
+    return total
+
+
+def half(a, b, v):
+    return a @ b @ v
+
+
+@pytest.mark.parametrize(
+    "function, args",
+    [
+        (lambda x, w, v: jnp.tanh(x @ w) @ v, (SQUARE, SQUARE, VECTOR)),
+        (lambda x, w, a, b: x @ (w + a @ b), (SQUARE, SQUARE, TALL.T, TALL)),
+        (half, (SQUARE.astype(np.float16), SQUARE.astype(np.float16), VECTOR.astype(np.float16))),
+        (lambda a, b, v: (a @ b).astype(np.float16) @ v, (SQUARE, SQUARE, VECTOR.astype("f2"))),
+        (lambda a, b, v: jnp.matmul(a @ b, v, precision="highest"), (SQUARE, SQUARE, VECTOR)),
+        (lambda a, b, v: (c := a @ b, c @ v), (SQUARE, SQUARE, VECTOR)),
+        (lambda x, y: jnp.sum(x * y), (SQUARE, SQUARE)),
+        (lambda x, u: x.at[EDGES].get(mode="fill").T @ u, (SQUARE, normal(600, 64))),
+        (lambda x, u: x.at[EDGES].get(mode="fill") @ u, (SQUARE.astype(int), SQUARE.astype(int))),
+        (lambda x, w, u: lax.dynamic_update_slice(x, u, (5, 0)) @ w, (TALL, SQUARE, SQUARE)),
+    ],
+)
+def test_left_alone(function, args):
+    program = traced(function, *args)
+    assert str(program.run_passes(",".join(PASSES))) == str(program)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "complex64", "int8", "uint16"])
+def test_types(dtype):
+    a, v = (jnp.asarray(np.round(x * 3)).astype(dtype) for x in (SQUARE, VECTOR))
+    program = traced(lambda a, v: a.T @ a @ v * 2, a, v)
+    after = program.run_passes("jaxpr-reassociate")
+    assert flops_of(after) < flops_of(program)
+    assert str(after).count(dtype[0]) and after(a, v).dtype == a.dtype
+    wide = np.float64 if dtype == "bfloat16" else a.dtype
+    want = np.asarray(a, wide).T @ np.asarray(a, wide) @ np.asarray(v, wide) * np.asarray(2, wide)
+    tolerance = {"bfloat16": 0.02, "complex64": 1e-5}.get(dtype, 0)
+    np.testing.assert_allclose(
+        np.asarray(after(a, v), wide), want, atol=tolerance * np.abs(want).max(), rtol=0
+    )
+
+
+def test_types_of_results_stay():
+    # A number that JAX may still convert, times one that it may not.
+    program = traced(lambda a, v, s: (a @ a @ v) * s, SQUARE, VECTOR, 2.0)
+    for passes in PASSES:
+        after = program.run_passes(f"{passes}{{min-gain=0}}")
+        after.verify()
+        assert after.out_avals == program.out_avals
+
+
+def test_a_remark_has_the_users_line():
+    remarks = []
+    traced(half, SQUARE, SQUARE, VECTOR).run_passes("jaxpr-reassociate", remarks=remarks.append)
+    (remark,) = remarks
+    assert remark.file == __file__
+    assert "ab,bc,c->a as (0 (1 2)): 16.4 kFLOP" in remark.message
+
+
+@pytest.mark.parametrize("count", [3, 8, 12])
+def test_chains_are_multiplied_as_opt_einsum_does(count):
+    sizes = tuple(np.random.RandomState(count).randint(20, 900, count + 1).tolist())
+    found = best_order(Network(sizes, tuple(3 << i for i in range(count)), (), 1 | 1 << count, 4))
+    letters = "abcdefghijklmnop"
+    terms = ",".join(letters[i : i + 2] for i in range(count))
+    shapes = [sizes[i : i + 2] for i in range(count)]
+    _, best = opt_einsum.contract_path(
+        f"{terms}->a{letters[count]}", *shapes, shapes=True, optimize="dp"
+    )
+    assert float(best.opt_cost) <= found.cost.flops <= 1.1 * float(best.opt_cost)
+
+
+def test_long_chains_are_multiplied_from_the_vector():
+    sizes = (30,) * 200
+    factors = (*(3 << i for i in range(199)), 1 << 199)
+    found = best_order(Network((*sizes,), factors, (), 1, 4))
+    assert found.cost.flops == 199 * 2 * 30**2

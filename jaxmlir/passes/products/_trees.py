@@ -190,10 +190,7 @@ class Tree:
             return True
         if self.dot is None:
             self.dot = node
-        return all(
-            node.attributes.get(key) == self.dot.attributes.get(key)
-            for key in ("precision", "preferred_element_type")
-        )
+        return _precision(node) == _precision(self.dot)
 
     @property
     def leaves(self) -> list[ir.Value]:
@@ -250,6 +247,12 @@ class Tree:
     def best(self) -> Planned | None:
         """The best order, if there is any."""
         return _plan(self)
+
+
+def _precision(node: Node) -> list[tuple[str, ir.Attribute]]:
+    """What says how precisely a matrix product is computed."""
+    keys = ("precision", "preferred_element_type")
+    return [(key, node.attributes[key]) for key in keys if key in node.attributes]
 
 
 def _is_mixing(node: Node) -> bool:
