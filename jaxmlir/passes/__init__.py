@@ -37,6 +37,7 @@ BUILTIN_PASSES = (
     ("jaxpr-linearize", "jaxmlir.passes.linearize:Linearize"),
     ("jaxpr-matmul-precision", "jaxmlir.passes.matmul_precision:MatmulPrecision"),
     ("jaxpr-partial-eval", "jaxmlir.passes.partial_eval:PartialEval"),
+    ("jaxpr-raise-loops", "jaxmlir.passes.raise_loops:RaiseLoops"),
     ("jaxpr-reassociate", "jaxmlir.passes.reassociate:Reassociate"),
     ("jaxpr-remat", "jaxmlir.passes.remat:Remat"),
     ("jaxpr-transpose", "jaxmlir.passes.transpose:Transpose"),

@@ -125,10 +125,12 @@ class ScanEditor:
       op: the op as it was.
       scan: it without its operands.
       body: its function, which no other op uses.
+      written: the new op, once it is; ``None`` of a loop that gives nothing.
     """
 
     def __init__(self, bodies: Bodies, op: Any):
         self.bodies = bodies
+        self.written: Any | None = None
         self.rules = bodies.rules
         self.op = op
         self.scan = ScanOp.of(op)
@@ -175,6 +177,7 @@ class ScanEditor:
         ]
         with ir.InsertionPoint(self.op), self.op.location:
             results = new.write(self.rules, operands)
+        self.written = results[0].owner if results else None
         final, rows = split(results, len(self.carry))
         for item, value in zip((*self.carry, *self.ys), (*final, *rows), strict=True):
             if item.result is not None:

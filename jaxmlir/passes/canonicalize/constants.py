@@ -19,7 +19,7 @@ from jaxmlir.types import aval_of
 MAX_ELEMENTS = 64
 """The size of the largest constants that are folded: shapes, strides, indices, counters."""
 
-_ANY: dict[str, Callable[..., Any]] = {
+ANY: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "add_any": np.add,
     "sub": np.subtract,
@@ -36,7 +36,7 @@ _ANY: dict[str, Callable[..., Any]] = {
     "ge": np.greater_equal,
 }
 _FLOATS = {"div": np.divide, "floor": np.floor, "ceil": np.ceil, "sign": np.sign}
-_INTEGERS = {
+INTEGERS = {
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
@@ -57,13 +57,13 @@ def _div(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
     return (x - np.fmod(x, y)) // y
 
 
-_INTEGERS |= {"rem": _rem, "div": _div}
+INTEGERS |= {"rem": _rem, "div": _div}
 _WIDTHS = {np.dtype(t) for t in ("f4", "f8", "i4", "i8", "u4", "u8", "i1", "i2", "u1", "u2", "?")}
 
 
 @rewrite(
     "op(c, ...) = c'; of integers, booleans, and the basic ones of floats",
-    *{*_ANY, *_FLOATS, *_INTEGERS},
+    *{*ANY, *_FLOATS, *INTEGERS},
 )
 def fold_elementwise(r: Rewriter, node: Node) -> list[ir.Value] | None:
     arrays = _constants(r, node)
@@ -74,8 +74,8 @@ def fold_elementwise(r: Rewriter, node: Node) -> list[ir.Value] | None:
         return None
     if kind == "boolean" and name not in ("and", "or", "xor", "not", "eq", "ne"):
         return None
-    table = _FLOATS if kind == "float" else _INTEGERS
-    function = _ANY.get(name) or table.get(name)
+    table = _FLOATS if kind == "float" else INTEGERS
+    function = ANY.get(name) or table.get(name)
     if function is None:
         return None
     with np.errstate(all="ignore"):

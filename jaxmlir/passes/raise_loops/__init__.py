@@ -1,0 +1,125 @@
+"""``jaxpr-raise-loops``: loops over a counter as scans over arrays, and these as batched ops.
+
+People write ``for i in range(n): out = out.at[i].set(f(x[i]))``.  In reverse mode that takes time
+quadratic in n: the cotangents of ``x`` and of ``out`` are arrays as large as these, added to or
+overwritten in each iteration.  A ``scan`` that takes the rows of ``x`` and gives those of ``out``
+takes linear time.
+In this order, and for inner loops first:
+
+1.  A ``while`` whose condition depends on a counter alone runs a number of times that is known:
+    it is a ``scan``  (:mod:`._trip_counts`).
+2.  Reads ``x[i]`` of constants become slices that the scan takes, writes ``out.at[i].set(c)`` of a
+    carried array slices that it gives (:mod:`._arrays`).  ``i`` may be anything that is known for
+    each iteration beforehand (:mod:`._known`): ``i + 1``, ``n - 1 - i``, ``2 * i``, a counter
+    that runs backwards, indices normalized or clamped by JAX.
+3.  A loop that then carries nothing but sums has independent iterations: it is batched, as many
+    iterations at a time as memory allows (:mod:`._maps`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir.ir import func, scope
+from jaxmlir.passes._base import Pass
+from jaxmlir.passes._bodies import Bodies, ScanEditor, can_change, loops_of
+from jaxmlir.passes._build import callees_first, entry_points, keep_reachable, kernels
+from jaxmlir.passes._rules import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+BATCH_BYTES = 1 << 22
+
+
+@dataclass(frozen=True)
+class RaiseLoops(Pass):
+    """Scan over what a loop reads and writes by its counter; batch independent iterations.
+
+    Options:
+      batch-bytes: how much memory the values of iterations that are computed together may take;
+        0 leaves loops loops.
+    """
+
+    name: ClassVar[str] = "jaxpr-raise-loops"
+    batch_bytes: int = BATCH_BYTES
+
+    def run(self, program: Program) -> None:
+        raise_loops(program, self.batch_bytes)
+
+
+def raise_loops(program: Program, batch_bytes: int = BATCH_BYTES) -> int:
+    """Raises the loops of a program, in place; how many are other loops now, or none."""
+    with scope():
+        entries = entry_points(program.functions)
+        raiser = _Raiser(program, batch_bytes)
+        skipped = kernels(program.functions)
+        for symbol in list(callees_first(program.functions)):
+            if symbol not in skipped:
+                raiser.visit(program.function(symbol))
+        keep_reachable(program, entries)
+    program.changed()
+    return raiser.count
+
+
+class _Raiser:
+    """Raises the loops of one program."""
+
+    def __init__(self, program: Program, batch_bytes: int):
+        from jaxmlir.passes.raise_loops._known import Contexts
+
+        self.count = 0
+        self._program = program
+        self._batch_bytes = batch_bytes
+        self._rules = Rules(program)
+        self._bodies = Bodies(self._rules)
+        self._contexts = Contexts(program)
+
+    def visit(self, function: func.FuncOp) -> None:
+        from jaxmlir.passes.raise_loops._trip_counts import while_to_scan
+
+        for op, name in loops_of(function):
+            if name == "jaxpr.while":
+                known, _ = self._contexts.of(function.name.value)
+                op = while_to_scan(self._rules, op, known)
+                if op is None:
+                    continue
+                self._contexts.forget()
+                self.count += 1
+            if can_change(self._program.function(op.attributes["jaxpr"].value)):
+                self._scan(op, function)
+
+    def _scan(self, op: Any, function: func.FuncOp) -> None:
+        from jaxmlir.passes.raise_loops._arrays import ArrayRaiser
+        from jaxmlir.passes.raise_loops._counters import drop_counters
+        from jaxmlir.passes.raise_loops._known import in_body
+        from jaxmlir.passes.raise_loops._maps import batch_map
+        from jaxmlir.passes.raise_loops._windows import simplify_windows
+
+        outer, depth = self._contexts.of(function.name.value)
+        editor = ScanEditor(self._bodies, op)
+        if not editor.scan.length:
+            editor.cancel()
+            return
+
+        def known() -> Any:
+            return in_body(editor.scan, editor.body, list(op.operands), outer, depth)
+
+        arrays = {item.arg for item in (*editor.consts, *editor.carry)}
+        simplify_windows(self._rules, editor.body, known(), arrays)
+        raiser = ArrayRaiser(editor, known())
+        raiser.raise_reads()
+        raiser.raise_carried()
+        dropped = drop_counters(editor, raiser.known)
+        if not raiser.count and not dropped:
+            editor.cancel()
+        else:
+            editor.write()
+            raiser.finish()
+            editor.finish()
+            self.count += 1
+            op = editor.written
+        self._contexts.forget()
+        if self._batch_bytes and op is not None:
+            self.count += batch_map(self._rules, self._bodies, op, self._batch_bytes)

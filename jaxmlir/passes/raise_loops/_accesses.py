@@ -1,0 +1,128 @@
+"""Where a loop's body reads and writes an array: parts of it at positions that the loop's counter
+determines in one dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jaxmlir import codec
+from jaxmlir.ir import func, ir
+from jaxmlir.passes._build import ops_of
+from jaxmlir.passes.raise_loops._known import Known, vector
+from jaxmlir.types import aval_of
+
+
+@dataclass(frozen=True)
+class Access:
+    """A ``dynamic_slice`` or ``dynamic_update_slice`` in a loop's body."""
+
+    op: Any
+    array: ir.Value
+    starts: tuple[ir.Value, ...]
+    sizes: tuple[int, ...]
+    shape: tuple[int, ...]
+    """Of the array."""
+    update: ir.Value | None
+    """What is written; ``None`` if it reads."""
+
+    @property
+    def result(self) -> ir.Value:
+        return self.op.results[0]
+
+    def numbers(self, axis: int, known: Known, length: int) -> np.ndarray | None:
+        """Where it begins along a dimension in each iteration, if that is known."""
+        last = self.shape[axis] - self.sizes[axis]
+        if last == 0:
+            return np.zeros(length, np.int64)
+        found = vector(known, self.starts[axis], length)
+        # Positions out of bounds are moved inside.
+        return None if found is None else np.clip(found, 0, last)
+
+    def varies(self, axis: int, known: Known, length: int) -> bool:
+        """Whether it begins somewhere else in each iteration, and where is known."""
+        found = self.numbers(axis, known, length)
+        return found is not None and len(found) > 1 and bool((found != found[0]).any())
+
+
+def access_of(op: Any, name: str, operands: Sequence[ir.Value]) -> Access | None:
+    """The access that an op is."""
+    if name == "jaxpr.dynamic_slice":
+        array, *starts = operands
+        update, sizes = None, tuple(codec.decode(op.attributes["slice_sizes"]))
+    elif name == "jaxpr.dynamic_update_slice":
+        array, update, *starts = operands
+        sizes = tuple(aval_of(update.type).shape)
+    else:
+        return None
+    shape = tuple(aval_of(array.type).shape)
+    if len(starts) != len(shape) or not all(type(d) is int for d in (*shape, *sizes)):
+        return None
+    return Access(op, array, tuple(starts), sizes, shape, update)
+
+
+def users_of(body: func.FuncOp) -> dict[ir.Value, list[tuple[Any, str, list[ir.Value]]]]:
+    """The ops that use each value of a body, the return not counted."""
+    users: dict[ir.Value, list[tuple[Any, str, list[ir.Value]]]] = {}
+    for op, name, operands in ops_of(body):
+        for v in dict.fromkeys(operands):
+            users.setdefault(v, []).append((op, name, operands))
+    return users
+
+
+@dataclass
+class Chain:
+    """All that a body does with a carried array: each write gives the next *version* of it."""
+
+    versions: list[ir.Value]
+    writes: list[Access]
+    reads: list[tuple[int, Access]]
+    """With the version that is read."""
+
+    def accesses(self) -> Iterator[Access]:
+        yield from self.writes
+        yield from (access for _, access in self.reads)
+
+
+def chain_of(
+    arg: ir.Value,
+    out: ir.Value,
+    users: dict[ir.Value, list[tuple[Any, str, list[ir.Value]]]],
+    returned: Sequence[ir.Value],
+) -> Chain | None:
+    """What a body does with a carried array, if it does no more than read and write parts of it.
+
+    Args:
+      returned: what the body returns; of the array, its last version, once.
+    """
+    chain = Chain([arg], [], [])
+    while chain.versions[-1] != out:
+        version = chain.versions[-1]
+        if version in returned:
+            return None
+        following = None
+        for op, name, operands in users.get(version, ()):
+            access = access_of(op, name, operands)
+            if access is None or operands.count(version) > 1 or access.array != version:
+                return None
+            if access.update is None:
+                chain.reads.append((len(chain.writes), access))
+            elif following is not None:
+                return None
+            else:
+                following = access
+        if following is None:
+            return None
+        chain.writes.append(following)
+        chain.versions.append(following.result)
+    if returned.count(out) != 1:
+        return None
+    for op, name, operands in users.get(out, ()):
+        access = access_of(op, name, operands)
+        if access is None or access.update is not None or operands.count(out) > 1:
+            return None
+        chain.reads.append((len(chain.writes), access))
+    return chain if chain.writes else None

@@ -1,0 +1,368 @@
+"""Raising what a loop reads and writes by its counter: ``x[i]`` becomes a slice that the scan
+takes, ``out.at[i].set(c)`` one that it gives.
+
+Along one dimension the positions must be known for every iteration.  A *slab* is the part of the
+array that an iteration can touch: one block along that dimension, everything along the others, or,
+where all accesses begin at the same unchanging place, as much as they take.
+
+A carried array is written at another slab in each iteration.  What the body reads of it is
+
+- the slab of this iteration, before or after a write: a value at hand;
+- the slab of some iterations before: a value that is carried on;
+- a slab that is not written yet: a row of the array before the loop.
+
+So nothing of the array is left in the loop, and the slabs are put together after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jaxmlir.ir import ir
+from jaxmlir.passes._bodies import Carried, Constant, ScanEditor, Sliced, Stacked, is_used
+from jaxmlir.passes._build import clone, copy, filled, is_constant, ops_of, returned
+from jaxmlir.passes._remarks import remark
+from jaxmlir.passes._work import is_array
+from jaxmlir.passes.raise_loops import _rows
+from jaxmlir.passes.raise_loops._accesses import Access, Chain, access_of, chain_of, users_of
+from jaxmlir.passes.raise_loops._known import Known
+from jaxmlir.types import aval_of
+
+# The most iterations back that a body may look: each is a carried slab.
+MAX_LAG = 4
+# Windows that overlap, and positions that repeat, are read more than once: so much larger than the
+# array their rows may be.
+MAX_GROWTH = 4
+
+
+class Outside:
+    """Values of a loop's body that are the same in every iteration, as values before the loop."""
+
+    def __init__(self, editor: ScanEditor, known: Known):
+        self._editor = editor
+        self._known = known
+        self._found: dict[ir.Value, ir.Value | None] = {
+            item.arg: item.operand for item in editor.consts
+        }
+
+    def __call__(self, value: ir.Value) -> ir.Value | None:
+        """Computes a scalar again before the loop; ``None`` where that is not possible."""
+        if value not in self._found:
+            self._found[value] = self._compute(value)
+        return self._found[value]
+
+    def _compute(self, value: ir.Value) -> ir.Value | None:
+        op = value.owner
+        if isinstance(op, ir.Block) or tuple(aval_of(value.type).shape):
+            return None
+        with ir.InsertionPoint(self._editor.op), self._editor.op.location:
+            if is_constant(value):
+                return clone(value)
+            if op.name not in _INDEX_OPS:
+                return None
+            operands = [self(v) for v in op.operands]
+            return None if any(v is None for v in operands) else copy(op, op.name, operands)[0]
+
+
+_INDEX_OPS = frozenset(
+    f"jaxpr.{name}"
+    for name in ("add", "sub", "mul", "lt", "select_n", "convert_element_type", "min", "max")
+)
+
+
+@dataclass
+class Frame:
+    """How the slabs of an array lie in it."""
+
+    axis: int
+    """The dimension along which they follow each other."""
+    size: int
+    """How long they are in it."""
+    starts: list[ir.Value | None]
+    """Before the loop, where the slabs begin in the other dimensions; ``None`` if at 0."""
+    part: tuple[int, ...]
+    """The shape of the part of the array that all slabs together are in."""
+
+    @property
+    def slab(self) -> tuple[int, ...]:
+        return tuple(self.size if d == self.axis else n for d, n in enumerate(self.part))
+
+
+def frame_of(accesses: Sequence[Access], axis: int, outside: Outside, known: Known) -> Frame:
+    """The smallest slabs along an axis that hold all accesses."""
+    first = accesses[0]
+    starts: list[ir.Value | None] = []
+    part = list(first.shape)
+    for d in range(len(part)):
+        starts.append(None)
+        size = first.sizes[d]
+        if d == axis or size == part[d]:
+            continue
+        same = all(a.sizes[d] == size and a.starts[d] == first.starts[d] for a in accesses)
+        start = outside(first.starts[d]) if same else None
+        if start is not None:
+            starts[d], part[d] = start, size
+    # Of one integer type, as the ops want them.
+    types = {v.type for v in starts if v is not None}
+    if len({aval_of(t).dtype for t in types}) > 1:
+        starts, part = [None] * len(part), list(first.shape)
+    return Frame(axis, first.sizes[axis], starts, tuple(part))
+
+
+class ArrayRaiser:
+    """Raises the arrays of one scan.
+
+    Attributes:
+      count: how many accesses and arrays are raised.
+    """
+
+    def __init__(self, editor: ScanEditor, known: Known):
+        self.count = 0
+        self.editor = editor
+        self.rules = editor.rules
+        self.known = known
+        self.length = editor.scan.length
+        self.outside = Outside(editor, known)
+        self._rows: dict[Any, ir.Value] = {}
+        self._after: list[Callable[[], None]] = []
+
+    # --- reads of constants ---
+
+    def raise_reads(self) -> None:
+        """Turns parts of constants into slices."""
+        consts = {item.arg: item for item in self.editor.consts}
+        for op, name, operands in list(ops_of(self.editor.body)):
+            if operands and operands[0] in consts and is_array(operands[0].type):
+                access = access_of(op, name, operands)
+                if access is not None and access.update is None:
+                    self._raise_read(access, consts[access.array])
+
+    def _raise_read(self, access: Access, item: Constant) -> None:
+        for axis in range(len(access.shape)):
+            if not access.varies(axis, self.known, self.length):
+                continue
+            frame = frame_of([access], axis, self.outside, self.known)
+            numbers = access.numbers(axis, self.known, self.length)
+            if len(numbers) * frame.size > MAX_GROWTH * access.shape[axis]:
+                continue
+            slab = self._slab(item.operand, frame, numbers)
+            remark(access.op, "read by the loop's counter: a slice of the scan")
+            self._put(access, slab, frame)
+            self.count += 1
+            return
+
+    def _slab(self, array: ir.Value, frame: Frame, numbers: np.ndarray) -> ir.Value:
+        """An argument of the body: in each iteration the slab of an array that begins there."""
+        key = (array, frame.axis, frame.size, *frame.starts, frame.part, numbers.tobytes())
+        if key not in self._rows:
+            with ir.InsertionPoint(self.editor.op), self.editor.op.location:
+                source = _rows.part(self.rules, array, frame.starts, frame.part)
+                rows = _rows.take_rows(self.rules, source, numbers, frame.axis, frame.size)
+            argument = self.editor.new_argument(_rows.with_shape(array.type, frame.slab))
+            self.editor.xs.append(Sliced(rows, argument))
+            self._rows[key] = argument
+        return self._rows[key]
+
+    def _put(self, access: Access, slab: ir.Value, frame: Frame) -> None:
+        """Reads from a slab what was read from the array."""
+        value = slab
+        if access.sizes != frame.slab:
+            with ir.InsertionPoint(access.op), access.op.location:
+                (value,) = self.rules.emit(
+                    lambda x, *at: [_rows.dynamic_slice(x, at, access.sizes)],
+                    [slab, *self._within(access, frame)],
+                    ("slab", access.sizes),
+                )
+        with ir.InsertionPoint(access.op), access.op.location:
+            value = _rows.converted(value, access.result.type)
+        access.result.replace_all_uses_with(value)
+        access.op.operation.erase()
+
+    def _within(self, access: Access, frame: Frame) -> list[ir.Value]:
+        """Where an access begins in its slab."""
+        return [
+            filled(v.type, 0) if d == frame.axis or frame.starts[d] is not None else v
+            for d, v in enumerate(access.starts)
+        ]
+
+    # --- carried arrays ---
+
+    def raise_carried(self) -> None:
+        """Turns arrays that are written slab by slab into stacked results."""
+        for item in list(self.editor.carry):
+            if not is_array(item.arg.type) or not aval_of(item.arg.type).shape:
+                continue
+            outs = returned(self.editor.body)
+            chain = chain_of(item.arg, self.editor.out(item), users_of(self.editor.body), outs)
+            if chain is None:
+                continue
+            plans = (self._plan(chain, axis) for axis in range(len(chain.writes[0].shape)))
+            plan = next((p for p in plans if p is not None), None)
+            if plan is not None:
+                remark(
+                    chain.writes[-1].op,
+                    "written by the loop's counter: a stacked result of the scan, of "
+                    f"{self.length} slabs of {list(plan.frame.slab)}",
+                )
+                self._raise_carried(item, chain, plan)
+                self.count += 1
+
+    def _plan(self, chain: Chain, axis: int) -> _Plan | None:
+        """How a carried array is raised along a dimension, if it can be."""
+        first = chain.writes[0]
+        if not first.varies(axis, self.known, self.length):
+            return None
+        size = first.sizes[axis]
+        positions = []
+        for access in chain.accesses():
+            numbers = access.numbers(axis, self.known, self.length)
+            if numbers is None or access.sizes[axis] != size:
+                return None
+            positions.append(numbers)
+        written = positions[0]
+        writes, reads = positions[: len(chain.writes)], positions[len(chain.writes) :]
+        if any((numbers != written).any() for numbers in writes):
+            return None
+        if len(np.unique(written)) != len(written):
+            return None
+        if any(((numbers - written[0]) % size).any() for numbers in positions):
+            return None
+        plan = _Plan(frame_of(list(chain.accesses()), axis, self.outside, self.known), written)
+        for numbers in reads:
+            if not plan.add(numbers, self.editor.scan.reverse):
+                return None
+        return plan
+
+    def _raise_carried(self, item: Carried, chain: Chain, plan: _Plan) -> None:
+        frame = plan.frame
+        slab_type = _rows.with_shape(item.arg.type, frame.slab)
+        lagged = self._lagged(item, plan, slab_type)
+        # This iteration's slab after so many writes; before the first one, if anybody looks.
+        overwritten = chain.writes[0].sizes == frame.slab
+        seen = not overwritten or (0, "now") in [
+            (version, kind) for (version, _), (kind, _) in zip(chain.reads, plan.reads, strict=True)
+        ]
+        slabs = [self._slab(item.init, frame, plan.written) if seen else None]
+        for write in chain.writes:
+            with ir.InsertionPoint(write.op), write.op.location:
+                value = write.update
+                if write.sizes != frame.slab:
+                    (value,) = self.rules.emit(
+                        lambda x, u, *at: [_rows.dynamic_update_slice(x, u, at)],
+                        [slabs[-1], value, *self._within(write, frame)],
+                        ("put_slab",),
+                    )
+                slabs.append(_rows.converted(value, slab_type))
+        for (version, access), (kind, what) in zip(chain.reads, plan.reads, strict=True):
+            if kind == "now":
+                source = slabs[version]
+            elif kind == "before":
+                source = lagged[what - 1].arg
+            else:
+                source = self._slab(item.init, frame, what)
+            self._put(access, source, frame)
+        self._finish_lagged(lagged, slabs[-1])
+        self._replace(item, plan, slabs[-1])
+
+    def _lagged(self, item: Carried, plan: _Plan, type_: ir.Type) -> list[Carried]:
+        """Carried slabs of the iterations before, the last one first."""
+        found = []
+        for number in plan.initial:
+            with ir.InsertionPoint(self.editor.op), self.editor.op.location:
+                source = _rows.part(self.rules, item.init, plan.frame.starts, plan.frame.part)
+                at, axis, size = int(number), plan.frame.axis, plan.frame.size
+                (init,) = self.rules.emit(
+                    lambda x, at=at, axis=axis, size=size: [_slice(x, at, size, axis)],
+                    [source],
+                    ("block", at, axis, size),
+                )
+                init = _rows.converted(init, type_)
+            argument = self.editor.new_argument(type_)
+            found.append(Carried(init, argument, argument))
+        self.editor.carry += found
+        return found
+
+    def _finish_lagged(self, lagged: list[Carried], last: ir.Value) -> None:
+        for item, earlier in zip(lagged, [last, *(i.arg for i in lagged)], strict=False):
+            item.out = earlier
+
+    def _replace(self, item: Carried, plan: _Plan, slab: ir.Value) -> None:
+        """A stacked result instead of a carried value."""
+        editor, frame = self.editor, plan.frame
+        editor.carry.remove(item)
+        result, rows = item.result, Stacked(slab)
+        if is_used(result):
+            editor.ys.append(rows)
+
+            def put_together() -> None:
+                with ir.InsertionPoint(editor.op), editor.op.location:
+                    source = _rows.part(self.rules, item.init, frame.starts, frame.part)
+                    value = _rows.put_rows(
+                        self.rules, source, rows.written, plan.written, frame.axis, frame.size
+                    )
+                    value = _rows.put_part(self.rules, item.init, value, frame.starts)
+                    result.replace_all_uses_with(_rows.converted(value, result.type))
+
+            self._after.append(put_together)
+
+    def finish(self) -> None:
+        """After the new loop is written, puts the arrays together that it gave in slabs."""
+        for put_together in self._after:
+            put_together()
+
+
+@dataclass
+class _Plan:
+    """What becomes of a carried array."""
+
+    frame: Frame
+    written: np.ndarray
+    """Where each slice's iteration writes."""
+    reads: list[tuple[str, Any]] = field(default_factory=list)
+    """Of each read: ``now``, ``before`` with the number of iterations, or ``initial`` with the
+    positions."""
+    initial: list[int] = field(default_factory=list)
+    """Where the slabs begin that the loop looks back upon when it begins, the last one first."""
+
+    def add(self, numbers: np.ndarray, reverse: bool) -> bool:
+        """Finds out what a read of such positions reads; whether that is possible."""
+        if (numbers == self.written).all():
+            self.reads.append(("now", None))
+            return True
+        if (numbers == self.written).any():
+            return False
+        order = slice(None, None, -1 if reverse else 1)
+        read, written = numbers[order], self.written[order]
+        time = {int(w): t for t, w in enumerate(written)}
+        times = [time.get(int(r), len(read)) for r in read]
+        if all(t >= i for i, t in enumerate(times)):
+            self.reads.append(("initial", numbers))
+            return True
+        for lag in range(1, min(MAX_LAG, len(read) - 1) + 1):
+            if (read[lag:] == written[:-lag]).all():
+                early = all(times[t] >= t for t in range(lag))
+                return early and self._look_back(lag, [int(r) for r in read[:lag]])
+        return False
+
+    def _look_back(self, lag: int, early: list[int]) -> bool:
+        # In iteration t < lag, the slab of `lag` iterations before is the one that is carried in
+        # place lag - t at the beginning.
+        needed = {lag - 1 - t: number for t, number in enumerate(early)}
+        merged = dict(enumerate(self.initial)) | needed
+        if any(merged[i] != number for i, number in enumerate(self.initial)):
+            return False
+        if sorted(merged) != list(range(len(merged))):
+            return False
+        self.initial = [merged[i] for i in range(len(merged))]
+        self.reads.append(("before", lag))
+        return True
+
+
+def _slice(x: Any, at: int, size: int, axis: int) -> Any:
+    from jax import lax
+
+    return lax.slice_in_dim(x, at, at + size, axis=axis)

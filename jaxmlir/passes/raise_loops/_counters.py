@@ -1,0 +1,92 @@
+"""Counters that nobody needs any more are not carried, or are slices of what they would be."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jaxmlir import codec
+from jaxmlir.dense import dense
+from jaxmlir.ir import ir
+from jaxmlir.passes._bodies import Carried, ScanEditor, Sliced, is_used
+from jaxmlir.passes._build import filled
+from jaxmlir.passes.higher_order._loops import stacked
+from jaxmlir.passes.raise_loops._known import Known, affine, vector
+from jaxmlir.types import aval_of
+
+
+def drop_counters(editor: ScanEditor, known: Known) -> int:
+    """Takes counters out of the carry of a scan that then carries less; how many.
+
+    A counter that the body looks at becomes a slice, if nothing but counters is carried.
+    """
+    found = [(item, v) for item in editor.carry if (v := _values(editor, item, known)) is not None]
+    only_counters = len(found) == len(editor.carry)
+    count = 0
+    for item, values in found:
+        looked_at = _is_looked_at(editor, item)
+        if looked_at and not only_counters:
+            continue
+        _drop(editor, item, values, looked_at)
+        count += 1
+    return count
+
+
+def _values(editor: ScanEditor, item: Carried, known: Known) -> np.ndarray | None:
+    """What a counter is in each iteration and after the last, in order."""
+    numbers = vector(known, item.arg, editor.scan.length)
+    if numbers is None:
+        return None
+    ordered = numbers[::-1] if editor.scan.reverse else numbers
+    found = affine(ordered)
+    dtype = aval_of(item.arg.type).dtype
+    if found is None or len(ordered) < 2 or tuple(aval_of(item.arg.type).shape):
+        return None
+    last = ordered[-1] + found[1]
+    limits = np.iinfo(dtype)
+    if not limits.min <= last <= limits.max:
+        return None
+    return np.append(ordered, last).astype(dtype)
+
+
+def _is_looked_at(editor: ScanEditor, item: Carried) -> bool:
+    out = editor.out(item)
+    users = {use.owner for use in item.arg.uses}
+    return any(user.operation != out.owner for user in users) or _is_returned(editor, item)
+
+
+def _is_returned(editor: ScanEditor, item: Carried) -> bool:
+    """Whether the next value of the counter is more than that."""
+    return len(list(editor.out(item).uses)) > 1
+
+
+def _drop(editor: ScanEditor, item: Carried, values: np.ndarray, looked_at: bool) -> None:
+    type_ = item.arg.type
+    with ir.InsertionPoint(editor.op), editor.op.location:
+        if is_used(item.result):
+            attributes = {"value": dense(np.array(values[-1]))}
+            last = ir.Operation.create("jaxpr.constant", [item.result.type], [], attributes)
+            item.result.replace_all_uses_with(last.result)
+        if looked_at:
+            argument = editor.new_argument(type_)
+            rows = _iota(values[:-1], stacked(type_, editor.scan.length), editor.scan.reverse)
+            item.arg.replace_all_uses_with(argument)
+            editor.xs.append(Sliced(rows, argument))
+    editor.carry.remove(item)
+
+
+def _iota(values: np.ndarray, type_: ir.Type, reverse: bool) -> ir.Value:
+    """The values, evenly spaced, as an array."""
+    ordered = values[::-1] if reverse else values
+    aval = aval_of(type_)
+    start, step = int(ordered[0]), int(ordered[1]) - int(ordered[0])
+    attributes = {
+        "dimension": codec.encode(0),
+        "dtype": codec.encode(aval.dtype),
+        "shape": codec.encode(tuple(aval.shape)),
+    }
+    value = ir.Operation.create("jaxpr.iota", [type_], [], attributes).result
+    for name, number, neutral in (("mul", step, 1), ("add", start, 0)):
+        if number != neutral:
+            operands = [value, filled(type_, number)]
+            value = ir.Operation.create(f"jaxpr.{name}", [type_], operands).result
+    return value

@@ -1,0 +1,300 @@
+"""Integers that are known for every iteration of a loop before it runs: counters and what is
+computed from them.
+
+A value of a loop's body is known as an array with one axis for each loop around it, outermost
+first, of size 1 where it does not depend on that loop, and then the value's own axes.  So an index
+``3 * i + j`` of two loops is a matrix, and whether it stays in bounds is a look at its extremes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxmlir import codec
+from jaxmlir.ir import func, ir
+from jaxmlir.passes._build import ops_of, ops_with_symbols, returned, symbols_of
+from jaxmlir.passes.canonicalize.constants import ANY, INTEGERS
+from jaxmlir.passes.higher_order._scan_op import ScanOp
+from jaxmlir.types import aval_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+MAX_ELEMENTS = 1 << 20
+"""Larger arrays of known integers are not looked at."""
+
+Known = dict[ir.Value, np.ndarray]
+
+
+class Contexts:
+    """What is known in each function of a program."""
+
+    def __init__(self, program: Program):
+        self._program = program
+        # The scan that a function is the body of, and the function that it is in.
+        callers: dict[str, list[tuple[str, Any]]] = {}
+        for symbol, function in program.functions.items():
+            for op, _ in ops_with_symbols(function):
+                for callee in symbols_of(op):
+                    callers.setdefault(callee, []).append((symbol, op))
+        self._callers = {
+            symbol: found[0]
+            for symbol, found in callers.items()
+            if len(found) == 1 and found[0][1].operation.name == "jaxpr.scan"
+        }
+        self._found: dict[str, tuple[Known, int]] = {}
+
+    def of(self, symbol: str) -> tuple[Known, int]:
+        """The known values of a function, and how many loops are around it."""
+        if symbol not in self._found:
+            self._found[symbol] = self._of(symbol)
+        return self._found[symbol]
+
+    def _of(self, symbol: str) -> tuple[Known, int]:
+        function = self._program.function(symbol)
+        if symbol not in self._callers or function.visibility.value != "private":
+            return evaluate(function, {}, 0), 0
+        outer, op = self._callers[symbol]
+        known, depth = self.of(outer)
+        return in_body(ScanOp.of(op), function, list(op.operands), known, depth), depth + 1
+
+    def forget(self) -> None:
+        """Functions have changed: what is known of them is found again when asked for."""
+        self._found.clear()
+
+
+def in_body(
+    scan: ScanOp, body: func.FuncOp, operands: Sequence[ir.Value], outer: Known, depth: int
+) -> Known:
+    """The known values of the body of a scan.
+
+    Args:
+      body: as it is now; its first arguments are those of the scan.
+      operands: of the scan.
+      outer: the known values of the function that it is in, which has ``depth`` loops around it.
+    """
+    groups = zip(scan.operands(operands), scan.operands(list(body.arguments)), strict=True)
+    consts, carry, xs = (list(zip(*group, strict=True)) for group in groups)
+    given: Known = {}
+    for operand, arg in consts:
+        if operand in outer:
+            given[arg] = np.expand_dims(outer[operand], depth)
+    for operand, arg in xs:
+        if operand in outer:
+            # The first axis of the value is that of the loop.
+            given[arg] = outer[operand]
+    fixed = evaluate(body, given, depth + 1)
+    times = np.arange(scan.length)[:: -1 if scan.reverse else 1]
+    for (init, arg), out in zip(carry, returned(body), strict=False):
+        step = _step(arg, out, fixed)
+        if step is None or init not in outer or not _is_scalar_integer(arg):
+            continue
+        values = outer[init][..., None].astype(np.int64) + step * times
+        dtype = aval_of(arg.type).dtype
+        info = np.iinfo(dtype)
+        if not values.size or (info.min <= values.min() and values.max() <= info.max):
+            given[arg] = values.astype(dtype)
+    return evaluate(body, given, depth + 1)
+
+
+def _step(arg: ir.Value, out: ir.Value, known: Known) -> int | None:
+    """By how much an iteration increases a carried value, if always by the same number."""
+    if isinstance(out.owner, ir.Block):
+        return None
+    op = out.owner
+    if op.name not in ("jaxpr.add", "jaxpr.sub") or arg not in (operands := list(op.operands)):
+        return None
+    if op.name == "jaxpr.sub" and operands[0] != arg:
+        return None
+    other = operands[1] if operands[0] == arg else operands[0]
+    amount = known.get(other)
+    if amount is None or amount.size != 1:
+        return None
+    return int(amount.item()) * (-1 if op.name == "jaxpr.sub" else 1)
+
+
+def step_of(arg: ir.Value, out: ir.Value, body: func.FuncOp, depth: int) -> int | None:
+    """Likewise, of a body in which nothing else is known."""
+    return _step(arg, out, evaluate(body, {}, depth)) if _is_scalar_integer(arg) else None
+
+
+def _is_scalar_integer(value: ir.Value) -> bool:
+    aval = aval_of(value.type)
+    dtype = getattr(aval, "dtype", None)
+    return getattr(aval, "shape", None) == () and getattr(dtype, "kind", "") in "iu"
+
+
+def evaluate(function: func.FuncOp, given: Known, depth: int) -> Known:
+    """The integers and booleans of a function that follow from those given and its constants."""
+    known = dict(given)
+    for op, name, operands in ops_of(function):
+        handler = _HANDLERS.get(name)
+        if handler is None or not all(v in known for v in operands):
+            continue
+        aval = aval_of(op.results[0].type)
+        if getattr(aval.dtype, "kind", "") not in "iub" or not _is_small(aval.shape):
+            continue
+        arrays = [known[v] for v in operands]
+        with np.errstate(all="ignore"):
+            found = handler(op, arrays, aval, depth)
+        if found is not None and found.size <= MAX_ELEMENTS:
+            known[op.results[0]] = found
+    return known
+
+
+def _is_small(shape: Sequence[Any]) -> bool:
+    return all(type(d) is int for d in shape) and math.prod(shape) <= MAX_ELEMENTS
+
+
+def _get(op: Any, name: str, default: Any = None) -> Any:
+    attributes = op.attributes
+    return codec.decode(attributes[name]) if name in attributes else default
+
+
+def _rank(array: np.ndarray, depth: int) -> int:
+    return array.ndim - depth
+
+
+def _aligned(arrays: list[np.ndarray], depth: int) -> list[np.ndarray]:
+    """Scalars with as many axes of their own as the other operands."""
+    rank = max(_rank(a, depth) for a in arrays)
+    return [a.reshape(a.shape + (1,) * (rank - _rank(a, depth))) for a in arrays]
+
+
+def _elementwise(function: Callable[..., Any]) -> Callable[..., np.ndarray | None]:
+    def handler(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
+        arrays = _aligned(arrays, depth)
+        if any(a.dtype.kind == "b" for a in arrays) and function not in _LOGICAL:
+            return None
+        if np.broadcast(*arrays).size > MAX_ELEMENTS:
+            return None
+        found = function(*arrays)
+        return found if found is not None and found.dtype == aval.dtype else None
+
+    return handler
+
+
+_LOGICAL = (np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert, np.equal, np.not_equal)
+
+
+def _constant(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
+    attributes = op.attributes
+    if "value" not in attributes or not isinstance(attributes["value"], ir.DenseElementsAttr):
+        return None
+    array = codec.decode(attributes["value"])
+    return array.reshape((1,) * depth + array.shape)
+
+
+def _iota(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
+    if arrays:
+        return None
+    axis = _get(op, "dimension")
+    array = np.arange(aval.shape[axis], dtype=aval.dtype)
+    array = array.reshape([-1 if d == axis else 1 for d in range(len(aval.shape))])
+    return np.broadcast_to(array, aval.shape).reshape((1,) * depth + aval.shape)
+
+
+def _broadcast(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
+    (x,) = arrays[:1]
+    axes = x.shape[:depth]
+    if len(arrays) > 1 or math.prod(axes) * math.prod(aval.shape) > MAX_ELEMENTS:
+        return None
+    mapped = _get(op, "broadcast_dimensions")
+    shape = [1] * len(aval.shape)
+    for d, size in zip(mapped, x.shape[depth:], strict=True):
+        shape[d] = size
+    return np.broadcast_to(x.reshape(*axes, *shape), (*axes, *aval.shape))
+
+
+def _reshape(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
+    if len(arrays) > 1 or _get(op, "dimensions") is not None and op.name == "jaxpr.reshape":
+        return None
+    return arrays[0].reshape(*arrays[0].shape[:depth], *aval.shape)
+
+
+def _convert(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
+    found = arrays[0].astype(aval.dtype)
+    return found if np.array_equal(found, arrays[0]) else None
+
+
+def _select(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
+    which, *cases = _aligned(arrays, depth)
+    if len(cases) != 2 or np.broadcast(which, *cases).size > MAX_ELEMENTS:
+        return None
+    return np.where(which, cases[1], cases[0]).astype(aval.dtype)
+
+
+def _clamp(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
+    low, x, high = _aligned(arrays, depth)
+    return np.minimum(np.maximum(x, low), high)
+
+
+def _slice(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
+    bounds = zip(
+        _get(op, "start_indices"),
+        _get(op, "limit_indices"),
+        _get(op, "strides") or (1,) * len(aval.shape),
+        strict=True,
+    )
+    return arrays[0][(..., *(slice(a, b, s) for a, b, s in bounds))]
+
+
+def _rev(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
+    return np.flip(arrays[0], tuple(depth + d for d in _get(op, "dimensions")))
+
+
+def _concatenate(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
+    axes = np.broadcast_shapes(*(a.shape[:depth] for a in arrays))
+    if math.prod(axes) * math.prod(aval.shape) > MAX_ELEMENTS:
+        return None
+    arrays = [np.broadcast_to(a, (*axes, *a.shape[depth:])) for a in arrays]
+    return np.concatenate(arrays, depth + _get(op, "dimension"))
+
+
+_HANDLERS: dict[str, Callable[..., np.ndarray | None]] = {
+    **{f"jaxpr.{name}": _elementwise(f) for name, f in (ANY | INTEGERS).items()},
+    "jaxpr.constant": _constant,
+    "jaxpr.iota": _iota,
+    "jaxpr.broadcast_in_dim": _broadcast,
+    "jaxpr.reshape": _reshape,
+    "jaxpr.squeeze": _reshape,
+    "jaxpr.convert_element_type": _convert,
+    "jaxpr.select_n": _select,
+    "jaxpr.clamp": _clamp,
+    "jaxpr.slice": _slice,
+    "jaxpr.rev": _rev,
+    "jaxpr.concatenate": _concatenate,
+}
+
+
+def vector(known: Known, value: ir.Value, length: int) -> np.ndarray | None:
+    """A scalar of a body as an array over its iterations, if it depends on no loop outside."""
+    array = known.get(value)
+    if array is None or not array.ndim:
+        return None
+    rows = array.reshape(-1, array.shape[-1])
+    if not (rows == rows[:1]).all():
+        return None
+    return np.broadcast_to(rows[0], (length,)).astype(np.int64)
+
+
+def bounds(known: Known, value: ir.Value) -> tuple[int, int] | None:
+    """The least and the greatest number that a scalar is in any iteration."""
+    array = known.get(value)
+    if array is None or not array.size:
+        return None
+    return int(array.min()), int(array.max())
+
+
+def affine(numbers: np.ndarray) -> tuple[int, int] | None:
+    """``(start, step)`` of evenly spaced numbers."""
+    if not len(numbers):
+        return None
+    steps = np.diff(numbers)
+    if len(steps) and not (steps == steps[0]).all():
+        return None
+    return int(numbers[0]), int(steps[0]) if len(steps) else 1

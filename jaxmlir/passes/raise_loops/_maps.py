@@ -1,0 +1,279 @@
+"""Loops with independent iterations, batched: many iterations at a time, by the pass ``vmap``.
+
+A scan that carries nothing is a map; one that carries sums, to which each iteration adds something
+that does not depend on them, is a map and a sum of what it gives::
+
+    scan(lambda a, x: (a + g(x), f(x)))(a, xs)  =  a + sum(vmap(g)(xs)), vmap(f)(xs)
+
+Batched, a product of a matrix and a vector becomes one of matrices, and nothing is paid for going
+around the loop.  What it costs is memory: all values of all iterations are there at once.  So as
+many iterations are batched as fit into a given number of bytes, which should be what a cache holds,
+and around these batches there is a loop.  If less than a few fit, going around a loop is cheap
+beside what an iteration does, and it stays as it is.
+
+Iterations that take branches or turns in a ``while`` of their own stay a loop: batched, each would
+take all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir import ops
+from jaxmlir.ir import func, ir
+from jaxmlir.passes._bodies import Bodies, Carried, ScanEditor, Stacked, can_change
+from jaxmlir.passes._build import NewFunction, inline, is_constant, ops_of, returned, symbols_of
+from jaxmlir.passes._remarks import remark
+from jaxmlir.passes._work import is_array, size
+from jaxmlir.passes.higher_order._loops import stacked
+from jaxmlir.passes.higher_order._scan_op import ScanOp
+from jaxmlir.passes.raise_loops._rows import converted
+from jaxmlir.passes.vmap import batch_axis
+from jaxmlir.types import aval_of
+
+if TYPE_CHECKING:
+    from jaxmlir.passes._rules import Rules
+
+# Fewer iterations at a time are not worth it.
+MIN_BATCH = 4
+
+
+def batch_map(rules: Rules, bodies: Bodies, op: Any, batch_bytes: int) -> int:
+    """Batches a scan with independent iterations, if its values are small enough; 1 if it did.
+
+    Args:
+      batch_bytes: how much memory the values of a batch may take.
+    """
+    scan = ScanOp.of(op)
+    body = rules.program.function(scan.body)
+    if scan.length < 2 or not can_change(body) or not _can_batch(rules, scan, body, op):
+        return 0
+    if _sums(scan, body) is None:
+        return 0
+    taken = max(_bytes(rules, body), 1)
+    batch = _batch_size(scan.length, batch_bytes // taken)
+    if not batch:
+        return 0
+    remark(
+        op,
+        f"its {scan.length} iterations are independent: {batch} at a time, of {taken} bytes each",
+    )
+    _batch(ScanEditor(bodies, op), batch)
+    return 1
+
+
+def _batch_size(length: int, fitting: int) -> int:
+    """How many iterations to batch: all, or what divides them."""
+    if fitting >= length:
+        return length
+    divisors = (d for d in range(fitting, MIN_BATCH - 1, -1) if length % d == 0)
+    return next(divisors, 0)
+
+
+def _sums(scan: ScanOp, body: func.FuncOp) -> list[ir.Value] | None:
+    """What an iteration adds to each carried value, if that is all it does with them."""
+    _, carry, _ = scan.operands(list(body.arguments))
+    added = [_added(arg, out) for arg, out in zip(carry, returned(body), strict=False)]
+    if any(v is None for v in added) or not all(is_array(v.type) for v in carry):
+        return None
+    # Each is looked at once, to be added to, and the sum is looked at by the next iteration.
+    for arg, out in zip(carry, returned(body), strict=False):
+        while arg != out:
+            users = list(arg.uses)
+            if len(users) != 1:
+                return None
+            arg = users[0].owner.results[0]
+        if len(list(out.uses)) != 1:
+            return None
+    return added
+
+
+def _added(arg: ir.Value, out: ir.Value) -> ir.Value | None:
+    if isinstance(out.owner, ir.Block) or out.owner.name not in ("jaxpr.add", "jaxpr.add_any"):
+        return None
+    first, second = out.owner.operands
+    if arg not in (_strong(first), _strong(second)) or first == second:
+        return None
+    added = second if _strong(first) == arg else first
+    # A scalar is added to each element.
+    return added if out.type.shape == arg.type.shape == added.type.shape else None
+
+
+def _strong(value: ir.Value) -> ir.Value:
+    """What a value is but for being weakly typed."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.name != "jaxpr.convert_element_type":
+        return value
+    (operand,) = owner.operands
+    return operand if aval_of(operand.type).dtype == aval_of(value.type).dtype else value
+
+
+_FIXED = frozenset(f"jaxpr.{name}" for name in ("while", "cond", "custom_linear_solve"))
+_FIXED_FAMILIES = (
+    ops.effects,
+    ops.state,
+    ops.hardware,
+    ops.kernel,
+    ops.collectives,
+    ops.sharding,
+    ops.sparse,
+)
+
+
+def _can_batch(rules: Rules, scan: ScanOp, body: func.FuncOp, op: Any) -> bool:
+    """Whether every op of the body is as good on a batch as it is on one element."""
+    if not all(is_array(v.type) for v in (*op.operands, *op.results)):
+        return False
+    constants = set(list(body.arguments)[: scan.num_consts])
+    seen = set()
+    pending = [(body, constants)]
+    while pending:
+        function, fixed = pending.pop()
+        for inner, name, operands in ops_of(function):
+            attributes = inner.attributes
+            if len(attributes) and ("jaxpr.effects" in attributes or "jaxpr.ctx" in attributes):
+                return False
+            if not _is_batched_well(name):
+                return False
+            # Kernels of a batch would be grouped convolutions, which are slow.
+            if name == "jaxpr.conv_general_dilated" and operands[1] not in fixed:
+                return False
+            for symbol in symbols_of(inner):
+                if symbol not in seen:
+                    seen.add(symbol)
+                    pending.append((rules.program.function(symbol), set()))
+    return True
+
+
+def _is_batched_well(name: str) -> bool:
+    record = ops.OPS.get(name.removeprefix("jaxpr."))
+    return (
+        record is not None
+        and name not in _FIXED
+        and not any(record in family.OPS for family in _FIXED_FAMILIES)
+    )
+
+
+def _bytes(rules: Rules, function: func.FuncOp) -> int:
+    """How many bytes the values of a function take if all are kept, those of its calls included."""
+    total = 0
+    for op, _, _ in ops_of(function):
+        results = list(op.results)
+        if not (len(results) == 1 and is_constant(results[0])):
+            total += sum(size(v.type) for v in results)
+        for symbol in symbols_of(op):
+            total += _bytes(rules, rules.program.function(symbol))
+    return total
+
+
+def _batch(editor: ScanEditor, batch: int) -> None:
+    """Writes the batched loop in the place of the scan."""
+    rules, length = editor.rules, editor.scan.length
+    sums = list(editor.carry)
+    added = [_added(item.arg, editor.out(item)) for item in sums]
+    rows = [Stacked(value) for value in added]
+    with ir.InsertionPoint(editor.op), editor.op.location:
+        for item in sums:
+            item.init = converted(item.init, item.result.type)
+    editor.carry, editor.ys = [], [*editor.ys, *rows]
+    ys, results = list(editor.ys), [item.result for item in editor.ys]
+    for item in ys:
+        item.result = None
+    editor.write()
+    op, scan = editor.written, ScanOp.of(editor.written)
+    operands = list(op.operands)
+    consts, _, xs = scan.operands(operands)
+    axis = batch_axis(batch)
+    dims = (*[None] * len(consts), *[0] * len(xs))
+    symbol, _ = rules.functions.batch(scan.body, dims, axis, (0,) * len(op.results))
+    with ir.InsertionPoint(op), op.location:
+        if batch == length:
+            values = inline(rules.program.function(symbol), operands)
+            totals = [
+                _total(rules, item.init, value)
+                for item, value in zip(sums, values[len(ys) - len(sums) :], strict=True)
+            ]
+        else:
+            values, totals = _in_batches(
+                rules, scan, rules.program.function(symbol), consts, xs, sums, length // batch
+            )
+    for result, value in zip(results, values, strict=False):
+        if result is not None:
+            result.replace_all_uses_with(value)
+    for item, value in zip(sums, totals, strict=True):
+        item.result.replace_all_uses_with(value)
+    op.operation.erase()
+    editor.finish()
+
+
+def _in_batches(
+    rules: Rules,
+    scan: ScanOp,
+    batched: func.FuncOp,
+    consts: Sequence[ir.Value],
+    xs: Sequence[ir.Value],
+    sums: Sequence[Carried],
+    count: int,
+) -> tuple[list[ir.Value], list[ir.Value]]:
+    """A loop over batches; the stacked results and the sums."""
+    inputs = list(batched.type.inputs)
+    types = [*inputs[: len(consts)], *(item.init.type for item in sums), *inputs[len(consts) :]]
+    new = NewFunction(rules, f"{scan.body}.batch", types, batched)
+    with new.body(), batched.location:
+        args = [*new.args[: len(consts)], *new.args[len(consts) + len(sums) :]]
+        outs = inline(batched, args)
+        num_rows = len(outs) - len(sums)
+        carried = new.args[len(consts) :][: len(sums)]
+        totals = [
+            _total(rules, total, value)
+            for total, value in zip(carried, outs[num_rows:], strict=True)
+        ]
+    body = new.finish([*totals, *outs[:num_rows]])
+    loop = replace(
+        scan, body=body, num_carry=len(sums), length=count, reverse=False, other=_plain(scan)
+    )
+    cut = [
+        _reshaped(rules, v, stacked(t, count))
+        for v, t in zip(xs, inputs[len(consts) :], strict=True)
+    ]
+    results = loop.write(rules, [*consts, *(item.init for item in sums), *cut])
+    whole = [_reshaped(rules, v, None) for v in results[len(sums) :]]
+    return whole, results[: len(sums)]
+
+
+def _plain(scan: ScanOp) -> dict[str, ir.Attribute]:
+    """The attributes of the loop over batches: the loop was unrolled for its own length, if at
+    all."""
+    return {name: attr for name, attr in scan.other.items() if name != "unroll"}
+
+
+def _reshaped(rules: Rules, value: ir.Value, type_: ir.Type | None) -> ir.Value:
+    """Rows as batches of rows, or back."""
+    shape = None if type_ is None else tuple(type_.shape)
+    (result,) = rules.emit(lambda x: [_reshape(x, shape)], [value], ("batches", shape))
+    return result
+
+
+def _reshape(x: Any, shape: tuple[int, ...] | None) -> Any:
+    from jax import lax
+
+    return lax.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]) if shape is None else shape)
+
+
+def _total(rules: Rules, init: ir.Value, rows: ir.Value) -> ir.Value:
+    (total,) = rules.emit(lambda x, rows: [_sum(x, rows)], [init, rows], "raise_loops.total")
+    return converted(total, init.type)
+
+
+def _sum(x: Any, rows: Any) -> Any:
+    import numpy as np
+    from jax import lax
+
+    return lax.add(
+        x,
+        lax.convert_element_type(
+            lax.reduce(rows, np.zeros((), rows.dtype), lax.add, (0,)), x.dtype
+        ),
+    )

@@ -1,0 +1,74 @@
+"""Whiles that run as often as is known beforehand, as scans."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxmlir.ir import ir
+from jaxmlir.passes._build import returned
+from jaxmlir.passes._remarks import remark
+from jaxmlir.passes.higher_order._scan_op import ScanOp
+from jaxmlir.passes.higher_order.while_loop import WhileOp
+from jaxmlir.passes.raise_loops._known import Known, evaluate, step_of
+
+if TYPE_CHECKING:
+    from jaxmlir.passes._rules import Rules
+
+# The condition is evaluated for as many iterations as this at once, before it is for more.
+_TRIES = (1 << 8, 1 << 14, 1 << 20)
+
+
+def while_to_scan(rules: Rules, op: Any, known: Known) -> Any | None:
+    """The scan that takes the place of a while of known length, or ``None``.
+
+    Args:
+      known: the integers that are known around it.
+    """
+    loop = WhileOp.of(op)
+    if loop.other.keys() - {"jaxpr.ctx"}:
+        return None
+    of_cond, of_body, init = loop.operands(list(op.operands))
+    length = _trip_count(rules, loop, of_cond, init, known)
+    if length is None:
+        return None
+    remark(op, f"runs {length} times: a scan")
+    scan = ScanOp(loop.body, len(of_body), len(init), length, False, loop.other)
+    with ir.InsertionPoint(op), op.location:
+        results = scan.write(rules, [*of_body, *init])
+    for old, new in zip(op.results, results, strict=True):
+        old.replace_all_uses_with(new)
+    op.operation.erase()
+    return results[0].owner.opview
+
+
+def _trip_count(
+    rules: Rules, loop: WhileOp, of_cond: list[ir.Value], init: list[ir.Value], known: Known
+) -> int | None:
+    """How often the body runs, if that follows from counters alone."""
+    cond, body = rules.program.function(loop.cond), rules.program.function(loop.body)
+    counters = list(body.arguments)[loop.body_consts :]
+    steps = [step_of(arg, out, body, 0) for arg, out in zip(counters, returned(body), strict=True)]
+    consts, states = loop.operands(list(cond.arguments))[0], list(cond.arguments)[len(of_cond) :]
+    fixed: Known = {}
+    for value, arg in zip(of_cond, consts, strict=True):
+        if (array := known.get(value)) is not None and array.size == 1:
+            fixed[arg] = array.reshape((1,))
+    for count in _TRIES:
+        given = dict(fixed)
+        for value, arg, step in zip(init, states, steps, strict=True):
+            start = known.get(value)
+            if start is not None and start.size == 1 and step is not None:
+                values = int(start.item()) + step * np.arange(count)
+                limits = np.iinfo(start.dtype)
+                if limits.min <= values.min() and values.max() <= limits.max:
+                    given[arg] = values.astype(start.dtype)
+        (outcome,) = returned(cond)
+        holds = evaluate(cond, given, 1).get(outcome)
+        if holds is None:
+            return None
+        holds = np.broadcast_to(holds, (count,))
+        if not holds.all():
+            return int(np.argmin(holds))
+    return None

@@ -1,0 +1,171 @@
+"""Gathers and scatters of a single window as ``dynamic_slice`` and ``dynamic_update_slice``.
+
+``x[i]`` and ``x.at[i].set(u)`` with one index are written by JAX as either, with a mode that says
+what becomes of indices out of bounds.  Where these are known to be in bounds, or the mode moves
+them inside, all of them are::
+
+    gather(x, i) = dynamic_slice(x, i)
+    scatter(x, i, u) = dynamic_update_slice(x, u, i)
+    scatter_add(x, i, u) = dynamic_update_slice(x, dynamic_slice(x, i) + u, i)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir import codec
+from jaxmlir.ir import func, ir
+from jaxmlir.passes.raise_loops._known import Known
+from jaxmlir.passes.raise_loops._rows import dynamic_slice, dynamic_update_slice
+from jaxmlir.passes.toolbox import ops_of, replace
+from jaxmlir.types import aval_of
+
+if TYPE_CHECKING:
+    from jaxmlir.passes._rules import Rules
+
+
+def simplify_windows(rules: Rules, body: func.FuncOp, known: Known, arrays: set[ir.Value]) -> None:
+    """Rewrites the gathers and scatters of a body.
+
+    Args:
+      arrays: those of which they are rewritten; what is scattered into one is one as well.
+    """
+    arrays = set(arrays)
+    for op, name, operands in ops_of(body):
+        if not operands or operands[0] not in arrays:
+            continue
+        if name == "jaxpr.gather":
+            _gather(rules, op, operands, known)
+        elif name == "jaxpr.dynamic_update_slice":
+            arrays.add(op.results[0])
+        elif name in _COMBINED:
+            found = _scatter(rules, op, name, operands, known)
+            if found is not None:
+                arrays.add(found)
+
+
+_COMBINED = {
+    "jaxpr.scatter": None,
+    "jaxpr.scatter_add": "add",
+    "jaxpr.scatter_sub": "sub",
+    "jaxpr.scatter_mul": "mul",
+    "jaxpr.scatter_min": "min",
+    "jaxpr.scatter_max": "max",
+}
+
+
+def _gather(rules: Rules, op: Any, operands: Sequence[ir.Value], known: Known) -> None:
+    x, index = operands
+    numbers = codec.decode(op.attributes["dimension_numbers"])
+    sizes = tuple(codec.decode(op.attributes["slice_sizes"]))
+    if getattr(numbers, "operand_batching_dims", ()) or not _is_single(
+        op, x, index, known, numbers.start_index_map, sizes
+    ):
+        return
+    targets, gone = tuple(numbers.start_index_map), tuple(numbers.collapsed_slice_dims)
+
+    def slice_(x: Any, *index: Any) -> list[Any]:
+        from jax import lax
+
+        piece = dynamic_slice(x, _starts(index, targets, x.ndim), sizes)
+        return [lax.squeeze(piece, gone)]
+
+    _replace(rules, op, slice_, [x], index, ("window", targets, gone, sizes))
+
+
+def _scatter(
+    rules: Rules, op: Any, name: str, operands: Sequence[ir.Value], known: Known
+) -> ir.Value | None:
+    x, index, update = operands
+    numbers = codec.decode(op.attributes["dimension_numbers"])
+    if getattr(numbers, "operand_batching_dims", ()) or update == x:
+        return None
+    inserted = tuple(numbers.inserted_window_dims)
+    window = iter(aval_of(update.type).shape)
+    rank = len(aval_of(x.type).shape)
+    if len(aval_of(update.type).shape) + len(inserted) != rank:
+        return None
+    sizes = tuple(1 if d in inserted else next(window) for d in range(rank))
+    targets = tuple(numbers.scatter_dims_to_operand_dims)
+    if not _is_single(op, x, index, known, targets, sizes):
+        return None
+    combine = _COMBINED[name]
+
+    def put(x: Any, update: Any, *index: Any) -> list[Any]:
+        from jax import lax
+
+        starts = _starts(index, targets, x.ndim)
+        update = lax.reshape(update, sizes)
+        if combine is not None:
+            update = getattr(lax, combine)(dynamic_slice(x, starts, sizes), update)
+        return [dynamic_update_slice(x, update, starts)]
+
+    return _replace(rules, op, put, [x, update], index, ("put_window", name, targets, sizes))
+
+
+def _is_single(
+    op: Any,
+    x: ir.Value,
+    index: ir.Value,
+    known: Known,
+    targets: Sequence[int],
+    sizes: Sequence[int],
+) -> bool:
+    """Whether a gather or scatter has one window, which is where its index says."""
+    shape = aval_of(x.type).shape
+    if len(aval_of(index.type).shape) != 1 or index not in known:
+        return False
+    mode = codec.decode(op.attributes["mode"])
+    if mode.name == "CLIP":
+        return True
+    return mode.name in ("FILL_OR_DROP", "PROMISE_IN_BOUNDS") and all(
+        (part := known[index][..., i]).min() >= 0 and part.max() + sizes[d] <= shape[d]
+        for i, d in enumerate(targets)
+    )
+
+
+def _starts(index: Sequence[Any], targets: Sequence[int], rank: int) -> list[Any]:
+    import numpy as np
+
+    zero = np.zeros((), index[0].dtype)
+    return [index[targets.index(d)] if d in targets else zero for d in range(rank)]
+
+
+def _components(rules: Rules, index: ir.Value) -> list[ir.Value]:
+    """The scalars that an index is made of."""
+    owner = index.owner
+    is_op = not isinstance(owner, ir.Block)
+    if is_op and owner.name == "jaxpr.concatenate":
+        return [v for piece in owner.operands for v in _components(rules, piece)]
+    if is_op and owner.name in ("jaxpr.broadcast_in_dim", "jaxpr.reshape"):
+        (scalar,) = owner.operands
+        if not aval_of(scalar.type).shape and aval_of(index.type).shape == (1,):
+            return [scalar]
+    count = aval_of(index.type).shape[0]
+    return rules.emit(
+        lambda x: [_scalar(x, i) for i in range(count)], [index], ("components", count)
+    )
+
+
+def _replace(
+    rules: Rules,
+    op: Any,
+    function: Any,
+    arrays: Sequence[ir.Value],
+    index: ir.Value,
+    key: Any,
+) -> ir.Value | None:
+    """Writes what a function makes of the arrays and the scalars of the index instead of an op."""
+    with ir.InsertionPoint(op), op.location:
+        values = rules.emit(function, [*arrays, *_components(rules, index)], key)
+    if values[0].type != op.results[0].type:
+        return None
+    replace(op, values)
+    return values[0]
+
+
+def _scalar(x: Any, i: int) -> Any:
+    from jax import lax
+
+    return lax.index_in_dim(x, i, 0, keepdims=False)
