@@ -54,6 +54,7 @@ from jaxmlir.passes._build import (
     zeros,
 )
 from jaxmlir.passes._edit import set_arguments
+from jaxmlir.passes._purity import is_pure
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import Work, is_array, size
@@ -427,15 +428,7 @@ class _Choice:
 
 _BODIES = {"jaxpr.scan": ("jaxpr",), "jaxpr.while": ("cond_jaxpr", "body_jaxpr")}
 # Ops that no other is the same as, but that may be moved.
-_MOVABLE = frozenset({"jaxpr.remat2"})
-_FIXED_FAMILIES = (
-    ops.effects,
-    ops.state,
-    ops.hardware,
-    ops.kernel,
-    ops.collectives,
-    ops.sharding,
-)
+_MOVABLE = frozenset({"jaxpr.remat2", "jaxpr.stop_gradient"})
 
 
 def _can_move(op: Any, name: str) -> bool:
@@ -445,9 +438,8 @@ def _can_move(op: Any, name: str) -> bool:
         return False
     if name not in _movable:
         record = ops.OPS.get(name.removeprefix("jaxpr."))
-        _movable[name] = record is None or (
-            not any(record in family.OPS for family in _FIXED_FAMILIES)
-            and (not ops.distinct(record) or name in _MOVABLE)
+        _movable[name] = is_pure(name) and (
+            record is None or name in _MOVABLE or not ops.distinct(record)
         )
     return _movable[name] and all(is_array(v.type) for v in op.results)
 

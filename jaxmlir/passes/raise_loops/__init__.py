@@ -40,20 +40,25 @@ class RaiseLoops(Pass):
     Options:
       batch-bytes: how much memory the values of iterations that are computed together may take;
         0 leaves loops loops.
+      platform: what the program will be compiled for; by default JAX's default backend. On others
+        than the CPU, going around a loop is dear.
     """
 
     name: ClassVar[str] = "jaxpr-raise-loops"
     batch_bytes: int = BATCH_BYTES
+    platform: str = ""
 
     def run(self, program: Program) -> None:
-        raise_loops(program, self.batch_bytes)
+        import jax
+
+        raise_loops(program, self.batch_bytes, self.platform or jax.default_backend())
 
 
-def raise_loops(program: Program, batch_bytes: int = BATCH_BYTES) -> int:
+def raise_loops(program: Program, batch_bytes: int = BATCH_BYTES, platform: str = "cpu") -> int:
     """Raises the loops of a program, in place; how many are other loops now, or none."""
     with scope():
         entries = entry_points(program.functions)
-        raiser = _Raiser(program, batch_bytes)
+        raiser = _Raiser(program, batch_bytes, platform)
         skipped = kernels(program.functions)
         for symbol in list(callees_first(program.functions)):
             if symbol not in skipped:
@@ -66,12 +71,13 @@ def raise_loops(program: Program, batch_bytes: int = BATCH_BYTES) -> int:
 class _Raiser:
     """Raises the loops of one program."""
 
-    def __init__(self, program: Program, batch_bytes: int):
+    def __init__(self, program: Program, batch_bytes: int, platform: str):
         from jaxmlir.passes.raise_loops._known import Contexts
 
         self.count = 0
         self._program = program
         self._batch_bytes = batch_bytes
+        self._platform = platform
         self._rules = Rules(program)
         self._bodies = Bodies(self._rules)
         self._contexts = Contexts(program)
@@ -122,4 +128,6 @@ class _Raiser:
             op = editor.written
         self._contexts.forget()
         if self._batch_bytes and op is not None:
-            self.count += batch_map(self._rules, self._bodies, op, self._batch_bytes)
+            self.count += batch_map(
+                self._rules, self._bodies, op, self._batch_bytes, self._platform
+            )

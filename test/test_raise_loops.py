@@ -1,0 +1,291 @@
+"""Raising loops: bit for bit what JAX computes, and nothing of size n carried around n times."""
+
+import hypothesis
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import random_programs
+from hypothesis import strategies as st
+from jax import lax
+
+import jaxmlir
+from jaxmlir._compat import core
+
+pytestmark = pytest.mark.compat
+
+X = np.linspace(-1, 1, 8, dtype=np.float32)
+M = np.random.RandomState(0).randn(8, 3).astype(np.float32)
+W = np.random.RandomState(1).randn(3, 3).astype(np.float32)
+LOOPS = "jaxpr-raise-loops{batch-bytes=0}"
+
+
+def raised(function, *args, passes=LOOPS):
+    """The program with its loops raised, and what that says it did."""
+    remarks = []
+    program = jaxmlir.trace(function)(*args).optimize(1).run_passes("jaxpr-licm")
+    after = program.run_passes(passes, remarks=lambda r: remarks.append(str(r))).optimize(1)
+    return after, remarks
+
+
+def carries_arrays(program):
+    """Whether any loop still updates an array that it carries."""
+    bodies = [str(f) for name, f in program.functions.items() if name != program.name]
+    return any("dynamic_update_slice" in body or "scatter" in body for body in bodies)
+
+
+def same_bits(program, function, *args):
+    got, want = jax.jit(program)(*args), jax.jit(function)(*args)
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b), got, want)
+
+
+def same_gradient(program, function, *args):
+    def total(f):
+        return lambda *args: sum(jnp.sum(jnp.sin(leaf)) for leaf in jax.tree.leaves(f(*args)))
+
+    got, want = (jax.jit(jax.grad(total(f)))(*args) for f in (program, function))
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def for_loop(low, high, body, out):
+    return lax.fori_loop(low, high, body, out)
+
+
+def distances(x):
+    def row(i, out):
+        def entry(j, out):
+            return out.at[i, j].set(jnp.sum((x[i] - x[j]) ** 2))
+
+        return for_loop(0, 8, entry, out)
+
+    return for_loop(0, 8, row, jnp.zeros((8, 8)))
+
+
+def two_step(x):
+    start = jnp.zeros(8).at[:2].set(x[:2])
+    return for_loop(2, 8, lambda t, u: u.at[t].set(jnp.sin(u[t - 1]) + u[t - 2]), start)
+
+
+def backwards_scan(x):
+    def body(out, i):
+        return out.at[i].set(jnp.sin(x[i])), out[i] * 2
+
+    return lax.scan(body, x, jnp.arange(8), reverse=True)
+
+
+def blocks(x):
+    def body(i, out):
+        block = lax.dynamic_slice(x, (2 * i,), (2,))
+        return lax.dynamic_update_slice(out, jnp.sin(block), (2 * i,))
+
+    return for_loop(0, 4, body, jnp.zeros(8))
+
+
+RAISED = {
+    "rows": (lambda x: for_loop(0, 8, lambda i, o: o.at[i].set(x[i] @ W), 0 * x), M),
+    "columns": (lambda x: for_loop(0, 3, lambda i, o: o.at[:, i].set(jnp.sin(x[:, i])), 0 * x), M),
+    "distances": (distances, M),
+    "one behind": (lambda x: for_loop(0, 7, lambda i, o: o.at[i + 1].set(jnp.sin(o[i])), x), X),
+    "two behind": (two_step, X),
+    "in place": (lambda x: for_loop(0, 8, lambda i, o: o.at[i].set(jnp.sin(o[i])), x), X),
+    "added": (lambda x: for_loop(0, 8, lambda i, o: o.at[i].add(jnp.sin(x[i])), x), X),
+    "multiplied": (lambda x: for_loop(0, 8, lambda i, o: o.at[i].mul(jnp.sin(x[i])), x), X),
+    "backwards": (lambda x: for_loop(0, 8, lambda i, o: o.at[7 - i].set(x[i]), 0 * x), X),
+    "every other": (lambda x: for_loop(0, 4, lambda i, o: o.at[2 * i].set(x[2 * i + 1]), x), X),
+    "permuted": (lambda x: for_loop(0, 8, lambda i, o: o.at[i * 3 % 8].set(x[i]), 0 * x), X),
+    "stencil": (lambda x: for_loop(1, 7, lambda i, o: o.at[i].set(x[i - 1] + x[i + 1]), x), X),
+    "gauss-seidel": (lambda x: for_loop(1, 7, lambda i, o: o.at[i].set(o[i - 1] + o[i + 1]), x), X),
+    "components": (
+        lambda x: for_loop(0, 8, lambda i, o: o.at[i, 0].set(x[i, 1]).at[i, 2].set(o[i, 0]), x),
+        M,
+    ),
+    "taken": (lambda x: for_loop(0, 8, lambda i, o: o.at[i].set(jnp.take(x, i)), 0 * x), X),
+    "counter": (lambda x: for_loop(0, 8, lambda i, o: o.at[i].set(x[i] * i), 0 * x), X),
+    "scan, reversed": (backwards_scan, X),
+    "blocks": (blocks, X),
+}
+
+
+@pytest.mark.parametrize("name", RAISED)
+def test_raised(name):
+    function, x = RAISED[name]
+    program, remarks = raised(function, x)
+    assert any("written by the loop's counter" in remark for remark in remarks)
+    # A row of which components are written one by one is still updated, as a row.
+    assert not carries_arrays(program) or name == "components"
+    same_bits(program, function, x)
+    same_gradient(program, function, x)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        # Written twice, or out of bounds.
+        lambda x: for_loop(0, 8, lambda i, o: o.at[i // 2].set(x[i]), 0 * x),
+        lambda x: for_loop(0, 8, lambda i, o: o.at[i + 3].set(x[i]), 0 * x),
+        # Where, depends on the data.
+        lambda x: for_loop(0, 8, lambda i, o: o.at[jnp.abs(x[i]).astype(int)].set(1), x),
+        # All of it is looked at.
+        lambda x: for_loop(0, 8, lambda i, o: o.at[i].set(o.sum()), x),
+        lambda x: for_loop(0, 8, lambda i, o: o.at[i].set(o[7 - i]), x),
+        lambda x: lax.scan(lambda o, i: (o.at[i].set(1), o), x, jnp.arange(8)),
+        # Another array of the carry.
+        lambda x: for_loop(0, 8, lambda i, o: (o[1].at[i].set(1), o[0]), (x, x)),
+    ],
+)
+def test_left_alone(function):
+    program, remarks = raised(function, X)
+    assert not any("written" in remark for remark in remarks)
+    same_bits(program, function, X)
+
+
+def test_positions_are_clamped_as_before():
+    def function(x):
+        def body(i, out):
+            piece = lax.dynamic_slice(x, (i + 5,), (2,))
+            return lax.dynamic_update_slice(out, piece, (2 * i - 1,))
+
+        return for_loop(0, 4, body, x)
+
+    program, remarks = raised(function, X)
+    assert any("read by" in remark for remark in remarks)
+    same_bits(program, function, X)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 5])
+def test_whiles_of_known_length(steps):
+    def loop(x):
+        def body(state):
+            i, out = state
+            return i + 2, out.at[i].set(jnp.sin(x[i]))
+
+        return lax.while_loop(lambda state: state[0] + 1 < 2 * steps - 1, body, (0, x))
+
+    def scan(x):
+        return lax.scan(lambda o, i: (o.at[i].set(jnp.sin(x[i])), None), x, 2 * np.arange(steps))[0]
+
+    program, remarks = raised(lambda x: loop(x)[1], X[:5] if steps == 0 else np.tile(X, 2))
+    args = X[:5] if steps == 0 else np.tile(X, 2)
+    assert "a scan" in remarks[0] and "while" not in str(program)
+    same_bits(program, lambda x: loop(x)[1], args)
+    if steps > 1:
+        steps -= 1
+        same_gradient(program, scan, args)
+
+
+def test_a_while_that_depends_on_data_is_left_alone():
+    def function(x):
+        return lax.while_loop(
+            lambda s: (s[0] < 8) & (s[1] < 1), lambda s: (s[0] + 1, s[1] + x), (0, x)
+        )
+
+    program, remarks = raised(function, X[5])
+    assert not remarks and "while" in str(program)
+
+
+def test_the_gradient_is_linear():
+    """Bytes that the gradient's loops carry: without raising, two arrays of the size of x."""
+    function, x = RAISED["rows"]
+    program, _ = raised(function, x)
+    _, pullback = program.linearize()
+    for loop in [line for line in str(pullback).splitlines() if '"jaxpr.scan"' in line]:
+        assert "num_carry" not in loop or "num_carry = 1" in loop, "but for the sum of w's, nothing"
+
+
+def mean_loss(w, xs, labels):
+    def body(i, total):
+        logits = jnp.tanh(xs[i] @ w) @ w
+        return total - jax.nn.log_softmax(logits)[labels[i]]
+
+    return for_loop(0, len(xs), body, 0.0) / len(xs)
+
+
+@pytest.mark.parametrize(("batch_bytes", "loops"), [(1 << 22, 0), (12000, 1), (100, 1)])
+def test_independent_iterations_are_batched(batch_bytes, loops):
+    rng = np.random.RandomState(0)
+    args = rng.randn(16, 16).astype(np.float32) / 4, rng.randn(24, 16).astype(np.float32)
+    args, labels = tuple(map(jnp.asarray, args)), jnp.asarray(rng.randint(0, 16, 24))
+    passes = f"jaxpr-raise-loops{{batch-bytes={batch_bytes} platform=cpu}}"
+    program, remarks = raised(mean_loss, *args, labels, passes=passes)
+    assert str(program).count('"jaxpr.scan"') == loops
+    assert any("independent" in remark for remark in remarks) == (batch_bytes > 100)
+    np.testing.assert_allclose(program(*args, labels), mean_loss(*args, labels), rtol=1e-5)
+    got, want = (jax.grad(f)(*args, labels) for f in (program, mean_loss))
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda w, x: lax.while_loop(lambda c: c.sum() < 9, lambda c: c + jnp.abs(w @ x), x),
+        lambda w, x: lax.cond(x[0] > 0, lambda x: w @ x, lambda x: x, x),
+        lambda w, x: (jax.debug.print("{}", x[0]), w @ x)[1],
+    ],
+)
+def test_loops_that_do_not_gain_stay(body):
+    def function(w, xs):
+        return lax.map(lambda x: body(w, x), xs)
+
+    args = np.eye(16, dtype=np.float32), np.ones((4, 16), np.float32)
+    program, _ = raised(function, *args, passes="jaxpr-raise-loops{platform=cuda}")
+    assert '"jaxpr.scan"' in str(program)
+
+
+# Positions as functions of the counter, of arrays with 16 elements.
+POSITIONS = {
+    "i": lambda i: i,
+    "i + 1": lambda i: i + 1,
+    "i - 2": lambda i: i - 2,
+    "15 - i": lambda i: 15 - i,
+    "2 i": lambda i: 2 * i,
+    "i mod 3": lambda i: i % 3,
+    "7": lambda i: 7,
+    "-1 - i": lambda i: -1 - i,
+    "i xor 1": lambda i: i ^ 1,
+}
+position = st.sampled_from(sorted(POSITIONS))
+statement = st.tuples(st.sampled_from(["set", "add", "max"]), position, position, position)
+
+
+@hypothesis.settings(random_programs.budget, max_examples=30)
+@hypothesis.given(
+    statements=st.lists(statement, min_size=1, max_size=2),
+    low=st.integers(0, 3),
+    count=st.integers(1, 7),
+    reverse=st.booleans(),
+)
+def test_random_loops(statements, low, count, reverse):
+    """Reads and writes at random positions, out of bounds and on top of each other too."""
+
+    def function(x, out):
+        def body(out, i):
+            for kind, to, first, second in statements:
+                at = [POSITIONS[name](i) for name in (to, first, second)]
+                value = jnp.sin(x[at[1]]) + 0.5 * out[at[2]]
+                out = getattr(out.at[at[0]], kind)(value)
+            return out, out[i]
+
+        return lax.scan(body, out, low + np.arange(count), reverse=reverse)
+
+    args = np.linspace(-1, 2, 16, dtype=np.float32), np.linspace(2, 0, 16, dtype=np.float32)
+    program, _ = raised(function, *args)
+    with jax.disable_jit():
+        # Op by op: compiled, fused multiply-adds round differently.
+        got, want = (
+            core.jaxpr_as_fun(jaxpr)(*args)
+            for jaxpr in (program.to_jaxpr(), jax.make_jaxpr(function)(*args))
+        )
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_array_equal(a, b)
+    same_gradient(program, function, *args)
+
+
+@random_programs.budget
+@hypothesis.given(steps=random_programs.programs)
+def test_random_programs(steps):
+    x, y = np.float32([0.3, -0.8, 1.1]), np.float32([0.7, 0.2, -0.5])
+    program = jaxmlir.trace(lambda x, y: random_programs.run(steps, x, y))(x, y)
+    after = program.run_passes("jaxpr-raise-loops{platform=cuda}")
+    np.testing.assert_allclose(after(x, y), program(x, y), rtol=1e-5, atol=1e-5)
+    got, want = (jax.grad(lambda x, p=p: jnp.sum(p(x, y)))(x) for p in (after, program))
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
