@@ -21,7 +21,7 @@ CLEAN_UP = (
 )
 
 # Of a program before it is differentiated; what they leave behind is cleaned up in turn.
-STRUCTURE = ("jaxpr-licm", "jaxpr-reassociate", "jaxpr-gather-dot")
+STRUCTURE = ("jaxpr-licm", "jaxpr-raise-loops", "jaxpr-reassociate", "jaxpr-gather-dot")
 
 # Of a program as it is compiled: what is stored, by loops for their derivative and by fusions. Its
 # derivatives are taken before.

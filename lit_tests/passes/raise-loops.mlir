@@ -21,7 +21,7 @@
 
 // EXEC: result: f32[4] = [1.0, 1.0, 2.0, 6.0]
 
-// REMARK-DAG: raise-loops.mlir:{{[0-9]+}}:8: remark: [jaxpr-raise-loops] runs 3 times: a scan
+// REMARK-DAG: raise-loops.mlir:{{[0-9]+}}:10: remark: [jaxpr-raise-loops] runs 3 times: a scan
 // REMARK-DAG: remark: [jaxpr-raise-loops] read by the loop's counter: a slice of the scan
 // REMARK-DAG: remark: [jaxpr-raise-loops] written by the loop's counter: a stacked result of the scan, of 3 slabs of [1]
 func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {

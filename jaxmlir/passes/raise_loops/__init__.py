@@ -24,7 +24,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jaxmlir.ir import func, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._bodies import Bodies, ScanEditor, can_change, loops_of
-from jaxmlir.passes._build import callees_first, entry_points, keep_reachable, kernels
+from jaxmlir.passes._build import (
+    callees_first,
+    entry_points,
+    keep_reachable,
+    kernels,
+)
 from jaxmlir.passes._rules import Rules
 
 if TYPE_CHECKING:
@@ -97,17 +102,27 @@ class _Raiser:
                 self._scan(op, function)
 
     def _scan(self, op: Any, function: func.FuncOp) -> None:
+        from jaxmlir.passes.raise_loops._known import is_integer
+        from jaxmlir.passes.raise_loops._maps import batch_map
+
+        body = self._program.function(op.attributes["jaxpr"].value)
+        # Without an argument that could be a counter, it does nothing by one.
+        if op.attributes["length"].value and any(map(is_integer, body.arguments)):
+            op = self._raise_arrays(op, function)
+        if self._batch_bytes and op is not None:
+            self.count += batch_map(
+                self._rules, self._bodies, op, self._batch_bytes, self._platform
+            )
+
+    def _raise_arrays(self, op: Any, function: func.FuncOp) -> Any | None:
+        """The scan with its arrays raised, or as it was; ``None`` of one that gives nothing."""
         from jaxmlir.passes.raise_loops._arrays import ArrayRaiser
         from jaxmlir.passes.raise_loops._counters import drop_counters
         from jaxmlir.passes.raise_loops._known import in_body
-        from jaxmlir.passes.raise_loops._maps import batch_map
         from jaxmlir.passes.raise_loops._windows import simplify_windows
 
         outer, depth = self._contexts.of(function.name.value)
         editor = ScanEditor(self._bodies, op)
-        if not editor.scan.length:
-            editor.cancel()
-            return
 
         def known() -> Any:
             return in_body(editor.scan, editor.body, list(op.operands), outer, depth)
@@ -120,14 +135,11 @@ class _Raiser:
         dropped = drop_counters(editor, raiser.known)
         if not raiser.count and not dropped:
             editor.cancel()
-        else:
-            editor.write()
-            raiser.finish()
-            editor.finish()
-            self.count += 1
-            op = editor.written
+            return op
+        editor.write()
+        raiser.finish()
+        editor.finish()
+        # Some of the ops that values were known of are gone.
         self._contexts.forget()
-        if self._batch_bytes and op is not None:
-            self.count += batch_map(
-                self._rules, self._bodies, op, self._batch_bytes, self._platform
-            )
+        self.count += 1
+        return editor.written

@@ -91,7 +91,7 @@ def in_body(
     times = np.arange(scan.length)[:: -1 if scan.reverse else 1]
     for (init, arg), out in zip(carry, returned(body), strict=False):
         step = _step(arg, out, fixed)
-        if step is None or init not in outer or not _is_scalar_integer(arg):
+        if step is None or init not in outer or not is_integer(arg):
             continue
         values = outer[init][..., None].astype(np.int64) + step * times
         dtype = aval_of(arg.type).dtype
@@ -119,10 +119,11 @@ def _step(arg: ir.Value, out: ir.Value, known: Known) -> int | None:
 
 def step_of(arg: ir.Value, out: ir.Value, body: func.FuncOp, depth: int) -> int | None:
     """Likewise, of a body in which nothing else is known."""
-    return _step(arg, out, evaluate(body, {}, depth)) if _is_scalar_integer(arg) else None
+    return _step(arg, out, evaluate(body, {}, depth)) if is_integer(arg) else None
 
 
-def _is_scalar_integer(value: ir.Value) -> bool:
+def is_integer(value: ir.Value) -> bool:
+    """Whether a value is a scalar integer."""
     aval = aval_of(value.type)
     dtype = getattr(aval, "dtype", None)
     return getattr(aval, "shape", None) == () and getattr(dtype, "kind", "") in "iu"
