@@ -209,9 +209,11 @@ class Importer:
                 if getattr(value, "nbytes", 0) > INLINE_CONSTANT_BYTES:
                     return {"name": ir.StringAttr.get(self._constant_name(value))}
                 array = np.asarray(value)
-                if not isinstance(dtype, dtypes.ExtendedDType):
-                    array = array.astype(dtype, copy=False)
-                return {"value": dense(array)}
+                # What has a shape and no value is for JAX to refuse.
+                if array.dtype != object:
+                    if not isinstance(dtype, dtypes.ExtendedDType):
+                        array = array.astype(dtype, copy=False)
+                    return {"value": dense(array)}
         return {"value": codec.encode_handle(value, self)}
 
     def _constant_name(self, value: Any) -> str:

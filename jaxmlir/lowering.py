@@ -233,12 +233,14 @@ class _Lowering:
         if text:
             return _Template(ir.Operation.parse(text).operation)
         traceback = locations.source_info(op.location).traceback
+        before = _left_in(self.module_context)
         with source_info_util.user_context(traceback), eqn.ctx.manager:
             template = self.emit_leaf(eqn, lower)
         if texts is not None and text is None:
             text = template.function.get_asm(print_generic_op_form=True, enable_debug_info=True)
             # A rule that calls a function of its module has written more than its own text.
-            texts[key] = "" if "@" in text else text
+            whole = "@" not in text and _left_in(self.module_context) == before
+            texts[key] = text if whole else ""
         return template
 
     @functools.cached_property
@@ -250,6 +252,7 @@ class _Lowering:
         return (
             tuple(self.ctx.platforms or module_context.platforms),
             module_context.backend,
+            module_context.axis_context,
             module_context.lowering_parameters,
             config.trace_context(),
         )
@@ -365,6 +368,15 @@ class _Lowering:
     def within(self, traceback: Any | None) -> Any:
         """A traceback with that of the calling equation below it."""
         return self.traceback if traceback is None else traceback + self.traceback
+
+
+def _left_in(module_context: Any) -> tuple[Any, ...]:
+    """What rules have left with a module besides ops: callbacks, what these need, channels."""
+    return (
+        len(module_context.keepalives),
+        len(module_context.host_callbacks),
+        repr(module_context.channel_iterator),
+    )
 
 
 def _at_op(error: Exception, op: Any, name: str) -> LoweringError:

@@ -11,6 +11,7 @@ import re
 import runpy
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import ClassVar
 
@@ -293,6 +294,27 @@ def test_a_lowering_rule_may_compile_another_function():
 
 
 @compat
+def test_what_a_rule_keeps_alive_is_kept_for_each_module():
+    class Kept:
+        pass
+
+    alive = weakref.WeakSet()
+    p = Primitive("keeps_something_alive")
+    p.def_abstract_eval(lambda x: x)
+
+    def rule(ctx, x):
+        kept = Kept()
+        alive.add(kept)
+        ctx.module_context.add_keepalive(kept)
+        return [x]
+
+    mlir.register_lowering(p, rule)
+    with backend.enabled():
+        compiled = [jax.jit(lambda x, n=n: p.bind(x) + n).lower(1.0).compile() for n in range(3)]
+    assert len(alive) == len(compiled)
+
+
+@compat
 def test_name_stacks_and_lines_are_jaxs():
     @jax.value_and_grad
     @jax.jit
@@ -431,6 +453,9 @@ def test_the_errors_of_lowering_rules_are_jaxs_own():
     f.defvjp(lambda x: (x, None), lambda _, g: (g,))
     with backend.enabled(), pytest.raises(TypeError, match="forward-mode autodiff"):
         jax.jit(lambda x: jax.jvp(f, (x,), (x,)))(1.0)
+    shape = jax.ShapeDtypeStruct((8,), jnp.int32)
+    with backend.enabled(), pytest.raises(TypeError, match="does not have a value"):
+        jax.jit(lambda x: (x, shape))(1.0)
     p = Primitive("without_lowering")
     p.def_abstract_eval(lambda x: x)
     with backend.enabled(), pytest.raises(NotImplementedError, match="without_lowering") as caught:
