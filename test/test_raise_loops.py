@@ -192,9 +192,18 @@ def test_the_gradient_is_linear():
         assert "num_carry" not in loop or "num_carry = 1" in loop, "but for the sum of w's, nothing"
 
 
+@jax.custom_vjp
+def swish(x):
+    return x * jax.nn.sigmoid(x)
+
+
+# Not the derivative, to see that the rule is kept.
+swish.defvjp(lambda x: (swish(x), x), lambda x, ct: (2 * ct * jnp.cos(x),))
+
+
 def mean_loss(w, xs, labels):
     def body(i, total):
-        logits = jnp.tanh(xs[i] @ w) @ w
+        logits = swish(jax.nn.relu(xs[i] @ w)) @ w
         return total - jax.nn.log_softmax(logits)[labels[i]]
 
     return for_loop(0, len(xs), body, 0.0) / len(xs)

@@ -61,6 +61,13 @@ def gain_of(program: Program, body: func.FuncOp, batched: Sequence[bool]) -> Gai
     return gain if _Walk(program, gain).function(body, batched, 1) else None
 
 
+def callee_of(op: Any) -> str | None:
+    """The function that an op runs; not the rules of its derivative."""
+    attributes = op.attributes
+    found = (name for name in ("jaxpr", "call_jaxpr") if name in attributes)
+    return next((attributes[name].value for name in found), None)
+
+
 class _Walk:
     def __init__(self, program: Program, gain: Gain):
         self._program = program
@@ -104,10 +111,10 @@ class _Walk:
             body = self._program.function(op.attributes["jaxpr"].value)
             return self.function(body, _in_scan(op, pattern), times * length)
         else:
-            symbol = next(iter(symbols_of(op)), None)
+            symbol = callee_of(op)
             if symbol is not None and name in _CALLS:
                 return self.function(self._program.function(symbol), pattern, times)
-            return symbol is None or name in _COMBINED
+            return not any(True for _ in symbols_of(op)) or name in _COMBINED
         return True
 
 

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir.ir import func, ir
 from jaxmlir.passes._bodies import Bodies, Carried, ScanEditor, Stacked, can_change
-from jaxmlir.passes._build import NewFunction, inline, is_constant, ops_of, returned, symbols_of
+from jaxmlir.passes._build import NewFunction, inline, is_constant, ops_of, returned
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import is_array, size
 from jaxmlir.passes.higher_order._loops import stacked
 from jaxmlir.passes.higher_order._scan_op import ScanOp
-from jaxmlir.passes.raise_loops._gain import gain_of
+from jaxmlir.passes.raise_loops._gain import callee_of, gain_of
 from jaxmlir.passes.raise_loops._rows import converted
 from jaxmlir.passes.vmap import batch_axis
 from jaxmlir.types import aval_of
@@ -133,7 +133,8 @@ def _bytes(rules: Rules, function: func.FuncOp) -> int:
         results = list(op.results)
         if not (len(results) == 1 and is_constant(results[0])):
             total += sum(size(v.type) for v in results)
-        for symbol in symbols_of(op):
+        symbol = callee_of(op)
+        if symbol is not None:
             total += _bytes(rules, rules.program.function(symbol))
     return total
 
