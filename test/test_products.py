@@ -256,6 +256,14 @@ def test_a_remark_has_the_users_line():
     assert "ab,bc,c->a as (0 (1 2)): 16.4 kFLOP" in remark.message
 
 
+def test_the_gradient_of_a_trace_is_the_one_by_hand():
+    program = traced(trace_of_product, SQUARE, SQUARE).optimize(2)
+    gradient = program.grad((0, 1)).optimize(2)
+    assert [eqn.primitive.name for eqn in gradient.to_jaxpr().eqns] == ["transpose"] * 2
+    for got, want in zip(gradient(SQUARE, 2 * SQUARE), (2 * SQUARE.T, SQUARE.T), strict=True):
+        assert np.array_equal(got, want)
+
+
 @pytest.mark.parametrize("count", [3, 8, 12])
 def test_chains_are_multiplied_as_opt_einsum_does(count):
     sizes = tuple(np.random.RandomState(count).randint(20, 900, count + 1).tolist())

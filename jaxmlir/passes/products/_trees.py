@@ -34,7 +34,8 @@ class Function:
     """The ops of a function that can be read as products.
 
     Attributes:
-      nodes: every op with one result, by that.
+      rules: how each op is read, by name.
+      nodes: these ops, and some that tell what they mean, by result.
       parts: of those that are read, the operands that are parts of the product.
     """
 
