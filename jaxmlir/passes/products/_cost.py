@@ -12,9 +12,9 @@ matrix product, n = 8, 32           6 us over no op at all  ``OP_NS``, what of t
 
 Selecting 20,000 rows of 64 numbers, or adding them up, took 0.02 to 0.1 ns a byte.
 
-What decides is the ratio: how many operations take as long as a byte does, 2.5 here.  An accelerator
-does more of them (14 on an H200, in float32 by its data sheet), so what saves operations at the
-price of bytes is estimated too well there; the model has been measured on CPUs only.  An order of
+What decides is the ratio: how many operations take as long as a byte does, 2.5 here.  Accelerators
+do more of them (14 on an H200, in float32 by its data sheet), so what saves operations at the price
+of bytes is estimated too well there; the model has been measured on CPUs only.  An order of
 evaluation is changed only if its estimate is better by ``MIN_GAIN``: an estimate that is off by a
 quarter does no harm.
 """
