@@ -1,8 +1,10 @@
 """Custom derivative rules: Python thunks in a jaxpr, functions in the dialect.
 
 ``custom_jvp_call``, ``custom_vjp_call`` and ``custom_lin`` equations carry their rules as callables
-that trace the user's function when they are called.  They are called once, with every tangent and
+that trace the user's function when they are called.  They are called with every tangent and
 cotangent present, and the jaxpr they return is written; export hands JAX a thunk that returns it.
+A JVP rule that asks to be told which tangents are zero (``symbolic_zeros``) is called once more for
+each combination of these; a VJP rule that asks so is told that none is.
 
 JAX itself traces rules when it differentiates.  A program traces its own when somebody looks at its
 module (:class:`Pending`): what is only lowered and run never does.
@@ -22,10 +24,11 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
+import itertools
 import types as py_types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -49,6 +52,8 @@ from jaxmlir._compat import (
 from jaxmlir.errors import JaxmlirError
 from jaxmlir.ir import ir
 
+T = TypeVar("T")
+
 PRIMITIVES = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_lin"})
 
 # How often a rule is traced within itself, for other arguments each time: how many derivatives
@@ -61,7 +66,11 @@ SHORT = 100
 
 OPS = frozenset({"jaxpr.custom_jvp_call_jaxpr", "jaxpr.custom_vjp_call_jaxpr", "jaxpr.custom_lin"})
 # The attributes of these ops that name their rules.
-ATTRIBUTES = frozenset({"jvp_jaxpr", "fwd_jaxpr", "bwd_jaxpr", "bwd"})
+ATTRIBUTES = frozenset({"jvp_jaxpr", "jvp_with_zeros", "fwd_jaxpr", "bwd_jaxpr", "bwd"})
+
+# Of a rule that is told which tangents are zero there is one for each combination of up to so many
+# tangents.
+MAX_COMBINED = 4
 
 
 @dataclass(frozen=True)
@@ -197,12 +206,54 @@ def _trace_jvp_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attrib
     thunk = params["jvp_jaxpr_fun"]
     in_avals = [v.aval for v in eqn.invars[params["num_consts"] :]]
 
-    def trace() -> tuple[Any, Sequence[Any], dict[str, Any]]:
-        jaxpr, consts, out_zeros = thunk.call_wrapped(*[False] * len(in_avals))
-        return jaxpr, consts, {"jaxpr.out_zeros": tuple(out_zeros)} if any(out_zeros) else {}
+    def trace(in_zeros: tuple[bool, ...]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
+        jaxpr, consts, out_zeros = thunk.call_wrapped(*in_zeros)
+        zeros = {"jaxpr.in_zeros": in_zeros, "jaxpr.out_zeros": tuple(out_zeros)}
+        return jaxpr, consts, {name: value for name, value in zeros.items() if any(value)}
 
-    key = ("jvp", pending.identity(thunk), tuple(in_avals))
-    yield pending.function("jvp_jaxpr", key, thunk.debug_info, trace)
+    def function(in_zeros: tuple[bool, ...]) -> tuple[str, ir.Attribute]:
+        key = ("jvp", pending.identity(thunk), tuple(in_avals), in_zeros)
+        return pending.function(
+            "jvp_jaxpr", key, thunk.debug_info, functools.partial(trace, in_zeros)
+        )
+
+    yield function((False,) * len(in_avals))
+    if params["symbolic_zeros"]:
+        found = map(function, _zeros_of_tangents(in_avals))
+        symbols = [symbol for name, symbol in found if name == "jvp_jaxpr"]
+        if symbols:
+            yield "jvp_with_zeros", ir.ArrayAttr.get(symbols)
+
+
+def _zeros_of_tangents(avals: Sequence[Any]) -> Iterator[tuple[bool, ...]]:
+    """Which tangents a rule may find to be zero, but not all, nor none; integers' always are."""
+    tangible = [i for i, aval in enumerate(avals) if has_tangent(aval)]
+    few = len(tangible) <= MAX_COMBINED
+    for count in range(len(tangible), 0, -1):
+        if few or count in (1, len(tangible)):
+            for nonzero in itertools.combinations(tangible, count):
+                zeros = tuple(i not in nonzero for i in range(len(avals)))
+                if any(zeros):
+                    yield zeros
+
+
+def has_tangent(aval: Any) -> bool:
+    return getattr(aval.to_tangent_aval(), "dtype", None) != dtypes.float0
+
+
+def fitting(zeros: Sequence[bool], rules: Iterable[tuple[T, Sequence[bool]]]) -> T | None:
+    """Of some rules that are each for certain zeros the one for the most of those that there are.
+
+    Args:
+      zeros: which tangents are zero.
+      rules: each with the tangents that it takes for zero.
+    """
+    fit = [
+        (sum(taken), rule)
+        for rule, taken in rules
+        if all(zero or not t for zero, t in zip(zeros, taken, strict=True))
+    ]
+    return max(fit, key=lambda pair: pair[0])[1] if fit else None
 
 
 def _trace_vjp_rules(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
@@ -251,10 +302,7 @@ def _differentiable_operands(fwd: Any, in_avals: Sequence[Any]) -> tuple[Any, Se
     Integers have none, nor what the function closed over.
     """
     fixed = closed_over(fwd)
-    nonzeros = [
-        i >= fixed and getattr(a.to_tangent_aval(), "dtype", None) != dtypes.float0
-        for i, a in enumerate(in_avals)
-    ]
+    nonzeros = [i >= fixed and has_tangent(a) for i, a in enumerate(in_avals)]
     return fwd.call_wrapped(*nonzeros)
 
 

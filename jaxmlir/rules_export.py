@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from jaxmlir import codec, primitives
+from jaxmlir import codec, primitives, rules
 from jaxmlir._compat import ad_util, core, debug_info, lu, open_jaxpr, pe, wrap_bwd
 from jaxmlir.errors import ExportError
+from jaxmlir.ir import symbol_uses
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ class _Attributes:
 
     def symbol(self, name: str) -> str | None:
         return self._attributes[name].value if name in self._attributes else None
+
+    def symbols(self, name: str) -> tuple[str, ...]:
+        return symbol_uses(self._attributes[name]) if name in self._attributes else ()
 
 
 def _rule(exporter: Exporter, attributes: _Attributes, name: str) -> str:
@@ -65,11 +69,20 @@ def _read_jvp(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
     n_out = len(op.results)
 
     def thunk(*in_zeros: bool) -> tuple[Any, Sequence[Any], list[bool]]:
-        symbol = _rule(exporter, attributes, "jvp_jaxpr")
+        exporter.program.trace_rules()
+        none = (False,) * len(in_avals)
+        known = [
+            (symbol, _function_attribute(exporter, symbol, "jaxpr.in_zeros", none))
+            for symbol in attributes.symbols("jvp_with_zeros")
+        ]
+        symbol = rules.fitting(in_zeros, known)
+        if symbol is None:
+            symbol = _rule(exporter, attributes, "jvp_jaxpr")
+        taken = dict(known).get(symbol, none)
         out_zeros = _function_attribute(exporter, symbol, "jaxpr.out_zeros", (False,) * n_out)
         jaxpr, consts = open_jaxpr(exporter.jaxpr(symbol))
-        if any(in_zeros):
-            jaxpr, consts = _instantiate_tangents(jaxpr, consts, in_avals, in_zeros)
+        if taken != tuple(in_zeros):
+            jaxpr, consts = _instantiate_tangents(jaxpr, consts, in_avals, in_zeros, taken)
         return jaxpr, consts, list(out_zeros)
 
     name = attributes.symbol("jvp_jaxpr") or "jvp"
@@ -83,16 +96,25 @@ def _read_jvp(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
 
 
 def _instantiate_tangents(
-    jaxpr: Any, consts: Sequence[Any], in_avals: Sequence[Any], in_zeros: Sequence[bool]
+    jaxpr: Any,
+    consts: Sequence[Any],
+    in_avals: Sequence[Any],
+    in_zeros: Sequence[bool],
+    taken: Sequence[bool],
 ) -> tuple[Any, Sequence[Any]]:
-    """A rule for all tangents as a rule for the nonzero ones: the others are zeros."""
+    """A rule as one for the nonzero tangents: others that it takes are zeros.
+
+    Args:
+      taken: which tangents the rule takes for zero, and does not take.
+    """
     tangent_avals = [a.to_tangent_aval() for a in in_avals]
 
     def rule(*args: Any) -> list[Any]:
         nonzero = iter(args[len(in_avals) :])
         tangents = [
             ad_util.zeros_like_aval(aval) if zero else next(nonzero)
-            for aval, zero in zip(tangent_avals, in_zeros, strict=True)
+            for aval, zero, left_out in zip(tangent_avals, in_zeros, taken, strict=True)
+            if not left_out
         ]
         return core.eval_jaxpr(jaxpr, consts, *args[: len(in_avals)], *tangents)
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from jaxmlir import codec
 from jaxmlir._compat import core
-from jaxmlir.ir import func, ir
+from jaxmlir.ir import func, ir, symbol_uses
 from jaxmlir.types import aval_of, type_of
 
 Functions = Mapping[str, func.FuncOp]
@@ -55,6 +55,11 @@ class _Op:
         if not isinstance(symbol, ir.FlatSymbolRefAttr):
             return None
         return _Function(name, symbol.value, self._functions[symbol.value])
+
+    def functions(self, name: str) -> Iterator[_Function]:
+        """The functions that an attribute names, be it one or several."""
+        for symbol in symbol_uses(self._attributes[name]) if name in self._attributes else ():
+            yield _Function(name, symbol, self._functions[symbol])
 
 
 class _Function:
@@ -141,9 +146,12 @@ def _while(op: _Op) -> Iterator[str]:
 def _custom_jvp(op: _Op) -> Iterator[str]:
     yield from _call("call_jaxpr")(op)
     primals = op.operands[op.get("num_consts", 0) :]
-    jvp = op.function("jvp_jaxpr")
-    if jvp is not None:
-        yield from jvp.takes(("primal", primals), ("tangent", _tangents(primals)))
+    for jvp in (*op.functions("jvp_jaxpr"), *op.functions("jvp_with_zeros")):
+        zeros = jvp.get("jaxpr.in_zeros", (False,) * len(primals))
+        if len(zeros) != len(primals):
+            zeros = (False,) * len(primals)
+        nonzero = [t for t, zero in zip(_tangents(primals), zeros, strict=True) if not zero]
+        yield from jvp.takes(("primal", primals), ("tangent", nonzero))
         tangents = jvp.drop_zeros(_tangents(op.results))
         yield from jvp.gives(("result", op.results), ("nonzero tangent", tangents))
 

@@ -145,23 +145,66 @@ def test_nondiff_arguments_and_pytrees_in_rules():
     same(jax.grad(program)(tree), jax.grad(loss)(tree))
 
 
-@compat
-def test_symbolic_zeros_in_a_rule():
+def told_of_zeros(count):
+    """A function of that many arguments, and an integer, whose rule branches on which tangents are
+    zero: the numbers tell which branch was taken."""
+
     @jax.custom_jvp
-    def mul(x, y):
-        return x * y
+    def f(n, *xs):
+        return n * sum(xs), xs[0]
 
-    def mul_jvp(primals, tangents):
-        (x, y), (tx, ty) = primals, tangents
-        zero = jax.custom_derivatives.SymbolicZero
-        out = jnp.zeros_like(x)
-        out = out if isinstance(tx, zero) else out + tx * y
-        return x * y, (out if isinstance(ty, zero) else out + x * ty)
+    def f_jvp(primals, tangents):
+        n, *xs = primals
+        out, first = f(*primals)
+        zero = [isinstance(t, jax.custom_derivatives.SymbolicZero) for t in tangents]
+        assert zero[0]
+        code = sum(2.0**i for i, z in enumerate(zero) if not z)
+        slope = sum(
+            code * x * t for x, t, z in zip(xs, tangents[1:], zero[1:], strict=True) if not z
+        )
+        return (out, first), (slope, tangents[1])
 
-    mul.defjvp(mul_jvp, symbolic_zeros=True)
-    program = reread(jaxmlir.trace(lambda x, y: mul(x, y))(2.0, 3.0))
+    f.defjvp(f_jvp, symbolic_zeros=True)
+    return f
+
+
+@compat
+@pytest.mark.parametrize("count", [3, 6])
+def test_a_rule_is_told_which_tangents_are_zero(count):
+    """With more arguments only of a single one that is not, or of all."""
+    f = told_of_zeros(count)
+    args = (3, *(0.3 * i - 1.0 for i in range(count)))
+    program = reread(jaxmlir.trace(lambda *args: f(*args))(*args))
+    program.verify()
+    chosen = [(1,), (count,), tuple(range(1, count + 1)), *([(1, 3), (2, 3)] if count == 3 else [])]
+
+    def derivatives(g):
+        def of(argnums):
+            def total(*args):
+                a, b = g(*args)
+                return a * b
+
+            gradient = jax.grad(total, argnums)
+            return gradient(*args), jax.grad(lambda *xs: gradient(*xs)[0], argnums[0])(*args)
+
+        return [of(argnums) for argnums in chosen]
+
+    same(derivatives(program), derivatives(f))
+
+
+@compat
+def test_batched_rules_are_told_which_tangents_are_zero():
+    f = told_of_zeros(2)
+    xs = np.array([0.3, 0.5, -0.7], np.float32)
+    batched = reread(jaxmlir.trace(lambda x, y: f(3, x, y))(1.0, 1.0).vmap((0, None), axis_size=3))
+    batched.verify()
+    expected = jax.vmap(lambda x, y: f(3, x, y), (0, None))
     for argnums in (0, 1, (0, 1)):
-        same(jax.grad(program, argnums)(2.0, 3.0), jax.grad(mul, argnums)(2.0, 3.0))
+        ours, theirs = (
+            jax.grad(lambda *args, g=g: jnp.sum(g(*args)[0]), argnums)(xs, 2.0)
+            for g in (batched, expected)
+        )
+        same(ours, theirs)
 
 
 @compat

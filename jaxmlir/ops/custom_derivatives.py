@@ -8,7 +8,9 @@ functions.
 What belongs to a rule rather than to a call of it stands on the rule's function:
 ``jaxpr.out_zeros`` tells which of its results are zero and left out, ``jaxpr.num_res`` how many
 residuals a forward rule gives, and ``jaxpr.input_fwds`` which of them are operands, by index, and
-so left out too.
+so left out too.  ``jaxpr.in_zeros`` tells which of its tangents a JVP rule takes for zero, and so
+does not take; there is a rule for each of these patterns, or for those of a single tangent, where
+there are more than a few.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ OPS: tuple[Op, ...] = (
         "call_jaxpr: function",
         "jvp_jaxpr: function?",
         "jvp_error: str?",
+        # Rules that are told which tangents are zero, of a function with symbolic_zeros.
+        "jvp_with_zeros: functions = ()",
         "num_consts: int = 0",
         "symbolic_zeros: bool = false",
         primitives=("custom_jvp_call", "custom_jvp_call_jaxpr"),

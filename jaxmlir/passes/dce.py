@@ -146,6 +146,7 @@ _ABOUT_WHOLE_FUNCTIONS = (
     "jaxpr.in_tree",
     "jaxpr.out_tree",
     "jaxpr.num_res",
+    "jaxpr.in_zeros",
     "jaxpr.out_zeros",
     "jaxpr.input_fwds",
 )

@@ -117,7 +117,7 @@ def joined(*dims: int | None) -> int | None:
 
 def keep_attributes(source: func.FuncOp, target: func.FuncOp) -> None:
     """Copies what a rule's function says of its results."""
-    for name in ("jaxpr.out_zeros", "jaxpr.num_res", "jaxpr.input_fwds"):
+    for name in ("jaxpr.in_zeros", "jaxpr.out_zeros", "jaxpr.num_res", "jaxpr.input_fwds"):
         if name in source.attributes:
             target.attributes[name] = source.attributes[name]
 

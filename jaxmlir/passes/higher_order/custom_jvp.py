@@ -2,7 +2,8 @@
 
 Its derivative is a call of the rule, ``jvp(custom_jvp_call(f, f_jvp)) == f_jvp``, and batching
 batches both, ``vmap(custom_jvp_call(f, f_jvp)) == custom_jvp_call(vmap(f), vmap(f_jvp))``.  A rule
-takes a tangent for each operand: those that are zero are written down for it.
+takes a tangent for each operand: those that are zero are written down for it, unless there is one
+that was told of them.
 
 Reverse mode splits the rule by what is known when the values are computed, which its tangents are
 not: what is left is linear in them.
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxmlir.ir import ir
+from jaxmlir.ir import func, ir, symbol_uses
 from jaxmlir.passes._build import zeros
 from jaxmlir.passes.higher_order._custom_rules import (
     BatchedRules,
@@ -33,6 +34,7 @@ from jaxmlir.passes.higher_order._custom_rules import (
 from jaxmlir.passes.higher_order._rule import Halves, HigherOrderRule, Linearization, Written
 from jaxmlir.passes.higher_order.call import call
 from jaxmlir.passes.vmap import vmap
+from jaxmlir.rules import fitting
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -40,16 +42,24 @@ if TYPE_CHECKING:
 
 class CustomJvp(HigherOrderRule):
     plain: ClassVar = frozenset(
-        {"call_jaxpr", "jvp_jaxpr", "jvp_error", "num_consts", "symbolic_zeros", "jaxpr.ctx"}
+        {
+            "call_jaxpr",
+            "jvp_jaxpr",
+            "jvp_error",
+            "jvp_with_zeros",
+            "num_consts",
+            "symbolic_zeros",
+            "jaxpr.ctx",
+        }
     )
 
     def activity(
         self, rules: Rules, op: Any, kind: str, active: tuple[bool, ...]
     ) -> tuple[bool, ...]:
-        rule = _Rule(rules, op)
+        rule = _Rule(rules, op, active)
         if kind == "jvp":
             return tuple(i is not None for i in rule.tangents)
-        unknown = rules.functions.unknown_results(rule.symbol, rule.unknown(active))
+        unknown = rules.functions.unknown_results(rule.symbol, rule.unknown)
         return tuple(i is not None and unknown[i] for i in rule.tangents)
 
     def uses(
@@ -58,7 +68,7 @@ class CustomJvp(HigherOrderRule):
         return active
 
     def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Written:
-        rule = _Rule(rules, op)
+        rule = _Rule(rules, op, active)
         n, consts = rule.num_results, rule.num_consts
         pattern = tuple(i is not None for i in rule.tangents)
 
@@ -66,7 +76,7 @@ class CustomJvp(HigherOrderRule):
             given = iter(args[len(active) :])
             tangents = [
                 next(given) if a else zeros(t)
-                for t, a in zip(rule.tangent_types, active[consts:], strict=True)
+                for t, a in zip(rule.tangent_types, rule.active, strict=True)
             ]
             outs = call(rules, rule.symbol, [*args[consts : len(active)], *tangents])
             return [*outs[:n], *(outs[i] for i in rule.tangents if i is not None)]
@@ -76,12 +86,12 @@ class CustomJvp(HigherOrderRule):
     def linearize(
         self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
     ) -> Linearization:
-        rule = _Rule(rules, op)
-        n, active_in = rule.num_results, active[rule.num_consts :]
+        rule = _Rule(rules, op, active)
+        n = rule.num_results
         asked = {i for i, w in zip(rule.tangents, wanted, strict=True) if i is not None and w}
         split = rules.functions.linearize_rule(
             rule.symbol,
-            rule.unknown(active),
+            rule.unknown,
             tuple(i < n or i in asked for i in range(rule.num_outs)),
         )
         if any(split.pattern[:n]):
@@ -92,7 +102,9 @@ class CustomJvp(HigherOrderRule):
 
         def primal(args: Sequence[ir.Value]) -> list[ir.Value]:
             known = list(args[rule.num_consts :])
-            known += [zeros(t) for t, a in zip(rule.tangent_types, active_in, strict=True) if not a]
+            known += [
+                zeros(t) for t, a in zip(rule.tangent_types, rule.active, strict=True) if not a
+            ]
             results, residuals = split.values(known, call(rules, split.first, known))
             return [*results[:n], *residuals]
 
@@ -128,16 +140,18 @@ class CustomJvp(HigherOrderRule):
         consts = attribute(op, "num_consts", 0)
         function = op.attributes["call_jaxpr"].value
         symbol, out_dims = rules.functions.batch(function, dims, axis)
-        if "jvp_jaxpr" in attributes:
-            rule = attributes["jvp_jaxpr"].value
+        given = _rules_of(op)
+        if given:
 
             def write(entry: BatchedRules) -> Dims:
-                return _batch_rule(rules, rule, dims[consts:], axis, entry)
+                return _batch_rules(rules, given, dims[consts:], axis, entry)
 
-            entry = batch_rules(
-                rules, (function, rule, dims, axis), {"jvp_jaxpr": rule}, out_dims, write
-            )
-            attributes["jvp_jaxpr"] = symbol_ref(entry.symbols["jvp_jaxpr"])
+            key = (function, *given, dims, axis)
+            entry = batch_rules(rules, key, {rule: rule for rule in given}, out_dims, write)
+            for name in ("jvp_jaxpr", "jvp_with_zeros"):
+                if name in attributes:
+                    new = [symbol_ref(entry.symbols[s]) for s in symbol_uses(attributes[name])]
+                    attributes[name] = new[0] if name == "jvp_jaxpr" else ir.ArrayAttr.get(new)
             if entry.out_dims != out_dims:
                 out_dims = entry.out_dims
                 symbol, _ = rules.functions.batch(function, dims, axis, out_dims)
@@ -151,40 +165,81 @@ class CustomJvp(HigherOrderRule):
 
 
 class _Rule:
-    """The JVP rule of an op: a function ``(*primals, *tangents) -> (*primals, *tangents)``."""
+    """The JVP rule of an op that suits the tangents there are: a function ``(*primals, *tangents)
+    -> (*primals, *tangents)``."""
 
-    def __init__(self, rules: Rules, op: Any):
-        self.symbol = rule_symbol(op, "jvp_jaxpr")
+    def __init__(self, rules: Rules, op: Any, active: tuple[bool, ...]):
         self.num_consts = attribute(op, "num_consts", 0)
         self.num_results = n = len(op.results)
+        active = active[self.num_consts :]
+        self.symbol, left_out = _fitting(rules, op, active)
         function = rules.program.function(self.symbol)
         inputs, outputs = list(function.type.inputs), list(function.type.results)
-        self.tangent_types = inputs[len(op.operands) - self.num_consts :]
+        self.tangent_types = inputs[len(active) :]
+        self.active = tuple(a for a, zero in zip(active, left_out, strict=True) if not zero)
+        """Which of the tangents that it takes there are."""
+        self.unknown = (*[False] * len(active), *self.active)
+        """Which of its arguments are tangents that there are."""
         self.num_outs = len(outputs)
         position = iter(range(n, len(outputs)))
         where = [None if zero else next(position) for zero in out_zeros(function, n)]
         self.tangents = [None if i is None or is_float0(outputs[i]) else i for i in where]
         """For each result where the rule gives its tangent; ``None`` if it has none."""
 
-    def unknown(self, active: tuple[bool, ...]) -> tuple[bool, ...]:
-        """Which of the rule's arguments are tangents that there are."""
-        active = active[self.num_consts :]
-        return (*[False] * len(active), *active)
+
+def _rules_of(op: Any) -> list[str]:
+    attributes = op.attributes
+    names = ("jvp_jaxpr", "jvp_with_zeros")
+    return [s for name in names if name in attributes for s in symbol_uses(attributes[name])]
 
 
-def _batch_rule(rules: Rules, rule: str, dims: Dims, axis: Any, entry: BatchedRules) -> Dims:
-    """Writes the batched rule; the dimensions of its results, primal and tangent alike."""
+def _fitting(rules: Rules, op: Any, active: tuple[bool, ...]) -> tuple[str, tuple[bool, ...]]:
+    """The rule that takes the fewest tangents besides those there are, and which it leaves out."""
+    none = (False,) * len(active)
+    zeros = {
+        symbol: attribute(rules.program.function(symbol), "jaxpr.in_zeros", none)
+        for symbol in _rules_of(op)
+    }
+    symbol = fitting([not a for a in active], zeros.items())
+    if symbol is None:
+        return rule_symbol(op, "jvp_jaxpr"), none
+    return symbol, zeros[symbol]
+
+
+def _batch_rules(
+    rules: Rules, symbols: Sequence[str], dims: Dims, axis: Any, entry: BatchedRules
+) -> Dims:
+    """Writes the batched rules; the dimensions of the results, primal and tangent alike."""
     n = len(entry.out_dims)
-    function = rules.program.function(rule)
-    zero = out_zeros(function, n)
-    found: list[int | None] = []
+    functions = [rules.program.function(symbol) for symbol in symbols]
+    none = (False,) * len(dims)
+    in_dims = [
+        (
+            *dims,
+            *(d for d, z in zip(dims, attribute(f, "jaxpr.in_zeros", none), strict=True) if not z),
+        )
+        for f in functions
+    ]
+    wanted = entry.out_dims
 
-    def out_axes(own: Dims) -> Dims:
+    def joined_with(own: Dims, function: func.FuncOp) -> Dims:
         tangents = iter(own[n:])
-        of_tangents = [None if z else next(tangents) for z in zero]
-        found[:] = map(joined, entry.out_dims, own[:n], of_tangents)
-        return (*found, *(d for d, z in zip(found, zero, strict=True) if not z))
+        of_tangents = [None if zero else next(tangents) for zero in out_zeros(function, n)]
+        return tuple(map(joined, wanted, own[:n], of_tangents))
 
-    vmap(rules, rule, (*dims, *dims), axis, out_axes, reserved=entry.symbols["jvp_jaxpr"])
-    keep_attributes(function, rules.program.function(entry.symbols["jvp_jaxpr"]))
-    return tuple(found)
+    if len(symbols) > 1:
+        # They have to agree.
+        for symbol, function, own in zip(symbols, functions, in_dims, strict=True):
+            wanted = joined_with(rules.functions.batched(symbol, own, axis), function)
+    for symbol, function, own in zip(symbols, functions, in_dims, strict=True):
+
+        def out_axes(found: Dims, function: func.FuncOp = function) -> Dims:
+            nonlocal wanted
+            wanted = joined_with(found, function)
+            zero = out_zeros(function, n)
+            return (*wanted, *(d for d, z in zip(wanted, zero, strict=True) if not z))
+
+        new = entry.symbols[symbol]
+        vmap(rules, symbol, own, axis, out_axes, reserved=new)
+        keep_attributes(function, rules.program.function(new))
+    return wanted
