@@ -139,7 +139,7 @@ class _Costs:
     def _walk(self, function: func.FuncOp) -> _Cost:
         users: Counter[ir.Value] = Counter(set(returned(function)))
         for op, name, operands in ops_of(function):
-            if name in _CALLS:
+            if _is_inlined(op, name):
                 users.update(dict(zip(operands, self._callee(op).users, strict=True)))
             else:
                 users.update(set(operands))
@@ -158,7 +158,7 @@ class _Costs:
 
     def _of_op(self, op: Any, name: str, read: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """The costs of an op's results, given those of its operands; none where it is not fused."""
-        if name in _CALLS:
+        if _is_inlined(op, name):
             # Which argument a result reads is not told apart: the dearest stands for all.
             own = max((cost for cost, _ in read), default=0)
             reads = max((times for _, times in read), default=0)
@@ -175,7 +175,20 @@ class _Costs:
         return self.of(op.attributes["jaxpr"].value)
 
 
-_CALLS = frozenset({"jaxpr.jit"})
+def kept_call() -> ir.Attribute:
+    """The attribute ``jaxpr.ctx`` of a call that XLA is not to inline: what goes in and comes out
+    is stored."""
+    return ir.DictAttr.get({"xla_metadata": codec.encode({"inlineable": "false"})})
+
+
+def _is_inlined(op: Any, name: str) -> bool:
+    """Whether an op is a call that XLA inlines before it fuses."""
+    if name != "jaxpr.jit":
+        return False
+    attributes = op.attributes
+    return "jaxpr.ctx" not in attributes or attributes["jaxpr.ctx"] != kept_call()
+
+
 FUSED = frozenset(
     f"jaxpr.{op.name}"
     for family in (elementwise, transcendental, comparison, bitwise, special)
@@ -225,7 +238,7 @@ class _Calls:
         attributes = {
             "jaxpr": ir.FlatSymbolRefAttr.get(self._symbol(value.type)),
             "name": ir.StringAttr.get("fence"),
-            "jaxpr.ctx": ir.DictAttr.get({"xla_metadata": codec.encode({"inlineable": "false"})}),
+            "jaxpr.ctx": kept_call(),
         }
         return ir.Operation.create("jaxpr.jit", [value.type], [value], attributes).result
 

@@ -1,0 +1,227 @@
+"""Finding what a function does several times over: blocks of ops that are equal but for their
+operands.
+
+The ops of a function are read as a text, one letter for an op: its name, attributes and types.
+Constants, and slices of arguments, are no letters: they differ from one repetition to the next
+(layer 3 reads the third slice), cost nothing, and can stand anywhere.
+
+Repeated words of the text are found by doubling (Karp, Miller and Rosenberg 1972): the words of 2k
+letters are numbered by the pairs of words of k letters that they consist of.  For each length the
+nearest earlier occurrence of each word is known, and where it is at one distance ``d`` all along a
+stretch of text, that stretch stands ``d`` letters before once more.  If the two overlap or touch,
+the text has the period ``d`` there, and the repetitions are the turns of a loop: where a turn ends
+and the next one begins is chosen so that few values cross from one to the next.  All of this is
+O(n log n) for n ops, in numpy.
+
+Equal letters do not make equal code: that operands come from the same places is checked next
+(:meth:`Text.alike`).
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jaxmlir.ir import func, ir
+from jaxmlir.passes._build import ops_of, returned
+
+SHORTEST = 8
+"""The shortest word that is looked for."""
+
+_SPREAD = frozenset({"jaxpr.broadcast_in_dim", "jaxpr.convert_element_type", "jaxpr.iota"})
+_VIEWS = frozenset({"jaxpr.reshape", "jaxpr.slice", "jaxpr.squeeze"})
+
+
+@dataclass(frozen=True)
+class Word:
+    """A stretch of ops that stands at several places.
+
+    Attributes:
+      length: how many ops it has.
+      starts: where it stands, by the index of its first op, from the top and without overlap.
+    """
+
+    length: int
+    starts: tuple[int, ...]
+
+    @property
+    def is_tandem(self) -> bool:
+        """Whether each place begins where the one before it ends."""
+        return all(b - a == self.length for a, b in zip(self.starts, self.starts[1:], strict=False))
+
+
+class Text:
+    """The ops of a function as letters, and where their operands come from.
+
+    Attributes:
+      ops: the ops that are letters, each with its name.
+      letters: their numbers, equal for equal ops.
+      sources: for each operand of each op the index of the op that gives it and which of its
+        results it is; ``None`` of arguments and of what is no letter.
+      free: the constants among the values that are no letters.
+      last_use: of each result of each op, the index of the last op that uses it; ``len(ops)`` of
+        what the function returns.
+    """
+
+    def __init__(self, function: func.FuncOp):
+        self.ops: list[tuple[Any, str]] = []
+        self.sources: list[list[tuple[int, int] | None]] = []
+        self.last_use: list[list[int]] = []
+        self.free: set[ir.Value] = set()
+        arguments = set(function.arguments)
+        numbers: dict[Any, int] = {}
+        letters: list[int] = []
+        source: dict[ir.Value, tuple[int, int]] = {}
+        for op, name, operands in ops_of(function):
+            attributes, results = op.attributes, list(op.results)
+            if name == "jaxpr.constant" or (name in _SPREAD and self.free.issuperset(operands)):
+                self.free.update(results)
+                continue
+            if name in _VIEWS and arguments.issuperset(operands):
+                arguments.update(results)
+                continue
+            items = tuple(attributes.items()) if len(attributes) else ()
+            types = (tuple([v.type for v in operands]), tuple([v.type for v in results]))
+            # What has effects is like nothing else.
+            unlike = len(letters) if "jaxpr.effects" in attributes else None
+            letters.append(numbers.setdefault((name, items, types, unlike), len(numbers)))
+            index = len(self.ops)
+            found = [source.get(v) for v in operands]
+            for place in found:
+                if place is not None:
+                    self.last_use[place[0]][place[1]] = index
+            self.ops.append((op, name))
+            self.sources.append(found)
+            self.last_use.append([-1] * len(results))
+            source.update((v, (index, i)) for i, v in enumerate(results))
+        for v in returned(function):
+            if v in source:
+                i, j = source[v]
+                self.last_use[i][j] = len(self.ops)
+        self.letters = np.array(letters, np.int64)
+
+    def words(self) -> Iterator[Word]:
+        """Words that stand at two places at least, those that cover most first; they may overlap
+        one another."""
+        crossing: dict[int, np.ndarray] = {}
+        found: dict[tuple[int, tuple[int, ...]], None] = {}
+        apart: dict[tuple[int, bytes], set[int]] = collections.defaultdict(set)
+        for start, length, distance in _stretches(self.letters):
+            if length < distance:
+                content = self.letters[start : start + length].tobytes()
+                apart[length, content].update((start, start - distance))
+                continue
+            first, end = start - distance, start + length
+            if distance not in crossing:
+                crossing[distance] = self._crossing(distance)
+            phase = _best_phase(crossing[distance][first:end], distance)
+            starts = tuple(range(first + phase, end - distance + 1, distance))
+            if len(starts) > 1:
+                found[distance, starts] = None
+        for (length, _), places in apart.items():
+            found[length, tuple(_without_overlap(sorted(places), length))] = None
+        order = sorted(found, key=lambda word: -word[0] * (len(word[1]) - 1))
+        return (Word(length, starts) for length, starts in order)
+
+    def _crossing(self, period: int) -> np.ndarray:
+        """How many values that are used within a period cross from above each op to it."""
+        change = np.zeros(len(self.ops) + 1, np.int64)
+        near: dict[tuple[int, int], int] = {}
+        for index, places in enumerate(self.sources):
+            for place in places:
+                if place is not None and index - place[0] <= period:
+                    near[place] = index
+        for (index, _), last in near.items():
+            change[index + 1] += 1
+            change[last + 1] -= 1
+        return np.cumsum(change)[:-1]
+
+    def alike(self, word: Word) -> Word:
+        """The places of a word where operands come from the same ops in it, or from without."""
+        classes = collections.defaultdict(list)
+        for start in word.starts:
+            classes[self._wiring(start, word.length)].append(start)
+        return Word(word.length, tuple(max(classes.values(), key=len)))
+
+    def _wiring(self, start: int, length: int) -> tuple[Any, ...]:
+        return tuple(
+            [
+                None if place is None or place[0] < start else (place[0] - start, place[1])
+                for places in self.sources[start : start + length]
+                for place in places
+            ]
+        )
+
+    def inputs(self, word: Word) -> list[list[tuple[int, int]]]:
+        """The operands of a word that come from without: each as the places in the word, op and
+        operand, that read it, at all places of the word the same value."""
+        columns: dict[tuple[ir.Value, ...], list[tuple[int, int]]] = collections.defaultdict(list)
+        first = word.starts[0]
+        for i in range(word.length):
+            operands = None
+            for j, place in enumerate(self.sources[first + i]):
+                if place is None or place[0] < first:
+                    if operands is None:
+                        operands = [list(self.ops[s + i][0].operands) for s in word.starts]
+                    columns[tuple([values[j] for values in operands])].append((i, j))
+        return list(columns.values())
+
+    def outputs(self, word: Word) -> list[tuple[int, int]]:
+        """The results, op and result, that are used outside of the word, at some of its places."""
+        return [
+            (i, j)
+            for i in range(word.length)
+            for j in range(len(self.last_use[word.starts[0] + i]))
+            if any(self.last_use[s + i][j] >= s + word.length for s in word.starts)
+        ]
+
+
+def _stretches(letters: np.ndarray) -> Iterator[tuple[int, int, int]]:
+    """Stretches of a text that stand in it once more: start, length, and how far before."""
+    count = len(letters)
+    rank, k = letters, 1
+    found = []
+    while k < count:
+        following = np.zeros(count, np.int64)
+        following[:-k] = rank[k:] + 1
+        rank = np.unique(rank * (count + 1) + following, return_inverse=True)[1].reshape(-1)
+        k *= 2
+        if k >= SHORTEST:
+            found.append(_equidistant(rank, k))
+        if rank.max() == count - 1:
+            break
+    if found:
+        yield from map(tuple, np.unique(np.concatenate(found), axis=0).tolist())
+
+
+def _equidistant(rank: np.ndarray, k: int) -> np.ndarray:
+    """The stretches where the word of ``k`` letters has its nearest earlier occurrence at one
+    distance; rows of start, length, distance."""
+    count = len(rank)
+    order = np.argsort(rank, kind="stable")
+    distance = np.zeros(count, np.int64)
+    same = rank[order[1:]] == rank[order[:-1]]
+    distance[order[1:][same]] = (order[1:] - order[:-1])[same]
+    edges = np.flatnonzero(np.diff(distance)) + 1
+    starts = np.concatenate(([0], edges))
+    ends = np.concatenate((edges, [count]))
+    rows = np.stack([starts, ends - starts - 1 + k, distance[starts]], axis=1)
+    return rows[rows[:, 2] > 0]
+
+
+def _best_phase(crossing: np.ndarray, period: int) -> int:
+    """Where in a period to cut, so that fewest values cross."""
+    turns = len(crossing) // period
+    return int(np.argmin(crossing[: turns * period].reshape(turns, period).sum(0)))
+
+
+def _without_overlap(starts: Sequence[int], length: int) -> Iterator[int]:
+    end = -1
+    for start in starts:
+        if start >= end:
+            yield start
+            end = start + length

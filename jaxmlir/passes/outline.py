@@ -1,0 +1,206 @@
+"""``jaxpr-outline``: repeated blocks of straight-line code become calls of one function.
+
+The layers of an unrolled network, unrolled time steps, and the blocks of their derivatives are the
+same ops over and over.  Written once, as a function that is called at each place, they are
+transformed, lowered and verified once, by all that comes after.
+
+Blocks are found in the text of a function (:mod:`jaxmlir.passes._repeats`).  What a block reads
+from without becomes an argument, unless it is the same constant at every place: that is written
+again in the function, so that it stays a constant for the compiler.  What anybody without reads
+becomes a result.  Functions are looked through in turn, those made here as well.
+
+A call is the same code for XLA, which inlines it; so no result changes by a bit, and no program
+becomes slower.  With ``keep-calls`` XLA is asked to compile the blocks by themselves; what crosses
+from one to another is then stored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from jaxmlir.ir import func, ir, scope
+from jaxmlir.passes._base import Pass
+from jaxmlir.passes._build import NewFunction, clone, copy, kernels
+from jaxmlir.passes._remarks import remark
+from jaxmlir.passes._repeats import Text, Word
+from jaxmlir.passes._rules import Rules
+from jaxmlir.passes.fence import kept_call
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+# Ops of a block, at least.  jaxpr-inline takes functions of up to 8 ops apart.
+MIN_OPS = 12
+# What a call costs, in ops that are not written: for itself, and for each operand and result.
+CALL, VALUE = 2, 0.1
+# Ops that are to be saved, at least: below, the function costs more to lower than it saves.
+MIN_SAVED = 16
+
+
+@dataclass(frozen=True)
+class Outline(Pass):
+    """Make repeated blocks of ops calls of one function.
+
+    Options:
+      min-ops: blocks of fewer ops are left alone.
+      keep-calls: ask XLA not to inline the calls.
+    """
+
+    name: ClassVar[str] = "jaxpr-outline"
+    min_ops: int = MIN_OPS
+    keep_calls: bool = False
+
+    def run(self, program: Program) -> None:
+        outline(program, self.min_ops, self.keep_calls)
+
+
+def outline(program: Program, min_ops: int = MIN_OPS, keep_calls: bool = False) -> int:
+    """Outlines repeated blocks in place; how many functions were made of them."""
+    with scope():
+        rules = Rules(program)
+        skipped = kernels(program.functions)
+        pending = [symbol for symbol in program.functions if symbol not in skipped]
+        count = 0
+        while pending:
+            made = _outline(rules, program.function(pending.pop()), min_ops, keep_calls)
+            pending += made
+            count += len(made)
+    program.changed()
+    return count
+
+
+def _outline(rules: Rules, function: func.FuncOp, min_ops: int, keep_calls: bool) -> list[str]:
+    """Outlines the blocks of one function; the symbols of the new functions."""
+    text = Text(function)
+    taken = np.zeros(len(text.ops), bool)
+    made = []
+    for word in text.words():
+        # A block that is most of a function has been one before.
+        block = text.alike(_free(_long_enough(word, min_ops), taken))
+        if len(block.starts) < 2 or block.length < min_ops:
+            continue
+        inputs, outputs = text.inputs(block), text.outputs(block)
+        saved = _saved(block, len(inputs) + len(outputs))
+        if saved < MIN_SAVED:
+            continue
+        for start in block.starts:
+            taken[start : start + block.length] = True
+        first, _ = text.ops[block.starts[0]]
+        remark(
+            first,
+            f"outlined: {block.length} ops stand at {len(block.starts)} places, where "
+            f"{len(inputs)} values go in and {len(outputs)} come out; {saved:.0f} ops less",
+        )
+        made.append(_Block(rules, function, text, block, inputs, outputs).write(keep_calls))
+    return made
+
+
+def _long_enough(word: Word, min_ops: int) -> Word:
+    """The word, or several in a row as one."""
+    turns = math.ceil(min_ops / word.length)
+    if turns == 1 or not word.is_tandem:
+        return word
+    count = len(word.starts) // turns
+    return Word(word.length * turns, word.starts[: count * turns : turns])
+
+
+def _free(word: Word, taken: np.ndarray) -> Word:
+    """The word where nothing of it has been outlined yet."""
+    starts = [s for s in word.starts if not taken[s : s + word.length].any()]
+    return Word(word.length, tuple(starts or word.starts[:1]))
+
+
+def _saved(block: Word, num_values: int) -> float:
+    """How many ops are saved."""
+    count = len(block.starts)
+    return (count - 1) * block.length - count * (CALL + VALUE * num_values)
+
+
+class _Block:
+    """A repeated block that is to be outlined.
+
+    Args:
+      inputs, outputs: as :class:`Text` gives them.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        function: func.FuncOp,
+        text: Text,
+        word: Word,
+        inputs: Sequence[Sequence[tuple[int, int]]],
+        outputs: Sequence[tuple[int, int]],
+    ):
+        self.rules = rules
+        self.function = function
+        self.text = text
+        self.word = word
+        self.outputs = outputs
+        values = [[self.operand(s, *places[0]) for s in word.starts] for places in inputs]
+        self.constants = [
+            places
+            for places, column in zip(inputs, values, strict=True)
+            if column[0] in text.free and all(v == column[0] for v in column)
+        ]
+        self.arguments = [places for places in inputs if places not in self.constants]
+
+    def operand(self, start: int, op: int, index: int) -> ir.Value:
+        return self.text.ops[start + op][0].operands[index]
+
+    def write(self, keep_calls: bool) -> str:
+        """Writes the function, and calls in place of the blocks; the function's symbol."""
+        symbol = self.write_function()
+        for start in self.word.starts:
+            self.write_call(start, symbol, keep_calls)
+        return symbol
+
+    def write_function(self) -> str:
+        start = self.word.starts[0]
+        types = [self.operand(start, *places[0]).type for places in self.arguments]
+        name = self.function.name.value.removesuffix(".block")
+        new = NewFunction(self.rules, f"{name}.block", types, self.function)
+        values: dict[ir.Value, ir.Value] = {}
+        given: dict[tuple[int, int], ir.Value] = {
+            place: arg
+            for places, arg in zip(self.arguments, new.args, strict=True)
+            for place in places
+        }
+        with new.body():
+            for places in self.constants:
+                constant = clone(self.operand(start, *places[0]))
+                given.update((place, constant) for place in places)
+            for i in range(self.word.length):
+                op, name = self.text.ops[start + i]
+                operands = [
+                    given[i, j] if (i, j) in given else values[v] for j, v in enumerate(op.operands)
+                ]
+                values.update(zip(op.results, copy(op, name, operands), strict=True))
+        return new.finish([values[self.result(start, *output)] for output in self.outputs])
+
+    def write_call(self, start: int, symbol: str, keep_calls: bool) -> None:
+        ops = [op for op, _ in self.text.ops[start : start + self.word.length]]
+        attributes = {
+            "jaxpr": ir.FlatSymbolRefAttr.get(symbol),
+            "name": ir.StringAttr.get(symbol.partition(".")[0]),
+        }
+        if keep_calls:
+            attributes["jaxpr.ctx"] = kept_call()
+        operands = [self.operand(start, *places[0]) for places in self.arguments]
+        results = [self.result(start, *output) for output in self.outputs]
+        types = [v.type for v in results]
+        # The last op of the block comes after all that the block reads.
+        with ir.InsertionPoint(ops[-1]), ops[0].location:
+            call = ir.Operation.create("jaxpr.jit", types, operands, attributes)
+        for old, new in zip(results, call.results, strict=True):
+            old.replace_all_uses_with(new)
+        for op in reversed(ops):
+            op.operation.erase()
+
+    def result(self, start: int, op: int, index: int) -> ir.Value:
+        return self.text.ops[start + op][0].results[index]

@@ -1,0 +1,349 @@
+"""``jaxpr-reroll``: blocks of ops that follow on one another become the iterations of a scan.
+
+What ``for`` in Python unrolled is rolled up again.  Of blocks that are equal but for their operands
+(:mod:`jaxmlir.passes._repeats`), and stand one after the other, each operand from without is in all
+of them
+
+* the same value: a constant of the loop;
+* what the block before gives: carried;
+* constants, rows of one array, or any values from above the blocks: a slice of what these are
+  together.
+
+and what is used of a block afterwards is a final carried value, or a row of a stacked result.
+
+A loop is one block to compile, and one copy of its kernels to keep in cache.  But XLA does not fuse
+across iterations, and what it computes again for each use in straight-line code is stored for each
+iteration in the derivative of a loop; slices that were apart are put together first.  So blocks are
+rolled up that consist of small kernels, and where those bytes are few beside the blocks' own work;
+others are left to ``jaxpr-outline``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from jaxmlir.ir import func, ir, scope
+from jaxmlir.passes import toolbox
+from jaxmlir.passes._base import Pass
+from jaxmlir.passes._build import NewFunction, clone, copy, kernels, ops_of
+from jaxmlir.passes._remarks import remark
+from jaxmlir.passes._repeats import Text, Word
+from jaxmlir.passes._rules import Rules
+from jaxmlir.passes._work import Work, is_array, size
+from jaxmlir.passes.fence import FUSED, MOVED
+from jaxmlir.passes.higher_order._loops import stacked
+from jaxmlir.passes.higher_order._scan_op import ScanOp
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+# Iterations, at least.
+MIN_LENGTH = 4
+# An unrolled recurrent network, h' = f(x w + h u), against its loop, on two cores and with the XLA
+# of jax 0.10 and 0.12: time straight / time in the loop of the gradient (and of the value), with
+# rows x columns, flops of a block, and the share that its stored bytes have in that.
+#   1 x 4       1.6 to 2.0 (2.5)    64 flops  0.00
+#   1 x 64      2.9 (2.0)          16 Kflops  0.05
+#   8 x 64      1.4 (1.4)         131 Kflops  0.10
+#  16 x 128     1.4 (1.2)           1 Mflops  0.05
+#  32 x 256     1.0 (1.0)           8 Mflops  0.02
+#  64 x 384     0.95 (0.97)        38 Mflops  0.01
+# 128 x 512     0.95 (0.7 to 1.0) 134 Mflops  0.01
+# With sums in place of products: 4 x 64 gives 1.6 (1.1), and 64 x 512, of which 0.8 are stored,
+# 1.3 (0.6).  A stencil on 512 x 512, all of it fused, gives 0.25.
+MAX_WORK = 2e7
+# What starting a kernel costs, in flops.
+KERNEL = 10_000
+# How much of the work may be bytes to store.
+STORED = 0.25
+
+
+@dataclass(frozen=True)
+class Reroll(Pass):
+    """Make a scan of blocks of ops that repeat one after the other, where the loop costs little.
+
+    Options:
+      stored: how many bytes may be stored in an iteration for each flop of it.
+      max-work: blocks of more flops are left alone.
+    """
+
+    name: ClassVar[str] = "jaxpr-reroll"
+    stored: float = STORED
+    max_work: float = MAX_WORK
+
+    def run(self, program: Program) -> None:
+        reroll(program, self.stored, self.max_work)
+
+
+def reroll(program: Program, stored: float = STORED, max_work: float = MAX_WORK) -> int:
+    """Rolls up repeated blocks in place; how many loops were made of them."""
+    with scope():
+        rules, work = Rules(program), Work(program)
+        skipped = kernels(program.functions)
+        count = 0
+        for symbol, function in list(program.functions.items()):
+            if symbol not in skipped:
+                count += _reroll(rules, work, function, stored, max_work)
+    program.changed()
+    return count
+
+
+def _reroll(rules: Rules, work: Work, function: func.FuncOp, stored: float, max_work: float) -> int:
+    text = Text(function)
+    taken = np.zeros(len(text.ops), bool)
+    count = 0
+    for word in text.words():
+        if len(word.starts) < MIN_LENGTH or not word.is_tandem:
+            continue
+        row = _in_a_row(text.alike(word))
+        span = slice(row.starts[0], row.starts[-1] + row.length)
+        if len(row.starts) < MIN_LENGTH or taken[span].any():
+            continue
+        loop = _Loop.of(rules, function, text, row)
+        if loop is None or not loop.pays(work, stored, max_work):
+            continue
+        taken[span] = True
+        loop.write()
+        count += 1
+    return count
+
+
+def _in_a_row(word: Word) -> Word:
+    """The most places of a word that follow on one another."""
+    best: list[int] = []
+    run: list[int] = []
+    for start in word.starts:
+        run = [*run, start] if run and start == run[-1] + word.length else [start]
+        best = max(best, run, key=len)
+    return Word(word.length, tuple(best))
+
+
+Place = tuple[int, int]
+"""An op of a block, and one of its operands or results."""
+
+
+@dataclass
+class _Loop:
+    """Blocks that are to be the iterations of a loop.
+
+    Attributes:
+      consts: operands that are the same value in each block.
+      carry: operands that are a result of the block before, with this result.
+      xs: operands that are apart for each block.
+      constants: operands that are the same constant in each block: written again in the body.
+      ys: results that are used after the block, other than by the next one.
+    """
+
+    rules: Rules
+    function: func.FuncOp
+    text: Text
+    word: Word
+    consts: list[list[Place]]
+    carry: list[tuple[list[Place], Place]]
+    xs: list[list[Place]]
+    constants: list[list[Place]]
+    ys: list[Place]
+
+    @classmethod
+    def of(cls, rules: Rules, function: func.FuncOp, text: Text, word: Word) -> _Loop | None:
+        """The loop; ``None`` if a block uses what only one block before the last one gives."""
+        loop = cls(rules, function, text, word, [], [], [], [], [])
+        for places in text.inputs(word):
+            values = loop.column(places)
+            if not all(is_array(v.type) for v in values):
+                return None
+            if all(v == values[0] for v in values):
+                (loop.constants if values[0] in text.free else loop.consts).append(places)
+                continue
+            sources = [text.sources[s + places[0][0]][places[0][1]] for s in word.starts]
+            before = _result_before(sources, word)
+            if before is not None:
+                loop.carry.append((places, before))
+            elif all(s is None or s[0] < word.starts[0] for s in sources):
+                loop.xs.append(places)
+            else:
+                return None
+        finals = {before for _, before in loop.carry}
+        for place in text.outputs(word):
+            if loop.is_stacked(place, place in finals):
+                if not all(is_array(v.type) for v in loop.results(place)):
+                    return None
+                loop.ys.append(place)
+        return loop
+
+    def is_stacked(self, place: Place, is_carried: bool) -> bool:
+        """Whether a result is used after the loop for another block than the last one, or is not
+        carried."""
+        if not is_carried:
+            return True
+        word = self.word
+        end = word.starts[-1] + word.length
+        return any(
+            self.text.last_use[start + place[0]][place[1]] >= min(start + 2 * word.length, end)
+            for start in word.starts[:-1]
+        )
+
+    def operand(self, start: int, place: Place) -> ir.Value:
+        return self.text.ops[start + place[0]][0].operands[place[1]]
+
+    def result(self, start: int, place: Place) -> ir.Value:
+        return self.text.ops[start + place[0]][0].results[place[1]]
+
+    def column(self, places: Sequence[Place]) -> list[ir.Value]:
+        """An operand in each of the blocks."""
+        return [self.operand(start, places[0]) for start in self.word.starts]
+
+    def results(self, place: Place) -> list[ir.Value]:
+        return [self.result(start, place) for start in self.word.starts]
+
+    def pays(self, work: Work, stored: float, max_work: float) -> bool:
+        """Whether the blocks are small kernels, and bytes to store few beside what they do."""
+        first = self.word.starts[0]
+        block = self.text.ops[first : first + self.word.length]
+        kernels = [(op, name) for op, name in block if not self.is_fused(op, name)]
+        if not kernels:
+            return False
+        own = sum(work.of(op, name) for op, name in block)
+        # Its kernels' results are stored by straight-line code as well.
+        values = [v for op, name in block if name in FUSED for v in op.results]
+        values += [self.operand(first, places[0]) for places, _ in self.carry]
+        values += [self.result(first, place) for place in self.ys]
+        for places in self.xs:
+            if not self.is_at_hand(places):
+                # Put together, and taken apart; the same of its cotangent.
+                values += 4 * [self.operand(first, places[0])]
+        num_bytes = sum(size(v.type) for v in values)
+        return own <= max_work and num_bytes <= stored * (own + KERNEL * len(kernels))
+
+    def is_fused(self, op: Any, name: str) -> bool:
+        """Whether XLA fuses an op with others; of a call, all ops of its function."""
+        if name != "jaxpr.jit":
+            return name in FUSED or name in MOVED
+        function = self.rules.program.function(op.attributes["jaxpr"].value)
+        return all(self.is_fused(op, name) for op, name, _ in ops_of(function))
+
+    def is_at_hand(self, places: Sequence[Place]) -> bool:
+        """Whether the slices are rows of one array, or known."""
+        values = self.column(places)
+        return all(v in self.text.free for v in values) or _rows(values) is not None
+
+    def write(self) -> None:
+        """Writes the loop in place of the blocks."""
+        word, last = self.word, self.word.starts[-1]
+        ops = [op for op, _ in self.text.ops[word.starts[0] : last + word.length]]
+        remark(
+            ops[0],
+            f"rolled up: {len(word.starts)} blocks of {word.length} ops are one loop, "
+            f"with {len(self.carry)} carried values and {len(self.xs)} slices",
+        )
+        body = self.write_body()
+        scan = ScanOp(body, len(self.consts), len(self.carry), len(word.starts), False, {})
+        with ir.InsertionPoint(ops[-1]), ops[0].location:
+            operands = [
+                *(self.operand(last, places[0]) for places in self.consts),
+                *(self.operand(word.starts[0], places[0]) for places, _ in self.carry),
+                *(self.stack(places) for places in self.xs),
+            ]
+            outs = scan.write(self.rules, operands)
+            for (_, place), out in zip(self.carry, outs, strict=False):
+                self.result(last, place).replace_all_uses_with(out)
+            for place, rows in zip(self.ys, outs[len(self.carry) :], strict=True):
+                self.use_rows(place, rows)
+        for op in reversed(ops):
+            op.operation.erase()
+
+    def use_rows(self, place: Place, rows: ir.Value) -> None:
+        """Uses the rows of a stacked result."""
+        for i, value in enumerate(self.results(place)):
+            if next(iter(value.uses), None) is not None:
+                (row,) = self.rules.emit(lambda a, i=i: [a[i]], [rows], ("row", i))
+                value.replace_all_uses_with(row)
+
+    def stack(self, places: Sequence[Place]) -> ir.Value:
+        """The slices together."""
+        values = self.column(places)
+        type_ = stacked(values[0].type, len(values))
+        known = [toolbox.constant_value(self.rules.program, v) for v in values]
+        if all(k is not None for k in known):
+            return toolbox.constant(self.rules.program, np.stack(known), type_)
+        found = _rows(values)
+        if found is not None:
+            array, first = found
+            if array.type == type_:
+                return array
+            end = first + len(values)
+            key = ("rows", first, end)
+            return self.rules.emit(lambda a: [a[first:end]], [array], key)[0]
+        return self.rules.emit(_stack, values, _stack)[0]
+
+    def write_body(self) -> str:
+        """The block as a function: ``(*consts, *carry, *xs) -> (*carry, *ys)``."""
+        start = self.word.starts[0]
+        groups = [*self.consts, *(places for places, _ in self.carry), *self.xs]
+        types = [self.operand(start, places[0]).type for places in groups]
+        name = self.function.name.value
+        new = NewFunction(self.rules, f"{name}.body", types, self.function)
+        given = {
+            place: arg for places, arg in zip(groups, new.args, strict=True) for place in places
+        }
+        values: dict[ir.Value, ir.Value] = {}
+        with new.body():
+            for places in self.constants:
+                constant = clone(self.operand(start, places[0]))
+                given.update((place, constant) for place in places)
+            for i in range(self.word.length):
+                op, name = self.text.ops[start + i]
+                operands = [
+                    given[i, j] if (i, j) in given else values[v] for j, v in enumerate(op.operands)
+                ]
+                values.update(zip(op.results, copy(op, name, operands), strict=True))
+        outs = [*(before for _, before in self.carry), *self.ys]
+        return new.finish([values[self.result(start, place)] for place in outs])
+
+
+def _result_before(sources: Sequence[Place | None], word: Word) -> Place | None:
+    """The result of the block before that all blocks but the first use."""
+    found = {
+        None if source is None else (source[0] - start, source[1])
+        for start, source in zip(word.starts, sources[1:], strict=False)
+    }
+    if len(found) != 1:
+        return None
+    (place,) = found
+    return place if place is not None and 0 <= place[0] < word.length else None
+
+
+def _rows(values: Sequence[ir.Value]) -> tuple[ir.Value, int] | None:
+    """The array of which values are rows one after the other, and the first row's number."""
+    found = [_row(v) for v in values]
+    if None in found:
+        return None
+    array, first = found[0]
+    one_after_the_other = all(f == (array, first + i) for i, f in enumerate(found))
+    return (array, first) if one_after_the_other else None
+
+
+def _row(value: ir.Value) -> tuple[ir.Value, int] | None:
+    """The array and the number of which a value is ``array[number]``."""
+    op, name = toolbox.definition(value) or (None, "")
+    if name not in ("jaxpr.squeeze", "jaxpr.reshape"):
+        return None
+    part, name = toolbox.definition(op.operands[0]) or (None, "")
+    if name != "jaxpr.slice" or toolbox.attribute(part, "strides") is not None:
+        return None
+    array = part.operands[0]
+    start = toolbox.attribute(part, "start_indices")
+    limit = toolbox.attribute(part, "limit_indices")
+    shape = tuple(array.type.shape)
+    is_row = limit[0] == start[0] + 1 and limit[1:] == shape[1:] and not any(start[1:])
+    return (array, start[0]) if is_row and tuple(value.type.shape) == shape[1:] else None
+
+
+def _stack(*values: Any) -> list[Any]:
+    import jax.numpy as jnp
+
+    return [jnp.stack(values)]
