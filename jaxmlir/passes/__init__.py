@@ -19,6 +19,7 @@ from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes._source import Description
 
 BUILTIN_PASSES = (
+    ("jaxpr-batch-scans", "jaxmlir.passes.batch_scans:BatchScans"),
     ("jaxpr-canonicalize", "jaxmlir.passes.canonicalize:Canonicalize"),
     ("jaxpr-checkpoint-while", "jaxmlir.passes.checkpoint_while:CheckpointWhile"),
     ("jaxpr-cost", "jaxmlir.passes.cost:PrintCost"),

@@ -25,6 +25,8 @@ BYTE = 1
 # A byte of the operands of ops without a formula: factorizations, sorts, random bits, calls of
 # other libraries.  They all take long; how long matters little.
 UNKNOWN_PER_BYTE = 16
+# Starting a kernel: a loop over small matrices takes 1 to 2 microseconds for each product in it.
+KERNEL = 10_000
 
 # Ops that compute nothing: their elements are read in place, or are written again for free.
 _FREE = frozenset(

@@ -33,7 +33,7 @@ from jaxmlir.passes._build import NewFunction, clone, copy, kernels, ops_of
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._repeats import Text, Word
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes._work import Work, is_array, size
+from jaxmlir.passes._work import KERNEL, Work, is_array, size
 from jaxmlir.passes.fence import FUSED, MOVED
 from jaxmlir.passes.higher_order._loops import stacked
 from jaxmlir.passes.higher_order._scan_op import ScanOp
@@ -56,8 +56,6 @@ MIN_LENGTH = 4
 # With sums in place of products: 4 x 64 gives 1.6 (1.1), and 64 x 512, of which 0.8 are stored,
 # 1.3 (0.6).  A stencil on 512 x 512, all of it fused, gives 0.25.
 MAX_WORK = 2e7
-# What starting a kernel costs, in flops.
-KERNEL = 10_000
 # How much of the work may be bytes to store.
 STORED = 0.25
 
