@@ -21,7 +21,17 @@ CLEAN_UP = (
 )
 
 # Of a program before it is differentiated; what they leave behind is cleaned up in turn.
-STRUCTURE = ("jaxpr-licm", "jaxpr-raise-loops", "jaxpr-reassociate", "jaxpr-gather-dot")
+STRUCTURE = (
+    "jaxpr-licm",
+    "jaxpr-raise-loops",
+    "jaxpr-batch-scans",
+    "jaxpr-reassociate",
+    "jaxpr-gather-dot",
+    "jaxpr-reroll",
+)
+
+# What repeats is written once, when nothing else looks at it as a whole any more.
+SHARING = ("jaxpr-outline",)
 
 # Of a program as it is compiled: what is stored, by loops for their derivative and by fusions. Its
 # derivatives are taken before.
@@ -30,7 +40,7 @@ STORAGE = ("jaxpr-remat", "jaxpr-fence")
 LEVELS: dict[int, tuple[str, ...]] = {
     0: (),
     1: CLEAN_UP,
-    2: (*CLEAN_UP, *STRUCTURE, *CLEAN_UP, *STORAGE),
+    2: (*CLEAN_UP, *STRUCTURE, *CLEAN_UP, *SHARING, *STORAGE),
 }
 
 

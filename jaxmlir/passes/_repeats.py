@@ -20,7 +20,8 @@ Equal letters do not make equal code: that operands come from the same places is
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,9 @@ from jaxmlir.passes._build import ops_of, returned
 
 SHORTEST = 8
 """The shortest word that is looked for."""
+
+MOST_APART = 256
+"""How many of the words that do not follow on one another are looked for: the longest."""
 
 _SPREAD = frozenset({"jaxpr.broadcast_in_dim", "jaxpr.convert_element_type", "jaxpr.iota"})
 _VIEWS = frozenset({"jaxpr.reshape", "jaxpr.slice", "jaxpr.squeeze"})
@@ -109,11 +113,10 @@ class Text:
         one another."""
         crossing: dict[int, np.ndarray] = {}
         found: dict[tuple[int, tuple[int, ...]], None] = {}
-        apart: dict[tuple[int, bytes], set[int]] = collections.defaultdict(set)
+        apart: dict[bytes, int] = {}
         for start, length, distance in _stretches(self.letters):
             if length < distance:
-                content = self.letters[start : start + length].tobytes()
-                apart[length, content].update((start, start - distance))
+                apart[self.letters[start : start + length].tobytes()] = length
                 continue
             first, end = start - distance, start + length
             if distance not in crossing:
@@ -122,8 +125,10 @@ class Text:
             starts = tuple(range(first + phase, end - distance + 1, distance))
             if len(starts) > 1:
                 found[distance, starts] = None
-        for (length, _), places in apart.items():
-            found[length, tuple(_without_overlap(sorted(places), length))] = None
+        whole = self.letters.tobytes()
+        longest = sorted(apart.items(), key=lambda item: -item[1])[:MOST_APART]
+        for content, length in longest:
+            found[length, tuple(_occurrences(whole, content, self.letters.itemsize))] = None
         order = sorted(found, key=lambda word: -word[0] * (len(word[1]) - 1))
         return (Word(length, starts) for length, starts in order)
 
@@ -141,20 +146,37 @@ class Text:
         return np.cumsum(change)[:-1]
 
     def alike(self, word: Word) -> Word:
-        """The places of a word where operands come from the same ops in it, or from without."""
+        """The places of a word where operands come from the same ops in it, or from without.
+
+        If there are no two, then those of the longest part of the word of which there are.
+        """
+        if len(word.starts) < 2:
+            return word
         classes = collections.defaultdict(list)
         for start in word.starts:
-            classes[self._wiring(start, word.length)].append(start)
-        return Word(word.length, tuple(max(classes.values(), key=len)))
+            classes[tuple(self._wiring(start, word.length))].append(start)
+        best = max(classes.values(), key=len)
+        if len(best) > 1:
+            return Word(word.length, tuple(best))
+        one, other = (self._wiring(start, word.length) for start in word.starts[:2])
+        differ = [i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b]
+        edges = [-1, *differ, word.length]
+        before, end = max(itertools.pairwise(edges), key=lambda edge: edge[1] - edge[0])
+        starts = tuple([start + before + 1 for start in word.starts[:2]])
+        return Word(end - before - 1, starts)
 
-    def _wiring(self, start: int, length: int) -> tuple[Any, ...]:
-        return tuple(
-            [
-                None if place is None or place[0] < start else (place[0] - start, place[1])
-                for places in self.sources[start : start + length]
-                for place in places
-            ]
-        )
+    def _wiring(self, start: int, length: int) -> list[tuple[tuple[int, int] | None, ...]]:
+        """For each op of a word and each operand the op in the word that gives it, and its result;
+        ``None`` where it comes from without."""
+        return [
+            tuple(
+                [
+                    None if place is None or place[0] < start else (place[0] - start, place[1])
+                    for place in places
+                ]
+            )
+            for places in self.sources[start : start + length]
+        ]
 
     def inputs(self, word: Word) -> list[list[tuple[int, int]]]:
         """The operands of a word that come from without: each as the places in the word, op and
@@ -219,9 +241,12 @@ def _best_phase(crossing: np.ndarray, period: int) -> int:
     return int(np.argmin(crossing[: turns * period].reshape(turns, period).sum(0)))
 
 
-def _without_overlap(starts: Sequence[int], length: int) -> Iterator[int]:
-    end = -1
-    for start in starts:
-        if start >= end:
-            yield start
-            end = start + length
+def _occurrences(text: bytes, word: bytes, size: int) -> Iterator[int]:
+    """Where a word stands in a text, without overlap, in letters of ``size`` bytes."""
+    at = text.find(word)
+    while at >= 0:
+        if at % size:
+            at = text.find(word, at + 1)
+        else:
+            yield at // size
+            at = text.find(word, at + len(word))

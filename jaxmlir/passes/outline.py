@@ -80,7 +80,6 @@ def _outline(rules: Rules, function: func.FuncOp, min_ops: int, keep_calls: bool
     taken = np.zeros(len(text.ops), bool)
     made = []
     for word in text.words():
-        # A block that is most of a function has been one before.
         block = text.alike(_free(_long_enough(word, min_ops), taken))
         if len(block.starts) < 2 or block.length < min_ops:
             continue
@@ -112,7 +111,7 @@ def _long_enough(word: Word, min_ops: int) -> Word:
 def _free(word: Word, taken: np.ndarray) -> Word:
     """The word where nothing of it has been outlined yet."""
     starts = [s for s in word.starts if not taken[s : s + word.length].any()]
-    return Word(word.length, tuple(starts or word.starts[:1]))
+    return Word(word.length, tuple(starts))
 
 
 def _saved(block: Word, num_values: int) -> float:

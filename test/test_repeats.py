@@ -1,0 +1,350 @@
+"""Repeated structure: outlined, rolled up and batched programs compute what JAX computes."""
+
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import random_programs
+from hypothesis import given, settings
+from jax import lax
+
+import jaxmlir
+from jaxmlir._compat import core
+from jaxmlir.ir import scope
+from jaxmlir.passes._repeats import Text
+
+pytestmark = pytest.mark.compat
+
+RNG = np.random.RandomState(0)
+
+
+def normal(*shape):
+    return RNG.randn(*shape).astype(np.float32) / 2
+
+
+def ops(program, symbol=""):
+    """The names of a function's ops, without the dialect."""
+    function = program.functions[symbol or program.name]
+    return [op.operation.name.removeprefix("jaxpr.") for op in function.entry_block.operations]
+
+
+def calls(program):
+    """How many calls of blocks there are."""
+    function = program.functions[program.name]
+    return sum(
+        op.operation.name == "jaxpr.jit" and ".block" in str(op.attributes["jaxpr"])
+        for op in function.entry_block.operations
+    )
+
+
+def after(pipeline, function, *args):
+    """A program before and after passes."""
+    program = jaxmlir.trace(function)(*args).optimize(1)
+    return program, program.run_passes(pipeline)
+
+
+def gradient(function):
+    def total(*args):
+        return sum(jnp.sum(jnp.sin(leaf)) for leaf in jax.tree.leaves(function(*args)))
+
+    return jax.grad(total)
+
+
+def same_as_jax(program, function, *args, tolerance=2e-5):
+    for transform in (lambda f: f, gradient):
+        got, want = (jax.jit(transform(f))(*args) for f in (program, function))
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, tolerance, tolerance), got, want)
+
+
+def layers(ws, x):
+    """Layers with weights of their own, and a constant of their own."""
+    for i, w in enumerate(ws):
+        h = jnp.tanh(x @ w)
+        h = h * (i + 0.5) + jnp.exp(-h) * 0.1
+        h = (h - h.mean(-1, keepdims=True)) / (1 + h.std(-1, keepdims=True))
+        x = x + jnp.where(jnp.tri(4, dtype=bool), h, 0.0)
+    return x.sum()
+
+
+def diffusion(u):
+    for _ in range(4):
+        around = jnp.roll(u, 1, 0) + jnp.roll(u, -1, 0) + jnp.roll(u, 1, 1) + jnp.roll(u, -1, 1)
+        u = u + 0.1 * (around - 4 * u) + 0.01 * u * (1 - u**2)
+    return jnp.sum(u**2)
+
+
+LAYERS = ([normal(4, 4) for _ in range(5)], normal(4, 4))
+
+
+@pytest.mark.parametrize(("function", "args"), [(layers, LAYERS), (diffusion, (normal(8, 8),))])
+@pytest.mark.parametrize("differentiated", [False, True])
+def test_outlined_blocks_are_the_same_code(function, args, differentiated):
+    plain = jaxmlir.trace(function)(*args).optimize(1)
+    if differentiated:
+        plain = plain.grad().optimize(1)
+    outlined = plain.run_passes("jaxpr-outline")
+    assert calls(outlined) >= 3
+    assert len(ops(outlined)) < 0.7 * len(ops(plain))
+    for a, b in zip(*(jax.tree.leaves(p(*args)) for p in (plain, outlined)), strict=True):
+        assert np.array_equal(a, b)
+    assert str(outlined.run_passes("jaxpr-outline")) == str(outlined)
+
+
+def test_derivatives_of_calls_are_calls():
+    plain, outlined = after("jaxpr-outline", layers, *LAYERS)
+    assert calls(outlined) >= 4
+    before, gradient = (p.grad().optimize(1) for p in (plain, outlined))
+    assert calls(gradient) >= 8 > calls(before) == 0
+    assert len(ops(gradient)) < 0.6 * len(ops(before))
+    want = jax.grad(layers)(*LAYERS)
+    got = gradient(*LAYERS)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5), got, want)
+
+
+def test_calls_that_are_kept_are_kept():
+    _, outlined = after("jaxpr-outline{keep-calls=true}", layers, *LAYERS)
+    _, inlined = after("jaxpr-outline", layers, *LAYERS)
+    kept, gone = (p.lower().compile().as_text().count(" call(") for p in (outlined, inlined))
+    assert kept >= 4 + gone
+    gradient = outlined.grad().run_passes("jaxpr-fence{platform=cpu}")
+    assert gradient.lower().compile().as_text().count(" call(") >= 8
+    want = jax.grad(layers)(*LAYERS)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5), gradient(*LAYERS), want)
+
+
+def test_blocks_apart_from_each_other_are_found():
+    def f(w, x, y):
+        def net(x):
+            x = jnp.tanh(x @ w)
+            x = x - x.mean()
+            x = x * lax.rsqrt((x**2).mean() + 1e-3)
+            x = jnp.exp(-jnp.abs(x)) + jnp.sin(x) * jnp.cos(x) @ w
+            return jnp.sqrt(1 + x**2) - jnp.tanh(x) * jnp.sin(1 - x)
+
+        a = net(x)
+        b = net(jnp.cumsum(y) + a[0])
+        return a.sum() * b.sum() + net(jnp.sort(b)).sum()
+
+    args = normal(4, 4), normal(4), normal(4)
+    plain, outlined = after("jaxpr-outline{min-ops=8}", f, *args)
+    assert calls(outlined) == 3
+    assert plain(*args) == outlined(*args)
+
+
+def test_prints_stay_where_they_are():
+    def f(x):
+        for _ in range(8):
+            x = jnp.sin(x) * jnp.cos(x) + jnp.exp(-x) * jnp.tanh(x) - jnp.sqrt(jnp.abs(x))
+            jax.debug.print("{}", x)
+            x = jnp.sin(x) * jnp.cos(x) + jnp.exp(-x) * jnp.tanh(x) - jnp.sqrt(jnp.abs(x))
+        return x
+
+    _, outlined = after("jaxpr-outline{min-ops=8}", f, np.float32(1))
+    assert ops(outlined).count("debug_print") + ops(outlined).count("debug_callback") == 8
+
+
+FORCED = "jaxpr-reroll{stored=1e9}"
+
+
+def unrolled(step, length=6):
+    """``step(w, c, row, i)`` unrolled over the rows of an array."""
+
+    def f(w, c, rows):
+        outs = []
+        for i in range(length):
+            c, out = step(w, c, rows[i], i)
+            outs.append(out)
+        return c, outs
+
+    return f
+
+
+STEPS = {
+    "rows": lambda w, c, row, i: (jnp.tanh(w @ c + jnp.sin(row) * jnp.cos(c) + row), None),
+    "numbers": lambda w, c, row, i: (
+        jnp.tanh(w @ c * (1.5 + i) + jnp.sin(c) * (c - (i + 0.5))),
+        None,
+    ),
+    "results": lambda w, c, row, i: (jnp.tanh(w @ c + jnp.sin(row) * jnp.cos(c)), jnp.exp(c - row)),
+    "states": lambda w, c, row, i: (jnp.tanh(w @ c + jnp.sin(row) + jnp.sin(row * c)), c),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_rolled_up(name):
+    f = unrolled(STEPS[name])
+    args = normal(3, 3), normal(3), normal(6, 3)
+    _, rolled = after(f"{FORCED}, jaxpr-dce", f, *args)
+    assert ops(rolled).count("scan") == 1
+    assert "dot_general" not in ops(rolled)
+    assert ops(rolled).count("slice") <= 6 * (name in ("results", "states"))
+    same_as_jax(rolled, f, *args)
+
+
+def test_rolled_up_with_two_carried_values_and_weights_of_their_own():
+    def f(ws, x, v):
+        for w in ws:
+            v = v - 0.1 * jnp.sin(w @ x) * jnp.cos(v)
+            x = x + 0.1 * jnp.tanh(v) * jnp.exp(-v)
+        return x, v
+
+    args = [normal(3, 3) for _ in range(6)], normal(3), normal(3)
+    _, rolled = after(FORCED, f, *args)
+    assert ops(rolled).count("scan") == 1
+    same_as_jax(rolled, f, *args)
+
+
+def test_weights_are_not_put_together_for_a_loop():
+    def f(ws, x):
+        for w in ws:
+            x = x + 0.1 * jnp.tanh(w @ x) * jnp.exp(-x) - jnp.sin(x)
+        return x
+
+    vector = jax.ShapeDtypeStruct((64,), np.float32)
+    weights = [jax.ShapeDtypeStruct((64, 64), np.float32)] * 6
+    plain, rolled = after("jaxpr-reroll", f, weights, vector)
+    assert str(plain) == str(rolled)
+
+
+def test_what_reads_further_back_is_no_loop():
+    def f(w, x, y):
+        for _ in range(8):
+            x, y = y, jnp.tanh(w @ x + jnp.sin(y) * jnp.cos(x) - jnp.exp(-y))
+        return y
+
+    args = normal(3, 3), normal(3), normal(3)
+    _, rolled = after(FORCED, f, *args)
+    same_as_jax(rolled, f, *args)
+
+
+def recurrent(rows, columns, length=8):
+    def f(w, u, xs):
+        h = jnp.zeros((rows, columns), np.float32)
+        for x in xs:
+            h = jnp.tanh(x @ u + h @ w) + 0.1 * jnp.sin(h)
+        return jnp.sum(h**2)
+
+    shapes = (columns, columns), (columns, columns), (length, rows, columns)
+    return f, tuple(jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes)
+
+
+@pytest.mark.parametrize(("size", "pays"), [((1, 4), True), ((8, 64), True), ((128, 512), False)])
+def test_short_kernels_are_rolled_up(size, pays):
+    f, args = recurrent(*size)
+    _, rolled = after("jaxpr-reroll", f, *args)
+    assert ("scan" in ops(rolled)) == pays
+
+
+def test_what_xla_fuses_is_not_rolled_up():
+    plain, rolled = after("jaxpr-reroll", diffusion, normal(8, 8))
+    assert str(plain) == str(rolled)
+
+
+def scans(count, body, shared=False):
+    def f(w, rows):
+        total = 0.0
+        for i in range(count):
+            c, ys = lax.scan(
+                lambda c, x, i=i: body(w, c, x, i), rows[0], rows if shared else rows + i
+            )
+            total = total + jnp.sum(jnp.sin(ys)) * c
+        return total
+
+    return f
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda w, c, x, i: (jnp.tanh(w @ c + x), c * x),
+        lambda w, c, x, i: (jnp.tanh(c * (0.5 + i) + x), c),
+        lambda w, c, x, i: (random_programs.cubed(jnp.sin(c)) + x, jnp.float32(1.0)),
+    ],
+)
+@pytest.mark.parametrize("shared", [False, True])
+def test_batched_scans(body, shared):
+    f = scans(3, body, shared)
+    args = normal(3, 3), normal(5, 3)
+    plain, batched = after("jaxpr-batch-scans", f, *args)
+    assert ops(batched).count("scan") == 1 <= ops(plain).count("scan")
+    same_as_jax(batched, f, *args)
+
+
+def test_scans_that_depend_on_each_other_stay():
+    def f(x, xs):
+        def step(c, x):
+            return jnp.tanh(c + x), c
+
+        a, _ = lax.scan(step, x, xs)
+        b, _ = lax.scan(step, 2 * x, xs)
+        # What reads the first ones and is read by the last one.
+        c, _ = lax.scan(step, jnp.sin(a) + b, xs)
+        return a, jnp.cos(b), c
+
+    args = normal(3), normal(5, 3)
+    _, batched = after("jaxpr-batch-scans", f, *args)
+    assert ops(batched).count("scan") == 2
+    same_as_jax(batched, f, *args)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda c, x: (lax.cond(c[0] > 0, jnp.sin, jnp.cos, c) + x, None),
+        lambda c, x: (jnp.linalg.inv(jnp.outer(c, x)) @ c, jax.debug.print("{}", c)),
+    ],
+)
+def test_bodies_that_batches_make_dearer_stay(body):
+    def f(x, xs):
+        return lax.scan(body, x, xs)[0] + lax.scan(body, 2 * x, xs)[0]
+
+    plain, batched = after("jaxpr-batch-scans", f, normal(3), normal(5, 3))
+    assert ops(batched).count("scan") == ops(plain).count("scan") == 2
+
+
+PASSES = ("jaxpr-outline{min-ops=4}", FORCED, "jaxpr-batch-scans{max-work=1e9}")
+
+
+@settings(random_programs.budget, max_examples=4)
+@given(steps=random_programs.programs)
+def test_random_programs(steps):
+    x, y = np.float32([0.3, -0.8, 1.1]), np.float32([0.7, 0.2, -0.5])
+
+    def f(x, y):
+        both = random_programs.run(steps, y, x) + 0.5
+        for _ in range(4):
+            x, y = y, random_programs.run(steps, x, y)
+        return x, y, both
+
+    plain = jaxmlir.trace(f)(x, y).optimize(1)
+    want = jax.jit(gradient(f))(x, y)
+    for passes in PASSES:
+        got = jax.jit(gradient(plain.run_passes(passes)))(x, y)
+        np.testing.assert_allclose(got, want, 1e-4, 1e-4)
+    # Op by op, the same bits.
+    programs = (plain, plain.run_passes(PASSES[0]), plain.run_passes(PASSES[1]))
+    with jax.disable_jit():
+        want, *found = (core.jaxpr_as_fun(p.to_jaxpr())(x, y) for p in programs)
+    assert all(np.array_equal(a, b) for got in found for a, b in zip(got, want, strict=True))
+
+
+def chain(count):
+    def f(x):
+        for i in range(count):
+            x = jnp.sin(x) * jnp.cos(x) + jnp.exp(-x) if i % 7 else jnp.tanh(x) - 1
+        return x
+
+    return jaxmlir.trace(f)(np.float32(1))
+
+
+def test_repeats_are_found_in_linear_time():
+    def seconds(program):
+        with scope():
+            start = time.thread_time()
+            list(Text(program.functions[program.name]).words())
+            return time.thread_time() - start
+
+    small, large = chain(300), chain(2400)
+    assert min(seconds(large) for _ in range(3)) < 24 * min(seconds(small) for _ in range(3))
