@@ -73,6 +73,18 @@ def backwards_scan(x):
     return lax.scan(body, x, jnp.arange(8), reverse=True)
 
 
+def windows(low, step, width):
+    """Sums over windows that overlap."""
+
+    def function(x):
+        def body(i, out):
+            return out.at[i].set(lax.dynamic_slice(x, (low + step * i,), (width,)).sum())
+
+        return for_loop(0, 5, body, jnp.zeros(5))
+
+    return function
+
+
 def blocks(x):
     def body(i, out):
         block = lax.dynamic_slice(x, (2 * i,), (2,))
@@ -103,6 +115,9 @@ RAISED = {
     "counter": (lambda x: for_loop(0, 8, lambda i, o: o.at[i].set(x[i] * i), 0 * x), X),
     "scan, reversed": (backwards_scan, X),
     "blocks": (blocks, X),
+    "windows": (windows(0, 1, 3), X),
+    "windows, backwards": (windows(4, -1, 3), X),
+    "wide windows": (windows(1, 2, 20), np.tile(X, 4)),
 }
 
 
@@ -220,6 +235,27 @@ def test_independent_iterations_are_batched(batch_bytes, loops):
     assert any("independent" in remark for remark in remarks) == (batch_bytes > 100)
     np.testing.assert_allclose(program(*args, labels), mean_loss(*args, labels), rtol=1e-5)
     got, want = (jax.grad(f)(*args, labels) for f in (program, mean_loss))
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("width", [12, 20])
+def test_overlapping_windows_are_rows_of_a_product(width):
+    filter_, signal = jnp.cos(jnp.arange(width, dtype=np.float32)) / 4, jnp.tile(X, 5)
+
+    def function(filter_, signal):
+        def body(i, out):
+            window = lax.dynamic_slice(signal, (2 * i,), (width,))
+            return out.at[9 - i].set(jnp.tanh(jnp.stack([filter_] * 9) @ window).sum())
+
+        return for_loop(0, 10, body, jnp.zeros(10))
+
+    passes = "jaxpr-raise-loops{platform=cpu}"
+    program, _ = raised(function, filter_, signal, passes=passes)
+    assert '"jaxpr.scan"' not in str(program)
+    np.testing.assert_allclose(program(filter_, signal), function(filter_, signal), 1e-5)
+    got, want = (
+        jax.grad(lambda signal, f=f: f(filter_, signal).sum())(signal) for f in (program, function)
+    )
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
 
 

@@ -119,6 +119,7 @@ class _Raiser:
         from jaxmlir.passes.raise_loops._arrays import ArrayRaiser
         from jaxmlir.passes.raise_loops._counters import drop_counters
         from jaxmlir.passes.raise_loops._known import in_body
+        from jaxmlir.passes.raise_loops._maps import would_gain
         from jaxmlir.passes.raise_loops._windows import simplify_windows
 
         outer, depth = self._contexts.of(function.name.value)
@@ -132,6 +133,8 @@ class _Raiser:
         raiser = ArrayRaiser(editor, known())
         raiser.raise_reads()
         raiser.raise_carried()
+        if self._batch_bytes and would_gain(editor, raiser.known, self._platform):
+            raiser.raise_reads(overlapping=True)
         dropped = drop_counters(editor, raiser.known)
         if not raiser.count and not dropped:
             editor.cancel()

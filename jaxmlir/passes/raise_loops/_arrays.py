@@ -26,7 +26,7 @@ from jaxmlir.ir import ir
 from jaxmlir.passes._bodies import Carried, Constant, ScanEditor, Sliced, Stacked, is_used
 from jaxmlir.passes._build import clone, copy, filled, is_constant, ops_of, returned
 from jaxmlir.passes._remarks import remark
-from jaxmlir.passes._work import is_array
+from jaxmlir.passes._work import is_array, size
 from jaxmlir.passes.raise_loops import _rows
 from jaxmlir.passes.raise_loops._accesses import Access, Chain, access_of, chain_of, users_of
 from jaxmlir.passes.raise_loops._known import Known
@@ -34,9 +34,10 @@ from jaxmlir.types import aval_of
 
 # The most iterations back that a body may look: each is a carried slab.
 MAX_LAG = 4
-# Windows that overlap, and positions that repeat, are read more than once: so much larger than the
-# array their rows may be.
+# Windows that overlap, and positions that repeat, are read more than once.  Raised, they take more
+# memory than the array: so much more at most, unless they are small.
 MAX_GROWTH = 4
+SMALL_BYTES = 1 << 22
 
 
 class Outside:
@@ -132,22 +133,29 @@ class ArrayRaiser:
 
     # --- reads of constants ---
 
-    def raise_reads(self) -> None:
-        """Turns parts of constants into slices."""
+    def raise_reads(self, *, overlapping: bool = False) -> None:
+        """Turns parts of constants into slices.
+
+        Args:
+          overlapping: also parts that overlap.  In a loop it takes longer to read their rows than
+            to read them where they are; batched, it does not.
+        """
         consts = {item.arg: item for item in self.editor.consts}
         for op, name, operands in list(ops_of(self.editor.body)):
             if operands and operands[0] in consts and is_array(operands[0].type):
                 access = access_of(op, name, operands)
                 if access is not None and access.update is None:
-                    self._raise_read(access, consts[access.array])
+                    self._raise_read(access, consts[access.array], overlapping)
 
-    def _raise_read(self, access: Access, item: Constant) -> None:
+    def _raise_read(self, access: Access, item: Constant, overlapping: bool) -> None:
         for axis in range(len(access.shape)):
             if not access.varies(axis, self.known, self.length):
                 continue
             frame = frame_of([access], axis, self.outside, self.known)
             numbers = access.numbers(axis, self.known, self.length)
-            if len(numbers) * frame.size > MAX_GROWTH * access.shape[axis]:
+            rows = self.length * size(_rows.with_shape(access.array.type, frame.slab))
+            most = size(access.array.type)
+            if rows > (max(MAX_GROWTH * most, SMALL_BYTES) if overlapping else most):
                 continue
             slab = self._slab(item.operand, frame, numbers)
             remark(access.op, "read by the loop's counter: a slice of the scan")

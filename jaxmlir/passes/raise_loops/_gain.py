@@ -76,7 +76,7 @@ class _Walk:
 
     def function(self, function: func.FuncOp, batched: Sequence[bool], times: int) -> bool:
         """Adds up a function that runs so often in an iteration; whether it can be batched."""
-        varying = {v for v, b in zip(function.arguments, batched, strict=True) if b}
+        varying = {v for v, b in zip(function.entry_block.arguments, batched, strict=True) if b}
         for op, name, operands in ops_of(function):
             attributes = op.attributes
             if len(attributes) and ("jaxpr.effects" in attributes or "jaxpr.ctx" in attributes):

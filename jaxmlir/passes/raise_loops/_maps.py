@@ -29,6 +29,7 @@ from jaxmlir.passes._work import is_array, size
 from jaxmlir.passes.higher_order._loops import stacked
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 from jaxmlir.passes.raise_loops._gain import callee_of, gain_of
+from jaxmlir.passes.raise_loops._known import Known
 from jaxmlir.passes.raise_loops._rows import converted
 from jaxmlir.passes.vmap import batch_axis
 from jaxmlir.types import aval_of
@@ -70,6 +71,17 @@ def batch_map(rules: Rules, bodies: Bodies, op: Any, batch_bytes: int, platform:
     )
     _batch(ScanEditor(bodies, op), batch)
     return 1
+
+
+def would_gain(editor: ScanEditor, known: Known, platform: str) -> bool:
+    """Whether a scan under change may come to be batched, were it not for what it reads."""
+    for item in editor.carry:
+        if item.arg not in known and _added(item.arg, editor.out(item)) is None:
+            return False
+    constants = {item.arg for item in editor.consts}
+    batched = [v not in constants for v in editor.body.entry_block.arguments]
+    gain = gain_of(editor.rules.program, editor.body, batched)
+    return gain is not None and replace(gain, indexed=0).pays(platform)
 
 
 def _batch_size(length: int, fitting: int) -> int:

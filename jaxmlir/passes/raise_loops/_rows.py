@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
 
 
+# Windows that overlap are made of so many slices at most, one for each place in a window: their
+# transposes are sums of arrays, that of a gather is one of elements.
+MAX_SHIFTS = 16
+
+
 def take_rows(rules: Rules, array: ir.Value, numbers: np.ndarray, axis: int, size: int) -> ir.Value:
     """``rows[i] = array[..., numbers[i] : numbers[i] + size, ...]``."""
     key = ("rows", numbers.tobytes(), axis, size)
@@ -135,6 +140,11 @@ def _take(x: Any, numbers: np.ndarray, axis: int, size: int) -> Any:
         if step < 0:
             x = lax.rev(x, (axis,))
         return lax.transpose(x, _to_front(x.ndim, axis))
+    if found is not None and found[1] and size <= MAX_SHIFTS:
+        x = lax.concatenate([_shifted(x, numbers + k, axis) for k in range(size)], axis + 1)
+        if found[1] < 0:
+            x = lax.rev(x, (axis,))
+        return lax.transpose(x, _to_front(x.ndim, axis))
     positions = (numbers[:, None] + np.arange(size)).reshape(-1, 1).astype(np.int32)
     dimensions = lax.GatherDimensionNumbers(
         offset_dims=tuple(range(1, x.ndim)), collapsed_slice_dims=(axis,), start_index_map=(axis,)
@@ -148,6 +158,16 @@ def _take(x: Any, numbers: np.ndarray, axis: int, size: int) -> Any:
     )
     rows = lax.reshape(rows, (count, size, *rows.shape[1:]))
     return lax.transpose(rows, _insert(rows.ndim, 1, axis + 1))
+
+
+def _shifted(x: Any, numbers: np.ndarray, axis: int) -> Any:
+    """The elements at evenly spaced positions, in the order of the array, with a dimension of size
+    1 behind theirs."""
+    from jax import lax
+
+    low, high = int(numbers.min()), int(numbers.max()) + 1
+    part = lax.slice_in_dim(x, low, high, abs(int(numbers[1] - numbers[0])), axis)
+    return lax.reshape(part, (*part.shape[: axis + 1], 1, *part.shape[axis + 1 :]))
 
 
 def _put(x: Any, rows: Any, numbers: np.ndarray, axis: int, size: int) -> Any:
