@@ -1,5 +1,6 @@
 """Rematerialisation: the same derivative from less memory."""
 
+import functools
 import itertools
 import math
 import random
@@ -113,6 +114,30 @@ def test_benchmark_programs(name):
     less = program.remat()
     assert str(less) != str(program)
     assert_close(less(*args), jax.jit(jax.grad(f))(*args))
+
+
+def test_jit_stores_less():
+    f, args = FUNCTIONS["recurrent"], (WEIGHTS, STATE)
+    gradient = jax.grad(f)
+    compiled = [
+        jit(gradient).lower(*args).compile()
+        for jit in (jax.jit, functools.partial(jaxmlir.jit, optimize=2))
+    ]
+    temps = [c.memory_analysis().temp_size_in_bytes for c in compiled]
+    assert temps[1] < 0.6 * temps[0]
+    assert_close(compiled[1](*args), compiled[0](*args))
+
+
+def test_the_result_is_transformed_like_any_program(tmp_path):
+    """Saved and loaded, batched, and differentiated once more."""
+    f, args = FUNCTIONS["outputs"], (WEIGHTS, STATE)
+    jaxmlir.trace(f)(*args).grad().remat(0.3).save(tmp_path / "less.jaxmlir")
+    less = jaxmlir.load(tmp_path / "less.jaxmlir")
+    rows = np.stack([STATE, -0.5 * STATE])
+    want = jax.jit(jax.vmap(jax.grad(f), (None, 0)))(WEIGHTS, rows)
+    assert_close(less.vmap(in_axes=(None, 0))(WEIGHTS, rows), want)
+    along = jax.jit(lambda w, x: jax.jvp(lambda x: jax.grad(f)(w, x), (x,), (x,))[1])(*args)
+    assert_close(jax.jvp(lambda x: less(WEIGHTS, x), (STATE,), (STATE,))[1], along)
 
 
 @hypothesis.given(random_programs.programs, st.sampled_from(["none", "0.000001"]))

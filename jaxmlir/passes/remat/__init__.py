@@ -108,12 +108,18 @@ class _Loops:
     def rewrite(self, function: func.FuncOp) -> None:
         """Goes through the pairs of loops of a function."""
         loops = loops_of(function)
+        owner = {v: i for i, loop in enumerate(loops) for v in loop.stacked}
         for j in range(len(loops)):
-            for i in range(j):
+            read = {owner[v] for v in loops[j].operands[2] if v in owner}
+            for i in sorted(read):
                 pair = Pair(loops[i], loops[j])
-                if pair.links:
-                    done = self._segmented(pair) or self._stored(pair, self.depth)
-                    loops[i], loops[j] = done.first, done.second
+                if not pair.links:
+                    continue
+                for v in (*pair.first.stacked, *pair.second.stacked):
+                    del owner[v]
+                pair = self._segmented(pair) or self._stored(pair, self.depth)
+                loops[i], loops[j] = pair.first, pair.second
+                owner |= {v: k for k in (i, j) for v in loops[k].stacked}
 
     def _segmented(self, pair: Pair) -> Pair | None:
         """The pair in segments if that takes less memory."""

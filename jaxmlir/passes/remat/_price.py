@@ -7,6 +7,7 @@ their ratios matter.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, field
 from math import inf
@@ -15,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from jaxmlir import ops
 from jaxmlir._plans import Node
 from jaxmlir.ir import ir
-from jaxmlir.passes._build import ops_of, symbols_of
+from jaxmlir.passes._build import may_have_functions, ops_of, symbols_of
 from jaxmlir.passes._liveness import has_lasting_effects
+from jaxmlir.passes._rules import signature
 from jaxmlir.passes.cost import CALLED, leaf_cost
 from jaxmlir.types import aval_of
 
@@ -51,6 +53,7 @@ _COMMUNICATION = frozenset(
 )
 
 
+@functools.cache
 def size_of(type_: ir.Type) -> float:
     """The bytes of a value; infinite where they are not known: symbolic shapes, references."""
     aval = aval_of(type_)
@@ -82,23 +85,27 @@ class Prices:
 
     def computing(self, op: Any, name: str) -> float:
         """Running an op once more; infinite if it must not be run twice."""
-        primitive = name.removeprefix("jaxpr.")
-        record = ops.OPS.get(primitive)
-        if primitive in _COMMUNICATION or has_lasting_effects(op, name):
+        if has_lasting_effects(op, name) or _is_distinct(name):
             return inf
-        if record is not None and ops.distinct(record):
-            return inf
-        node = Node(op, name, "", (), ())
-        if primitive == "scan":
-            return self.function(node.get("jaxpr")) * node.get("length")
-        if primitive == "cond":
-            return max(map(self.function, node.get("branches")))
-        if primitive == "custom_linear_solve":
-            return self.function(node.get("jaxprs").solve)
-        if primitive in CALLED:
-            return self.function(node.get(CALLED[primitive]))
-        # Of other ops that call functions it is not known how often they do.
-        return inf if any(True for _ in symbols_of(op)) else _leaf(node, primitive)
+        if may_have_functions(name) and any(True for _ in symbols_of(op)):
+            return self._calling(Node(op, name, "", (), ()))
+        key = signature(op, name, None)
+        if key not in _leaves:
+            _leaves[key] = _leaf(Node(op, name, "", (), ()), name.removeprefix("jaxpr."))
+        return _leaves[key]
+
+    def _calling(self, node: Node) -> float:
+        match node.name.removeprefix("jaxpr."):
+            case "scan":
+                return self.function(node.get("jaxpr")) * node.get("length")
+            case "cond":
+                return max(map(self.function, node.get("branches")))
+            case "custom_linear_solve":
+                return self.function(node.get("jaxprs").solve)
+            case name if name in CALLED:
+                return self.function(node.get(CALLED[name]))
+        # Of others it is not known how often they call.
+        return inf
 
     def function(self, symbol: str) -> float:
         """Running a function of the program once more."""
@@ -109,6 +116,19 @@ class Prices:
             body = ops_of(self.program.function(symbol))
             found = self._functions[symbol] = sum(self.computing(op, name) for op, name, _ in body)
         return found
+
+
+@functools.cache
+def _is_distinct(name: str) -> bool:
+    """Whether two ops of a name are not one with the same operands, or are one that is not to be
+    run twice."""
+    primitive = name.removeprefix("jaxpr.")
+    record = ops.OPS.get(primitive)
+    return primitive in _COMMUNICATION or (record is not None and bool(ops.distinct(record)))
+
+
+# By signature, of every program.
+_leaves: dict[Any, float] = {}
 
 
 def _leaf(node: Node, name: str) -> float:
