@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import jaxmlir
+from benchmarks import memory
 from benchmarks.__main__ import main
 from benchmarks._gradients import Mismatch, check_equal, gradient
 from benchmarks._measure import Comparison, Timing
@@ -31,6 +32,22 @@ def test_one_program_is_measured_and_reported(tmp_path, capsys):
 
     assert main(["--compare", str(path), str(path)]) == 0
     assert capsys.readouterr().out.count("+0%") == 3
+
+
+def test_memory_against_time_is_drawn():
+    found = [
+        memory.Point("loop", "jax", 2**20, 0.1, 0.0),
+        memory.Point("loop", None, 2**19, 0.09, 1e-7),
+        memory.Point("loop", 0.1, 2**16, 0.13, 1e-7),
+    ]
+    assert "0.500" in memory.row(found[1], found[0]) and "0.90" in memory.row(found[1], found[0])
+    picture = ElementTree.fromstring("\n".join(memory.svg(found)))
+    circles = picture.findall("{http://www.w3.org/2000/svg}circle")
+    across = sorted(float(circle.get("cx")) for circle in circles)
+    assert len(across) == 3
+    # Half the memory is half way to JAX's.
+    origin = 60.0
+    assert across[1] - origin == pytest.approx((across[2] - origin) / 2, abs=0.2)
 
 
 def test_a_selection_of_nothing_is_an_error(capsys):

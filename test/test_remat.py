@@ -72,7 +72,13 @@ def branching(w, x):
     return lax.scan(body, x, jnp.arange(6))[0].sum()
 
 
+def sums(w, x):
+    """A loop of which nothing is left: the backward one computes all it needs again."""
+    return lax.scan(lambda s, row: (s + jnp.sum(jnp.sin(row @ w) ** 2), None), 0.0, x)[0]
+
+
 FUNCTIONS = {
+    "sums": sums,
     "recurrent": recurrent(12),
     "reverse": recurrent(13, reverse=True),
     "outputs": outputs,
@@ -85,8 +91,8 @@ FUNCTIONS = {
 def gradients(f, args):
     """The derivative as a program: differentiated in the dialect, and by JAX."""
     return (
-        jaxmlir.trace(f)(*args).grad().run_passes("jaxpr-inline"),
-        jaxmlir.trace(jax.grad(f))(*args).run_passes("jaxpr-inline"),
+        jaxmlir.trace(f)(*args).grad().optimize(1),
+        jaxmlir.trace(jax.grad(f))(*args).optimize(1),
     )
 
 

@@ -20,7 +20,7 @@ from jaxmlir.passes._build import callees_first, entry_points, keep_reachable
 from jaxmlir.passes._remarks import listening, remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.remat._choice import Choice, choose
-from jaxmlir.passes.remat._joint import Joint, Pair, loops_of, separate
+from jaxmlir.passes.remat._joint import Joint, Loop, Pair, loops_of, separate
 from jaxmlir.passes.remat._peak import peak
 from jaxmlir.passes.remat._price import MEMORY, Prices, size_of
 from jaxmlir.passes.remat._segments import in_segments, segments
@@ -107,7 +107,7 @@ class _Loops:
 
     def rewrite(self, function: func.FuncOp) -> None:
         """Goes through the pairs of loops of a function."""
-        loops = loops_of(function)
+        loops: list[Loop | None] = list(loops_of(function))
         owner = {v: i for i, loop in enumerate(loops) for v in loop.stacked}
         for j in range(len(loops)):
             read = {owner[v] for v in loops[j].operands[2] if v in owner}
@@ -117,11 +117,10 @@ class _Loops:
                     continue
                 for v in (*pair.first.stacked, *pair.second.stacked):
                     del owner[v]
-                pair = self._segmented(pair) or self._stored(pair, self.depth)
-                loops[i], loops[j] = pair.first, pair.second
-                owner |= {v: k for k in (i, j) for v in loops[k].stacked}
+                loops[i], loops[j] = self._segmented(pair) or self._stored(pair, self.depth)
+                owner |= {v: k for k in (i, j) if loops[k] for v in loops[k].stacked}
 
-    def _segmented(self, pair: Pair) -> Pair | None:
+    def _segmented(self, pair: Pair) -> tuple[Loop | None, Loop] | None:
         """The pair in segments if that takes less memory."""
         if not self.depth:
             return None
@@ -143,7 +142,7 @@ class _Loops:
         parts = in_segments(self.rules, pair, count)
         return [self._stored(part, self.depth - 1) for part in parts][0]
 
-    def _stored(self, pair: Pair, depth: int) -> Pair:
+    def _stored(self, pair: Pair, depth: int) -> tuple[Loop | None, Loop]:
         """The pair that stores what is cheapest."""
         joint = Joint.of(self.rules, pair)
         length = pair.first.scan.length
@@ -151,7 +150,7 @@ class _Loops:
         choice = choose(joint, self.prices)
         now = sum(size_of(v.type) for v in pair.links)
         if choice is None or choice.size * length >= now:
-            return pair
+            return pair.first, pair.second
         if remarks_wanted():
             remark(pair.first.op, _explanation(pair, choice, now))
         return separate(self.rules, joint, choice.stored)
@@ -160,7 +159,8 @@ class _Loops:
 def _explanation(pair: Pair, choice: Choice, now: float) -> str:
     length = pair.first.scan.length
     return (
-        f"stores {_bytes(choice.size * length)} for {length} iterations instead of {_bytes(now)}: "
+        f"stores {_bytes(choice.size * length)} for {_count(length, 'iteration')} instead of "
+        f"{_bytes(now)}: "
         f"of each {_count(len(choice.stored), 'value')}, not {len(pair.links)}, at the price of "
         f"computing {_count(len(choice.again), 'op')} again, about {choice.price:,.0f} ns"
     )

@@ -51,12 +51,12 @@ class Loop:
 
 
 def loops_of(function: func.FuncOp) -> list[Loop]:
-    """The scans of a function that are plain loops of more than one iteration."""
+    """The scans of a function that are plain loops of more than one iteration, with results."""
     found = []
     for op, name, _ in ops_of(function):
         if name == "jaxpr.scan" and all(key in PLAIN_SCAN for key in op.attributes.keys()):
             loop = Loop(op)
-            if isinstance(loop.scan.length, int) and loop.scan.length > 1:
+            if loop.results and isinstance(loop.scan.length, int) and loop.scan.length > 1:
                 found.append(loop)
     return found
 
@@ -242,9 +242,13 @@ def needed_for(
     return kept[::-1], live
 
 
-def separate(rules: Rules, joint: Joint, stored: Sequence[ir.Value]) -> Pair:
+def separate(rules: Rules, joint: Joint, stored: Sequence[ir.Value]) -> tuple[Loop | None, Loop]:
     """Puts two loops in the place of the pair, where the first stores these values of each
-    iteration."""
+    iteration.
+
+    Returns:
+      The loops; of the first nothing may be left.
+    """
     first, second = joint.pair.first, joint.pair.second
     steps = steps_of(joint.function)
     consts_first, carry_first, slices_first = first.operands
@@ -294,9 +298,8 @@ def separate(rules: Rules, joint: Joint, stored: Sequence[ir.Value]) -> Pair:
             len(joint.second_carry),
         )
         results = new.write(rules, [*_operands(consts), *second.operands[1], *_operands(slices)])
-    new_pair = Pair(Loop(values[0].owner), Loop(results[0].owner))
     replace_results(joint.pair, results_first, results)
-    return new_pair
+    return Loop(values[0].owner) if values else None, Loop(results[0].owner)
 
 
 def _operands(pairs: Sequence[tuple[ir.Value, ir.Value]]) -> list[ir.Value]:
