@@ -1,7 +1,8 @@
 """Random programs for property tests, as hypothesis strategies.
 
-A random program is a list of steps over values of shape ``[3]``; loops and branches hold lists of
-steps in turn.  Steps and their slopes are bounded, so that float32 has digits left to compare.
+A random program is a list of steps over values of shape ``[3]``; loops, branches, calls and
+functions with rules of their own hold lists of steps in turn.  Steps and their slopes are bounded,
+so that float32 has digits left to compare.
 """
 
 import jax
@@ -70,8 +71,47 @@ def apply(step, x, y):
             return lax.fori_loop(0, 2, lambda _, z: run(body, x, z), y)
         case ("vmap", body):
             return jax.vmap(lambda row: run(body, x, row * y).sum())(MATRIX)
+        case ("call", body):
+            return jax.jit(lambda x, y: run(body, x, y))(x, y)
+        case ("again", body):
+            return jax.checkpoint(lambda x, y: run(body, x, y))(x, y)
+        case ("solve", body):
+            return jnp.linalg.solve(MATRIX + jnp.diag(2 + x * x), run(body, x, y))
+        case ("pushed", body):
+            return pushed(body)(x, y)
+        case ("pulled", body):
+            return pulled(body)(x, y)
+        case ("while", body):
+            return lax.while_loop(
+                lambda c: c[0] < 2 + 2 * x[0], lambda c: (c[0] + 1, run(body, y, c[1])), (0.0, x)
+            )[1]
         case name:
             return UNARY[name](y) if name in UNARY else BINARY[name](x, y)
+
+
+def pushed(body):
+    """A function with a JVP rule that calls the function, and is not its derivative."""
+    f = jax.custom_jvp(lambda x, y: run(body, x, y))
+
+    @f.defjvp
+    def _(primals, tangents):
+        (x, y), (dx, dy) = primals, tangents
+        value = f(x, y)
+        return value, lax.cond(value[0] > 0, lambda t: t * f(y, x), jnp.negative, dx - dy * y)
+
+    return f
+
+
+def pulled(body):
+    """A function with a VJP rule that calls the function, and is not its derivative."""
+    f = jax.custom_vjp(lambda x, y: run(body, x, y))
+
+    def bwd(residuals, ct):
+        x, value = residuals
+        return ct * value, jnp.sum(ct) * jnp.cos(x)
+
+    f.defvjp(lambda x, y: (f(x, y), (x, f(y, x))), bwd)
+    return f
 
 
 def lists_of(step, most):
@@ -81,16 +121,26 @@ def lists_of(step, most):
 simple = st.sampled_from([*UNARY, *BINARY])
 
 
-def nested(inner):
-    body = lists_of(inner, 2)
-    return st.one_of(
-        st.tuples(st.just("cond"), body, body),
-        *(st.tuples(st.just(kind), body) for kind in ("scan", "fori", "vmap")),
-    )
+def programs_of(*kinds):
+    """Programs whose loops, calls ... are of those kinds, two deep."""
+
+    def nested(inner):
+        body = lists_of(inner, 2)
+        return st.one_of(
+            st.tuples(st.just("cond"), body, body),
+            *(st.tuples(st.just(kind), body) for kind in kinds),
+        )
+
+    return lists_of(st.one_of(simple, nested(st.one_of(simple, nested(simple)))), 3)
 
 
-step = st.one_of(simple, nested(st.one_of(simple, nested(simple))))
-programs = lists_of(step, 3)
+programs = programs_of("scan", "fori", "vmap")
+# With calls, recomputation, linear solves and rules that call their own function.  Reverse mode
+# takes VJP rules too, forward mode loops of unknown length.
+_WITH_RULES = ("scan", "fori", "vmap", "call", "again", "solve", "pushed")
+differentiable_programs = programs_of(*_WITH_RULES)
+reverse_programs = programs_of(*_WITH_RULES, "pulled")
+forward_programs = programs_of(*_WITH_RULES, "while")
 
 # Shrinking compiles hundreds of programs; the ones here are small enough to read.
 budget = settings(

@@ -145,6 +145,23 @@ def test_nondiff_arguments_and_pytrees_in_rules():
     same(jax.grad(program)(tree), jax.grad(loss)(tree))
 
 
+@compat
+def test_a_rule_in_a_loop_is_kept_for_the_second_derivative():
+    """Older versions of JAX forget it there, so the loop is written out for them."""
+
+    @jax.custom_jvp
+    def f(x):
+        return x**3
+
+    f.defjvp(lambda primals, tangents: (f(*primals), (1 + f(*primals)) * tangents[0] / 2))
+
+    def loop(x):
+        return lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0]
+
+    program = reread(jaxmlir.trace(loop)(0.7)).grad().grad()
+    same(program(0.7), jax.grad(jax.grad(lambda x: f(f(x))))(0.7))
+
+
 def told_of_zeros(count):
     """A function of that many arguments, and an integer, whose rule branches on which tangents are
     zero: the numbers tell which branch was taken."""

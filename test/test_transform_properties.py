@@ -7,7 +7,14 @@ import pytest
 from derivative_checks import close, vector_like
 from hypothesis import given
 from hypothesis import strategies as st
-from random_programs import budget, programs, run
+from random_programs import (
+    budget,
+    differentiable_programs,
+    forward_programs,
+    programs,
+    reverse_programs,
+    run,
+)
 
 import jaxmlir
 
@@ -19,7 +26,7 @@ def arguments(seed):
 
 
 @budget
-@given(steps=programs)
+@given(steps=differentiable_programs)
 def test_derivatives_agree_with_jax_and_each_other(steps):
     """jvp and vjp are JAX's, and ``<vjp(ct), t> == <ct, jvp(t)>``."""
 
@@ -78,3 +85,31 @@ def test_a_batch_holds_the_value_of_each_element(steps, in_axes):
 
     together, apart = both()
     close(together, apart, rtol=1e-4, atol=1e-5)
+
+
+@budget
+@given(steps=reverse_programs)
+def test_batched_gradients_with_backward_rules_agree_with_jax(steps):
+    def total(x, y):
+        return jnp.sum(run(steps, x, y) ** 2)
+
+    batch = vector_like((np.zeros((3, 3), np.float32),) * 2, 3)
+    made = jaxmlir.trace(total)(*arguments(0)).grad((0, 1)).vmap((0, 1), axis_size=3)
+    made.verify()
+    expected = jax.vmap(jax.grad(total, (0, 1)), (0, 1))
+    close(made(*batch), jax.jit(expected)(*batch), rtol=1e-4, atol=1e-5)
+
+
+@budget
+@given(steps=forward_programs)
+def test_batched_tangents_through_loops_agree_with_jax(steps):
+    batch = vector_like((np.zeros((3, 3), np.float32),) * 2, 3)
+    program = jaxmlir.trace(lambda x, y: run(steps, x, y))(*arguments(0))
+    made = program.jvp().vmap(((0, 1), (0, 1)), axis_size=3)
+    made.verify()
+
+    def pushed(primals, tangents):
+        return jax.jvp(lambda x, y: run(steps, x, y), primals, tangents)
+
+    expected = jax.vmap(pushed, ((0, 1), (0, 1)))
+    close(made(batch, batch), jax.jit(expected)(batch, batch), rtol=1e-4, atol=1e-5)
