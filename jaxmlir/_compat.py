@@ -216,21 +216,11 @@ def close_jaxpr(jaxpr: Any, consts: Any = ()) -> Any:
 
 def bind_leading(closed_jaxpr: Any, values: Any) -> Any:
     """A closed jaxpr whose first arguments are fixed to values."""
-    from jax._src import core
-
     if not values:
         return closed_jaxpr
     jaxpr, consts = open_jaxpr(closed_jaxpr)
     n = len(values)
-    info = debug_info("jit", jaxpr.debug_info.func_name, len(jaxpr.invars) - n, len(jaxpr.outvars))
-    bound = core.Jaxpr(
-        [*jaxpr.constvars, *jaxpr.invars[:n]],
-        jaxpr.invars[n:],
-        jaxpr.outvars,
-        jaxpr.eqns,
-        jaxpr.effects,
-        info,
-    )
+    bound = _rebound(jaxpr, [*jaxpr.constvars, *jaxpr.invars[:n]], jaxpr.invars[n:])
     return close_jaxpr(bound, [*consts, *values])
 
 
@@ -270,14 +260,30 @@ def without_consts(closed_jaxpr: Any) -> Any:
     return jaxpr.replace(constvars=[], eqns=eqns, outvars=[inline(v) for v in jaxpr.outvars])
 
 
-def with_leading_constvars(closed_jaxpr: Any, n: int) -> Any:
-    """A jaxpr whose first arguments are constant variables: their values are the operands."""
-    from jax._src.interpreters import partial_eval as pe
+def constvars_as_arguments(jaxpr: Any) -> Any:
+    """An open jaxpr that takes its constant variables as its first arguments.
 
+    JAX's own ``convert_constvars_jaxpr`` may check the jaxpr, and so want the axes in scope.
+    """
+    if hasattr(jaxpr, "with_consts"):
+        return jaxpr.with_consts(())
+    return _rebound(jaxpr, [], [*jaxpr.constvars, *jaxpr.invars])
+
+
+def arguments_as_constvars(closed_jaxpr: Any, n: int) -> Any:
+    """The inverse: the first arguments become constant variables, of which operands are values."""
     jaxpr = without_consts(closed_jaxpr)
-    if closed_and_open_differ():
-        return pe.convert_invars_to_constvars(jaxpr, n)
-    return jaxpr.with_consts([None] * n)
+    if hasattr(jaxpr, "with_consts"):
+        return jaxpr.with_consts([None] * n)
+    return _rebound(jaxpr, jaxpr.invars[:n], jaxpr.invars[n:])
+
+
+def _rebound(jaxpr: Any, constvars: list[Any], invars: list[Any]) -> Any:
+    """An open jaxpr with its variables divided otherwise."""
+    from jax._src import core
+
+    info = debug_info("jit", jaxpr.debug_info.func_name, len(invars), len(jaxpr.outvars))
+    return core.Jaxpr(constvars, invars, jaxpr.outvars, jaxpr.eqns, jaxpr.effects, info)
 
 
 def closed_and_open_differ() -> bool:

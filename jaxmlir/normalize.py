@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from jaxmlir import _compat
-from jaxmlir._compat import core, jax_version, mesh_lib, named_sharding, pe, tree_util
+from jaxmlir._compat import core, jax_version, mesh_lib, named_sharding, tree_util
 
 _NEW_INLINE = jax_version() >= (0, 11) and _compat.resolve("jax._src.api", "Inline") is not None
 _PACKED_SCAN = _compat.resolve("jax._src.flattree", "pack") is not None
@@ -118,13 +118,13 @@ def _custom_vmap_from_dialect(
 
 def _run_scoped_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
     """What the jaxpr closes over is an operand, and so an argument before those of the scope."""
-    return {**params, "jaxpr": pe.convert_constvars_jaxpr(params["jaxpr"])}
+    return {**params, "jaxpr": _compat.constvars_as_arguments(params["jaxpr"])}
 
 
 def _run_scoped_from_dialect(
     params: dict[str, Any], n_operands: int, n_results: int
 ) -> dict[str, Any]:
-    return {**params, "jaxpr": _compat.with_leading_constvars(params["jaxpr"], n_operands)}
+    return {**params, "jaxpr": _compat.arguments_as_constvars(params["jaxpr"], n_operands)}
 
 
 TO_DIALECT: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {

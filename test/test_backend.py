@@ -418,6 +418,30 @@ def test_a_pallas_kernel_with_scopes_of_its_own(settings):
         np.testing.assert_array_equal(jax.jit(swap)(x), [*x[8:] * factors, *x[:8]])
 
 
+@compat
+@pytest.mark.filterwarnings("ignore:pltpu.create_tensorcore_mesh is deprecated")
+def test_the_cores_of_a_pallas_mesh():
+    mesh = pltpu.create_tensorcore_mesh("core", num_cores=2)
+
+    def copy(refs):
+        x_ref, y_ref = refs
+
+        @pl.core_map(mesh, interpret=pltpu.InterpretParams())
+        def _():
+            @functools.partial(pl.run_scoped, rows_ref=pltpu.VMEM((8, 128), jnp.float32))
+            def _(rows_ref):
+                core = lax.axis_index("core")
+                rows = pl.ds(core * 8, 8)
+                pltpu.sync_copy(x_ref.at[rows], rows_ref)
+                rows_ref[...] += core.astype(jnp.float32)
+                pltpu.sync_copy(rows_ref, y_ref.at[rows])
+
+    x = np.arange(16 * 128, dtype=np.float32).reshape(16, 128)
+    with jax.enable_checks(True), backend.enabled():
+        _, y = jax.jit(pl.run_state(copy))((x, jnp.zeros_like(x)))
+    np.testing.assert_array_equal(y, x + np.repeat([[0], [1]], 8, axis=0))
+
+
 # --- errors ---------------------------------------------------------------------------------------
 
 
