@@ -419,7 +419,7 @@ def test_a_pallas_kernel_with_scopes_of_its_own(settings):
 
 
 @compat
-@pytest.mark.filterwarnings("ignore:pltpu.create_tensorcore_mesh is deprecated")
+@pytest.mark.filterwarnings("ignore:.*(core_map|create_tensorcore_mesh) is deprecated")
 def test_the_cores_of_a_pallas_mesh():
     mesh = pltpu.create_tensorcore_mesh("core", num_cores=2)
 
