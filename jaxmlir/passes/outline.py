@@ -34,6 +34,8 @@ from jaxmlir.passes.fence import kept_call
 if TYPE_CHECKING:
     from jaxmlir.program import Program
 
+# Estimates, not measured one by one: XLA inlines the calls, so they decide about the work of
+# lowering and of later passes only.
 # Ops of a block, at least.  jaxpr-inline takes functions of up to 8 ops apart.
 MIN_OPS = 12
 # What a call costs, in ops that are not written: for itself, and for each operand and result.

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 # Iterations, at least.
 MIN_LENGTH = 4
-# An unrolled recurrent network, h' = f(x w + h u), against its loop, on two cores and with the XLA
-# of jax 0.10 and 0.12: time straight / time in the loop of the gradient (and of the value), with
-# rows x columns, flops of a block, and the share that its stored bytes have in that.
+# An unrolled recurrent network, h' = f(x w + h u), against its loop, on two cores with the XLA of
+# jax 0.12 (the last two rows: and 0.10): time straight / time in the loop of the gradient (and of
+# the value), with rows x columns, flops of a block, and the share of its stored bytes in that.
 #   1 x 4       1.6 to 2.0 (2.5)    64 flops  0.00
 #   1 x 64      2.9 (2.0)          16 Kflops  0.05
 #   8 x 64      1.4 (1.4)         131 Kflops  0.10
@@ -54,7 +54,7 @@ MIN_LENGTH = 4
 #  64 x 384     0.95 (0.97)        38 Mflops  0.01
 # 128 x 512     0.95 (0.7 to 1.0) 134 Mflops  0.01
 # With sums in place of products: 4 x 64 gives 1.6 (1.1), and 64 x 512, of which 0.8 are stored,
-# 1.3 (0.6).  A stencil on 512 x 512, all of it fused, gives 0.25.
+# 1.3 (0.6).  A stencil on 512 x 512, all of it fused, gives 0.25, written as a scan by hand.
 MAX_WORK = 2e7
 # How much of the work may be bytes to store.
 STORED = 0.25
