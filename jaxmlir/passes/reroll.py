@@ -15,7 +15,9 @@ A loop is one block to compile, and one copy of its kernels to keep in cache.  B
 across iterations, and what it computes again for each use in straight-line code is stored for each
 iteration in the derivative of a loop; slices that were apart are put together first.  So blocks are
 rolled up that consist of small kernels, and where those bytes are few beside the blocks' own work;
-others are left to ``jaxpr-outline``.
+others are left to ``jaxpr-outline``.  So are blocks that need nothing of one another, which XLA may
+run side by side: the gradient of 8 heads of attention takes 1.4 times the memory as a loop, and 2.2
+times as long to compile.
 """
 
 from __future__ import annotations
@@ -200,6 +202,8 @@ class _Loop:
 
     def pays(self, work: Work, stored: float, max_work: float) -> bool:
         """Whether the blocks are small kernels, and bytes to store few beside what they do."""
+        if not self.carry:
+            return False
         first = self.word.starts[0]
         block = self.text.ops[first : first + self.word.length]
         kernels = [(op, name) for op, name in block if not self.is_fused(op, name)]
