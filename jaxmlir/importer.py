@@ -201,20 +201,19 @@ class Importer:
 
     def constant_attributes(self, value: Any, aval: Any) -> dict[str, ir.Attribute]:
         """The attributes of the ``jaxpr.constant`` that holds ``value``."""
+        array: Any = None
         if isinstance(aval, core.ShapedArray) and not isinstance(value, core.Token):
-            dtype = aval.dtype
-            if isinstance(dtype, dtypes.ExtendedDType):
-                value = core_key_data(value)
-            if value is not None:
-                if getattr(value, "nbytes", 0) > INLINE_CONSTANT_BYTES:
-                    return {"name": ir.StringAttr.get(self._constant_name(value))}
-                array = np.asarray(value)
-                # What has a shape and no value is for JAX to refuse.
-                if array.dtype != object:
-                    if not isinstance(dtype, dtypes.ExtendedDType):
-                        array = array.astype(dtype, copy=False)
-                    return {"value": dense(array)}
-        return {"value": codec.encode_handle(value, self)}
+            extended = isinstance(aval.dtype, dtypes.ExtendedDType)
+            array = key_data(value, aval.dtype) if extended else value
+            if getattr(array, "nbytes", 0) > INLINE_CONSTANT_BYTES:
+                return {"name": ir.StringAttr.get(self._constant_name(array))}
+            array = np.asarray(array)
+            if not extended and array.dtype != object:
+                array = array.astype(aval.dtype, copy=False)
+        # What has a shape and no numbers is for JAX to lower, or to refuse.
+        if array is None or array.dtype == object:
+            return {"value": codec.encode_handle(value, self)}
+        return {"value": dense(array)}
 
     def _constant_name(self, value: Any) -> str:
         self.references += 1
@@ -228,15 +227,12 @@ class Importer:
         return name
 
 
-def core_key_data(keys: Any) -> Any | None:
+def key_data(values: Any, dtype: Any) -> Any | None:
     """The integers under an array of random keys; ``None`` for other extended dtypes."""
     import jax
 
-    return (
-        jax.random.key_data(keys)
-        if jax.dtypes.issubdtype(keys.dtype, jax.dtypes.prng_key)
-        else None
-    )
+    is_key = jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+    return jax.random.key_data(values) if is_key else None
 
 
 class _Function:

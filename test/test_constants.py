@@ -14,9 +14,11 @@ import pytest
 from comparing import reread, same
 
 import jaxmlir
-from jaxmlir.errors import (
-    LoweringError,
-)
+from jaxmlir import codec
+from jaxmlir._compat import core, dtypes
+from jaxmlir.errors import LoweringError
+from jaxmlir.importer import Importer
+from jaxmlir.ir import scope
 
 compat = pytest.mark.compat
 
@@ -117,3 +119,17 @@ def test_keys_as_constants(impl):
     numbers, again = reread(program)()
     same(numbers, jax.random.uniform(key, (3,)))
     same(jax.random.key_data(again), jax.random.key_data(key))
+
+
+@compat
+def test_a_value_of_a_users_own_dtype_stays_in_the_process():
+    class Pair(dtypes.ExtendedDType):
+        type = jax.dtypes.extended
+        name = "pair"
+        itemsize = 8
+
+    value = object()
+    with scope():
+        importer = Importer()
+        (attribute,) = importer.constant_attributes(value, core.ShapedArray((), Pair())).values()
+    assert codec.decode(attribute) is value
