@@ -17,9 +17,9 @@ iteration in the derivative of a loop; slices that were apart are put together f
 rolled up that consist of small kernels, and where those bytes are few beside the blocks' own work;
 others are left to ``jaxpr-outline``.
 
-Blocks that at most add to what the block before gives, XLA may run side by side.  They are rolled up
-only if their slices are together as it is: the gradient of 8 heads of attention takes 1.4 times the
-memory as a loop, and 2.2 times as long to compile.
+Blocks that at most add to what the block before gives, XLA may run side by side.  They are rolled
+up only if their slices are together as it is: the gradient of 8 heads of attention takes 1.4 times
+the memory as a loop, and 2.2 times as long to compile.
 """
 
 from __future__ import annotations
