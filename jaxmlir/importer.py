@@ -10,6 +10,8 @@ module writes what they return as functions like any other.
 
 from __future__ import annotations
 
+import collections
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -72,6 +74,8 @@ class Importer:
         self.identity = rules.Identities()
         self.pending = rules.Pending(self)
         self._names: set[str] = set()
+        # Of each name that is taken, the numbers that may be free.
+        self._numbers: collections.defaultdict[str, Any] = collections.defaultdict(itertools.count)
         self._functions: dict[Any, str] = {}
         self._constant_names: dict[int, str] = {}
         # How often something written refers to what only this program has.
@@ -109,7 +113,7 @@ class Importer:
 
     def unique_symbol(self, name: str) -> str:
         """``name``, or ``name_0`` ... if the module has it; dots are kept."""
-        found = free_symbol(name, self._names)
+        found = free_symbol(name, self._names, self._numbers[name])
         self._names.add(found)
         return found
 
@@ -131,6 +135,7 @@ class Importer:
                 self.write_function(jaxpr, consts, symbol, attributes=attributes)
             except BaseException:
                 self._names.discard(symbol)
+                self._numbers.clear()
                 self._functions.pop(key, None)
                 raise
         return symbol

@@ -154,9 +154,13 @@ def functions(module: ir.Module) -> dict[str, func.FuncOp]:
         return {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
 
 
-def free_symbol(name: str, taken: Container[str]) -> str:
-    """``name``, or ``name_0`` ... if that is taken; dots are kept."""
-    found, numbers = name, itertools.count()
+def free_symbol(name: str, taken: Container[str], numbers: Iterator[int] | None = None) -> str:
+    """``name``, or ``name_0`` ... if that is taken; dots are kept.
+
+    Args:
+      numbers: those that are left for this name.
+    """
+    found, numbers = name, numbers or itertools.count()
     while found in taken:
         found = f"{name}_{next(numbers)}"
     return found

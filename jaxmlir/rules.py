@@ -4,7 +4,8 @@
 that trace the user's function when they are called.  They are called with every tangent and
 cotangent present, and the jaxpr they return is written; export hands JAX a thunk that returns it.
 A JVP rule that asks to be told which tangents are zero (``symbolic_zeros``) is called once more for
-each combination of these; a VJP rule that asks so is told that none is.
+each combination of these, unless it is of an op in another rule: their numbers would multiply.  A
+VJP rule that asks so is told that none is.
 
 JAX itself traces rules when it differentiates.  A program traces its own when somebody looks at its
 module (:class:`Pending`): what is only lowered and run never does.
@@ -118,6 +119,11 @@ class Pending:
             self._config = ConfigSnapshot()
         self._queue.append(_Untraced(op, eqn, self._within, self._check_vma))
 
+    @property
+    def in_rule(self) -> bool:
+        """Whether the op whose rules are being traced is in another rule."""
+        return bool(self._within)
+
     @contextlib.contextmanager
     def inside(self, eqn: Any) -> Iterator[None]:
         """Ops added meanwhile are in a function that the equation names."""
@@ -218,7 +224,7 @@ def _trace_jvp_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attrib
         )
 
     yield function((False,) * len(in_avals))
-    if params["symbolic_zeros"]:
+    if params["symbolic_zeros"] and not pending.in_rule:
         found = map(function, _zeros_of_tangents(in_avals))
         symbols = [symbol for name, symbol in found if name == "jvp_jaxpr"]
         if symbols:
