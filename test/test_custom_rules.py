@@ -201,8 +201,7 @@ def test_a_rule_is_told_which_tangents_are_zero(count):
                 a, b = g(*args)
                 return a * b
 
-            gradient = jax.grad(total, argnums)
-            return gradient(*args), jax.grad(lambda *xs: gradient(*xs)[0], argnums[0])(*args)
+            return jax.grad(total, argnums)(*args)
 
         return [of(argnums) for argnums in chosen]
 
