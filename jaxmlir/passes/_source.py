@@ -6,6 +6,7 @@ Listing the passes must not import them, for some import JAX, and those of other
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 from collections.abc import Iterator, Mapping
@@ -60,10 +61,7 @@ NOTHING = Description("")
 def of_target(target: str) -> Description:
     """The description of ``package.module:Class``, empty where the source is not found."""
     module, _, name = target.partition(":")
-    spec = _find(module)
-    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
-        return NOTHING
-    known = _top_level(ast.parse(Path(spec.origin).read_text(encoding="utf-8")))
+    known = _top_level(module)
     cls = known.get(name)
     if not isinstance(cls, ast.ClassDef):
         return NOTHING
@@ -101,11 +99,32 @@ def summary_of(docstring: str | None) -> str:
     return " ".join(paragraph.split()).rstrip(".")
 
 
-def _top_level(module: ast.Module) -> dict[str, ast.ClassDef | ast.expr]:
-    """A module's classes and constants by name."""
-    found: dict[str, ast.ClassDef | ast.expr] = {}
-    for node in module.body:
+@dataclass(frozen=True)
+class _Imported:
+    """A name that another module defines."""
+
+    module: str
+    name: str
+
+    def definition(self) -> _Definition | None:
+        found = _top_level(self.module).get(self.name)
+        return found.definition() if isinstance(found, _Imported) else found
+
+
+_Definition = ast.ClassDef | ast.expr | _Imported
+
+
+@functools.cache
+def _top_level(module: str) -> dict[str, _Definition]:
+    """A module's classes, constants and imports by name; none where its source is not found."""
+    spec = _find(module)
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return {}
+    found: dict[str, _Definition] = {}
+    for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
         match node:
+            case ast.ImportFrom(module=str(source), names=names, level=0):
+                found.update((n.asname or n.name, _Imported(source, n.name)) for n in names)
             case ast.ClassDef(name=name):
                 found[name] = node
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
@@ -114,7 +133,7 @@ def _top_level(module: ast.Module) -> dict[str, ast.ClassDef | ast.expr]:
 
 
 def _fields(
-    node: ast.ClassDef, known: Mapping[str, ast.ClassDef | ast.expr]
+    node: ast.ClassDef, known: Mapping[str, _Definition]
 ) -> Iterator[tuple[str, tuple[str, str | None]]]:
     """Name, kind and default of each option, those of base classes of the module first."""
     for base in node.bases:
@@ -144,11 +163,15 @@ def _kind(node: ast.expr) -> str:
     return ast.unparse(node)
 
 
-def _default(node: ast.expr | None, known: Mapping[str, ast.ClassDef | ast.expr]) -> str | None:
+def _default(node: ast.expr | None, known: Mapping[str, _Definition]) -> str | None:
     if node is None:
         return None
-    if isinstance(node, ast.Name) and isinstance(known.get(node.id), ast.expr):
-        return _default(known[node.id], {})
+    if isinstance(node, ast.Name):
+        found = known.get(node.id)
+        if isinstance(found, _Imported):
+            found = found.definition()
+        if isinstance(found, ast.expr):
+            return _default(found, {})
     try:
         return format_value(ast.literal_eval(node))
     except ValueError:

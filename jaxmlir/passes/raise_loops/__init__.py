@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # Of the values of a batch of iterations.  Gradients of 500 vectors times a matrix of 64 rows on two
 # cores, speed and memory against the loop, at 256 KiB / 4 MiB: a map 1.9 and 1.5 / 1.7 to 2.8 and
 # 0.5, a sum of losses 2.0 and 1.3 / 1.9 and 0.4: all at once saves what a loop stacks up.
-BATCH_BYTES = 1 << 22
+BATCH_BYTES = 4_194_304
 
 
 @dataclass(frozen=True)

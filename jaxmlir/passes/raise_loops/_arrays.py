@@ -37,7 +37,7 @@ MAX_LAG = 4
 # Windows that overlap, and positions that repeat, are read more than once.  Raised, they take more
 # memory than the array: so much more at most, unless they are small.
 MAX_GROWTH = 4
-SMALL_BYTES = 1 << 22
+SMALL_BYTES = 4_194_304
 
 
 class Outside:
