@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -175,6 +175,18 @@ def zeros(type_: ir.Type) -> ir.Value:
 _FREE = frozenset({"jaxpr.broadcast_in_dim", "jaxpr.convert_element_type", "jaxpr.iota"})
 
 
+def converted(value: ir.Value, type_: ir.Type) -> ir.Value:
+    """The value with another element type, or weakly typed or not, at the insertion point."""
+    if value.type == type_:
+        return value
+    aval = aval_of(type_)
+    attributes = {"new_dtype": codec.encode(aval.dtype)}
+    if aval.weak_type:
+        attributes["weak_type"] = codec.encode(True)
+    name = "jaxpr.convert_element_type"
+    return ir.Operation.create(name, [type_], [value], attributes).result
+
+
 def is_constant(value: ir.Value) -> bool:
     """Whether a value is a constant, or one spread out: cheaper to write again than to keep."""
     op = value.owner
@@ -247,6 +259,19 @@ def keep_reachable(program: Program, entries: Sequence[str]) -> None:
         if name not in reached:
             op.operation.erase()
     program.changed()
+
+
+def visit_functions(program: Program, visit: Callable[[func.FuncOp], None]) -> None:
+    """Has the functions changed in place, those called before their callers, but none of a kernel.
+
+    What then nobody refers to goes.
+    """
+    entries = entry_points(program.functions)
+    skipped = kernels(program.functions)
+    for symbol in list(callees_first(program.functions)):
+        if symbol not in skipped:
+            visit(program.function(symbol))
+    keep_reachable(program, entries)
 
 
 def ops_with_symbols(function: func.FuncOp) -> Iterator[tuple[Any, str]]:

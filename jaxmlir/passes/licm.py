@@ -41,16 +41,13 @@ from jaxmlir.passes._base import Pass
 from jaxmlir.passes._bodies import Bodies, Constant, ScanEditor, can_change, is_used, loops_of
 from jaxmlir.passes._build import (
     NewFunction,
-    callees_first,
     clone,
     copy,
-    entry_points,
     inline,
     is_constant,
-    keep_reachable,
-    kernels,
     ops_of,
     returned,
+    visit_functions,
     zeros,
 )
 from jaxmlir.passes._edit import set_arguments
@@ -90,13 +87,8 @@ class Licm(Pass):
 def licm(program: Program, growth: float = GROWTH) -> int:
     """Moves invariant code out of the loops of a program, in place; how many values are kept."""
     with scope():
-        entries = entry_points(program.functions)
         motion = _Motion(program, growth)
-        skipped = kernels(program.functions)
-        for symbol in list(callees_first(program.functions)):
-            if symbol not in skipped:
-                motion.visit(program.function(symbol))
-        keep_reachable(program, entries)
+        visit_functions(program, motion.visit)
     program.changed()
     return motion.count
 

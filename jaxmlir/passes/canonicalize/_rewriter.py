@@ -19,6 +19,7 @@ from jaxmlir.dense import dense
 from jaxmlir.ir import free_symbol, func, ir
 from jaxmlir.passes._build import filled, inline
 from jaxmlir.passes._liveness import has_lasting_effects
+from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.types import aval_of
 
@@ -43,28 +44,14 @@ def rewrite(equation: str, *names: str) -> Callable[[Rewrite], Rewrite]:
     return register
 
 
-class Node:
+class Node(OpNode):
     """An op as rewrites see it."""
 
-    __slots__ = ("_attributes", "name", "op", "operands", "results")
+    __slots__ = ("results",)
 
     def __init__(self, op: Any, name: str, operands: list[ir.Value], results: list[ir.Value]):
-        self.op = op
-        self.name = name
-        self.operands = operands
+        super().__init__(op, name, operands)
         self.results = results
-        self._attributes: dict[str, ir.Attribute] | None = None
-
-    @property
-    def attributes(self) -> dict[str, ir.Attribute]:
-        if self._attributes is None:
-            self._attributes = dict(self.op.attributes.items())
-        return self._attributes
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """A decoded attribute."""
-        attr = self.attributes.get(name)
-        return default if attr is None else codec.decode(attr)
 
     @property
     def type(self) -> ir.Type:

@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir import codec
 from jaxmlir._compat import core, dtypes
 from jaxmlir.ir import ir
+from jaxmlir.passes._node import OpNode
 from jaxmlir.passes.products._indices import Dims, Index, Unfit, fresh, resolve, split_dims, unify
 from jaxmlir.types import aval_of
 
@@ -62,31 +62,17 @@ class Term:
         self.made += other.made
 
 
-class Node:
+class Node(OpNode):
     """An op with one result, its attributes, and the other ops of its function by result."""
 
-    __slots__ = ("_attributes", "name", "op", "operands", "others", "result")
+    __slots__ = ("others", "result")
 
     def __init__(
         self, op: Any, name: str, operands: Sequence[ir.Value], result: ir.Value, others: Nodes
     ):
-        self.op = op
-        self.name = name
-        self.operands = operands
+        super().__init__(op, name, operands)
         self.result = result
         self.others = others
-        self._attributes: dict[str, ir.Attribute] | None = None
-
-    @property
-    def attributes(self) -> dict[str, ir.Attribute]:
-        if self._attributes is None:
-            self._attributes = dict(self.op.attributes.items())
-        return self._attributes
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """A decoded attribute."""
-        attr = self.attributes.get(name)
-        return default if attr is None else codec.decode(attr)
 
 
 Nodes = dict[ir.Value, Node]

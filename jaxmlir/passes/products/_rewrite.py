@@ -14,15 +14,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jaxmlir import codec
 from jaxmlir.ir import func, ir, scope
-from jaxmlir.passes._build import drop_dead_ops, kernels
+from jaxmlir.passes._build import converted, drop_dead_ops, kernels
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes.products._cost import Cost
 from jaxmlir.passes.products._emit import Plan
 from jaxmlir.passes.products._network import Rule
 from jaxmlir.passes.products._trees import Function, Tree
-from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -178,20 +176,9 @@ def _emit(rules: Rules, tree: Tree, new: dict[ir.Value, ir.Value]) -> None:
         remark(op, _message(tree.cost, best.cost, best.plan))
     with ir.InsertionPoint(op), op.location:
         (value,) = rules.emit(best.plan, [new.get(v, v) for v in best.values], best.plan)
-        if value.type != root.type:
-            value = _as_type(value, root.type)
+        value = converted(value, root.type)
     new[root] = value
     root.replace_all_uses_with(value)
-
-
-def _as_type(value: ir.Value, type_: ir.Type) -> ir.Value:
-    """The value weakly typed, or not."""
-    aval = aval_of(type_)
-    attributes = {"new_dtype": codec.encode(aval.dtype)}
-    if aval.weak_type:
-        attributes["weak_type"] = codec.encode(True)
-    name = "jaxpr.convert_element_type"
-    return ir.Operation.create(name, [type_], [value], attributes).result
 
 
 def _message(before: Cost, after: Cost, plan: Plan) -> str:

@@ -24,12 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jaxmlir.ir import func, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._bodies import Bodies, ScanEditor, can_change, loops_of
-from jaxmlir.passes._build import (
-    callees_first,
-    entry_points,
-    keep_reachable,
-    kernels,
-)
+from jaxmlir.passes._build import visit_functions
 from jaxmlir.passes._rules import Rules
 
 if TYPE_CHECKING:
@@ -65,13 +60,8 @@ class RaiseLoops(Pass):
 def raise_loops(program: Program, batch_bytes: int = BATCH_BYTES, platform: str = "cpu") -> int:
     """Raises the loops of a program, in place; how many are other loops now, or none."""
     with scope():
-        entries = entry_points(program.functions)
         raiser = _Raiser(program, batch_bytes, platform)
-        skipped = kernels(program.functions)
-        for symbol in list(callees_first(program.functions)):
-            if symbol not in skipped:
-                raiser.visit(program.function(symbol))
-        keep_reachable(program, entries)
+        visit_functions(program, raiser.visit)
     program.changed()
     return raiser.count
 

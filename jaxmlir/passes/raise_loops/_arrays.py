@@ -24,7 +24,7 @@ import numpy as np
 
 from jaxmlir.ir import ir
 from jaxmlir.passes._bodies import Carried, Constant, ScanEditor, Sliced, Stacked, is_used
-from jaxmlir.passes._build import clone, copy, filled, is_constant, ops_of, returned
+from jaxmlir.passes._build import clone, converted, copy, filled, is_constant, ops_of, returned
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import is_array, size
 from jaxmlir.passes.raise_loops import _rows
@@ -186,7 +186,7 @@ class ArrayRaiser:
                     ("slab", access.sizes),
                 )
         with ir.InsertionPoint(access.op), access.op.location:
-            value = _rows.converted(value, access.result.type)
+            value = converted(value, access.result.type)
         access.result.replace_all_uses_with(value)
         access.op.operation.erase()
 
@@ -264,7 +264,7 @@ class ArrayRaiser:
                         [slabs[-1], value, *self._within(write, frame)],
                         ("put_slab",),
                     )
-                slabs.append(_rows.converted(value, slab_type))
+                slabs.append(converted(value, slab_type))
         for (version, access), (kind, what) in zip(chain.reads, plan.reads, strict=True):
             if kind == "now":
                 source = slabs[version]
@@ -288,7 +288,7 @@ class ArrayRaiser:
                     [source],
                     ("block", at, axis, size),
                 )
-                init = _rows.converted(init, type_)
+                init = converted(init, type_)
             argument = self.editor.new_argument(type_)
             found.append(Carried(init, argument, argument))
         self.editor.carry += found
@@ -313,7 +313,7 @@ class ArrayRaiser:
                         self.rules, source, rows.written, plan.written, frame.axis, frame.size
                     )
                     value = _rows.put_part(self.rules, item.init, value, frame.starts)
-                    result.replace_all_uses_with(_rows.converted(value, result.type))
+                    result.replace_all_uses_with(converted(value, result.type))
 
             self._after.append(put_together)
 

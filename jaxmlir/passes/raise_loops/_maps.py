@@ -23,14 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir.ir import func, ir
 from jaxmlir.passes._bodies import Bodies, Carried, ScanEditor, Stacked, can_change
-from jaxmlir.passes._build import NewFunction, inline, is_constant, ops_of, returned
+from jaxmlir.passes._build import NewFunction, converted, inline, is_constant, ops_of, returned
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import is_array, size
 from jaxmlir.passes.higher_order._loops import stacked
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 from jaxmlir.passes.raise_loops._gain import callee_of, gain_of
 from jaxmlir.passes.raise_loops._known import Known
-from jaxmlir.passes.raise_loops._rows import converted
 from jaxmlir.passes.vmap import batch_axis
 from jaxmlir.types import aval_of
 

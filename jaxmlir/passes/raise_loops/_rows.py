@@ -82,20 +82,6 @@ def put_part(
     return result
 
 
-def converted(value: ir.Value, type_: ir.Type) -> ir.Value:
-    """The value with another weak type, at the insertion point."""
-    if value.type == type_:
-        return value
-    from jaxmlir import codec
-
-    aval = aval_of(type_)
-    attributes = {"new_dtype": codec.encode(aval.dtype)}
-    if aval.weak_type:
-        attributes["weak_type"] = codec.encode(True)
-    name = "jaxpr.convert_element_type"
-    return ir.Operation.create(name, [type_], [value], attributes).result
-
-
 def with_shape(type_: ir.Type, shape: Sequence[int]) -> ir.Type:
     """The type of an array of another shape."""
     aval = aval_of(type_)
