@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import codec
+from jaxmlir._collector import collector_paused
 from jaxmlir._lists import chosen
 from jaxmlir.ir import context, scope
 from jaxmlir.lowering import lower_function
@@ -149,6 +150,7 @@ class Pruned(Callee):
         return tuple(chosen(arguments, variant.arguments)), callee
 
 
+@collector_paused
 def derive(program: Program, symbol: str, transformation: str, pattern: Any) -> Any:
     """A copy of the program with the transformed function in it, and what the pass says of it."""
     from jaxmlir.passes._rules import Rules

@@ -164,6 +164,7 @@ class Importer:
         *,
         public: bool = False,
         detached: bool = False,
+        location: ir.Location | None = None,
         attributes: Mapping[str, Any] | None = None,
     ) -> func.FuncOp:
         """Writes an open jaxpr with its constants as the function ``@name``.
@@ -173,6 +174,8 @@ class Importer:
         Args:
           attributes: the function's own, by name; a call of the function in its body sees them.
           detached: leave the function outside the module, to be copied in piecewise.
+          location: of the function and all its ops; by default where the function and each
+            equation come from.
         """
         # Open jaxprs of JAX before 0.11 may bind constants that their equation passes itself.
         unbound = list(jaxpr.constvars)[len(consts) :] if not consts else []
@@ -184,7 +187,7 @@ class Importer:
             name,
             type_,
             visibility="public" if public else "private",
-            loc=locations.of_function(jaxpr.debug_info),
+            loc=location or locations.of_function(jaxpr.debug_info),
             ip=False if detached else ir.InsertionPoint(self.module.body),
         )
         if unbound:
@@ -195,7 +198,7 @@ class Importer:
         waiting = len(self.pending)
         try:
             env = dict(zip(invars, block.arguments, strict=True))
-            _Function(self, block).write(jaxpr, env, consts)
+            _Function(self, block, location).write(jaxpr, env, consts)
         except BaseException:
             # The import goes on without a rule that cannot be written.
             self.pending.drop(len(self.pending) - waiting)
@@ -243,11 +246,12 @@ def key_data(values: Any, dtype: Any) -> Any | None:
 class _Function:
     """Writes the equations of one jaxpr into one block."""
 
-    def __init__(self, importer: Importer, block: ir.Block):
+    def __init__(self, importer: Importer, block: ir.Block, location: ir.Location | None):
         self.importer = importer
         self.block = block
+        self.one_place = location is not None
         # Of what stems from no equation: closed-over constants, results that are literals.
-        self.location = block.owner.location
+        self.location = location or block.owner.location
         self.literals: dict[Any, ir.Value] = {}
 
     def write(self, jaxpr: Any, env: dict[Any, ir.Value], consts: Sequence[Any]) -> None:
@@ -262,12 +266,12 @@ class _Function:
         """Writes the equations of a jaxpr; the values it returns."""
         create = ir.Operation.create
         literal_type = core.Literal
-        locate = locations.of_equation
+        locate, one_place = locations.of_equation, self.one_place
         no_effects = core.no_effects
         for var, value in zip(jaxpr.constvars, consts, strict=False):
             env[var] = self.constant(value, var.aval, self.location)
         for eqn in jaxpr.eqns:
-            loc = locate(eqn.source_info, self.location)
+            loc = self.location if one_place else locate(eqn.source_info, self.location)
             if eqn.primitive.name == "jaxmlir_call":
                 self.splice(eqn, env, loc)
                 continue

@@ -119,6 +119,17 @@ _FILE_LINE_COL = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 
 def file_line_col(location: ir.Location) -> tuple[str, int, int]:
     """The innermost file, line and column of a location; ``("", 0, 0)`` where it has none."""
+    inner = location
+    while not isinstance(inner, ir.FileLineColLoc):
+        if isinstance(inner, ir.NameLoc):
+            inner = inner.child_loc
+        elif isinstance(inner, ir.CallSiteLoc):
+            inner = inner.callee
+        else:
+            break
+    else:
+        return inner.filename, inner.start_line, inner.start_col
+    # The innermost has none, or there are several: the first in the text.
     match = _FILE_LINE_COL.search(str(location))
     return (match[1], int(match[2]), int(match[3])) if match else ("", 0, 0)
 

@@ -22,6 +22,7 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+import numpy as np
 from jaxlib.mlir.dialects import func as func_dialect
 
 from jaxmlir import codec, custom_calls, effect_attrs, errors, locations, ops, params
@@ -39,7 +40,7 @@ from jaxmlir._lists import chosen
 from jaxmlir.errors import JaxmlirError, LoweringError, cause_of
 from jaxmlir.exporter import constant_value
 from jaxmlir.ir import context, free_symbol, functions, ir, parse_module
-from jaxmlir.passes._liveness import Body, Live, Mask
+from jaxmlir.passes._liveness import Attributes, Body, Live, Mask
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class _Lowering:
             try:
                 with self.location(op):
                     if name == "jaxpr.constant":
-                        values[first] = self.constant(op)
+                        values[first] = self.constant(op, attributes, types[first])
                         continue
                     results = range(first, last)
                     if i in cuts:
@@ -184,10 +185,17 @@ class _Lowering:
                 raise _at_op(e, op, name) from e
         return [values[v] for v in body.returned], self.tokens
 
-    def constant(self, op: Any) -> Any:
-        value = constant_value(self.program, op)
-        aval = aval_of(op.results[0].type)
-        return mlir.ir_constant(value, const_lowering=self.ctx.const_lowering, aval=aval)
+    def constant(self, op: Any, attributes: Attributes, type_: ir.Type) -> Any:
+        """A constant.  Programs write the same small ones over and over: they have templates."""
+        key = ("constant", attributes, type_)
+        template = self.cache.get(key)
+        if template is None:
+            value, aval = constant_value(self.program, op), aval_of(type_)
+            if "name" in op.attributes or not isinstance(value, np.ndarray):
+                return mlir.ir_constant(value, const_lowering=self.ctx.const_lowering, aval=aval)
+            template = self.cache[key] = _constant_template(value, aval)
+        (result,) = jax_mlir_ext.inlined_func_call(template.function, [])
+        return result
 
     def template(self, op: Any, key: tuple[Any, ...]) -> Any:
         """What to do for every op of this one's signature."""
@@ -204,7 +212,7 @@ class _Lowering:
         if eqn.primitive in mlir._uncacheable_primitives:
             return functools.partial(_lower_in_place, eqn=eqn, lower=lower)
         if rules[2] and eqn.arrays and not eqn.effects and not _has_functions(key[1]):
-            return self.leaf(op, eqn, lower, (rules[1], *rules[0].values()))
+            return self.leaf(eqn, lower, (rules[1], *rules[0].values()))
         traceback = locations.source_info(op.location).traceback
         with source_info_util.user_context(traceback), eqn.ctx.manager:
             entry = mlir._emit_lowering_rule_as_fun(
@@ -225,16 +233,17 @@ class _Lowering:
             return _Template(entry.func.operation)
         return functools.partial(_call_entry, entry=entry, ordered=eqn.ordered)
 
-    def leaf(self, op: Any, eqn: _Equation, lower: Any, rules: tuple[Any, ...]) -> _Template:
+    def leaf(self, eqn: _Equation, lower: Any, rules: tuple[Any, ...]) -> _Template:
         """The template of a leaf op, read back where an earlier module has had it."""
         texts = None if self.environment is None else eqn.texts
         key = (rules, self.environment)
         text = None if texts is None else texts.get(key)
         if text:
             return _Template(ir.Operation.parse(text).operation)
-        traceback = locations.source_info(op.location).traceback
         before = _left_in(self.module_context)
-        with source_info_util.user_context(traceback), eqn.ctx.manager:
+        # Its ops are copied to other places, so they are not to tell of this one.
+        nowhere = jaxlib_jax.Traceback()
+        with source_info_util.user_context(nowhere), eqn.ctx.manager:
             template = self.emit_leaf(eqn, lower)
         if texts is not None and text is None:
             text = template.function.get_asm(print_generic_op_form=True, enable_debug_info=True)
@@ -424,6 +433,21 @@ class _Template:
 
     def __init__(self, function: Any):
         self.function = function
+
+
+def _constant_template(value: np.ndarray, aval: Any) -> _Template:
+    with ir.Location.unknown():
+        attributes = {
+            "sym_name": ir.StringAttr.get("constant"),
+            "function_type": ir.TypeAttr.get(ir.FunctionType.get([], [])),
+        }
+        function = ir.Operation.create("func.func", attributes=attributes, regions=1, ip=False)
+        with ir.InsertionPoint(function.regions[0].blocks.append()):
+            result = mlir.ir_constant(value, aval=aval)
+            func_dialect.ReturnOp([result])
+        type_ = ir.FunctionType.get([], [result.type])
+        function.attributes["function_type"] = ir.TypeAttr.get(type_)
+    return _Template(function)
 
 
 def _lower_in_place(

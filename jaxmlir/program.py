@@ -20,6 +20,7 @@ import numpy as np
 from jaxmlir import arguments, codec, custom_calls, handles, pytrees, runtime
 from jaxmlir import ir as mlir_ir
 from jaxmlir import specialize as specialization
+from jaxmlir._collector import collector_paused
 from jaxmlir._compat import core, effects, state_types, xla_bridge
 from jaxmlir.callee import Callee
 from jaxmlir.constants import Constants
@@ -631,6 +632,7 @@ class Program:
             self._specialized[key] = specialization.specialize(self, sizes)
         return self._specialized[key]
 
+    @collector_paused
     def lower(
         self, platforms: Sequence[str] | None = None, *, keep_unused: bool = False
     ) -> Lowered:

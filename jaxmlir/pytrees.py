@@ -93,14 +93,31 @@ def decode(attr: ir.Attribute, reader: codec.Reader = codec._NO_MODULE) -> Any:
     raise ExportError(f"{attr} is not the encoding of a pytree: {error}") from None
 
 
+# The trees of JAX's own node types, by registry: the layers of a model have equal subtrees, and a
+# program's tree is asked for by several, and by the programs made of it.
+_decoded: dict[Any, dict[ir.Attribute, Any]] = {}
+
+
 class _Decoder:
     """Reads trees of the node types of one of JAX's registries."""
 
     def __init__(self, registry: Any, reader: codec.Reader):
         self.registry = registry
         self.reader = reader
+        self.known = _decoded.setdefault(registry, {})
+        # How often something was looked up by its name, which may mean another thing tomorrow.
+        self.lookups = 0
 
     def tree(self, attr: ir.Attribute) -> Any:
+        found = self.known.get(attr)
+        if found is None:
+            before = self.lookups
+            found = self.node(attr)
+            if self.lookups == before:
+                self.known[attr] = found
+        return found
+
+    def node(self, attr: ir.Attribute) -> Any:
         if isinstance(attr, ir.StringAttr):
             return self.registry.flatten(0)[1]
         if isinstance(attr, ir.TypeAttr):
@@ -113,7 +130,7 @@ class _Decoder:
             case "list":
                 return self.make(list, None, payload)
             case "dict" | "ordered_dict":
-                keys = [codec.decode(key, self.reader) for key, _ in payload]
+                keys = [self.key(key) for key, _ in payload]
                 if len(set(keys)) != len(keys):
                     raise ValueError("a dictionary has the same key twice")
                 cls = dict if item.name == "dict" else collections.OrderedDict
@@ -121,17 +138,26 @@ class _Decoder:
                 return self.make(cls, metadata, [child for _, child in payload])
             case "namedtuple":
                 name, children = payload
-                cls = _find_type(ir.StringAttr(name).value)
+                cls = self.find_type(ir.StringAttr(name).value)
                 if not _is_namedtuple(cls) or len(cls._fields) != len(children):
                     raise ValueError(f"{cls} is no named tuple of {len(children)} fields")
                 return self.make(cls, cls, children)
             case "node":
                 name, metadata, children = payload
-                cls = _find_type(ir.StringAttr(name).value)
+                cls = self.find_type(ir.StringAttr(name).value)
                 if cls in _BUILTIN or _is_namedtuple(cls):
                     raise ValueError(f"{cls} is no registered pytree node")
                 return self.make(cls, codec.decode(metadata, self.reader), children)
         raise ValueError(f"unknown node {item.name!r}")
+
+    def key(self, attr: ir.Attribute) -> Any:
+        if not isinstance(attr, (ir.StringAttr, ir.IntegerAttr)):
+            self.lookups += 1
+        return codec.decode(attr, self.reader)
+
+    def find_type(self, name: str) -> type:
+        self.lookups += 1
+        return _find_type(name)
 
     def make(self, cls: type, metadata: Any, children: Iterable[ir.Attribute]) -> Any:
         """A tree; JAX refuses classes that are neither named tuples nor registered with it."""

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from jaxmlir import pytrees
+from jaxmlir._collector import collector_paused
 from jaxmlir._compat import core
 from jaxmlir.errors import ArgumentError, TransformError
 from jaxmlir.ir import ir, scope
-from jaxmlir.passes._build import NewFunction, adapt, inline, make_public, zeros
+from jaxmlir.passes._build import NewFunction, adapt, make_public, take_in, zeros
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.checkpoint_while import checkpoint_while
 from jaxmlir.passes.dedupe_functions import dedupe_functions, rename_functions
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
+@collector_paused
 def jvp(program: Program, custom_vjp_forward: str = "error") -> Program:
     """The program ``(primals, tangents) -> (result, tangent of result)``.
 
@@ -77,6 +79,7 @@ def _check_forward(custom_vjp_forward: str) -> None:
         )
 
 
+@collector_paused
 def linearize(
     program: Program,
     while_loops: str = "error",
@@ -105,6 +108,7 @@ def linearize(
     return _pair(program, rules, found, found.lin, f"{symbol}.lin", tangents, results, *trees)
 
 
+@collector_paused
 def vjp(
     program: Program, while_loops: str = "error", checkpoints: int | None = None
 ) -> tuple[Program, Program]:
@@ -157,6 +161,7 @@ def _pair(
     )
 
 
+@collector_paused
 def grad(
     program: Program,
     argnums: int | Sequence[int] = 0,
@@ -195,7 +200,7 @@ def grad(
         function = result.function(core_symbol)
         new = NewFunction(rules, f"{symbol}.gradient", inputs, function)
         with new.body(), function.location:
-            outs = inline(function, new.args)
+            outs = take_in(function, new.args)
             values, outs = (outs[:1], outs[1:]) if value else ([], outs)
             n = sum(active)
             found = dict(zip((i for i, a in enumerate(active) if a), outs[:n], strict=True))
@@ -242,6 +247,7 @@ def jacobian(
     return trace(transformed)(*args, **kwargs)
 
 
+@collector_paused
 def vmap(
     program: Program,
     in_axes: Any = 0,
@@ -308,6 +314,7 @@ class _Unsized:
         )
 
 
+@collector_paused
 def inverse(
     program: Program,
     argnums: int | Sequence[int] | None,

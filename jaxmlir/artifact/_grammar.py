@@ -45,14 +45,15 @@ _TOKENS = rf"""
 """
 _BODY = re.compile(f"(?:{_TOKENS})*+".encode(), re.VERBOSE)
 
-_LOCATION = re.compile(
-    rf"""\#loc(?P<name>\d*+)[ ]=[ ]loc\(
-    (?P<value>(?:{_STRING}|[\d:,()\[\] ]|\#loc\d*+|callsite|fused|unknown|at|to)++)\n
+_LOCATION_LINES = re.compile(
+    rf"""(?:\#loc\d*+[ ]=[ ]loc\(
+    (?:{_STRING}|[\d:,()\[\] ]|\#loc\d*+|callsite|fused|unknown|at|to)++\n)*+
     """.encode(),
     re.VERBOSE,
 )
 _LOCATION_LINE = re.compile(rb"^#loc\d*+ = .*\n", re.MULTILINE)
-_REFERENCE = re.compile(rb"#loc(\d*)")
+# Of locations without strings: a definition's name and that it is one, a use's name, a bracket.
+_LOCATION_PARTS = re.compile(rb"#loc(\d*)( = loc\()?|(\()")
 _STRINGS = re.compile(_STRING.encode())
 
 _DEPTH = np.zeros(256, np.int8)
@@ -85,7 +86,8 @@ def check(text: bytes, what: str = "the module") -> None:
     if depth > MAX_NESTING:
         raise ArtifactError(f"{what} nests {depth} brackets; at most {MAX_NESTING} are allowed")
     if len(body) != len(text):
-        _check_locations(text, what)
+        lines, bare_lines = (b"".join(_LOCATION_LINE.findall(t)) for t in (text, bare))
+        _check_locations(lines, bare_lines, what)
 
 
 def nesting(text: bytes) -> int:
@@ -94,24 +96,33 @@ def nesting(text: bytes) -> int:
     return int(np.cumsum(depths, dtype=np.int32).max(initial=0))
 
 
-def _check_locations(text: bytes, what: str) -> None:
-    """Each alias is made of earlier ones, and none is too large when it is written out."""
-    parts: dict[bytes, int] = {}
-    for line in _LOCATION_LINE.finditer(text):
-        match = _LOCATION.fullmatch(line[0])
-        if match is None:
-            found = line[0][:60].decode("ascii", "replace")
-            raise ArtifactError(f"{what} has a malformed location: {found!r}")
-        references = _REFERENCE.findall(_STRINGS.sub(b"", match["value"]))
-        if match["name"] in parts or any(name not in parts for name in references):
-            name = match["name"].decode()
-            raise ArtifactError(
-                f"{what} defines the location #loc{name} twice, or before one that it is made of"
-            )
-        size = 1 + match["value"].count(b"(") + sum(parts[name] for name in references)
+def _check_locations(lines: bytes, bare: bytes, what: str) -> None:
+    """Each alias is made of earlier ones, and none is too large when it is written out.
+
+    Args:
+      lines: the definitions.
+      bare: the same without strings.
+    """
+    end = _LOCATION_LINES.match(lines).end()
+    if end != len(lines):
+        found = lines[end : lines.index(b"\n", end)][:60].decode("ascii", "replace")
+        raise ArtifactError(f"{what} has a malformed location: {found!r}")
+    sizes: dict[bytes | None, int] = {}
+    current: bytes | None = None
+    size = 0
+    for name, defines, bracket in _LOCATION_PARTS.findall(bare):
+        if bracket:
+            size += 1
+        else:
+            if defines:
+                sizes[current] = size
+            if bool(defines) == (name in sizes):
+                raise ArtifactError(
+                    f"{what} defines the location #loc{name.decode()} twice, or after one that is "
+                    "made of it"
+                )
+            current, size = (name, 1) if defines else (current, size + sizes[name])
         if size > MAX_LOCATION_PARTS:
             raise ArtifactError(
-                f"{what} has a location of over {MAX_LOCATION_PARTS} parts: #loc"
-                f"{match['name'].decode()}"
+                f"{what} has a location of over {MAX_LOCATION_PARTS} parts: #loc{current.decode()}"
             )
-        parts[match["name"]] = size

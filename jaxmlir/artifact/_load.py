@@ -8,6 +8,7 @@ import os
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
+from jaxmlir._collector import collector_paused
 from jaxmlir.artifact import _container, _format, _module
 from jaxmlir.constants import Constants, Unread
 from jaxmlir.errors import ArtifactError, DiagnosticError, JaxmlirError
@@ -49,6 +50,7 @@ def load(
     return read(_container.map_file(path), os.fspath(path), as_flat, allow_custom_calls, verify)
 
 
+@collector_paused
 def read(
     buffer: memoryview,
     filename: str,

@@ -6,17 +6,37 @@ A pass is named in a pipeline as MLIR names its own::
 
 ``jaxmlir-opt --list-passes`` lists them.  A package adds its own under the entry-point group
 ``jaxmlir.passes``: ``my-pass = "my_package.my_module:MyPass"``.
+
+What runs pipelines is loaded on first use: a program is differentiated without it.
 """
 
 from __future__ import annotations
 
-from jaxmlir.passes import _cxx, _pipeline, _registry, _source
-from jaxmlir.passes._base import Option, Pass
-from jaxmlir.passes._instrument import Instrumentation, Timing
-from jaxmlir.passes._levels import LEVELS, STORAGE, level_pipeline, level_stages
-from jaxmlir.passes._pipeline import Pipeline
-from jaxmlir.passes._remarks import remark, remarks_wanted
-from jaxmlir.passes._source import Description
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jaxmlir.passes._base import Option, Pass
+    from jaxmlir.passes._instrument import Instrumentation, Timing
+    from jaxmlir.passes._levels import LEVELS, STORAGE, level_pipeline, level_stages
+    from jaxmlir.passes._pipeline import Pipeline
+    from jaxmlir.passes._remarks import remark, remarks_wanted
+    from jaxmlir.passes._source import Description
+
+_EXPORTS = {
+    "Description": "_source",
+    "Instrumentation": "_instrument",
+    "LEVELS": "_levels",
+    "Option": "_base",
+    "Pass": "_base",
+    "Pipeline": "_pipeline",
+    "STORAGE": "_levels",
+    "Timing": "_instrument",
+    "level_pipeline": "_levels",
+    "level_stages": "_levels",
+    "remark": "_remarks",
+    "remarks_wanted": "_remarks",
+}
 
 BUILTIN_PASSES = (
     ("jaxpr-batch-scans", "jaxmlir.passes.batch_scans:BatchScans"),
@@ -51,18 +71,33 @@ BUILTIN_PASSES = (
 """Name and ``module:Class`` of every pass of jaxmlir, imported when the pass is used."""
 
 
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
+    globals()[name] = value
+    return value
+
+
 def find_pass(name: str) -> type[Pass] | None:
     """The class of a pass written in Python, or None: then it may be a C++ pass."""
+    from jaxmlir.passes import _registry
+
     return _registry.find(name, BUILTIN_PASSES)
 
 
 def pass_exists(name: str) -> bool:
     """Whether a pipeline may name this pass, in Python or in C++."""
+    from jaxmlir.passes import _cxx
+
     return find_pass(name) is not None or _cxx.exists(name)
 
 
 def describe_passes() -> dict[str, dict[str, Description]]:
     """Summary and options of every pass, by origin and name, without importing the passes."""
+    from jaxmlir.passes import _cxx, _registry, _source
+    from jaxmlir.passes._base import Pass
+
     builtin = {name: _source.of_target(target) for name, target in BUILTIN_PASSES}
     plugins = {p.name: _source.of_target(p.value) for p in _registry.plugins()}
     loaded = {
@@ -70,7 +105,7 @@ def describe_passes() -> dict[str, dict[str, Description]]:
         for name, cls in Pass.loaded.items()
         if name not in builtin and name not in plugins
     }
-    cxx = {name: Description(summary) for name, summary in _cxx.available().items()}
+    cxx = {name: _source.Description(summary) for name, summary in _cxx.available().items()}
     return {
         "Passes of jaxmlir": builtin,
         "Passes of loaded modules and installed packages": plugins | loaded,
@@ -88,6 +123,8 @@ def list_passes() -> dict[str, dict[str, str]]:
 
 def suggest_pass(name: str) -> str | None:
     """The pass whose name is nearest to a mistyped one."""
+    from jaxmlir.passes import _registry
+
     return _registry.nearest(name, (n for group in list_passes().values() for n in group))
 
 
@@ -98,6 +135,8 @@ def parse_pipeline(text: str) -> Pipeline:
       PipelineError: malformed, or an unknown pass or option; points at the column, and suggests
         the nearest name.
     """
+    from jaxmlir.passes import _pipeline
+
     return _pipeline.parse_pipeline(text, find_pass, suggest_pass)
 
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir.ir import func, ir
 from jaxmlir.passes._build import ops_of, returned
+from jaxmlir.passes.higher_order import has_rule
 
 if TYPE_CHECKING:
-    from jaxmlir.passes._rules import Rules
+    from jaxmlir.passes._rules import Linearization, Rules
 
 
 @dataclass(slots=True)
@@ -32,6 +33,8 @@ class Step:
     """Which results have tangents."""
     wanted: tuple[bool, ...] = ()
     """Which results' tangents are used; ``()`` if none is."""
+    halves: Linearization | None = None
+    """The op linearized, where that does not depend on what is wanted."""
 
 
 def forward(
@@ -51,9 +54,14 @@ def forward(
         if True not in pattern:
             steps.append(Step(op, name, operands, results, ()))
             continue
-        active_out = rules.activity(kind, op, name, pattern, operands)
-        live.update([v for v, a in zip(results, active_out, strict=True) if a])
-        steps.append(Step(op, name, operands, results, pattern, active_out))
+        step = Step(op, name, operands, results, pattern)
+        if kind == "linearize" and not has_rule(name):
+            step.halves = rules.linearize(op, name, pattern, (True,) * len(results), operands)
+            step.active_out = step.halves.tangent.pattern
+        else:
+            step.active_out = rules.activity(kind, op, name, pattern, operands)
+        live.update([v for v, a in zip(results, step.active_out, strict=True) if a])
+        steps.append(step)
     return steps, live
 
 

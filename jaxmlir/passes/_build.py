@@ -108,8 +108,17 @@ def copy(op: Any, name: str, operands: Sequence[ir.Value]) -> list[ir.Value]:
 
 
 def inline(function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
-    """Copies a function's body in at the current insertion point; its results."""
+    """Copies a function's body in at the current insertion point; its results.
+
+    The ops are located in the call: at the current location.
+    """
     return list(jax_mlir_ext.inlined_func_call(function.operation, list(args)))
+
+
+def take_in(function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
+    """Likewise, where it is no call but the body of a larger function: ops are where they were."""
+    nowhere = ir.Location.unknown()
+    return list(jax_mlir_ext.inlined_func_call(function.operation, list(args), nowhere))
 
 
 def drop_dead_ops(function: func.FuncOp) -> None:
@@ -139,7 +148,7 @@ def adapt(
     new = NewFunction(rules, name, [type_ for type_, _ in arguments], function)
     args = [v for v, (_, taken) in zip(new.args, arguments, strict=True) if taken]
     with new.body(), function.location:
-        outs = iter(inline(function, args))
+        outs = iter(take_in(function, args))
         full = [next(outs) if given else zeros(type_) for type_, given in results]
     return new.finish(full)
 

@@ -33,7 +33,9 @@ from jaxmlir._compat import (
     lu,
     open_jaxpr,
     pe,
+    source_info_util,
 )
+from jaxmlir._lists import chosen
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError, cause_of
 from jaxmlir.importer import Importer
 from jaxmlir.ir import func, ir, symbol_uses
@@ -91,7 +93,6 @@ class Rules:
         self.exporter = exporting.Exporter(program)
         self.functions = Functions(self)
         self._own: dict[Any, Any] = {}
-        self._higher_order = higher_order.all_rules()
 
     def jvp(
         self, op: Any, name: str, active: tuple[bool, ...], operands: Operands = None
@@ -100,7 +101,7 @@ class Rules:
 
         def make(closed: Any) -> Rule:
             jaxpr, active_out = ad.jvp_jaxpr(closed, active, instantiate=False)
-            return Rule(self._template(jaxpr), tuple(active_out))
+            return Rule(self._template(jaxpr, "jvp"), tuple(active_out))
 
         return self._found("jvp", op, name, operands, (active,), make)
 
@@ -120,8 +121,8 @@ class Rules:
         def make(closed: Any) -> Linearization:
             primal, tangent, active_out = _linearize(closed, active)
             return Linearization(
-                Rule(self._template(primal), active_out),
-                Rule(self._template(tangent), active_out),
+                Rule(self._template(primal, "jvp"), active_out),
+                Rule(self._template(tangent, "jvp"), active_out),
                 active,
             )
 
@@ -142,7 +143,7 @@ class Rules:
 
         def make(closed: Any) -> Rule:
             jaxpr, nonzero_in = _transpose(closed, linear, nonzero)
-            return Rule(self._template(jaxpr), nonzero_in)
+            return Rule(self._template(jaxpr, "transpose"), nonzero_in)
 
         return self._found("transpose", op, name, operands, (linear, nonzero), make)
 
@@ -158,7 +159,7 @@ class Rules:
 
         def make(closed: Any) -> Rule:
             jaxpr, out_dims = batching.batch_jaxpr2(closed, axis, dims)
-            return Rule(self._template(jaxpr), tuple(out_dims))
+            return Rule(self._template(jaxpr, "vmap"), tuple(out_dims))
 
         return self._found("batch", op, name, operands, (dims, axis), make)
 
@@ -200,7 +201,7 @@ class Rules:
         operands: Operands = None,
     ) -> tuple[bool, ...]:
         """Which active operands the wanted results' tangents depend on."""
-        if name not in self._higher_order:
+        if not higher_order.has_rule(name):
             return active
         found = self._native("uses", op, name, operands, active, wanted)
         if found is None:
@@ -289,7 +290,7 @@ class Rules:
         self, kind: str, op: Any, name: str, operands: Operands, *pattern: Any
     ) -> Any | None:
         """What the rule of an op with functions gives; ``None`` if it has none, or it declines."""
-        rule = self._higher_order.get(name)
+        rule = higher_order.rule_of(name)
         if rule is None:
             return None
         key = (rule, kind, signature(op, name, operands), pattern)
@@ -337,31 +338,108 @@ class Rules:
         effects = pe.make_jaxpr_effects([], invars, eqn.outvars, [eqn])
         return close_jaxpr(core.Jaxpr([], invars, eqn.outvars, [eqn], effects, info))
 
-    def _template(self, closed: Any) -> func.FuncOp:
+    def _template(self, closed: Any, transformation: str = "") -> func.FuncOp:
+        """A function to copy in, whose ops are then where the op is that they stand for.
+
+        Args:
+          transformation: what they tell of themselves there: ``"layer"`` becomes
+            ``"layer/jvp()"``.
+        """
         jaxpr, consts = open_jaxpr(closed)
-        return self.importer.add_function(jaxpr, consts, "template", detached=True)
+        place = ir.Location.unknown()
+        if transformation:
+            place = ir.Location.name(f"{transformation}()", childLoc=place)
+        return self.importer.add_function(jaxpr, consts, "template", detached=True, location=place)
 
 
 def _linearize(closed: Any, active: tuple[bool, ...]) -> tuple[Any, Any, tuple[bool, ...]]:
-    """A jaxpr split as linearization does: values and residuals first, tangents of residuals."""
-    function = core.jaxpr_as_fun(closed)
+    """The jaxpr of one equation split as linearization does: a jaxpr of its values and residuals,
+    one from residuals and tangents to tangents, and which results have these."""
+    (eqn,) = open_jaxpr(closed)[0].eqns
     found: dict[str, Any] = {}
+    split = _split_jvp if _has_plain_jvp(eqn) else _split
 
     def primal(*args: Any) -> list[Any]:
-        def of_active(*xs: Any) -> list[Any]:
-            it = iter(xs)
-            return function(*[next(it) if a else x for a, x in zip(active, args, strict=True)])
-
-        chosen = tuple(x for a, x in zip(active, args, strict=True) if a)
-        out, out_zeros, jaxpr, consts, *_ = ad.linearize(
-            of_active, flatten_primals(chosen), is_vjp=False
-        )
-        found["active"] = tuple(not zero for zero in out_zeros)
-        found["tangent"] = pe.convert_constvars_jaxpr(jaxpr)
-        return [*out, *consts]
+        out, residuals, found["tangent"], found["active"] = split(closed, args, active)
+        return [*out, *residuals]
 
     jaxpr = trace_flat(primal, closed.in_avals, "linearize")
     return jaxpr, close_jaxpr(found["tangent"]), found["active"]
+
+
+_Split = tuple[Sequence[Any], Sequence[Any], Any, tuple[bool, ...]]
+"""Values, residuals, the jaxpr from residuals and tangents to tangents, and which results have
+these."""
+
+
+def _split(closed: Any, args: Sequence[Any], active: tuple[bool, ...]) -> _Split:
+    """JAX's linearization."""
+    function = core.jaxpr_as_fun(closed)
+
+    def of_active(*xs: Any) -> list[Any]:
+        it = iter(xs)
+        return function(*[next(it) if a else x for a, x in zip(active, args, strict=True)])
+
+    primals = flatten_primals(chosen(args, active))
+    out, out_zeros, jaxpr, consts, *_ = ad.linearize(of_active, primals, is_vjp=False)
+    active_out = tuple(not zero for zero in out_zeros)
+    return out, consts, pe.convert_constvars_jaxpr(jaxpr), active_out
+
+
+def _has_plain_jvp(eqn: Any) -> bool:
+    """Whether all that is known of an equation's derivative is a JVP rule, which binds values."""
+    primitive = eqn.primitive
+    return (
+        primitive in ad.primitive_jvps
+        and primitive not in ad.primitive_linearizations
+        and not eqn.effects
+        and not any(core.jaxprs_in_params(eqn.params))
+        and all(type(v.aval) is core.ShapedArray for v in (*eqn.invars, *eqn.outvars))
+    )
+
+
+def _split_jvp(closed: Any, args: Sequence[Any], active: tuple[bool, ...]) -> _Split:
+    """The same of a primitive that has but a JVP rule, at half the cost.
+
+    The rule is run once, under a trace that computes what it knows and writes down what depends on
+    tangents; JAX does so as well, and then traces what was written down a second time.
+    """
+    (eqn,) = open_jaxpr(closed)[0].eqns
+    with core.take_current_trace() as parent:
+        nameless = source_info_util.new_name_stack()
+        trace = pe.JaxprTrace(parent, nameless, core.TraceTag())
+        avals = [v.aval.to_tangent_aval() for v in eqn.invars]
+        tangents = [
+            trace.new_arg(pe.PartialVal.unknown(aval)) if a else ad_util.Zero(aval)
+            for aval, a in zip(avals, active, strict=True)
+        ]
+        traceback = eqn.source_info.traceback
+        with (
+            core.set_current_trace(trace),
+            source_info_util.user_context(traceback, name_stack=nameless),
+            eqn.ctx.manager,
+        ):
+            rule = ad.primitive_jvps[eqn.primitive]
+            out, out_tangents = rule(tuple(args), tuple(tangents), **eqn.params)
+        if not eqn.primitive.multiple_results:
+            out, out_tangents = [out], [out_tangents]
+        out = [trace.to_jaxpr_tracer(x).pval.get_known() for x in out]
+        given = [
+            None if type(t) is ad_util.Zero else trace.to_jaxpr_tracer(t) for t in out_tangents
+        ]
+        given = [None if t is None or t.is_known() else t for t in given]
+        info = debug_info("linearize", eqn.primitive.name, sum(active), len(given))
+        jaxpr, consts, _ = pe.tracers_to_jaxpr(
+            chosen(tangents, active),
+            [t for t in given if t is not None],
+            trace.effect_handles,
+            info.with_unknown_names(),
+        )
+    jaxpr = pe.convert_constvars_jaxpr(jaxpr)
+    kept = [False] * len(consts) + [True] * sum(active)
+    jaxpr, used = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), kept)
+    residuals = chosen(consts, used[: len(consts)])
+    return out, residuals, jaxpr, tuple(t is not None for t in given)
 
 
 def _transpose(

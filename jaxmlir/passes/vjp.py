@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from jaxmlir.errors import TransformError
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import NewFunction, filled, inline
+from jaxmlir.passes._build import NewFunction, filled, take_in
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.checkpoint_while import checkpoint_while
 from jaxmlir.passes.jvp import active_arguments
@@ -145,4 +145,4 @@ def grad(
 def call(rules: Rules, symbol: str, args: Sequence[ir.Value]) -> list[ir.Value]:
     """The body of ``@symbol`` on ``args``, at the current insertion point."""
     function: func.FuncOp = rules.program.function(symbol)
-    return inline(function, args)
+    return take_in(function, args)

@@ -9,37 +9,46 @@ per pattern, and write the op around it.  An op that has no rule here, or one th
 from __future__ import annotations
 
 import functools
+import importlib
 
 from jaxmlir.passes.higher_order._rule import Halves, HigherOrderRule, Linearization, Written
 
-__all__ = ["Halves", "HigherOrderRule", "Linearization", "Written", "all_rules"]
+__all__ = ["Halves", "HigherOrderRule", "Linearization", "Written", "has_rule", "rule_of"]
+
+# By op name: the class, in which module, and what it is made with.
+_RULES: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "jaxpr.call": ("call", "Call", ("call_jaxpr",)),
+    "jaxpr.closed_call": ("call", "Call", ("call_jaxpr",)),
+    "jaxpr.cond": ("cond", "Cond", ()),
+    "jaxpr.custom_jvp_call_jaxpr": ("custom_jvp", "CustomJvp", ()),
+    "jaxpr.custom_lin": ("custom_vjp", "CustomLin", ()),
+    "jaxpr.custom_linear_solve": ("custom_linear_solve", "CustomLinearSolve", ()),
+    "jaxpr.custom_vjp_call_jaxpr": ("custom_vjp", "CustomVjp", ()),
+    "jaxpr.eval_jaxpr": ("call", "Call", ("call_jaxpr",)),
+    "jaxpr.jit": (
+        "call",
+        "Call",
+        ("jaxpr", "name", "inline", "keep_unused", "compiler_options_kvs"),
+    ),
+    "jaxpr.linear_call": ("linear_call", "LinearCall", ()),
+    "jaxpr.remat2": ("remat", "Remat", ()),
+    "jaxpr.scan": ("scan", "Scan", ()),
+    "jaxpr.while": ("while_loop", "While", ()),
+}
+
+
+def has_rule(name: str) -> bool:
+    """Whether ops called ``name`` have a rule here."""
+    return name in _RULES
 
 
 @functools.cache
-def all_rules() -> dict[str, HigherOrderRule]:
-    """The rules by op name.  They use the passes, which use them, so they load late."""
-    from jaxmlir.passes.higher_order.call import Call
-    from jaxmlir.passes.higher_order.cond import Cond
-    from jaxmlir.passes.higher_order.custom_jvp import CustomJvp
-    from jaxmlir.passes.higher_order.custom_linear_solve import CustomLinearSolve
-    from jaxmlir.passes.higher_order.custom_vjp import CustomLin, CustomVjp
-    from jaxmlir.passes.higher_order.linear_call import LinearCall
-    from jaxmlir.passes.higher_order.remat import Remat
-    from jaxmlir.passes.higher_order.scan import Scan
-    from jaxmlir.passes.higher_order.while_loop import While
+def rule_of(name: str) -> HigherOrderRule | None:
+    """The rule of ops called ``name``, loaded when one is met; ``None`` if there is none.
 
-    return {
-        "jaxpr.call": Call("call_jaxpr"),
-        "jaxpr.closed_call": Call("call_jaxpr"),
-        "jaxpr.cond": Cond(),
-        "jaxpr.custom_jvp_call_jaxpr": CustomJvp(),
-        "jaxpr.custom_lin": CustomLin(),
-        "jaxpr.custom_linear_solve": CustomLinearSolve(),
-        "jaxpr.custom_vjp_call_jaxpr": CustomVjp(),
-        "jaxpr.eval_jaxpr": Call("call_jaxpr"),
-        "jaxpr.jit": Call("jaxpr", "name", "inline", "keep_unused", "compiler_options_kvs"),
-        "jaxpr.linear_call": LinearCall(),
-        "jaxpr.remat2": Remat(),
-        "jaxpr.scan": Scan(),
-        "jaxpr.while": While(),
-    }
+    Rules use the passes, which use them; and most programs have ops of a few kinds.
+    """
+    if name not in _RULES:
+        return None
+    module, cls, args = _RULES[name]
+    return getattr(importlib.import_module(f"{__name__}.{module}"), cls)(*args)
