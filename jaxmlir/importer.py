@@ -13,7 +13,7 @@ from __future__ import annotations
 import collections
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +65,7 @@ class Importer:
         self = cls.__new__(cls)
         self.module = program.module
         self._start(program.constants, program.handles)
-        self._names.update(program.functions)
+        self.take_names(program.functions)
         return self
 
     def _start(self, constants: Constants, boxes: dict[str, handles.Box]) -> None:
@@ -116,6 +116,10 @@ class Importer:
         found = free_symbol(name, self._names, self._numbers[name])
         self._names.add(found)
         return found
+
+    def take_names(self, names: Iterable[str]) -> None:
+        """Gives none of the names to a new function."""
+        self._names.update(names)
 
     def rule(self, key: Any, hint: str, trace: Any) -> str:
         """The symbol of a custom rule's function; ``trace() -> (jaxpr, consts)`` runs on a miss.

@@ -28,7 +28,9 @@ from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError
 from jaxmlir.exporter import Exporter
 from jaxmlir.importer import Importer
 from jaxmlir.ir import context, func, functions, ir, scope
+from jaxmlir.passes._build import reachable
 from jaxmlir.passes._liveness import Liveness
+from jaxmlir.passes.dedupe_functions import merge_functions
 from jaxmlir.placement import placement_of
 from jaxmlir.types import aval_of
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
     from jaxmlir.interpreter import Hook
     from jaxmlir.passes import Pipeline
+    from jaxmlir.rules import Marked
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,9 @@ class Program:
     """A module of the jaxpr dialect and what it refers to outside itself.
 
     The custom derivative rules of an imported program are traced when its module, or a side table,
-    is first looked at: calling and lowering do without.
+    is first looked at: calling and lowering do without.  Differentiating it traces those of its own
+    ops; those of the ops in these rules are traced when the derivative is differentiated or looked
+    at.
 
     Attributes:
       custom_calls: of a program that somebody else wrote, what it may reach beyond XLA (see
@@ -71,7 +76,10 @@ class Program:
         self._constants = Constants(constants or {})
         self._handles = dict(handles or {})
         self.custom_calls = custom_calls
+        # Rules that are not traced yet: by the importer that wrote the module, or as marks in it.
         self._importer: Importer | None = None
+        self._untraced: Marked | None = None
+        self.holds_rules = False
         self._lock = threading.RLock()
         self._tracing_rules = False
         # Passes that run where the program is lowered, and where one derived from it is.
@@ -86,49 +94,81 @@ class Program:
         program._importer = importer if importer.pending else None
         return program
 
+    def _looked_at(self) -> None:
+        """Traces the rules of ops for somebody who may look for them."""
+        if not self.holds_rules:
+            self.trace_rules()
+
     @property
     def module(self) -> ir.Module:
         """The MLIR module.  Passes change it in place; call :meth:`changed` after doing so."""
-        self.trace_rules()
+        self._looked_at()
         return self._module
 
     @module.setter
     def module(self, module: ir.Module) -> None:
         self._module = module
-        self._importer = None
+        self._importer = self._untraced = None
 
     @property
     def constants(self) -> Constants:
         """Arrays too large for the IR, by the name their ``jaxpr.constant`` ops give them."""
-        self.trace_rules()
+        self._looked_at()
         return self._constants
 
     @property
     def handles(self) -> dict[str, handles.Box]:
         """What keeps alive the Python objects that the module names by handle."""
-        self.trace_rules()
+        self._looked_at()
         return self._handles
 
-    def trace_rules(self) -> None:
-        """Traces the custom derivative rules of an imported program, if that is still to do.
+    @property
+    def has_untraced_rules(self) -> bool:
+        """Whether custom derivative rules are still to be traced."""
+        return self._importer is not None or self._untraced is not None
+
+    def trace_rules(self, *, met: bool = False) -> None:
+        """Traces the custom derivative rules that are still to be traced.
 
         A rule that cannot be traced is no error here: its op records the reason.
+
+        Args:
+          met: only of the ops that a run of the program meets, which is what its derivative needs;
+            ops in these rules are left for the derivative's derivative.
         """
-        if self._importer is None:
+        if not self.has_untraced_rules:
             return
         with self._lock:
             # A rule that looks at the program it belongs to sees it as far as it is.
-            if self._importer is None or self._tracing_rules:
+            if self._tracing_rules or not self.has_untraced_rules:
                 return
             self._tracing_rules = True
             try:
                 with scope():
-                    self._importer.pending.trace()
-                self._importer = None
+                    self._trace_rules(
+                        reachable(self._functions, self.name, custom_rules=False) if met else None
+                    )
             finally:
                 self._tracing_rules = False
-            for name in ("_functions", "liveness"):
-                self.__dict__.pop(name, None)
+                for name in ("_functions", "liveness"):
+                    self.__dict__.pop(name, None)
+
+    def _trace_rules(self, within: Collection[str] | None) -> None:
+        if self._importer is not None:
+            self._importer.pending.trace(within)
+            if not self._importer.pending:
+                self._importer = None
+            return
+        before = self._functions
+        pending = Importer.into(self).pending
+        pending.resume(before.values(), self._untraced)
+        try:
+            pending.trace(within)
+        finally:
+            self._untraced = pending.mark()
+        # The rules call functions, and have rules, that the program has already.
+        after = functions(self._module)
+        merge_functions(after, after.keys() - before.keys())
 
     def changed(self) -> None:
         """Forgets what was derived from the module."""
@@ -157,7 +197,7 @@ class Program:
     @property
     def functions(self) -> dict[str, func.FuncOp]:
         """The module's functions by symbol."""
-        self.trace_rules()
+        self._looked_at()
         return self._functions
 
     @functools.cached_property
@@ -342,19 +382,25 @@ class Program:
         pipeline = f"jaxpr-inline,jaxpr-remat{option}"
         return self.run_passes(pipeline, verify_each=False, remarks=remarks)
 
-    def clone(self, *, trace_rules: bool = True) -> Program:
+    def clone(self, *, hold_rules: bool = False) -> Program:
         """A copy whose module can be changed; constants and handles are shared.
 
         Args:
-          trace_rules: have the custom rules in the copy; without, those that are not traced yet
-            are missing, which is good enough to lower it.
+          hold_rules: leave custom rules that are not traced yet so in the copy, which holds them
+            until its ``holds_rules`` is unset; by default they are traced now.
         """
-        if trace_rules:
+        hold_rules = hold_rules or self.holds_rules
+        if not hold_rules:
             self.trace_rules()
-        with context():
+        with context(), self._lock:
+            pending = None if self._importer is None else self._importer.pending
+            untraced = self._untraced if pending is None else pending.mark()
             module = ir.Module.parse(mlir_ir.module_bytecode(self._module))
+            if pending is not None:
+                pending.unmark()
         result = Program(module, self._constants, self._handles, self.custom_calls)
         result.when_lowered = self.when_lowered
+        result._untraced, result.holds_rules = untraced, hold_rules
         return result
 
     @functools.cached_property
@@ -364,7 +410,7 @@ class Program:
             return self
         from jaxmlir.passes import Instrumentation
 
-        result = self.clone(trace_rules=False)
+        result = self.clone(hold_rules=True)
         result.when_lowered = None
         self.when_lowered.run(result, Instrumentation(verify_each=False))
         return result

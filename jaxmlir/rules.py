@@ -7,8 +7,10 @@ A JVP rule that asks to be told which tangents are zero (``symbolic_zeros``) is 
 each combination of these, unless it is of an op in another rule: their numbers would multiply.  A
 VJP rule that asks so is told that none is.
 
-JAX itself traces rules when it differentiates.  A program traces its own when somebody looks at its
-module (:class:`Pending`): what is only lowered and run never does.
+JAX itself traces rules when it differentiates.  So does a program (:class:`Pending`): the rules of
+the ops that it runs, not those of the ops in these rules, which wait in the derivative for the next
+one.  All are traced when somebody looks at a program's module; what is only lowered and run never
+does either.
 
 A rule may call the function it belongs to, and every trace of that call makes new thunks.  So rules
 are told apart by structure (:class:`Identities`), not by object: the user's function behind the
@@ -27,7 +29,7 @@ import contextlib
 import functools
 import itertools
 import types as py_types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -74,11 +76,14 @@ ATTRIBUTES = frozenset({"jvp_jaxpr", "jvp_with_zeros", "fwd_jaxpr", "bwd_jaxpr",
 MAX_COMBINED = 4
 
 
+# On an op of a copied module: the number of its rules, which have not been traced.
+UNTRACED = "jaxpr.untraced"
+
+
 @dataclass(frozen=True)
 class _Untraced:
-    """An op whose rules have not been traced."""
+    """The rules of an op that have not been traced."""
 
-    op: ir.Operation
     eqn: Any
     within: collections.Counter[str]
     """How often each rule, by its source line, is around this op: the order of the derivative."""
@@ -94,6 +99,19 @@ class _Untraced:
             yield
 
 
+def is_untraced(op: Any) -> bool:
+    """Whether an op of :data:`OPS` is marked."""
+    return UNTRACED in op.attributes
+
+
+@dataclass(frozen=True)
+class Marked:
+    """Rules that the ops of a module have not yet, by the numbers that the ops are marked with."""
+
+    rules: dict[int, _Untraced]
+    config: ConfigSnapshot
+
+
 class Pending:
     """The ops of an import that wait for their rules.
 
@@ -104,7 +122,7 @@ class Pending:
 
     def __init__(self, importer: Any):
         self._importer = importer
-        self._queue: collections.deque[_Untraced] = collections.deque()
+        self._queue: collections.deque[tuple[ir.Operation, _Untraced]] = collections.deque()
         self._config: ConfigSnapshot | None = None
         self._within: collections.Counter[str] = collections.Counter()
         self._check_vma = False
@@ -117,7 +135,7 @@ class Pending:
         """Puts off the rules of the op of a custom-derivative equation."""
         if self._config is None:
             self._config = ConfigSnapshot()
-        self._queue.append(_Untraced(op, eqn, self._within, self._check_vma))
+        self._queue.append((op, _Untraced(eqn, self._within, self._check_vma)))
 
     @property
     def in_rule(self) -> bool:
@@ -140,21 +158,65 @@ class Pending:
         for _ in range(count):
             self._queue.pop()
 
-    def trace(self) -> None:
-        """Traces the rules of all ops, and of those that the rules bring."""
+    def trace(self, within: Collection[str] | None = None) -> None:
+        """Traces the rules of all ops, and of those that the rules bring.
+
+        Args:
+          within: only of the ops of these functions; those that their rules bring wait on.
+        """
         if not self._queue:
             return
-        with self._config.restored():
-            while self._queue:
-                untraced = self._queue[0]
+        around = self._within, self._check_vma
+        try:
+            with self._config.restored():
+                self._trace_round(within)
+                while within is None and self._queue:
+                    self._trace_round(None)
+        finally:
+            self._within, self._check_vma = around
+        if not self._queue:
+            self._config = None
+
+    def _trace_round(self, within: Collection[str] | None) -> None:
+        """Traces the rules of the ops that wait; those that the rules bring wait after them."""
+        now, later = collections.deque(), []
+        for waiting in self._queue:
+            here = within is None or waiting[0].parent.attributes["sym_name"].value in within
+            (now if here else later).append(waiting)
+        self._queue = collections.deque()
+        try:
+            while now:
+                op, untraced = now[0]
                 self._within, self._check_vma = untraced.within, untraced.check_vma
-                attributes = untraced.op.attributes
                 with untraced.surroundings():
                     for name, value in _TRACERS[untraced.eqn.primitive.name](untraced.eqn, self):
-                        attributes[name] = value
-                self._queue.popleft()
-        self._within, self._check_vma = collections.Counter(), False
-        self._config = None
+                        op.attributes[name] = value
+                now.popleft()
+        finally:
+            self._queue.extendleft(reversed([*now, *later]))
+
+    def mark(self) -> Marked | None:
+        """Marks the ops that wait, for :meth:`resume` to find them in a copy of the module."""
+        if not self._queue:
+            return None
+        i64 = ir.IntegerType.get_signless(64)
+        for number, (op, _) in enumerate(self._queue):
+            op.attributes[UNTRACED] = ir.IntegerAttr.get(i64, number)
+        return Marked(dict(enumerate(untraced for _, untraced in self._queue)), self._config)
+
+    def unmark(self) -> None:
+        """Undoes :meth:`mark`."""
+        for op, _ in self._queue:
+            del op.attributes[UNTRACED]
+
+    def resume(self, functions: Iterable[Any], marked: Marked) -> None:
+        """Has the marked ops of the functions wait here."""
+        for function in functions:
+            for op in function.entry_block.operations:
+                if type(op) is ir.OpView and op.name in OPS and is_untraced(op):
+                    self._queue.append((op, marked.rules[op.attributes[UNTRACED].value]))
+                    del op.attributes[UNTRACED]
+        self._config = marked.config
 
     def function(
         self, name: str, key: Any, info: core.DebugInfo, trace: Any

@@ -237,7 +237,7 @@ def jacobian(
     from jaxmlir import arguments
     from jaxmlir.staging import trace
 
-    program, _, _ = _start(program, while_loops, checkpoints)
+    program, _, _ = _start(program, while_loops, checkpoints, hold_rules=False)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
         return getattr(jax, kind)(program, **options)(*args, **kwargs)
@@ -273,7 +273,7 @@ def vmap(
     in_dims = _flat_axes("in_axes", in_axes, args_tree, program.in_avals)
     in_dims += [0] * (len(program.in_avals) - len(in_dims))
     out_dims = _flat_axes("out_axes", out_axes, program.out_tree, program.out_avals)
-    result, rules, symbol = _start(program)
+    result, rules, symbol = _start(program, hold_rules=False)
     with scope():
         axis = batch_axis(axis_size, axis_name, spmd_axis_name)
         new, _ = vmap_function(rules, symbol, in_dims, axis, out_dims)
@@ -344,7 +344,7 @@ def inverse(
         raise ArgumentError(
             f"inverse of @{program.name}: argnums={argnums} and known={known} overlap"
         )
-    result, rules, symbol = _start(program)
+    result, rules, symbol = _start(program, hold_rules=False)
     with scope():
         flat = (_chosen_leaves(args_tree, positions) for positions in (found, sorted(given)))
         new = inverse_function(rules, symbol, *map(tuple, flat), log_det)
@@ -362,10 +362,19 @@ def _is_none(value: Any) -> bool:
 
 
 def _start(
-    program: Program, while_loops: str = "error", checkpoints: int | None = None
+    program: Program,
+    while_loops: str = "error",
+    checkpoints: int | None = None,
+    hold_rules: bool = True,
 ) -> tuple[Program, Rules, str]:
-    """A copy to transform, its rules, and the function to transform."""
-    result = program.clone()
+    """A copy to transform, its rules, and the function to transform.
+
+    Args:
+      hold_rules: trace only the custom rules that a derivative needs, until :func:`_finish`.
+    """
+    if hold_rules:
+        program.trace_rules(met=True)
+    result = program.clone(hold_rules=hold_rules)
     checkpoint_while(result, result.name, while_loops, checkpoints)
     with scope():
         return result, Rules(result), result.name
@@ -388,6 +397,7 @@ def _finish(
         attributes["jaxpr.in_tree"] = pytrees.encode(in_tree)
         attributes["jaxpr.out_tree"] = pytrees.encode(out_tree)
     program.changed()
+    program.holds_rules = False
     return program
 
 

@@ -52,7 +52,7 @@ _valid: dict[Any, set[Any]] = {}
 
 
 def verify(program: Program, filename: str = "-") -> None:
-    """Checks a program.
+    """Checks a program, with the custom rules that were traced.
 
     Args:
       program: its module is read, not changed.
@@ -63,7 +63,7 @@ def verify(program: Program, filename: str = "-") -> None:
         place, what was expected and what came.
     """
     try:
-        verify_module(program.module, filename)
+        verify_module(program._module, filename)
     except DiagnosticError as e:
         raise VerificationError(e.diagnostics) from None
     with context():
@@ -82,7 +82,7 @@ class _Verifier:
     def __init__(self, program: Program, filename: str):
         self.program = program
         self.filename = filename
-        self.functions = program.functions
+        self.functions = program._functions
         self.diagnostics: list[Diagnostic] = []
         # The functions still to walk, and whether the shard_map around them tracks varying axes.
         self.pending: dict[str, bool] = {}
@@ -90,7 +90,7 @@ class _Verifier:
 
     def run(self) -> list[Diagnostic]:
         with contextlib.suppress(_Full):
-            for op in self.program.module.body.operations:
+            for op in self.program._module.body.operations:
                 self.check_top_level(op)
             for symbol, function in self.functions.items():
                 if not _is_private(function):
@@ -395,7 +395,7 @@ def _constant_errors(program: Program, op: Any) -> Iterator[str]:
 
 def _stored_aval(program: Program, name: str) -> Any | None:
     """What the side table has under a name; nothing is read from an artifact for this."""
-    value = program.constants.unread(name)
+    value = program._constants.unread(name)
     if isinstance(value, Unread):
         return core.ShapedArray(value.shape, value.dtype)
     return None if value is None else core.typeof(value)

@@ -95,3 +95,92 @@ def test_a_module_of_an_exported_program_has_its_rules():
     want = jax.jvp(square, (matrix(),), (np.ones_like(matrix()),))
     np.testing.assert_array_equal(out, want[0])
     np.testing.assert_array_equal(tangent, want[1])
+
+
+def sine_with_counted_rules():
+    """A function with rules that call functions with rules, and the list that tracing them adds
+    to."""
+    traced = []
+
+    @jax.custom_vjp
+    def sine(x):
+        return jnp.sin(x)
+
+    @jax.custom_jvp
+    def cosine(x):
+        return jnp.cos(x)
+
+    def fwd(x):
+        traced.append("fwd")
+        return sine(x), x
+
+    def bwd(x, ct):
+        traced.append("bwd")
+        return (cosine(x) * ct,)
+
+    @cosine.defjvp
+    def cosine_jvp(primals, tangents):
+        traced.append("jvp")
+        return cosine(*primals), -sine(*primals) * tangents[0]
+
+    sine.defvjp(fwd, bwd)
+    return sine, traced
+
+
+def test_a_derivative_traces_the_rules_of_the_ops_that_it_meets():
+    sine, traced = sine_with_counted_rules()
+
+    def f(x):
+        return sine(x) * x
+
+    x = np.float32(1.3)
+    first = jaxmlir.trace(f)(x).grad()
+    first.verify()
+    np.testing.assert_array_equal(first(x), jax.jit(jax.grad(f))(x))
+    assert first.has_untraced_rules
+    traced.clear()
+    second = first.grad()
+    assert "jvp" in traced
+    np.testing.assert_allclose(second(x), jax.grad(jax.grad(f))(x), rtol=1e-6)
+    np.testing.assert_allclose(second.grad()(x), jax.grad(jax.grad(jax.grad(f)))(x), rtol=1e-5)
+
+
+def test_a_derivative_that_is_looked_at_has_all_rules():
+    sine, _ = sine_with_counted_rules()
+    x = np.float32(1.3)
+    derivative = jaxmlir.trace(sine)(x).grad()
+    before = derivative(x)
+    text = derivative.as_text()
+    assert not derivative.has_untraced_rules
+    assert "untraced" not in text
+    # The rules call functions that the derivative calls as well: no second copies of them.
+    assert text.count("func.func") == 6
+    assert text.count("jvp_jaxpr = @") == 2
+    assert text.count("bwd_jaxpr = @") == 2
+    assert derivative(x) == before == jaxmlir.parse(text)(x)
+    derivative.verify()
+    second = jaxmlir.parse(text).grad()(x)
+    np.testing.assert_allclose(second, jax.grad(jax.grad(sine))(x), rtol=1e-6)
+
+
+def test_rules_that_jax_differentiates_are_traced_first():
+    sine, _ = sine_with_counted_rules()
+
+    @jax.custom_jvp
+    def outer(x):
+        return jnp.sum(jnp.cos(x))
+
+    @outer.defjvp
+    def outer_jvp(primals, tangents):
+        # JAX's own rule is run on a recomputation that keeps what a policy says.
+        policy = jax.checkpoint_policies.dots_saveable
+        weighted = jax.checkpoint(lambda x, t: jnp.sum(sine(x) * t), policy=policy)
+        return outer(*primals), -weighted(*primals, *tangents)
+
+    x = np.linspace(0, 1, 4, dtype=np.float32)
+    program = jaxmlir.trace(outer)(x)
+    np.testing.assert_allclose(program.grad()(x), jax.grad(outer)(x), rtol=1e-6)
+    _, lin = program.linearize()
+    hessian = jax.jacrev(jax.grad(outer))(x)
+    np.testing.assert_allclose(jax.jacrev(program.grad())(x), hessian, rtol=1e-5)
+    assert "untraced" not in lin.as_text()

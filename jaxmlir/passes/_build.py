@@ -12,6 +12,7 @@ from jaxmlir import codec, ops
 from jaxmlir._compat import core, dtypes, jax_mlir_ext
 from jaxmlir.dense import dense
 from jaxmlir.ir import func, ir, symbol_uses
+from jaxmlir.rules import ATTRIBUTES
 from jaxmlir.types import aval_of, type_of
 
 if TYPE_CHECKING:
@@ -232,8 +233,14 @@ def make_public(program: Program, symbol: str) -> None:
     program.changed()
 
 
-def reachable(functions: dict[str, func.FuncOp], symbol: str) -> set[str]:
-    """The functions that a function refers to, directly or not, and itself."""
+def reachable(
+    functions: dict[str, func.FuncOp], symbol: str, *, custom_rules: bool = True
+) -> set[str]:
+    """The functions that a function refers to, directly or not, and itself.
+
+    Args:
+      custom_rules: also as a custom derivative rule, which a run does not call.
+    """
     reached: set[str] = set()
     pending = [symbol]
     while pending:
@@ -241,7 +248,7 @@ def reachable(functions: dict[str, func.FuncOp], symbol: str) -> set[str]:
         if name in reached or name not in functions:
             continue
         reached.add(name)
-        pending.extend(references(functions[name]))
+        pending.extend(references(functions[name], custom_rules=custom_rules))
     return reached
 
 
@@ -310,10 +317,15 @@ def symbols_of(op: Any) -> Iterator[str]:
         yield from symbol_uses(attr)
 
 
-def references(function: func.FuncOp) -> Iterator[str]:
+def references(function: func.FuncOp, *, custom_rules: bool = True) -> Iterator[str]:
     """The symbols that a function's ops refer to, as often as they do."""
     for op, _ in ops_with_symbols(function):
-        yield from symbols_of(op)
+        if custom_rules:
+            yield from symbols_of(op)
+            continue
+        for name, attr in op.attributes.items():
+            if name not in ATTRIBUTES:
+                yield from symbol_uses(attr)
 
 
 def callees_first(functions: dict[str, func.FuncOp]) -> Iterator[str]:

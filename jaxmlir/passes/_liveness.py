@@ -240,7 +240,10 @@ class Body:
                 numbers[result] = number
             self.results.append((first, len(self.types)))
             attributes = op.attributes
-            self.attributes.append(tuple(attributes.items()) if len(attributes) else ())
+            items = attributes.items() if len(attributes) else ()
+            if name in rules.OPS:
+                items = [item for item in items if item[0] != rules.UNTRACED]
+            self.attributes.append(tuple(items))
             kept = name in _ALWAYS_KEPT
             if len(attributes) and "jaxpr.effects" in attributes:
                 effects = self.effects[len(self.kept)] = attributes["jaxpr.effects"]
@@ -361,7 +364,8 @@ _RULES: dict[str, _Rule] = {
 def _call_without_rules(liveness: Liveness, op: Any, results: Mask) -> Cut:
     cut = _call("call_jaxpr")(liveness, op, results)
     cut.counts["num_consts"] = sum(cut.operands[: count_of(op, "num_consts")])
-    cut.dropped = tuple(key for key in rules.ATTRIBUTES if key in op.attributes)
+    rule_attributes = (*rules.ATTRIBUTES, rules.UNTRACED)
+    cut.dropped = tuple(key for key in rule_attributes if key in op.attributes)
     return cut
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import exporter as exporting
-from jaxmlir import locations
+from jaxmlir import locations, rules
 from jaxmlir._compat import (
     ad,
     ad_util,
@@ -40,7 +40,7 @@ from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError, cause_of
 from jaxmlir.importer import Importer
 from jaxmlir.ir import func, ir, symbol_uses
 from jaxmlir.passes import higher_order
-from jaxmlir.passes._build import inline
+from jaxmlir.passes._build import inline, ops_with_symbols, reachable, symbols_of
 from jaxmlir.passes._functions import Functions
 from jaxmlir.passes.higher_order import Halves, Linearization, Written
 from jaxmlir.types import aval_of
@@ -293,6 +293,8 @@ class Rules:
         rule = higher_order.rule_of(name)
         if rule is None:
             return None
+        if name in rules.OPS and rules.is_untraced(op):
+            self._trace_custom_rules()
         key = (rule, kind, signature(op, name, operands), pattern)
         if key not in self._own:
             found = getattr(rule, kind)(self, op, *pattern) if rule.handles(op) else None
@@ -314,6 +316,8 @@ class Rules:
         if found is None:
             found = self._own.get(key)
         if found is None:
+            if self.program.has_untraced_rules and self._meets_untraced(op):
+                self._trace_custom_rules()
             before = self.importer.references
             try:
                 found = make(self.jaxpr_of(op, name))
@@ -326,6 +330,20 @@ class Rules:
             refers = self.importer.references != before or _refers(op)
             (self._own if refers else _process_wide)[key] = found
         return found
+
+    def _meets_untraced(self, op: Any) -> bool:
+        """Whether a custom rule is missing in the functions of an op; JAX's rule may want it."""
+        functions = self.program.functions
+        reached = set().union(*(reachable(functions, symbol) for symbol in symbols_of(op)))
+        return any(
+            name in rules.OPS and rules.is_untraced(inner)
+            for symbol in reached
+            for inner, name in ops_with_symbols(functions[symbol])
+        )
+
+    def _trace_custom_rules(self) -> None:
+        self.program.trace_rules()
+        self.importer.take_names(self.program.functions)
 
     def jaxpr_of(self, op: Any, name: str) -> Any:
         """The closed jaxpr of one op, over its operands."""

@@ -10,6 +10,7 @@ different classes until none is left.
 from __future__ import annotations
 
 import collections
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -33,17 +34,30 @@ class DedupeFunctions(Pass):
 
 def dedupe_functions(program: Program) -> None:
     """Keeps the first of each class of equal private functions, and refers to it everywhere."""
+    if merge_functions(program.functions):
+        program.changed()
+
+
+def merge_functions(
+    functions: dict[str, func.FuncOp], among: Collection[str] | None = None
+) -> bool:
+    """Likewise, of a module's functions; whether there were any to merge.
+
+    Args:
+      among: only these may go, by default all.
+    """
     with scope():
-        functions = program.functions
         representative = _equal_functions(functions)
+        if among is not None:
+            representative |= {name: name for name in functions if name not in among}
         if all(name == kept for name, kept in representative.items()):
-            return
+            return False
         for name, function in functions.items():
             if representative[name] != name:
                 function.operation.erase()
             else:
                 _rename_uses(function, representative)
-    program.changed()
+    return True
 
 
 def rename_functions(program: Program, names: dict[str, str]) -> None:
