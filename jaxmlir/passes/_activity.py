@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import ops_of, returned
+from jaxmlir.passes._build import ops_of, returned, signature
 from jaxmlir.passes.higher_order import has_rule
 
 if TYPE_CHECKING:
@@ -55,11 +55,12 @@ def forward(
             steps.append(Step(op, name, operands, results, ()))
             continue
         step = Step(op, name, operands, results, pattern)
+        known = signature(op, name, operands)
         if kind == "linearize" and not has_rule(name):
-            step.halves = rules.linearize(op, name, pattern, (True,) * len(results), operands)
+            step.halves = rules.linearize(op, name, pattern, (True,) * len(results), known)
             step.active_out = step.halves.tangent.pattern
         else:
-            step.active_out = rules.activity(kind, op, name, pattern, operands)
+            step.active_out = rules.activity(kind, op, name, pattern, known)
         live.update([v for v, a in zip(results, step.active_out, strict=True) if a])
         steps.append(step)
     return steps, live
@@ -70,7 +71,7 @@ def backward(rules: Rules, steps: Sequence[Step], wanted: set[ir.Value]) -> None
     for step in reversed(steps):
         if step.active and not wanted.isdisjoint(step.results):
             step.wanted = tuple([v in wanted for v in step.results])
-            uses = rules.uses(step.op, step.name, step.active, step.wanted, step.operands)
+            uses = rules.uses(step.op, step.name, step.active, step.wanted)
             wanted.update([v for v, u in zip(step.operands, uses, strict=True) if u])
 
 

@@ -80,6 +80,21 @@ def ops_of(function: func.FuncOp) -> Iterator[tuple[Any, str, list[ir.Value]]]:
         yield op, name, [*op.operands]
 
 
+Signature = tuple[Any, ...]
+"""What rules are looked up by, apart from the pattern: an op's name, attributes, operand types and
+result types.  Reading it takes time, so a caller that has it at hand hands it on."""
+
+
+def signature(op: Any, name: str, operands: Sequence[ir.Value]) -> Signature:
+    attributes = op.attributes
+    return (
+        name,
+        tuple(attributes.items()) if len(attributes) else (),
+        tuple([v.type for v in operands]),
+        tuple(op.results.types),
+    )
+
+
 def returned(function: func.FuncOp) -> list[ir.Value]:
     """The values that a function returns."""
     return list(function.entry_block.operations[-1].operands)

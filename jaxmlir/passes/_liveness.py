@@ -25,7 +25,7 @@ from jaxmlir import codec, rules
 from jaxmlir._compat import pe
 from jaxmlir._lists import chosen, fixpoint
 from jaxmlir.ir import func, ir, symbol_uses
-from jaxmlir.passes._build import may_have_functions, ops_of, returned, symbols_of
+from jaxmlir.passes._build import Signature, may_have_functions, ops_of, returned, symbols_of
 
 Mask = tuple[bool, ...]
 Attributes = tuple[tuple[str, ir.Attribute], ...]
@@ -250,6 +250,17 @@ class Body:
                 kept = kept or are_lasting(effects)
             self.kept.append(kept)
         self.returned = [numbers[v] for v in returned(function)]
+
+    def signature(self, index: int) -> Signature:
+        """What :func:`jaxmlir.passes._build.signature` gives for an op."""
+        first, last = self.results[index]
+        types = self.types
+        return (
+            self.names[index],
+            self.attributes[index],
+            tuple([types[v] for v in self.operands[index]]),
+            tuple(types[first:last]),
+        )
 
 
 def has_lasting_effects(op: Any, name: str) -> bool:

@@ -40,7 +40,14 @@ from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError, cause_of
 from jaxmlir.importer import Importer
 from jaxmlir.ir import func, ir, symbol_uses
 from jaxmlir.passes import higher_order
-from jaxmlir.passes._build import inline, ops_with_symbols, reachable, symbols_of
+from jaxmlir.passes._build import (
+    Signature,
+    inline,
+    ops_with_symbols,
+    reachable,
+    signature,
+    symbols_of,
+)
 from jaxmlir.passes._functions import Functions
 from jaxmlir.passes.higher_order import Halves, Linearization, Written
 from jaxmlir.types import aval_of
@@ -69,20 +76,6 @@ class Rule:
 
 _process_wide: dict[Any, Any] = {}
 
-Operands = Sequence[ir.Value] | None
-"""The operands of an op, from a caller that has them at hand: reading them takes time."""
-
-
-def signature(op: Any, name: str, operands: Operands) -> tuple[Any, ...]:
-    """What rules are looked up by, apart from the pattern."""
-    attributes = op.attributes
-    return (
-        name,
-        tuple(attributes.items()) if len(attributes) else (),
-        tuple([v.type for v in (op.operands if operands is None else operands)]),
-        tuple(op.results.types),
-    )
-
 
 class Rules:
     """The rules of one program's ops; new sub-functions are added to its module."""
@@ -95,7 +88,7 @@ class Rules:
         self._own: dict[Any, Any] = {}
 
     def jvp(
-        self, op: Any, name: str, active: tuple[bool, ...], operands: Operands = None
+        self, op: Any, name: str, active: tuple[bool, ...], known: Signature | None = None
     ) -> Rule | Written:
         """``(*operands, *tangents of active ones) -> (*results, *tangents of active ones)``."""
 
@@ -103,7 +96,7 @@ class Rules:
             jaxpr, active_out = ad.jvp_jaxpr(closed, active, instantiate=False)
             return Rule(self._template(jaxpr, "jvp"), tuple(active_out))
 
-        return self._found("jvp", op, name, operands, (active,), make)
+        return self._found("jvp", op, name, known, (active,), make)
 
     def linearize(
         self,
@@ -111,7 +104,7 @@ class Rules:
         name: str,
         active: tuple[bool, ...],
         wanted: tuple[bool, ...],
-        operands: Operands = None,
+        known: Signature | None = None,
     ) -> Linearization:
         """The op's results with residuals, and the linear map of tangents that uses these.
 
@@ -126,7 +119,7 @@ class Rules:
                 active,
             )
 
-        return self._found("linearize", op, name, operands, (active,), make, wanted)
+        return self._found("linearize", op, name, known, (active,), make, wanted)
 
     def transpose(
         self,
@@ -134,7 +127,7 @@ class Rules:
         name: str,
         linear: tuple[bool, ...],
         nonzero: tuple[bool, ...],
-        operands: Operands = None,
+        known: Signature | None = None,
     ) -> Rule | Written:
         """``(*nonlinear operands, *nonzero cotangents) -> (*nonzero cotangents of linear ones)``.
 
@@ -145,7 +138,7 @@ class Rules:
             jaxpr, nonzero_in = _transpose(closed, linear, nonzero)
             return Rule(self._template(jaxpr, "transpose"), nonzero_in)
 
-        return self._found("transpose", op, name, operands, (linear, nonzero), make)
+        return self._found("transpose", op, name, known, (linear, nonzero), make)
 
     def batch(
         self,
@@ -153,7 +146,7 @@ class Rules:
         name: str,
         dims: tuple[int | None, ...],
         axis: Any,
-        operands: Operands = None,
+        known: Signature | None = None,
     ) -> Rule | Written:
         """The op on operands batched along ``dims``; the pattern: the results' dimensions."""
 
@@ -161,7 +154,7 @@ class Rules:
             jaxpr, out_dims = batching.batch_jaxpr2(closed, axis, dims)
             return Rule(self._template(jaxpr, "vmap"), tuple(out_dims))
 
-        return self._found("batch", op, name, operands, (dims, axis), make)
+        return self._found("batch", op, name, known, (dims, axis), make)
 
     def batched(
         self,
@@ -169,11 +162,11 @@ class Rules:
         name: str,
         dims: tuple[int | None, ...],
         axis: Any,
-        operands: Operands = None,
+        known: Signature | None = None,
     ) -> tuple[int | None, ...]:
         """The results' batch dimensions."""
-        found = self._native("batched", op, name, operands, dims, axis)
-        return self.batch(op, name, dims, axis, operands).pattern if found is None else found
+        found = self._native("batched", op, name, known, dims, axis)
+        return self.batch(op, name, dims, axis, known).pattern if found is None else found
 
     def activity(
         self,
@@ -181,16 +174,16 @@ class Rules:
         op: Any,
         name: str,
         active: tuple[bool, ...],
-        operands: Operands = None,
+        known: Signature | None = None,
     ) -> tuple[bool, ...]:
         """Which results have tangents in a ``kind`` of derivative: ``"jvp"`` or ``"linearize"``."""
-        found = self._native("activity", op, name, operands, kind, active)
+        found = self._native("activity", op, name, known, kind, active)
         if found is not None:
             return found
         if kind == "jvp":
-            return self.jvp(op, name, active, operands).pattern
+            return self.jvp(op, name, active, known).pattern
         wanted = (True,) * len(op.results)
-        return self.linearize(op, name, active, wanted, operands).tangent.pattern
+        return self.linearize(op, name, active, wanted, known).tangent.pattern
 
     def uses(
         self,
@@ -198,14 +191,14 @@ class Rules:
         name: str,
         active: tuple[bool, ...],
         wanted: tuple[bool, ...],
-        operands: Operands = None,
+        known: Signature | None = None,
     ) -> tuple[bool, ...]:
         """Which active operands the wanted results' tangents depend on."""
         if not higher_order.has_rule(name):
             return active
-        found = self._native("uses", op, name, operands, active, wanted)
+        found = self._native("uses", op, name, known, active, wanted)
         if found is None:
-            return self.linearize(op, name, active, wanted, operands).uses
+            return self.linearize(op, name, active, wanted, known).uses
         return found
 
     def partial_eval(self, op: Any, name: str, unknown: tuple[bool, ...]) -> Halves | None:
@@ -271,7 +264,7 @@ class Rules:
         kind: str,
         op: Any,
         name: str,
-        operands: Operands,
+        known: Signature | None,
         pattern: tuple[Any, ...],
         make: Callable[[Any], Any],
         *wanted: Any,
@@ -281,13 +274,13 @@ class Rules:
         Args:
           wanted: the part of the pattern that JAX's rule pays no heed to.
         """
-        native = self._native(kind, op, name, operands, *pattern, *wanted)
+        native = self._native(kind, op, name, known, *pattern, *wanted)
         if native is not None:
             return native
-        return self._rule(kind, op, name, operands, pattern, make)
+        return self._rule(kind, op, name, known, pattern, make)
 
     def _native(
-        self, kind: str, op: Any, name: str, operands: Operands, *pattern: Any
+        self, kind: str, op: Any, name: str, known: Signature | None, *pattern: Any
     ) -> Any | None:
         """What the rule of an op with functions gives; ``None`` if it has none, or it declines."""
         rule = higher_order.rule_of(name)
@@ -295,7 +288,7 @@ class Rules:
             return None
         if name in rules.OPS and rules.is_untraced(op):
             self._trace_custom_rules()
-        key = (rule, kind, signature(op, name, operands), pattern)
+        key = (rule, kind, known or signature(op, name, op.operands), pattern)
         if key not in self._own:
             found = getattr(rule, kind)(self, op, *pattern) if rule.handles(op) else None
             self._own[key] = found
@@ -306,12 +299,12 @@ class Rules:
         kind: str,
         op: Any,
         name: str,
-        operands: Operands,
+        known: Signature | None,
         pattern: Any,
         make: Callable[[Any], Any],
     ) -> Any:
         """What JAX's rule for the op gives."""
-        key = (kind, signature(op, name, operands), pattern)
+        key = (kind, known or signature(op, name, op.operands), pattern)
         found = _process_wide.get(key)
         if found is None:
             found = self._own.get(key)

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import NewFunction, copy, ops_of, returned, set_attribute, zeros
+from jaxmlir.passes._build import (
+    NewFunction,
+    copy,
+    ops_of,
+    returned,
+    set_attribute,
+    signature,
+    zeros,
+)
 from jaxmlir.passes._rules import Rules, has_tangent
 from jaxmlir.types import aval_of, type_of
 
@@ -90,7 +98,7 @@ def jvp(
             if True not in pattern:
                 primals.update(zip(results, copy(op, name, args), strict=True))
                 continue
-            rule = rules.jvp(op, name, pattern, operands)
+            rule = rules.jvp(op, name, pattern, signature(op, name, operands))
             args += [tangents[v] for v in operands if v in tangents]
             outs = rule.inline(args, op.location)
             n = len(rule.pattern)

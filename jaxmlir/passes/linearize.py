@@ -112,9 +112,7 @@ def linearize(
             if not step.wanted:
                 primals.update(zip(step.results, copy(step.op, step.name, args), strict=True))
                 continue
-            halves = step.halves or rules.linearize(
-                step.op, step.name, step.active, step.wanted, step.operands
-            )
+            halves = step.halves or rules.linearize(step.op, step.name, step.active, step.wanted)
             values = halves.primal.inline(args, step.op.location)
             primals.update(zip(step.results, values, strict=False))
             linear.append((step, halves, values[len(step.results) :]))

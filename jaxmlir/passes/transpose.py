@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jaxmlir import codec
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import NewFunction, copy, ops_of, returned, set_attribute, zeros
+from jaxmlir.passes._build import (
+    NewFunction,
+    copy,
+    ops_of,
+    returned,
+    set_attribute,
+    signature,
+    zeros,
+)
 from jaxmlir.passes._rules import Rules
 from jaxmlir.types import aval_of, type_of
 
@@ -169,7 +177,7 @@ def _transpose_op(
     if True not in nonzero:
         return
     linear = tuple([v in tangents for v in operands])
-    rule = rules.transpose(op, name, linear, nonzero, operands)
+    rule = rules.transpose(op, name, linear, nonzero, signature(op, name, operands))
     args = [values[v] for v in operands if v not in tangents]
     args += [ct for ct in cts if ct is not None]
     handed = iter(rule.inline(args, op.location))

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jaxmlir import codec
 from jaxmlir._compat import batching, core
 from jaxmlir.errors import TransformError
-from jaxmlir.ir import func, ir, scope
+from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import NewFunction, copy, ops_of, returned
+from jaxmlir.passes._build import NewFunction, copy
+from jaxmlir.passes._liveness import Body
 from jaxmlir.passes._rules import Rules
 from jaxmlir.types import aval_of, type_of
 
@@ -100,35 +101,31 @@ def vmap(
       TransformError: an op cannot be batched, or a batched result is asked for without dimension.
     """
     function = rules.program.function(symbol)
-    arguments = list(function.arguments)
+    body = Body(function)
     types = [
-        batched_type(v.type, dim, axis.size) for v, dim in zip(arguments, in_axes, strict=True)
+        batched_type(type_, dim, axis.size)
+        for type_, dim in zip(function.type.inputs, in_axes, strict=True)
     ]
     new = NewFunction(
         rules, reserved or f"{symbol}.vmap", types, function, reserved=reserved is not None
     )
-    values = dict(zip(arguments, new.args, strict=True))
-    dims = {v: dim for v, dim in zip(arguments, in_axes, strict=True) if dim is not None}
+    dims = _dims(body, in_axes)
+    values: list[Any] = [*new.args, *[None] * (len(dims) - body.arity)]
     with new.body():
-        for op, name, operands, pattern in _patterns(function, dims, axis):
+        for i, op, operands, pattern in _patterns(body, dims, axis):
             args = [values[v] for v in operands]
-            results = [*op.results]
+            first, last = body.results[i]
             if pattern is None:
-                values.update(zip(results, copy(op, name, args), strict=True))
+                values[first:last] = copy(op, body.names[i], args)
                 continue
-            rule = rules.batch(op, name, pattern, axis, operands)
-            outs = rule.inline(args, op.location)
-            if len(results) == 1:
-                (result,) = results
-                (values[result],), (dims[result],) = outs, rule.pattern
-            else:
-                values.update(zip(results, outs, strict=True))
-                dims.update(zip(results, rule.pattern, strict=True))
-        outs = returned(function)
-        found = _destinations(symbol, tuple(dims.get(v) for v in outs), out_axes, sum_results)
+            rule = rules.batch(op, body.names[i], pattern, axis, body.signature(i))
+            values[first:last] = rule.inline(args, op.location)
+            dims[first:last] = rule.pattern
+        have = tuple([dims[v] for v in body.returned])
+        found = _destinations(symbol, have, out_axes, sum_results)
         results = [
-            move(rules, values[v], dims.get(v), want, axis.size)
-            for v, want in zip(outs, found, strict=True)
+            move(rules, values[v], dims[v], want, axis.size)
+            for v, want in zip(body.returned, found, strict=True)
         ]
     return new.finish(results), found
 
@@ -137,27 +134,37 @@ def batched_results(
     rules: Rules, symbol: str, in_axes: Sequence[int | None], axis: Any
 ) -> tuple[int | None, ...]:
     """Each result's batch dimension, where the rules leave it; writes nothing."""
-    function = rules.program.function(symbol)
-    dims = dict(zip(function.arguments, in_axes, strict=True))
-    for op, name, operands, pattern in _patterns(function, dims, axis):
+    body = Body(rules.program.function(symbol))
+    dims = _dims(body, in_axes)
+    for i, op, _, pattern in _patterns(body, dims, axis):
         if pattern is not None:
-            found = rules.batched(op, name, pattern, axis, operands)
-            dims.update(zip(op.results, found, strict=True))
-    return tuple([dims.get(v) for v in returned(function)])
+            first, last = body.results[i]
+            found = rules.batched(op, body.names[i], pattern, axis, body.signature(i))
+            dims[first:last] = found
+    return tuple([dims[v] for v in body.returned])
+
+
+def _dims(body: Body, in_axes: Sequence[int | None]) -> list[int | None]:
+    """Of each value its batch dimension, as far as known: of the arguments."""
+    return [*in_axes, *[None] * (len(body.types) - body.arity)]
 
 
 def _patterns(
-    function: func.FuncOp, dims: dict[ir.Value, int | None], axis: Any
-) -> Iterator[tuple[Any, str, list[ir.Value], tuple[int | None, ...] | None]]:
-    """The ops with their operands, and the dimensions of these; ``None`` if it stays as it is.
+    body: Body, dims: list[int | None], axis: Any
+) -> Iterator[tuple[int, Any, list[int], Axes | None]]:
+    """The ops by index, with their operands, and the dimensions of these; ``None`` if an op stays
+    as it is.
 
-    The caller adds the dimensions of an op's results to ``dims``.
+    The caller puts the dimensions of an op's results in ``dims``.
     """
     named = f'"{axis.name}"' if isinstance(axis.name, str) else None
-    for op, name, operands in ops_of(function):
-        pattern = tuple([dims.get(v) for v in operands])
-        stays = pattern.count(None) == len(pattern) and not (named and _mentions(op, named))
-        yield op, name, operands, None if stays else pattern
+    for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
+        pattern = tuple([dims[v] for v in operands])
+        stays = pattern.count(None) == len(pattern)
+        if stays and named and i in body.effects:
+            # It may depend on its place along the named axis.
+            stays = f"NamedAxisEffect = {named}" not in str(body.effects[i])
+        yield i, op, operands, None if stays else pattern
 
 
 def _destinations(
@@ -176,14 +183,6 @@ def _destinations(
                 f"result {i} of @{symbol} is batched, but out_axes has None for it"
             )
     return found
-
-
-def _mentions(op: Any, axis_name: str) -> bool:
-    """Whether an op without batched operands still depends on its place along the named axis."""
-    attributes = op.attributes
-    if "jaxpr.effects" not in attributes:
-        return False
-    return f"NamedAxisEffect = {axis_name}" in str(attributes["jaxpr.effects"])
 
 
 @functools.lru_cache(maxsize=1 << 16)
