@@ -108,7 +108,7 @@ def plan_of(program: Program, symbol: str) -> Plan:
     found = program.plans.get(symbol)
     if found is None:
         with context():
-            found = program.plans[symbol] = Plan(program, program.function(symbol))
+            found = program.plans[symbol] = Plan(program, program._function(symbol))
     return found
 
 

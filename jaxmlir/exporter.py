@@ -49,7 +49,7 @@ class Exporter:
                     "function it belongs to"
                 )
             if found is None:
-                function = self.program.function(symbol)
+                function = self.program._function(symbol)
                 self.made[symbol] = _IN_PROGRESS
                 try:
                     with context():

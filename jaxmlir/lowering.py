@@ -58,7 +58,7 @@ def legalize(program: Program, platforms: Sequence[str] | None = None) -> None:
     """
     name, pytrees = program.name, {}
     with context():
-        attributes = program.function(name).attributes
+        attributes = program._function(name).attributes
         for key in ("jaxpr.in_tree", "jaxpr.out_tree"):
             if key in attributes:
                 pytrees[key] = attributes[key]

@@ -210,6 +210,11 @@ class Program:
         Raises:
           JaxmlirError: the module has none.
         """
+        self._looked_at()
+        return self._function(symbol)
+
+    def _function(self, symbol: str) -> func.FuncOp:
+        """Likewise; its ops may lack the custom rules that are not traced yet."""
         found = self._functions.get(symbol)
         if found is None:
             # A pass may have added it since.
@@ -242,7 +247,7 @@ class Program:
 
     def _tree(self, name: str, n: int, default: Callable[[int], Any]) -> Any:
         with context():
-            attributes = self.function(self.name).attributes
+            attributes = self._function(self.name).attributes
             if name not in attributes:
                 return jax.tree.structure(default(n))
             tree = pytrees.decode(attributes[name])
@@ -253,19 +258,19 @@ class Program:
     @functools.cached_property
     def in_avals(self) -> tuple[Any, ...]:
         """The abstract values of the flat arguments."""
-        return tuple(map(aval_of, self.function(self.name).type.inputs))
+        return tuple(map(aval_of, self._function(self.name).type.inputs))
 
     @functools.cached_property
     def out_avals(self) -> tuple[Any, ...]:
         """The abstract values of the flat results."""
-        return tuple(map(aval_of, self.function(self.name).type.results))
+        return tuple(map(aval_of, self._function(self.name).type.results))
 
     def signature(self, symbol: str) -> Signature:
         """Operands, results and effects of a function, as JAX has them."""
         found = self._signatures.get(symbol)
         if found is None:
             with context():
-                function = self.function(symbol)
+                function = self._function(symbol)
                 listed = self.liveness.listed_effects(symbol)
                 found = self._signatures[symbol] = _signature(function, listed)
         return found

@@ -57,7 +57,7 @@ def _rule(exporter: Exporter, attributes: _Attributes, name: str) -> str:
 
 
 def _function_attribute(exporter: Exporter, symbol: str, name: str, default: Any) -> Any:
-    attributes = exporter.program.function(symbol).attributes
+    attributes = exporter.program._function(symbol).attributes
     return codec.decode(attributes[name]) if name in attributes else default
 
 

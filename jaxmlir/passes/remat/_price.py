@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 from jaxmlir import ops
 from jaxmlir._plans import Node
 from jaxmlir.ir import ir
-from jaxmlir.passes._build import may_have_functions, ops_of, symbols_of
+from jaxmlir.passes._build import may_have_functions, ops_of, signature, symbols_of
 from jaxmlir.passes._liveness import has_lasting_effects
-from jaxmlir.passes._rules import signature
 from jaxmlir.passes.cost import CALLED, leaf_cost
 from jaxmlir.types import aval_of
 
@@ -89,7 +88,7 @@ class Prices:
             return inf
         if may_have_functions(name) and any(True for _ in symbols_of(op)):
             return self._calling(Node(op, name, "", (), ()))
-        key = signature(op, name, None)
+        key = signature(op, name, op.operands)
         if key not in _leaves:
             _leaves[key] = _leaf(Node(op, name, "", (), ()), name.removeprefix("jaxpr."))
         return _leaves[key]
