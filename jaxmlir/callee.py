@@ -126,8 +126,7 @@ class Pruned(Callee):
             liveness, ops = self._whole.liveness, []
             for symbol, results, _ in liveness.needed([self.variant]):
                 dead = liveness.of(symbol, results).dead
-                body = enumerate(liveness.body(symbol).ops)
-                ops += [op for i, op in body if i not in dead]
+                ops += [pair for i, pair in enumerate(liveness.ops(symbol)) if i not in dead]
             return placement_of(self._whole, ops)
 
     def lower(self, ctx: Any, args: Sequence[Any]) -> tuple[list[Any], Any]:

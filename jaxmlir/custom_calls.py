@@ -10,7 +10,7 @@ by their name, the rest by the op's.  A program that was traced here may use eve
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -63,17 +63,22 @@ def find(module: ir.Module) -> Iterator[CustomCall]:
     with context():
         for function in module.body.operations:
             if isinstance(function, func.FuncOp):
-                for op in function.entry_block.operations:
-                    if type(op) is ir.OpView:
-                        yield from _of_op(op)
+                ops = function.entry_block.operations
+                yield from among((op, op.name) for op in ops if type(op) is ir.OpView)
 
 
-def _of_op(op: ir.OpView) -> Iterator[CustomCall]:
-    name = op.name
+def among(ops: Iterable[tuple[ir.OpView, str]]) -> Iterator[CustomCall]:
+    """Those of some ops, which come with their names."""
+    for op, name in ops:
+        if name == "jaxpr.jit" or name in OPS:
+            yield from _of_op(op, name)
+
+
+def _of_op(op: ir.OpView, name: str) -> Iterator[CustomCall]:
     if name == "jaxpr.jit":
         if "compiler_options_kvs" in op.attributes:
             yield CustomCall("compiler_options", name, locations.position(op.location))
-    elif name in OPS:
+    else:
         target = name.removeprefix("jaxpr.")
         if name == "jaxpr.ffi_call" and "target_name" in op.attributes:
             target = ir.StringAttr(op.attributes["target_name"]).value

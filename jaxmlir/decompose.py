@@ -9,7 +9,7 @@ where there is none.  A derivative of the replacement is a derivative of the pri
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -64,8 +64,9 @@ def adapt(program: Program, made_with: str) -> None:
     Raises:
       ArtifactError: lists the ops for which there is no replacement, with their places.
     """
-    found = _ops_by_name(program)
-    missing = [op for name, group in found.items() if not _is_known(name) for op in group]
+    with context():
+        unknown = {name for name in {name for _, name in _ops(program)} if not _is_known(name)}
+        missing = [op for op, name in _ops(program) if name in unknown] if unknown else []
     if not missing:
         return
     problems = []
@@ -84,19 +85,19 @@ def adapt(program: Program, made_with: str) -> None:
         raise ArtifactError(_cannot(problems, made_with))
 
 
-def _ops_by_name(program: Program) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
-    with context():
-        for function in program.module.body.operations:
-            if isinstance(function, func.FuncOp):
-                for op in function.entry_block.operations:
-                    if type(op) is ir.OpView and op.name.startswith("jaxpr."):
-                        found.setdefault(op.name, []).append(op)
-    return found
+def _ops(program: Program) -> Iterator[tuple[Any, str]]:
+    """The ops of the dialect, with their names."""
+    for function in program.module.body.operations:
+        if isinstance(function, func.FuncOp):
+            for op in function.entry_block.operations:
+                if type(op) is ir.OpView:
+                    yield op, op.name
 
 
 def _is_known(op_name: str) -> bool:
     """Whether the installed JAX has an op's primitive."""
+    if not op_name.startswith("jaxpr."):
+        return True
     name = op_name.removeprefix("jaxpr.")
     record = ops.OPS.get(name)
     if op_name in rules.OPS or (record is not None and record.jax == ops.OURS):

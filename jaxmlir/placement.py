@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import params
 from jaxmlir._compat import close_jaxpr, core, debug_info, dispatch, named_sharding
-from jaxmlir.ir import context, ir
+from jaxmlir.ir import context
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -20,24 +19,20 @@ _PLACED = frozenset(
 )
 
 
-def placement_of(program: Program, ops: Iterable[Any] | None = None) -> Any | None:
+def placement_of(program: Program, ops: Iterable[tuple[Any, str]]) -> Any | None:
     """A jaxpr of the program's equations that mention devices; ``None`` if there are none.
 
     JAX decides on which devices a computation runs by searching its equations, sub-jaxprs in
     parameters included, for shardings.  It finds them here, in an equation that hides its body.
 
     Args:
-      ops: those that count; by default all.
+      ops: those that count, with their names.
     """
     needs_devices = {p.name for p in dispatch.prim_requires_devices_during_lowering}
     names = {f"jaxpr.{name}" for name in _PLACED | needs_devices}
     eqns = []
     with context():
-        if ops is None:
-            blocks = [f.entry_block.operations for f in program._functions.values()]
-            ops = itertools.chain.from_iterable(blocks)
-        for op in ops:
-            name = op.name if type(op) is ir.OpView else op.operation.name
+        for op, name in ops:
             if name in names:
                 primitive, parameters = params.of_op(op, name, program.stubs)
                 if name != "jaxpr.jit" or _has_shardings(parameters):

@@ -604,12 +604,15 @@ class Program:
     @functools.cached_property
     def custom_calls_found(self) -> tuple[custom_calls.CustomCall, ...]:
         """The ops that reach beyond XLA."""
-        return tuple(custom_calls.find(self.module))
+        self._looked_at()
+        with context():
+            return tuple(custom_calls.among(self.liveness.all_ops()))
 
     @functools.cached_property
     def placement(self) -> Any | None:
         """What JAX must know of the devices that the program mentions."""
-        return placement_of(self)
+        with context():
+            return placement_of(self, self.liveness.all_ops())
 
     def callee(self, symbol: str) -> Callee:
         """The parameter of equations that call a function; one object per function."""
@@ -714,6 +717,7 @@ class Program:
         return traced.lower(lowering_platforms=tuple(platforms))
 
 
+@collector_paused
 def _transforms() -> Any:
     """Loaded late: transforms are made of programs."""
     from jaxmlir import transforms

@@ -22,7 +22,6 @@ from jaxmlir.passes._build import NewFunction, adapt, make_public, take_in, zero
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.checkpoint_while import checkpoint_while
 from jaxmlir.passes.dedupe_functions import dedupe_functions, rename_functions
-from jaxmlir.passes.expand_custom_lin import expand_custom_lin
 from jaxmlir.passes.jvp import active_arguments, tangent_type_of
 from jaxmlir.passes.jvp import jvp as jvp_function
 from jaxmlir.passes.linearize import Linearized
@@ -30,8 +29,6 @@ from jaxmlir.passes.linearize import linearize as linearize_function
 from jaxmlir.passes.transpose import cotangent_type
 from jaxmlir.passes.vjp import grad as grad_function
 from jaxmlir.passes.vjp import vjp as vjp_function
-from jaxmlir.passes.vmap import batch_axis
-from jaxmlir.passes.vmap import vmap as vmap_function
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -66,7 +63,7 @@ def jvp(program: Program, custom_vjp_forward: str = "error") -> Program:
             *zip(map(tangent_type_of, outputs), active_out, strict=True),
         ]
         if custom_vjp_forward == "transpose":
-            expand_custom_lin(rules, [core_symbol])
+            _expand_custom_lin(rules, core_symbol)
         new = adapt(rules, core_symbol, f"{symbol}.jvp", arguments, results)
     in_tree = _arguments(args_tree, args_tree)
     return _finish(result, new, in_tree, _tuple([out_tree, out_tree]), f"{symbol}.jvp")
@@ -77,6 +74,12 @@ def _check_forward(custom_vjp_forward: str) -> None:
         raise ArgumentError(
             f"custom_vjp_forward must be 'error' or 'transpose', got {custom_vjp_forward!r}"
         )
+
+
+def _expand_custom_lin(rules: Rules, symbol: str) -> None:
+    from jaxmlir.passes.expand_custom_lin import expand_custom_lin
+
+    expand_custom_lin(rules, [symbol])
 
 
 @collector_paused
@@ -100,7 +103,7 @@ def linearize(
         active = active_arguments(result, symbol, ())
         found = linearize_function(rules, symbol, active)
         if custom_vjp_forward == "transpose":
-            expand_custom_lin(rules, [found.lin])
+            _expand_custom_lin(rules, found.lin)
         inputs, outputs = function.type.inputs, function.type.results
         tangents = list(zip(map(tangent_type_of, inputs), active, strict=True))
         results = list(zip(map(tangent_type_of, outputs), found.active_out, strict=True))
@@ -267,6 +270,9 @@ def vmap(
       ArgumentError: axes do not fit the arguments, or sizes disagree.
       TransformError: an op cannot be batched, or a batched result has the axis ``None``.
     """
+    from jaxmlir.passes.vmap import batch_axis
+    from jaxmlir.passes.vmap import vmap as vmap_function
+
     if axis_size is None:
         return _Unsized(program, in_axes, out_axes, axis_name, spmd_axis_name)
     args_tree, _ = program.in_tree.children()

@@ -45,13 +45,13 @@ _TOKENS = rf"""
 """
 _BODY = re.compile(f"(?:{_TOKENS})*+".encode(), re.VERBOSE)
 
-_LOCATION_LINES = re.compile(
+_LOCATIONS = re.compile(
     rf"""(?:\#loc\d*+[ ]=[ ]loc\(
     (?:{_STRING}|[\d:,()\[\] ]|\#loc\d*+|callsite|fused|unknown|at|to)++\n)*+
     """.encode(),
     re.VERBOSE,
 )
-_LOCATION_LINE = re.compile(rb"^#loc\d*+ = .*\n", re.MULTILINE)
+_DEFINITIONS = re.compile(rb"^((?:\#loc\d*+ = .*\n)++)", re.MULTILINE)
 # Of locations without strings: a definition's name and that it is one, a use's name, a bracket.
 _LOCATION_PARTS = re.compile(rb"#loc(\d*)( = loc\()?|(\()")
 _STRINGS = re.compile(_STRING.encode())
@@ -71,7 +71,8 @@ def check(text: bytes, what: str = "the module") -> None:
     Raises:
       ArtifactError: says which rule the text breaks, and where.
     """
-    body = _LOCATION_LINE.sub(b"", text)
+    pieces = _DEFINITIONS.split(text)
+    body, definitions = b"".join(pieces[::2]), b"".join(pieces[1::2])
     end = _BODY.match(body).end()
     if end != len(body):
         line = body.count(b"\n", 0, end) + 1
@@ -81,13 +82,10 @@ def check(text: bytes, what: str = "the module") -> None:
             "what jaxmlir prints (ops of the jaxpr dialect in generic form, builtin attributes and "
             "types, no in-process handles)"
         )
-    bare = _STRINGS.sub(b"", text)
-    depth = nesting(bare)
+    depth = nesting(_STRINGS.sub(b"", text))
     if depth > MAX_NESTING:
         raise ArtifactError(f"{what} nests {depth} brackets; at most {MAX_NESTING} are allowed")
-    if len(body) != len(text):
-        lines, bare_lines = (b"".join(_LOCATION_LINE.findall(t)) for t in (text, bare))
-        _check_locations(lines, bare_lines, what)
+    _check_locations(definitions, what)
 
 
 def nesting(text: bytes) -> int:
@@ -96,21 +94,16 @@ def nesting(text: bytes) -> int:
     return int(np.cumsum(depths, dtype=np.int32).max(initial=0))
 
 
-def _check_locations(lines: bytes, bare: bytes, what: str) -> None:
-    """Each alias is made of earlier ones, and none is too large when it is written out.
-
-    Args:
-      lines: the definitions.
-      bare: the same without strings.
-    """
-    end = _LOCATION_LINES.match(lines).end()
+def _check_locations(lines: bytes, what: str) -> None:
+    """Each alias is made of earlier ones, and none is too large when it is written out."""
+    end = _LOCATIONS.match(lines).end()
     if end != len(lines):
         found = lines[end : lines.index(b"\n", end)][:60].decode("ascii", "replace")
         raise ArtifactError(f"{what} has a malformed location: {found!r}")
     sizes: dict[bytes | None, int] = {}
     current: bytes | None = None
     size = 0
-    for name, defines, bracket in _LOCATION_PARTS.findall(bare):
+    for name, defines, bracket in _LOCATION_PARTS.findall(_STRINGS.sub(b"", lines)):
         if bracket:
             size += 1
         else:

@@ -80,6 +80,13 @@ def ops_of(function: func.FuncOp) -> Iterator[tuple[Any, str, list[ir.Value]]]:
         yield op, name, [*op.operands]
 
 
+def named_ops(function: func.FuncOp) -> list[tuple[Any, str]]:
+    """The ops before the return, with their names."""
+    ops = function.entry_block.operations
+    named = [(op, op.name if type(op) is ir.OpView else op.operation.name) for op in ops]
+    return named[:-1]
+
+
 Signature = tuple[Any, ...]
 """What rules are looked up by, apart from the pattern: an op's name, attributes, operand types and
 result types.  Reading it takes time, so a caller that has it at hand hands it on."""
