@@ -7,7 +7,7 @@
 // RUN: jaxmlir-run %t --args '2.0' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-fence='platform=cpu threshold=3' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// x^4 costs 2 ops and has two users: cheap.  The sum costs 6 (x^4 is in it twice) and has two: it is fenced.  What uses it starts from nothing again.
+// x^4 costs 2 ops and has two users: cheap.  The sum costs 45, for a sine weighs as much as 40 ops and x^4 is in it twice, and is returned as well as used: it is fenced.  What uses it starts from nothing again.
 // A barrier that the compiler fuses across would be no fence: there it is a call.
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<f32>)
 // CHECK-NEXT:   %[[X2:.*]] = "jaxpr.mul"(%[[X]], %[[X]])
@@ -17,19 +17,30 @@
 // CHECK-NEXT:   %[[STORED:.*]] = "jaxpr.{{jit|optimization_barrier}}"(%[[SUM]])
 // CHECK-NEXT:   %[[COS:.*]] = "jaxpr.cos"(%[[STORED]])
 // CHECK-NEXT:   %[[OUT:.*]] = "jaxpr.add"(%[[COS]], %[[STORED]])
-// CHECK-NEXT:   return %[[OUT]]
+// CHECK-NEXT:   return %[[OUT]], %[[STORED]]
 
 // CUDA-NOT: {{fence|optimization_barrier}}
 
-// EXEC: result: f32[] = 14.712106
+// EXEC: result[0]: f32[] = 14.712106
 
-// REMARK: fence.mlir:{{[0-9]+}}:8: remark: [jaxpr-fence] stored: 2 ops use it, and an element costs 6 ops
-func.func public @main(%x: tensor<f32>) -> tensor<f32> {
+// REMARK: fence.mlir:{{[0-9]+}}:8: remark: [jaxpr-fence] stored: 3 ops use it, and an element costs 45 ops
+func.func public @main(%x: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
   %0 = "jaxpr.mul"(%x, %x) : (tensor<f32>, tensor<f32>) -> tensor<f32>
   %1 = "jaxpr.mul"(%0, %0) : (tensor<f32>, tensor<f32>) -> tensor<f32>
   %2 = "jaxpr.sin"(%1) : (tensor<f32>) -> tensor<f32>
   %3 = "jaxpr.add"(%2, %1) : (tensor<f32>, tensor<f32>) -> tensor<f32>
   %4 = "jaxpr.cos"(%3) : (tensor<f32>) -> tensor<f32>
   %5 = "jaxpr.add"(%4, %3) : (tensor<f32>, tensor<f32>) -> tensor<f32>
-  return %5 : tensor<f32>
+  return %5, %3 : tensor<f32>, tensor<f32>
+}
+
+// Its cosine and it are added up in one kernel, which computes it once: no fence.
+// CHECK-LABEL: func.func private @together
+// CHECK-NEXT:    %[[SIN:.*]] = "jaxpr.sin"
+// CHECK-NEXT:    "jaxpr.cos"(%[[SIN]])
+func.func private @together(%x: tensor<f32>) -> tensor<f32> {
+  %0 = "jaxpr.sin"(%x) : (tensor<f32>) -> tensor<f32>
+  %1 = "jaxpr.cos"(%0) : (tensor<f32>) -> tensor<f32>
+  %2 = "jaxpr.add"(%1, %0) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %2 : tensor<f32>
 }
