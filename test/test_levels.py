@@ -17,6 +17,9 @@ EAGER = {
     # As much as they can rewrite, whether or not it pays.
     "jaxpr-reassociate": "jaxpr-reassociate{min-gain=0}",
     "jaxpr-gather-dot": "jaxpr-gather-dot{min-gain=0}",
+    "jaxpr-select-early": "jaxpr-select-early{factor=0}",
+    "jaxpr-stop-shifts": "jaxpr-stop-shifts",
+    "jaxpr-drop-unit-dims": "jaxpr-drop-unit-dims",
     "-O2": level_pipeline(2),
 }
 

@@ -27,15 +27,17 @@ STRUCTURE = (
     "jaxpr-batch-scans",
     "jaxpr-reassociate",
     "jaxpr-gather-dot",
+    "jaxpr-stop-shifts",
+    "jaxpr-select-early",
     "jaxpr-reroll",
 )
 
 # What repeats is written once, when nothing else looks at it as a whole any more.
 SHARING = ("jaxpr-outline",)
 
-# Of a program as it is compiled: what is stored, by loops for their derivative and by fusions. Its
-# derivatives are taken before.
-STORAGE = ("jaxpr-remat", "jaxpr-fence")
+# Of a program as it is compiled: how arrays are laid out, and what is stored, by loops for their
+# derivative and by fusions. Its derivatives are taken before.
+STORAGE = ("jaxpr-remat", "jaxpr-drop-unit-dims", "jaxpr-fence")
 
 LEVELS: dict[int, tuple[str, ...]] = {
     0: (),

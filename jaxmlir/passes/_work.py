@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.ir import ir
+from jaxmlir.ops import bitwise, comparison, elementwise, special, transcendental
 from jaxmlir.passes.cost import Counter
 from jaxmlir.types import aval_of
 
@@ -27,6 +28,14 @@ BYTE = 1
 UNKNOWN_PER_BYTE = 16
 # Starting a kernel: a loop over small matrices takes 1 to 2 microseconds for each product in it.
 KERNEL = 10_000
+
+ELEMENTWISE = frozenset(
+    f"jaxpr.{op.name}"
+    for family in (elementwise, transcendental, comparison, bitwise, special)
+    for op in family.OPS
+    if op.results == 1
+) | {"jaxpr.convert_element_type", "jaxpr.stop_gradient"}
+"""Ops that compute each element of their result from an element of each operand."""
 
 # Ops that compute nothing: their elements are read in place, or are written again for free.
 _FREE = frozenset(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes.products import DENSE, MIN_GAIN, SELECTING, Tree, rewrite_program
+from jaxmlir.passes.products import DENSE, MIN_GAIN, SELECTING, Tree, is_mask, rewrite_program
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -44,4 +44,6 @@ def gather_dot(program: Program, min_gain: float = MIN_GAIN) -> int:
 
 
 def _selects_for_a_product(tree: Tree) -> bool:
-    return tree.dot is not None and tree.term is not None and bool(tree.term.selectors)
+    if tree.term is None or not tree.term.selectors:
+        return False
+    return tree.dot is not None or any(map(is_mask, tree.ops))

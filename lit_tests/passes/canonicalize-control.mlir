@@ -9,7 +9,7 @@
 // RUN: diff %t.before %t.after
 // RUN: FileCheck %s --check-prefix=EXEC < %t.after
 
-func.func public @main(%x: tensor<f32>, %y: tensor<f32>, %row: tensor<1xf32>) -> (tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<1xf32>, tensor<f32>, tensor<f32>, tensor<f32>) {
+func.func public @main(%x: tensor<f32>, %y: tensor<f32>, %row: tensor<1xf32>) -> (tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<1xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) {
   // CHECK: func.func public @main(%[[X:.*]]: tensor<f32>, %[[Y:.*]]: tensor<f32>, %[[ROW:.*]]: tensor<1xf32>)
 
   // swap(x, y) = (y, x): the function returns its arguments.
@@ -57,8 +57,14 @@ func.func public @main(%x: tensor<f32>, %y: tensor<f32>, %row: tensor<1xf32>) ->
   // EXEC-NEXT: result[10]: f32[] = 14.0
   // EXEC-NEXT: result[11]: f32[] = 3.0
 
-  // CHECK-NEXT: return %[[Y]], %[[X]], %[[DOUBLE]], %[[BRANCH]], %[[Y]], %[[X]], %[[LOOP]], %[[PRODUCT]], %[[STACK]], %[[X]], %[[SCAN]], %[[Y]]
-  return %0#0, %0#1, %2, %4#0, %4#1, %5, %6#0, %7#0, %7#1, %8, %9#0, %9#1 : tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<1xf32>, tensor<f32>, tensor<f32>, tensor<f32>
+  // cond(platform_index, negate, double)(x) = double(x) where only a kernel takes the first branch
+  // CHECK-NEXT: %[[PLATFORM:.*]] = "jaxpr.add"(%[[X]], %[[X]])
+  %10 = "jaxpr.platform_index"() {platforms = [["mosaic"], none]} : () -> tensor<i32>
+  %11 = "jaxpr.cond"(%10, %x) {branches = [@negate, @double], branches_platforms = [["mosaic"], none]} : (tensor<i32>, tensor<f32>) -> tensor<f32>
+  // EXEC-NEXT: result[12]: f32[] = 4.0
+
+  // CHECK-NEXT: return %[[Y]], %[[X]], %[[DOUBLE]], %[[BRANCH]], %[[Y]], %[[X]], %[[LOOP]], %[[PRODUCT]], %[[STACK]], %[[X]], %[[SCAN]], %[[Y]], %[[PLATFORM]]
+  return %0#0, %0#1, %2, %4#0, %4#1, %5, %6#0, %7#0, %7#1, %8, %9#0, %9#1, %11 : tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<1xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>
 }
 func.func private @swap(%x: tensor<f32>, %y: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
   return %y, %x : tensor<f32>, tensor<f32>

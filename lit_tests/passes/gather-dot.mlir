@@ -57,11 +57,31 @@ func.func private @filled(%x: tensor<32x16xf32>, %ct: tensor<1024x16xf32>, %idx:
   return %1 : tensor<16x16xf32>
 }
 
+// A one-hot matrix selects the rows of a table; a number that is none of a row gives zeros.
+// CHECK-LABEL: func.func private @words
+// CHECK-SAME:    (%[[T:.*]]: tensor<32x16xf32>, %[[W:.*]]: tensor<8xi32>)
+// CHECK-NEXT:    %[[I:.*]] = "jaxpr.reshape"(%[[W]]) {new_sizes = array<i64: 8, 1>}
+// CHECK-NEXT:    %[[Y:.*]] = "jaxpr.gather"(%[[T]], %[[I]]) {{.*}}fill_value = 0 {{.*}}mode = {GatherScatterMode = "FILL_OR_DROP"}
+// CHECK-NEXT:    return %[[Y]]
+func.func private @words(%table: tensor<32x16xf32>, %words: tensor<8xi32>) -> tensor<8x16xf32> {
+  %0 = "jaxpr.broadcast_in_dim"(%words) {broadcast_dimensions = array<i64: 0>, shape = array<i64: 8, 1>} : (tensor<8xi32>) -> tensor<8x1xi32>
+  %1 = "jaxpr.iota"() {dimension = 1 : i64, dtype = i32, shape = array<i64: 1, 32>} : () -> tensor<1x32xi32>
+  %2 = "jaxpr.eq"(%0, %1) : (tensor<8x1xi32>, tensor<1x32xi32>) -> tensor<8x32xi1>
+  %3 = "jaxpr.convert_element_type"(%2) {new_dtype = f32} : (tensor<8x32xi1>) -> tensor<8x32xf32>
+  %4 = "jaxpr.dot_general"(%3, %table) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<8x32xf32>, tensor<32x16xf32>) -> tensor<8x16xf32>
+  return %4 : tensor<8x16xf32>
+}
+
 // Row i of x is i, and index e is e, clipped to 31: 31 in 993 of 1024 edges.
 // EXEC:      result[0]: f32[] = 16.0
 // EXEC-NEXT: result[1]: f32[] = 16368.0
 // EXEC-NEXT: result[2]: f32[] = 31248.0
-func.func public @main() -> (tensor<f32>, tensor<f32>, tensor<f32>) {
+// EXEC-NEXT: result[3]: f32[8,16] = {{\[\[}}7.0, 7.0, {{.*}}],
+// EXEC-NEXT:   [0.0, 0.0, {{.*}}],
+// EXEC-NEXT:   [31.0, 31.0, {{.*}}],
+// EXEC-NEXT:   [0.0, 0.0, {{.*}}],
+// EXEC-NEXT:   [0.0, 0.0, {{.*}}],
+func.func public @main() -> (tensor<f32>, tensor<f32>, tensor<f32>, tensor<8x16xf32>) {
   %x = "jaxpr.iota"() {dimension = 0 : i64, dtype = f32, shape = array<i64: 32, 16>} : () -> tensor<32x16xf32>
   %big = "jaxpr.iota"() {dimension = 0 : i64, dtype = f32, shape = array<i64: 1024, 16>} : () -> tensor<1024x16xf32>
   %one = "jaxpr.constant"() {value = dense<1.0> : tensor<f32>} : () -> tensor<f32>
@@ -77,5 +97,7 @@ func.func public @main() -> (tensor<f32>, tensor<f32>, tensor<f32>) {
   %3 = "jaxpr.reshape"(%a) {new_sizes = []} : (tensor<1x1xf32>) -> tensor<f32>
   %4 = "jaxpr.reshape"(%b) {new_sizes = []} : (tensor<1x1xf32>) -> tensor<f32>
   %5 = "jaxpr.reshape"(%c) {new_sizes = []} : (tensor<1x1xf32>) -> tensor<f32>
-  return %3, %4, %5 : tensor<f32>, tensor<f32>, tensor<f32>
+  %words = "jaxpr.constant"() {value = dense<[7, 0, 31, 32, -1, 1, 2, 3]> : tensor<8xi32>} : () -> tensor<8xi32>
+  %6 = "jaxpr.jit"(%x, %words) {jaxpr = @words, name = "words"} : (tensor<32x16xf32>, tensor<8xi32>) -> tensor<8x16xf32>
+  return %3, %4, %5, %6 : tensor<f32>, tensor<f32>, tensor<f32>, tensor<8x16xf32>
 }

@@ -100,6 +100,27 @@ def cond_of_constant(r: Rewriter, node: Node) -> list[ir.Value] | None:
     return r.inline(r.program.function(symbol), node.operands[1:])
 
 
+@rewrite(
+    "cond(platform_index, f0, f1, ...)(x) = fi(x) where the other branches are for kernels only",
+    "cond",
+)
+def cond_of_platform(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    """Programs are compiled for no such platform, and functions of kernels are left as they are."""
+    index = r.producer(node.operands[0], "platform_index")
+    if index is None:
+        return None
+    platforms = index.get("platforms")
+    left = [i for i, names in enumerate(platforms) if names is None or {*names} - _OF_KERNELS]
+    if len(left) != 1:
+        return None
+    symbols = list(symbol_uses(node.attributes["branches"]))
+    return r.inline(r.program.function(symbols[left[0]]), node.operands[1:])
+
+
+# Names by which a lowering inside a kernel asks for its branch.
+_OF_KERNELS = frozenset({"mosaic", "mosaic_gpu"})
+
+
 @rewrite("cond(i, f0, f1, ...)(x) = x where every branch returns its argument", "cond")
 def cond_returns_argument(r: Rewriter, node: Node) -> list[ir.Value] | None:
     branches = [_returned(r, symbol) for symbol in symbol_uses(node.attributes["branches"])]

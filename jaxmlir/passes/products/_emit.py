@@ -179,11 +179,16 @@ class _Evaluation:
         return lax.broadcast_in_dim(array, [self.plan.sizes[i] for i in indices], dims)
 
     def selected(self, tensor: _Tensor, k: int) -> _Tensor:
-        """Rows of a tensor selected, or added up."""
+        """Rows of a tensor selected, picked, or added up."""
         spec, rows, selected = self.plan.selectors[k]
         self.users.subtract({rows, *selected})
         self.users.subtract(tensor.indices)
-        if rows in tensor.indices:
+        if rows in tensor.indices and selected and set(selected) <= set(tensor.indices):
+            others = tuple(i for i in tensor.indices if i not in (rows, *selected))
+            array = self.aligned(tensor, (*selected, rows, *others))
+            array = spec.pick(array, len(selected), self.operands[k])
+            indices = (*selected, *others)
+        elif rows in tensor.indices:
             axis = tensor.indices.index(rows)
             sizes = [self.plan.sizes[i] for i in selected]
             array = spec.select(tensor.array, axis, sizes, self.operands[k])

@@ -83,14 +83,15 @@ class Rule:
     """How an op is read.
 
     Attributes:
-      operands: which operands are parts of the product; none if the op is not read.
+      operands: which operands are parts of the product, none of them if it is made of nothing;
+        ``None`` if the op is not read.
       read: the term of the op, of those of these operands; raises
         :class:`Unfit` where it has none.
       free: whether computing the op again costs next to nothing, as it is fused into its users.
       contracts: whether it sums products, so that their order can matter.
     """
 
-    operands: Callable[[Node], tuple[int, ...]]
+    operands: Callable[[Node], tuple[int, ...] | None]
     read: Callable[[Node, list[Term]], Term]
     free: bool = False
     contracts: bool = False
@@ -159,11 +160,11 @@ def _both(node: Node) -> tuple[int, ...]:
     return (0, 1)
 
 
-def _dot_operands(node: Node) -> tuple[int, ...]:
+def _dot_operands(node: Node) -> tuple[int, ...] | None:
     preferred = node.get("preferred_element_type")
     dtype = aval_of(node.result.type).dtype
     plain = "out_sharding" not in node.attributes and preferred in (None, dtype)
-    return (0, 1) if plain else ()
+    return (0, 1) if plain else None
 
 
 def _dot_general(node: Node, terms: list[Term]) -> Term:
@@ -199,10 +200,10 @@ def _neg(node: Node, terms: list[Term]) -> Term:
     return terms[0]
 
 
-def _divided(node: Node) -> tuple[int, ...]:
+def _divided(node: Node) -> tuple[int, ...] | None:
     """Quotients of floats by one number; those of integers round."""
     whole = aval_of(node.result.type).dtype.kind in "iu"
-    return () if whole or scalar_of(node.operands[1], node.others) is None else (0,)
+    return None if whole or scalar_of(node.operands[1], node.others) is None else (0,)
 
 
 def _div(node: Node, terms: list[Term]) -> Term:
@@ -227,8 +228,8 @@ def _transpose(node: Node, terms: list[Term]) -> Term:
     return term
 
 
-def _kept_in_order(node: Node) -> tuple[int, ...]:
-    return () if {"dimensions", "sharding"} & node.attributes.keys() else (0,)
+def _kept_in_order(node: Node) -> tuple[int, ...] | None:
+    return None if {"dimensions", "sharding"} & node.attributes.keys() else (0,)
 
 
 def _reshape(node: Node, terms: list[Term]) -> Term:
@@ -244,8 +245,8 @@ def _squeeze(node: Node, terms: list[Term]) -> Term:
     return term
 
 
-def _broadcast_operands(node: Node) -> tuple[int, ...]:
-    return (0,) if len(node.operands) == 1 and "sharding" not in node.attributes else ()
+def _broadcast_operands(node: Node) -> tuple[int, ...] | None:
+    return (0,) if len(node.operands) == 1 and "sharding" not in node.attributes else None
 
 
 def _broadcast_in_dim(node: Node, terms: list[Term]) -> Term:
@@ -269,21 +270,30 @@ def _reduce_sum(node: Node, terms: list[Term]) -> Term:
     return term
 
 
-def _convert_operands(node: Node) -> tuple[int, ...]:
-    """Conversions between weak and strong types only."""
+def convert_operands(node: Node) -> tuple[int, ...] | None:
+    """Conversions between weak and strong types, and the identity matrix as numbers."""
     (x,) = node.operands
-    return (0,) if "sharding" not in node.attributes and is_plain(x.type) else ()
+    if "sharding" in node.attributes:
+        return None
+    if is_diagonal(x, node.others):
+        return ()
+    return (0,) if is_plain(x.type) else None
 
 
-def _same(node: Node, terms: list[Term]) -> Term:
-    return terms[0]
+# Pattern: convert(i == j)[i,j] = 1 on the diagonal
+def convert(node: Node, terms: list[Term]) -> Term:
+    if terms:
+        return terms[0]
+    (size, _) = shape_of(node.result)
+    index = Index(size)
+    return Term([[index], [index]], made=[index])
 
 
 # Pattern: select_n(i == j, 0, x)[i,j] = x[i,i] on the diagonal
-def _diagonal_operands(node: Node) -> tuple[int, ...]:
+def _diagonal_operands(node: Node) -> tuple[int, ...] | None:
     mask, *cases = node.operands
-    if len(cases) != 2 or not _is_diagonal(mask, node.others) or not is_zero(cases[0], node.others):
-        return ()
+    if len(cases) != 2 or not is_diagonal(mask, node.others) or not is_zero(cases[0], node.others):
+        return None
     return (2,)
 
 
@@ -295,7 +305,7 @@ def _diagonal(node: Node, terms: list[Term]) -> Term:
     return term
 
 
-def _is_diagonal(mask: ir.Value, nodes: Nodes) -> bool:
+def is_diagonal(mask: ir.Value, nodes: Nodes) -> bool:
     """Whether a value is ``i == j`` of a square matrix."""
     node = nodes.get(mask)
     if node is None or node.name != "jaxpr.eq":
@@ -306,6 +316,12 @@ def _is_diagonal(mask: ir.Value, nodes: Nodes) -> bool:
     shapes = {side.get("shape") for side in sides}
     (rows, columns), *others = shapes if len(next(iter(shapes))) == 2 else [(1, 2)]
     return not others and rows == columns and {s.get("dimension") for s in sides} == {0, 1}
+
+
+def is_mask(node: Node) -> bool:
+    """Whether an op makes numbers of a mask: an identity matrix, or one with a 1 in each row."""
+    is_conversion = node.name == "jaxpr.convert_element_type"
+    return is_conversion and aval_of(node.operands[0].type).dtype == bool
 
 
 def is_zero(value: ir.Value, nodes: Nodes) -> bool:
@@ -326,7 +342,7 @@ RULES: dict[str, Rule] = {
     "jaxpr.squeeze": Rule(_first, _squeeze, free=True),
     "jaxpr.broadcast_in_dim": Rule(_broadcast_operands, _broadcast_in_dim, free=True),
     "jaxpr.reduce_sum": Rule(_first, _reduce_sum, contracts=True),
-    "jaxpr.convert_element_type": Rule(_convert_operands, _same, free=True),
+    "jaxpr.convert_element_type": Rule(convert_operands, convert, free=True),
     "jaxpr.div": Rule(_divided, _div, free=True),
     "jaxpr.select_n": Rule(_diagonal_operands, _diagonal, contracts=True),
 }

@@ -37,6 +37,8 @@ class Selection:
     selected: int
     transposable: bool
     """Whether the selected rows may be added up where they came from."""
+    picks: bool = False
+    """Whether each selected row may be one of a tensor that has rows for each of them."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,15 @@ class Network:
         return Cost(2 * self.size(a | b) if summed else 0, moved, 1)
 
     def selects(self, tensor: int, s: Selection, needed: int) -> int | None:
-        """The indices of a tensor whose rows are selected, or added up; ``None`` if they cannot."""
+        """The indices of a tensor whose rows are selected, picked or added up; ``None`` if they
+        cannot be."""
         there, back = (s.rows, s.selected), (s.selected, s.rows)
         for old, new in (there, back) if s.transposable else (there,):
             if tensor & old == old and not (tensor & new or old & needed):
                 return tensor & ~old | new
+        both = s.rows | s.selected
+        if s.picks and tensor & both == both and not s.rows & needed:
+            return tensor & ~s.rows
         return None
 
     def selected(self, tensor: int, result: int, s: Selection) -> Cost:

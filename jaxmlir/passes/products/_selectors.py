@@ -5,6 +5,11 @@
 with matrix products over other dimensions, and are each other's transpose: ``(S x)^T u = x^T (S^T
 u)``.  Either way costs as much as it moves.
 
+The matrix may be there as one: ``one_hot(idx)``, a comparison with the numbers of the rows as
+numbers.  Multiplied by a table it selects rows, and ``sum_n one_hot(idx)[e, n] x[e, n]`` *picks* an
+element of each row.  Elements that are not selected no longer take part: where a table has an
+infinity or a NaN, a product with a zero was NaN, and now is not.
+
 A gather that fills what is out of bounds by NaN has no transpose; one that fills integers is not
 linear.  An update of an array is a sum, and linear only if the array is zero.
 """
@@ -21,7 +26,17 @@ from jax import lax
 
 from jaxmlir.ir import ir
 from jaxmlir.passes.products._indices import Index, Unfit, fresh, resolve, size_of
-from jaxmlir.passes.products._network import Node, Rule, Term, is_zero, shape_of
+from jaxmlir.passes.products._network import (
+    Node,
+    Nodes,
+    Rule,
+    Term,
+    convert,
+    convert_operands,
+    is_zero,
+    shape_of,
+)
+from jaxmlir.types import aval_of
 
 
 class Spec:
@@ -30,10 +45,12 @@ class Spec:
     Attributes:
       operands: how many values it takes: indices.
       transposable: whether rows may be added up where they were to be selected.
+      picks: whether there is :meth:`pick`.
     """
 
     operands = 0
     transposable = True
+    picks = False
 
     def select(self, array: Any, axis: int, sizes: Sequence[int], operands: Sequence[Any]) -> Any:
         """The rows selected along an axis, which dimensions of some sizes take the place of."""
@@ -42,6 +59,10 @@ class Spec:
     def add(self, array: Any, count: int, rows: int, operands: Sequence[Any]) -> Any:
         """Zeros of so many rows, to which those of the array are added; they are its first
         ``count`` dimensions."""
+        raise NotImplementedError
+
+    def pick(self, array: Any, count: int, operands: Sequence[Any]) -> Any:
+        """For each index of the first ``count`` dimensions its row, of those along the next."""
         raise NotImplementedError
 
 
@@ -65,6 +86,7 @@ class Indexed(Spec):
     unique_indices: bool = False
 
     operands = 1
+    picks = True
 
     @property
     def transposable(self) -> bool:  # type: ignore[override]
@@ -85,9 +107,26 @@ class Indexed(Spec):
             start_index_map=(axis,),
         )
         window = [1 if k == axis else n for k, n in enumerate(array.shape)]
+        return self._gather(array, sizes, numbers, window, operands)
+
+    def _gather(
+        self, array: Any, sizes: Any, numbers: Any, window: Any, operands: Sequence[Any]
+    ) -> Any:
         indices = lax.reshape(operands[0], [*sizes, 1])
         fill = self.fill_value if self.mode == lax.GatherScatterMode.FILL_OR_DROP else None
         return lax.gather(array, indices, numbers, window, fill_value=fill, **self._flags())
+
+    def pick(self, array: Any, count: int, operands: Sequence[Any]) -> Any:
+        batch = tuple(range(count))
+        numbers = lax.GatherDimensionNumbers(
+            offset_dims=tuple(range(count, array.ndim - 1)),
+            collapsed_slice_dims=(count,),
+            start_index_map=(count,),
+            operand_batching_dims=batch,
+            start_indices_batching_dims=batch,
+        )
+        window = [1 if k <= count else n for k, n in enumerate(array.shape)]
+        return self._gather(array, array.shape[:count], numbers, window, operands)
 
     def add(self, array: Any, count: int, rows: int, operands: Sequence[Any]) -> Any:
         numbers = lax.ScatterDimensionNumbers(
@@ -175,7 +214,7 @@ def _new_rows(size: int) -> tuple[Index, list[Index]]:
 
 
 # Pattern: gather(x, idx)[..., e, ...] = S[e,n] x[..., n, ...]
-def _gather_operands(node: Node) -> tuple[int, ...]:
+def _gather_operands(node: Node) -> tuple[int, ...] | None:
     numbers = node.get("dimension_numbers")
     shape = shape_of(node.operands[0])
     rows = numbers.start_index_map
@@ -187,7 +226,7 @@ def _gather_operands(node: Node) -> tuple[int, ...]:
         == tuple(1 if k in rows else n for k, n in enumerate(shape))
         and _is_linear(node.get("mode"), node.get("fill_value"))
     )
-    return (0,) if ok else ()
+    return (0,) if ok else None
 
 
 def _is_linear(mode: Any, fill: Any) -> bool:
@@ -222,7 +261,7 @@ def _flags_of(node: Node) -> tuple[bool, bool]:
 
 
 # Pattern: scatter_add(0, idx, u)[..., n, ...] = S[e,n] u[..., e, ...]
-def _scatter_operands(node: Node) -> tuple[int, ...]:
+def _scatter_operands(node: Node) -> tuple[int, ...] | None:
     numbers = node.get("dimension_numbers")
     rows = numbers.scatter_dims_to_operand_dims
     ok = (
@@ -233,7 +272,7 @@ def _scatter_operands(node: Node) -> tuple[int, ...]:
         and is_zero(node.operands[0], node.others)
         and _windows(node) == [n for k, n in enumerate(shape_of(node.result)) if k not in rows]
     )
-    return (2,) if ok else ()
+    return (2,) if ok else None
 
 
 def _windows(node: Node) -> list[int]:
@@ -282,9 +321,9 @@ def _select(term: Term, node: Node, d: int, spec: Spec, operands: tuple[ir.Value
 
 
 # Pattern: pad(x, 0)[n] = S[e,n] x[e]
-def _pad_operands(node: Node) -> tuple[int, ...]:
+def _pad_operands(node: Node) -> tuple[int, ...] | None:
     grows = all(low >= 0 and high >= 0 for low, high, _ in node.get("padding_config"))
-    return (0,) if grows and is_zero(node.operands[1], node.others) else ()
+    return (0,) if grows and is_zero(node.operands[1], node.others) else None
 
 
 def _pad(node: Node, terms: list[Term]) -> Term:
@@ -297,8 +336,8 @@ def _pad(node: Node, terms: list[Term]) -> Term:
 
 
 # Pattern: dynamic_update_slice(0, x, i)[n] = S[e,n] x[e]
-def _update_operands(node: Node) -> tuple[int, ...]:
-    return (1,) if is_zero(node.operands[0], node.others) else ()
+def _update_operands(node: Node) -> tuple[int, ...] | None:
+    return (1,) if is_zero(node.operands[0], node.others) else None
 
 
 def _dynamic_update_slice(node: Node, terms: list[Term]) -> Term:
@@ -317,11 +356,81 @@ def _add(term: Term, node: Node, d: int, spec: Spec, operands: tuple[ir.Value, .
         term.dims[d] = dim
 
 
+# Pattern: convert(i[e] == n)[..., e, n, ...] = S[e,n]
+def _one_hot_operands(node: Node) -> tuple[int, ...] | None:
+    return () if _numbers_of_rows(node) is not None else convert_operands(node)
+
+
+def _one_hot(node: Node, terms: list[Term]) -> Term:
+    found = _numbers_of_rows(node)
+    if found is None:
+        return convert(node, terms)
+    d, numbers = found
+    term = Term(fresh(shape_of(node.result)))
+    rows = _rows(term, d)
+    selected = [i for k, dim in enumerate(term.dims) if k != d for i in dim]
+    spec = Indexed(lax.GatherScatterMode.FILL_OR_DROP)
+    term.selectors.append(Selector(spec, (numbers,), rows, selected))
+    return term
+
+
+def _numbers_of_rows(node: Node) -> tuple[int, ir.Value] | None:
+    """The dimension along which a one-hot mask has its 1, and where: an integer for each of the
+    other dimensions."""
+    mask = node.others.get(node.operands[0])
+    if mask is None or mask.name != "jaxpr.eq" or "sharding" in node.attributes:
+        return None
+    shape = shape_of(node.result)
+    for counting, numbers in (mask.operands, mask.operands[::-1]):
+        d = _counts_along(counting, node.others)
+        if d is None or shape[d] == 1 or shape_of(counting)[d] != shape[d]:
+            continue
+        numbers = _without(numbers, d, node.others)
+        sizes = [n for k, n in enumerate(shape) if k != d and n != 1]
+        dtype = aval_of(numbers.type).dtype
+        if (
+            [n for n in shape_of(numbers) if n != 1] == sizes
+            and dtype.kind in "iu"
+            and np.iinfo(dtype).max >= shape[d]
+        ):
+            return d, numbers
+    return None
+
+
+def _counts_along(value: ir.Value, nodes: Nodes) -> int | None:
+    """The dimension along which a value is 0, 1, 2 ..., and the same along the others."""
+    node = nodes.get(value)
+    if node is None:
+        return None
+    if node.name == "jaxpr.iota":
+        return node.get("dimension")
+    if node.name != "jaxpr.broadcast_in_dim":
+        return None
+    (source,) = node.operands[:1]
+    d = _counts_along(source, nodes)
+    if d is None:
+        return None
+    new = node.get("broadcast_dimensions")[d]
+    return new if shape_of(source)[d] == shape_of(value)[new] else None
+
+
+def _without(value: ir.Value, d: int, nodes: Nodes) -> ir.Value:
+    """What a value repeats along a dimension, if it does."""
+    node = nodes.get(value)
+    if node is None or node.name != "jaxpr.broadcast_in_dim" or len(node.operands) != 1:
+        return value
+    dims = node.get("broadcast_dimensions")
+    (source,) = node.operands
+    repeats = d not in dims or shape_of(source)[dims.index(d)] == 1
+    return source if repeats else value
+
+
 def _whole(node: Node) -> tuple[int, ...]:
     return (0,)
 
 
 SELECTING: dict[str, Rule] = {
+    "jaxpr.convert_element_type": Rule(_one_hot_operands, _one_hot, free=True),
     "jaxpr.gather": Rule(_gather_operands, _gather, contracts=True),
     "jaxpr.scatter_add": Rule(_scatter_operands, _scatter_add, contracts=True),
     "jaxpr.slice": Rule(_whole, _slice, contracts=True),

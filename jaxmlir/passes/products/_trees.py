@@ -17,6 +17,7 @@ from jaxmlir.passes.products._network import (
     Node,
     Rule,
     Term,
+    is_mask,
     is_plain,
     leaf,
     shape_of,
@@ -49,7 +50,7 @@ class Function:
         found = Function(rules)
         users = found._users
         for op, name, operands in ops_of(function):
-            parts: tuple[ir.Value, ...] = ()
+            parts: tuple[ir.Value, ...] | None = None
             result = None
             if name in rules or name in LOOKED_AT:
                 result = op.results[0]
@@ -58,8 +59,8 @@ class Function:
                     parts = found._parts_of(node)
             for v in operands:
                 if v in users:
-                    users[v].append(result if v in parts else None)
-            if parts:
+                    users[v].append(result if v in (parts or ()) else None)
+            if parts is not None:
                 found.parts[result] = parts
                 users[result] = []
         for v in returned(function):
@@ -67,13 +68,16 @@ class Function:
                 users[v].append(None)
         return found
 
-    def _parts_of(self, node: Node) -> tuple[ir.Value, ...]:
+    def _parts_of(self, node: Node) -> tuple[ir.Value, ...] | None:
         if not is_plain(node.result.type) or "jaxpr.ctx" in node.attributes:
-            return ()
-        parts = tuple([node.operands[i] for i in self.rules[node.name].operands(node)])
+            return None
+        which = self.rules[node.name].operands(node)
+        if which is None:
+            return None
+        parts = tuple([node.operands[i] for i in which])
         element = _element(node.result.type)
         fits = all(is_plain(v.type) and _element(v.type) == element for v in parts)
-        return parts if fits else ()
+        return parts if fits else None
 
     def rule(self, value: ir.Value) -> Rule:
         return self.rules[self.nodes[value].name]
@@ -260,7 +264,7 @@ def _is_mixing(node: Node) -> bool:
     """Whether an op can make it worth while to look at a product with one sum only."""
     if node.name == "jaxpr.mul":
         return all(math.prod(shape_of(v)) > 1 for v in node.operands)
-    return node.name == "jaxpr.broadcast_in_dim"
+    return node.name == "jaxpr.broadcast_in_dim" or is_mask(node)
 
 
 def _plan(tree: Tree) -> Planned | None:
@@ -281,7 +285,12 @@ def _plan(tree: Tree) -> Planned | None:
         numbers.sizes,
         tuple(_bits(numbers(i for dim in f.dims for i in dim)) for f in term.factors),
         tuple(
-            Selection(_bits(numbers(rows)), _bits(numbers(selected)), s.spec.transposable)
+            Selection(
+                _bits(numbers(rows)),
+                _bits(numbers(selected)),
+                s.spec.transposable,
+                s.spec.picks,
+            )
             for s, rows, selected in selections
         ),
         _bits(numbers(i for dim in term.dims for i in dim)),

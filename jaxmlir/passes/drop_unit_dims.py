@@ -1,0 +1,258 @@
+"""``jaxpr-drop-unit-dims``: arrays without their dimensions of size 1.
+
+``keepdims``, ``x[:, None]``, and above all ``vmap`` and derivatives of what has them make arrays of
+shapes such as ``(256, 6, 1, 64)``.  To move a dimension of size 1 is no work, and most of what a
+compiler does with such an array is the same as without; but libraries choose their loops by the
+rank of an array and the size of its last dimensions, and what they have for an unusual rank may be
+slow.  Here elementwise ops, sums, products and data movement are written without these dimensions:
+
+    mul(x[a,1,b], y[a,1,b])   ->   reshape(mul(reshape(x)[a,b], reshape(y)[a,b]))[a,1,b]
+
+Between them the reshapes cancel; those that are left are at the edges: arguments, results, other
+ops.  They move nothing.  No bit of a result changes.  A sum over dimensions of size 1 alone stays
+as it is: it makes a positive zero of a negative one.
+
+On a CPU with jax 0.10.2, ``jnp.sum(x * y, 1)`` of shape ``(256, 6, 1, 64)`` took 1.9 ms, and of
+shape ``(256, 6, 64)`` 0.1 ms; with 0.12, 0.1 ms either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir import codec
+from jaxmlir._compat import core
+from jaxmlir.ir import func, ir, scope
+from jaxmlir.passes._base import Pass
+from jaxmlir.passes._build import drop_dead_ops, kernels
+from jaxmlir.passes._node import OpNode
+from jaxmlir.passes._remarks import remark
+from jaxmlir.passes._work import ELEMENTWISE, is_array
+from jaxmlir.passes.toolbox import ops_of
+from jaxmlir.types import aval_of, type_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DropUnitDims(Pass):
+    """Compute with arrays without their dimensions of size 1."""
+
+    name: ClassVar[str] = "jaxpr-drop-unit-dims"
+
+    def run(self, program: Program) -> None:
+        drop_unit_dims(program)
+
+
+def drop_unit_dims(program: Program) -> int:
+    """Writes ops without dimensions of size 1, in place; how many."""
+    with scope():
+        skipped = kernels(program.functions)
+        count = sum(
+            _Function(function).rewrite()
+            for symbol, function in program.functions.items()
+            if symbol not in skipped
+        )
+    program.changed()
+    return count
+
+
+class _Function:
+    """Rewrites the ops of one function."""
+
+    def __init__(self, function: func.FuncOp):
+        self._function = function
+        # What was computed instead of a value, of the same elements.
+        self._smaller: dict[ir.Value, ir.Value] = {}
+        self._made: dict[tuple[ir.Value, Shape], ir.Value] = {}
+
+    def rewrite(self) -> int:
+        count = 0
+        for op, name, operands in ops_of(self._function):
+            if not (name in _OPS or name in _RESHAPES) or not _has_units(op, operands):
+                continue
+            node = OpNode(op, name, operands)
+            if not _is_plain(node):
+                continue
+            (result,) = op.results
+            if name in _RESHAPES:
+                if "dimensions" not in node.attributes or name == "jaxpr.squeeze":
+                    self._smaller[result] = self._smaller.get(operands[0], operands[0])
+                continue
+            with ir.InsertionPoint(op), op.location:
+                value = _OPS[name](self, node)
+                if value is None:
+                    continue
+                remark(op, f"computed without dimensions of size 1, as {value.type}")
+                whole = _reshape(value, _shape(result))
+            count += 1
+            self._smaller[whole] = value
+            result.replace_all_uses_with(whole)
+            op.operation.erase()
+        if count:
+            drop_dead_ops(self._function)
+        return count
+
+    def shaped(self, value: ir.Value, shape: Shape) -> ir.Value:
+        """The elements of a value in another shape."""
+        if _shape(value) == shape:
+            return value
+        smaller = self._smaller.get(value, value)
+        if _shape(smaller) == shape:
+            return smaller
+        made = self._made.get((smaller, shape))
+        if made is None:
+            made = self._made[smaller, shape] = _reshape(smaller, shape)
+        return made
+
+
+def _shape(value: ir.Value) -> Shape:
+    return tuple(aval_of(value.type).shape)
+
+
+def _with_shape(type_: ir.Type, shape: Shape) -> ir.Type:
+    aval = aval_of(type_)
+    return type_of(core.ShapedArray(shape, aval.dtype, aval.weak_type))
+
+
+def _reshape(value: ir.Value, shape: Shape) -> ir.Value:
+    return _build("jaxpr.reshape", [value], shape, {"new_sizes": codec.encode(shape)})
+
+
+def _build(
+    name: str,
+    operands: Sequence[ir.Value],
+    shape: Shape,
+    attributes: Mapping[str, ir.Attribute],
+    like: ir.Type | None = None,
+) -> ir.Value:
+    """An op whose result has a shape, and the element type of another, or of its first operand."""
+    type_ = _with_shape(like or operands[0].type, shape)
+    return ir.Operation.create(name, [type_], list(operands), dict(attributes)).result
+
+
+def _has_units(op: Any, operands: Sequence[ir.Value]) -> bool:
+    return any(_is_unit(v.type) for v in (*op.results, *operands))
+
+
+def _is_unit(type_: ir.Type) -> bool:
+    found = _units.get(type_)
+    if found is None:
+        found = _units[type_] = 1 in getattr(aval_of(type_), "shape", ())
+    return found
+
+
+_units: dict[ir.Type, bool] = {}
+
+
+def _is_plain(node: OpNode) -> bool:
+    asked = {"jaxpr.ctx", "sharding", "out_sharding"} & node.attributes.keys()
+    return not asked and all(is_array(v.type) for v in (*node.operands, *node.op.results))
+
+
+# --- the ops --------------------------------------------------------------------------------------
+
+
+Write = Callable[[_Function, OpNode], "ir.Value | None"]
+
+
+def _without(shape: Shape, gone: Sequence[int]) -> Shape:
+    return tuple(size for d, size in enumerate(shape) if d not in gone)
+
+
+def _units_of(value: ir.Value) -> list[int]:
+    return [d for d, size in enumerate(_shape(value)) if size == 1]
+
+
+# f(x[a,1], y[a,1])[a,1] = f(x[a], y[a])[a]; an operand may repeat what it has one of
+def _elementwise(f: _Function, node: OpNode) -> ir.Value | None:
+    (result,) = node.op.results
+    gone = _units_of(result)
+    if not gone:
+        return None
+    operands = [f.shaped(v, _without(_shape(v), gone)) if _shape(v) else v for v in node.operands]
+    shape = _without(_shape(result), gone)
+    return _build(node.name, operands, shape, node.attributes, result.type)
+
+
+def _broadcast(f: _Function, node: OpNode) -> ir.Value | None:
+    (result,) = node.op.results
+    gone = _units_of(result)
+    if not gone or len(node.operands) != 1:
+        return None
+    (value,), dims = node.operands, node.get("broadcast_dimensions")
+    left = [d for d in range(len(dims)) if dims[d] not in gone]
+    value = f.shaped(value, tuple(_shape(value)[d] for d in left))
+    shape = _without(_shape(result), gone)
+    if _shape(value) == shape:
+        return value
+    new = tuple(dims[d] - sum(k < dims[d] for k in gone) for d in left)
+    attributes = {"shape": codec.encode(shape), "broadcast_dimensions": codec.encode(new)}
+    return _build(node.name, [value], shape, attributes)
+
+
+def _transpose(f: _Function, node: OpNode) -> ir.Value | None:
+    (value,), (result,) = node.operands, node.op.results
+    gone = _units_of(value)
+    left = [d for d in range(len(_shape(value))) if d not in gone]
+    permutation = tuple(left.index(d) for d in node.get("permutation") if d in left)
+    value = f.shaped(value, _without(_shape(value), gone))
+    if list(permutation) == sorted(permutation):
+        return value
+    shape = _without(_shape(result), _units_of(result))
+    return _build(node.name, [value], shape, {"permutation": codec.encode(permutation)})
+
+
+# sum_b x[a,b,1] = sum_b x[a,b]
+def _reduction(f: _Function, node: OpNode) -> ir.Value | None:
+    (value,), (result,) = node.operands, node.op.results
+    gone, axes = _units_of(value), node.get("axes")
+    left = [d for d in range(len(_shape(value))) if d not in gone]
+    new = tuple(left.index(d) for d in axes if d in left)
+    if not gone or not new:
+        return None
+    value = f.shaped(value, _without(_shape(value), gone))
+    attributes = node.attributes | {"axes": codec.encode(new)}
+    return _build(node.name, [value], _without(_shape(result), _units_of(result)), attributes)
+
+
+def _dot_general(f: _Function, node: OpNode) -> ir.Value | None:
+    (result,) = node.op.results
+    numbers = node.get("dimension_numbers")
+    gone = [_units_of(v) for v in node.operands]
+    left = [
+        [d for d in range(len(_shape(v))) if d not in units]
+        for v, units in zip(node.operands, gone, strict=True)
+    ]
+    (contracted, batch) = (
+        tuple(tuple(left[side].index(d) for d in dims[side] if d in left[side]) for side in (0, 1))
+        for dims in numbers
+    )
+    if not any(gone) or (numbers[0][0] and not contracted[0]):
+        return None
+    operands = [
+        f.shaped(v, _without(_shape(v), units))
+        for v, units in zip(node.operands, gone, strict=True)
+    ]
+    attributes = node.attributes | {"dimension_numbers": codec.encode((contracted, batch))}
+    shape = _without(_shape(result), _units_of(result))
+    return _build(node.name, operands, shape, attributes, result.type)
+
+
+# Left as they are: what uses them finds what they are made of.
+_RESHAPES = frozenset({"jaxpr.reshape", "jaxpr.squeeze"})
+
+_OPS: dict[str, Write] = {
+    **dict.fromkeys(ELEMENTWISE, _elementwise),
+    "jaxpr.broadcast_in_dim": _broadcast,
+    "jaxpr.transpose": _transpose,
+    "jaxpr.dot_general": _dot_general,
+    **dict.fromkeys(
+        (f"jaxpr.reduce_{kind}" for kind in ("sum", "max", "min", "prod", "and", "or")), _reduction
+    ),
+}

@@ -1,0 +1,125 @@
+"""``jaxpr-stop-shifts``: no derivative of a number that is only there to keep another one small.
+
+A softmax is written with the maximum of its logits subtracted, ``e = exp(x - m)``, ``e / sum(e)``,
+so that nothing overflows; its value does not depend on ``m``.  JAX's own functions say so by
+``stop_gradient``.  Where users write the formula themselves, the derivative of the maximum is
+computed, with comparisons of all elements and sums, to be added up to zero with rounding errors.
+
+The pass proves it: every value computed from ``m`` is, as a function of it, one of
+
+    v = v0 + c m          shifted, by c
+    v = v0 exp(c m)       scaled, by c
+
+with ``v0`` and the number ``c`` not depending on ``m``.  ``exp`` makes scaled values of shifted
+ones, and ``log`` the reverse; the exponents of factors add up, a sum of values with one exponent
+has it, and what is neither shifted nor scaled, as a quotient of two with the same exponent, does
+not depend on ``m``.  If that holds of everything that leaves this calculus, ``m`` gets a
+``stop_gradient``.  The value of the program does not change by a bit, its derivatives of all orders
+by what rounding had left of the zeros.
+
+``m`` has an element for each row, say; which dimensions of a value run along with it is part of
+what is known of that value.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir.ir import func, ir, scope
+from jaxmlir.passes._base import Pass
+from jaxmlir.passes._build import kernels, ops_of, returned
+from jaxmlir.passes._node import OpNode
+from jaxmlir.passes._remarks import remark
+from jaxmlir.passes._work import is_array
+from jaxmlir.passes.stop_shifts._laws import does_depend, number_of
+from jaxmlir.types import aval_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+
+@dataclass(frozen=True)
+class StopShifts(Pass):
+    """Take no derivative of maxima that results do not depend on, as in a softmax."""
+
+    name: ClassVar[str] = "jaxpr-stop-shifts"
+
+    def run(self, program: Program) -> None:
+        stop_shifts(program)
+
+
+def stop_shifts(program: Program) -> int:
+    """Stops the derivatives of shifts, in place; of how many."""
+    with scope():
+        skipped = kernels(program.functions)
+        count = sum(
+            _stop(function)
+            for symbol, function in program.functions.items()
+            if symbol not in skipped
+        )
+    program.changed()
+    return count
+
+
+def _stop(function: func.FuncOp) -> int:
+    nodes = [OpNode(op, name, operands) for op, name, operands in ops_of(function)]
+    names = {node.name for node in nodes}
+    if "jaxpr.reduce_max" not in names or "jaxpr.exp" not in names:
+        return 0
+    outs = set(returned(function))
+    sources = {v: node for node in nodes for v in node.op.results}
+    count = 0
+    # Maxima, and what is put in place of those that are infinite.
+    maxima: set[ir.Value] = set()
+    for i, node in enumerate(nodes):
+        if node.name != "jaxpr.reduce_max" and maxima.isdisjoint(node.operands):
+            continue
+        if node.name not in _OF_MAXIMA:
+            continue
+        (value,) = node.op.results
+        maxima.add(value)
+        later = nodes[i + 1 :]
+        if is_array(value.type) and not does_depend(value, later, outs):
+            remark(node.op, "no derivative is taken of it: the results do not depend on it")
+            stopped = _stopped(node, later[0].op, sources)
+            value.replace_all_uses_except(stopped, stopped.owner.operation)
+            for user in later:
+                user.operands = [stopped if v == value else v for v in user.operands]
+            count += 1
+    return count
+
+
+_OF_MAXIMA = frozenset(
+    f"jaxpr.{name}" for name in ("reduce_max", "max", "select_n", "broadcast_in_dim", "reshape")
+)
+
+
+def _stopped(node: OpNode, before: Any, sources: dict[ir.Value, OpNode]) -> ir.Value:
+    """The value of an op without a derivative."""
+    (value,) = node.op.results
+    with ir.InsertionPoint(before), node.op.location:
+        value = _scaled_maximum(node, sources) or value
+        return ir.Operation.create("jaxpr.stop_gradient", [value.type], [value]).result
+
+
+# max(x / c) = max(x) / c where c > 0
+def _scaled_maximum(node: OpNode, sources: dict[ir.Value, OpNode]) -> ir.Value | None:
+    """A maximum scaled, not of what is scaled: it may be needed at several scales.
+
+    Rounding keeps the order, so it is the same number; only ties may be others, and with them the
+    derivative.
+    """
+    inner = sources.get(node.operands[0]) if node.name == "jaxpr.reduce_max" else None
+    if inner is None or inner.name not in ("jaxpr.div", "jaxpr.mul"):
+        return None
+    x, factor = inner.operands
+    number = number_of(factor)
+    if number is None or not 0 < number < math.inf or aval_of(factor.type).shape:
+        return None
+    if not aval_of(x.type).shape or x.type != inner.op.results[0].type:
+        return None
+    type_ = node.op.results[0].type
+    maximum = ir.Operation.create(node.name, [type_], [x], node.attributes).result
+    return ir.Operation.create(inner.name, [type_], [maximum, factor], inner.attributes).result

@@ -1,0 +1,149 @@
+"""Elements selected early, and one-hot products: the same numbers, and no dense cotangents."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxmlir
+
+pytestmark = pytest.mark.compat
+
+RNG = np.random.RandomState(0)
+ROWS, WORDS = 20, 40
+X = RNG.randn(ROWS, WORDS).astype(np.float32)
+LABELS = RNG.randint(0, WORDS, ROWS).astype(np.int32)
+# Numbers of rows that there are not, negative ones too.
+OUTSIDE = np.array([3, -1, WORDS, 0, 7, -50, 3, 19], np.int32)
+
+
+def gradient(f):
+    return jax.grad(lambda x, *rest: jnp.nansum(jnp.sin(f(x, *rest))))
+
+
+def passed(pipeline, f, *args):
+    program = jaxmlir.trace(f)(*args).optimize(1)
+    after = program.run_passes(pipeline)
+    after.verify()
+    return program, after
+
+
+def by_hand(x, labels):
+    e = jnp.exp(x - jnp.max(x, 1, keepdims=True))
+    return jnp.log(e / jnp.sum(e, 1, keepdims=True))[jnp.arange(ROWS), labels]
+
+
+def moving(x, labels):
+    return lax.dynamic_slice(jnp.tanh(x) * labels[0], (labels[1], 0), (1, 8))
+
+
+def mode(name, fill=None):
+    def f(x, labels):
+        return jnp.cos(x + x[:1]).at[labels, labels].get(mode=name, fill_value=fill)
+
+    return f
+
+
+EARLY = {
+    "by_hand": (by_hand, LABELS),
+    "slice": (lambda x, i: (jnp.sin(x) * x[:, :1] + 1)[3:5, ::7], LABELS),
+    "last": (lambda x, i: jnp.where(x > 0, jnp.exp(x), x)[:, -1], LABELS),
+    "diagonal": (lambda x, i: jnp.diag(jnp.tanh(x[:, :ROWS]) / x[:, :1]), LABELS),
+    "moving": (moving, LABELS),
+    "rows": (lambda x, i: (x * jnp.arange(WORDS))[i[:1]], LABELS),
+    "fill": (mode("fill"), OUTSIDE),
+    "fill 7": (mode("fill", 7.0), OUTSIDE),
+    "clip": (mode("clip"), OUTSIDE),
+}
+
+
+@pytest.mark.parametrize("name", EARLY)
+def test_selected_early(name):
+    f, labels = EARLY[name]
+    before, after = passed("jaxpr-select-early{factor=1}, jaxpr-cse, jaxpr-dce", f, X, labels)
+    assert str(after) != str(before)
+    # The same ops, of which a compiler may fuse a product and a sum in one and not in the other.
+    np.testing.assert_allclose(after(X, labels), before(X, labels), rtol=1e-6)
+    np.testing.assert_allclose(
+        gradient(after)(X, labels), gradient(f)(X, labels), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_the_cotangents_are_as_small_as_what_was_selected():
+    _, after = passed("jaxpr-select-early, jaxpr-cse, jaxpr-dce", by_hand, X, LABELS)
+    text = str(after)
+    # Of the logarithm and the quotient nothing is left but what is wanted.
+    for op in ("log", "div"):
+        lines = [line for line in text.splitlines() if f'"jaxpr.{op}"' in line]
+        assert lines and all(line.endswith("-> tensor<20xf32>") for line in lines)
+
+
+def test_what_is_needed_anyway_stays():
+    def gates(x):
+        return [jnp.tanh(part) for part in jnp.split(x + 1, 4, axis=1)]
+
+    def few(x):
+        return jnp.exp(x)[:, : WORDS // 2]
+
+    for f in (gates, few):
+        before, after = passed("jaxpr-select-early", f, X)
+        assert str(after) == str(before)
+
+
+def table(x, i):
+    return jax.nn.one_hot(i, ROWS) @ x
+
+
+ONE_HOT = {
+    "table": table,
+    "picked": lambda x, i: jnp.sum(jax.nn.one_hot(i, WORDS) * x[:8], -1),
+    "first axis": lambda x, i: jnp.sum(jax.nn.one_hot(i, WORDS, axis=0) * x[:8].T, 0),
+    "mean": lambda x, i: jnp.mean(jnp.sum(jnp.sin(x[:8]) * jax.nn.one_hot(i, WORDS), -1)),
+    "compared": lambda x, i: (i[:, None] == jnp.arange(ROWS)).astype(x.dtype) @ x,
+    "einsum": lambda x, i: jnp.einsum("bn,nw,bw->b", jax.nn.one_hot(i, ROWS), x, x[:8]),
+    "segments": lambda x, i: jax.nn.one_hot(i, ROWS).T @ x[:8],
+    "identity": lambda x, i: jnp.eye(ROWS) @ jnp.sin(x) @ jnp.eye(WORDS),
+    "trace": lambda x, i: jnp.sum((x @ x.T) * jnp.eye(ROWS)),
+}
+
+
+@pytest.mark.parametrize("name", ONE_HOT)
+def test_one_hot_products_select(name):
+    f = ONE_HOT[name]
+    before, after = passed(
+        "jaxpr-reassociate{min-gain=0}, jaxpr-gather-dot{min-gain=0}, jaxpr-dce", f, X, OUTSIDE
+    )
+    assert '"jaxpr.eq"' in str(before) and '"jaxpr.eq"' not in str(after)
+    np.testing.assert_allclose(after(X, OUTSIDE), before(X, OUTSIDE), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        gradient(after)(X, OUTSIDE), gradient(f)(X, OUTSIDE), rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        # The mask itself is wanted, or runs along with what is left.
+        lambda x, i: jax.nn.one_hot(i, WORDS) * x[:8],
+        lambda x, i: jnp.einsum("bn,bn->n", jax.nn.one_hot(i, WORDS), x[:8]),
+        # Two ones in a row, or none of a kind that is known.
+        lambda x, i: (i[:, None] <= jnp.arange(ROWS)).astype(x.dtype) @ x,
+        lambda x, i: (x[:8, :1] == jnp.arange(ROWS)).astype(x.dtype) @ x,
+        lambda x, i: (i.astype(np.int8)[:, None] == jnp.arange(ROWS, dtype=np.int8) % 3) @ x,
+    ],
+)
+def test_other_masks_stay(f):
+    before, after = passed("jaxpr-gather-dot", f, X, OUTSIDE)
+    assert str(after) == str(before)
+
+
+def test_numbers_too_small_to_count_the_rows():
+    wide = RNG.randn(300, 3).astype(np.float32)
+    i = np.array([3, 255, 10], np.uint8)
+
+    def f(x, i):
+        return (i[:, None] == jnp.arange(300).astype(np.uint8)).astype(x.dtype) @ x
+
+    before, after = passed("jaxpr-gather-dot", f, wide, i)
+    np.testing.assert_allclose(after(wide, i), before(wide, i), rtol=1e-6)

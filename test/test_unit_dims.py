@@ -1,0 +1,75 @@
+"""Arrays without their dimensions of size 1: the same bits."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmlir
+
+pytestmark = pytest.mark.compat
+
+RNG = np.random.RandomState(0)
+X = RNG.randn(5, 1, 3, 1).astype(np.float32)
+Y = RNG.randn(1, 4, 3, 1).astype(np.float32)
+
+
+def attention(x, y):
+    scores = jnp.einsum("abcd,edcf->aebf", x, jnp.swapaxes(y, 1, 3))
+    return jax.nn.softmax(scores, axis=-1) * jnp.max(x, (0, 1), keepdims=True)
+
+
+FUNCTIONS = {
+    "elementwise": lambda x, y: jnp.sin(x) * y + jnp.where(y > 0, y, x),
+    "scalars": lambda x, y: jnp.exp(x[:1, :, :1] * 2) + y,
+    "sums": lambda x, y: jnp.sum(x * x, (0, 1)) + jnp.max(y, 1, keepdims=True),
+    "of one": lambda x, y: jnp.sum(x, 1) + jnp.sum(x, (1, 3), keepdims=True)[:, 0],
+    "broadcast": lambda x, y: jnp.broadcast_to(x[:, 0], (2, 5, 3, 1)) * y[0, 0],
+    "products": lambda x, y: jnp.einsum("abcd,aefd->bcef", x, x) @ jnp.ones((3, 1)),
+    "batched": lambda x, y: jnp.einsum("abcd,abed->abce", x, x),
+    "outer": lambda x, y: x[0, 0] @ y[0, 0].T,
+    "transposed": lambda x, y: (
+        jnp.transpose(jnp.cos(x), (3, 2, 0, 1)) + jnp.transpose(x, (1, 2, 0, 3))
+    ),
+    "attention": attention,
+    "mapped": lambda x, y: jax.vmap(jax.vmap(jax.grad(lambda a: jnp.sum(jnp.tanh(a @ a.T)))))(
+        x * y
+    ),
+    "integers": lambda x, y: jnp.cumsum((x > y).astype(jnp.int32), 2) ^ 1,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_same_bits(name):
+    program = jaxmlir.trace(FUNCTIONS[name])(X, Y).optimize(1)
+    after = program.run_passes("jaxpr-drop-unit-dims, jaxpr-canonicalize, jaxpr-dce")
+    after.verify()
+    again = after.run_passes("jaxpr-drop-unit-dims, jaxpr-canonicalize, jaxpr-dce")
+    assert str(again) == str(after)
+    a, b = np.asarray(after(X, Y)), np.asarray(program(X, Y))
+    assert a.shape == b.shape and a.dtype == b.dtype
+    if name in ("products", "batched", "attention", "mapped"):
+        # The library multiplies matrices of another rank in another way.
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+    else:
+        assert a.tobytes() == b.tobytes()
+
+
+def test_reshapes_are_left_at_the_edges_only():
+    def f(x):
+        return jnp.sum(jnp.sin(x) * x + jnp.transpose(jnp.swapaxes(x, 0, 1), (1, 0, 2, 3)), 2)
+
+    program = jaxmlir.trace(f)(X).optimize(1)
+    after = program.run_passes("jaxpr-drop-unit-dims, jaxpr-canonicalize, jaxpr-dce")
+    names = re.findall(r'= "jaxpr\.(\w+)"', str(after))
+    assert names == ["reshape", "sin", "mul", "add", "reduce_sum", "reshape"]
+
+
+def test_a_negative_zero_stays_one():
+    x = -np.zeros((2, 1), np.float32)
+    program = jaxmlir.trace(lambda x: (jnp.sum(x, 1), x * 1.5, jnp.max(x, 1)))(x)
+    after = program.run_passes("jaxpr-drop-unit-dims")
+    for a, b in zip(after(x), program(x), strict=True):
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
