@@ -274,10 +274,15 @@ class Rules:
         Args:
           wanted: the part of the pattern that JAX's rule pays no heed to.
         """
-        native = self._native(kind, op, name, known, *pattern, *wanted)
-        if native is not None:
-            return native
-        return self._rule(kind, op, name, known, pattern, make)
+        known = known or signature(op, name, op.operands)
+        key = ("found", kind, known, pattern, wanted)
+        found = self._own.get(key)
+        if found is None:
+            found = self._native(kind, op, name, known, *pattern, *wanted)
+            if found is None:
+                found = self._rule(kind, op, name, known, pattern, make)
+            self._own[key] = found
+        return found
 
     def _native(
         self, kind: str, op: Any, name: str, known: Signature | None, *pattern: Any
