@@ -39,7 +39,7 @@ def _type_name(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def encode(tree: Any, writer: codec.Writer = codec._NO_MODULE) -> ir.Attribute:
+def encode(tree: Any, writer: codec.Writer = codec.NO_MODULE) -> ir.Attribute:
     """The attribute of a ``PyTreeDef``."""
     with context():
         return _encode(tree, writer)
@@ -77,7 +77,7 @@ def _encode(tree: Any, writer: codec.Writer) -> ir.Attribute:
     return codec.tagged("node", ir.ArrayAttr.get(parts))
 
 
-def decode(attr: ir.Attribute, reader: codec.Reader = codec._NO_MODULE) -> Any:
+def decode(attr: ir.Attribute, reader: codec.Reader = codec.NO_MODULE) -> Any:
     """The ``PyTreeDef`` that :func:`encode` wrote as ``attr``.
 
     Raises:

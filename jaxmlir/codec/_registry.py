@@ -1,0 +1,244 @@
+"""The codecs by Python type and by tag, and the two functions that use them."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from jaxmlir import handles
+from jaxmlir.dense import undense
+from jaxmlir.errors import ExportError, ImportingError
+from jaxmlir.ir import context, ir
+
+
+class Writer(Protocol):
+    """What an encoder needs of the module it writes into."""
+
+    def function(self, jaxpr: Any) -> str:
+        """The symbol of the function made from a (closed) jaxpr."""
+
+    def handle(self, value: Any) -> str:
+        """The name of an in-process handle for ``value``."""
+
+
+class Reader(Protocol):
+    """What a decoder needs of the module it reads from."""
+
+    def jaxpr(self, symbol: str) -> Any:
+        """The closed jaxpr made from a function."""
+
+
+class _NoModule:
+    """Writes and reads attributes that belong to no module, such as the encodings of types."""
+
+    def function(self, jaxpr: Any) -> str:
+        raise ImportingError("a jaxpr cannot stand here")
+
+    def handle(self, value: Any) -> str:
+        return handles.keep(value)
+
+    def jaxpr(self, symbol: str) -> Any:
+        raise ExportError(f"@{symbol} cannot stand here")
+
+
+NO_MODULE = _NoModule()
+
+Encoder = Callable[[Any, Writer], ir.Attribute]
+Decoder = Callable[[ir.Attribute, Reader], Any]
+
+encoders: dict[type, Encoder] = {}
+"""By the exact type of a value."""
+bases: dict[type, Encoder] = {}
+"""By a class that the type of a value derives from."""
+decoders: dict[str, Decoder] = {}
+"""By the tag of a dictionary."""
+# Attributes by value, and values by attribute.
+cache: dict[Any, ir.Attribute] = {}
+_decoded: dict[ir.Attribute, Any] = {}
+
+
+def encode(value: Any, writer: Writer = NO_MODULE) -> ir.Attribute:
+    """The attribute of a parameter's value."""
+    encoder = encoders.get(type(value))
+    if encoder is None:
+        encoder = encoders[type(value)] = _find_encoder(type(value))
+    return encoder(value, writer)
+
+
+def _find_encoder(cls: type) -> Encoder:
+    """The encoder of a class seen for the first time, by what it derives from."""
+    from jaxmlir.codec import _jax
+
+    for base, encoder in bases.items():
+        if issubclass(cls, base):
+            return encoder
+    _jax.register_classes(cls.__name__)
+    if cls in encoders:
+        return encoders[cls]
+    for base, encoder in _jax.bases():
+        if isinstance(base, type) and issubclass(cls, base):
+            return encoder
+    return encode_handle
+
+
+def decode(attr: ir.Attribute, reader: Reader = NO_MODULE) -> Any:
+    """The value that :func:`encode` wrote as ``attr``."""
+    try:
+        return _decoded[attr]
+    except KeyError:
+        value = _decode(attr, reader)
+        if not depends_on_module(attr):
+            _decoded[attr] = value
+        return value
+
+
+def _decode(attr: ir.Attribute, reader: Reader) -> Any:
+    if isinstance(attr, ir.TypeAttr):
+        return _decode_type(attr.value)
+    if isinstance(attr, (ir.BoolAttr, ir.IntegerAttr, ir.StringAttr, ir.FloatAttr)):
+        return attr.value
+    if isinstance(attr, ir.FlatSymbolRefAttr):
+        return reader.jaxpr(attr.value)
+    if isinstance(attr, (ir.DenseI64ArrayAttr, ir.DenseBoolArrayAttr)):
+        return tuple(attr)
+    if isinstance(attr, ir.ArrayAttr):
+        return tuple(decode(item, reader) for item in attr)
+    if isinstance(attr, ir.DenseElementsAttr):
+        return undense(attr)
+    if isinstance(attr, ir.DictAttr) and len(attr) == 1:
+        from jaxmlir.codec import _jax
+
+        (item,) = attr
+        _jax.register_classes(item.name)
+        decoder = decoders.get(item.name)
+        if decoder is not None:
+            return decoder(item.attr, reader)
+        raise ExportError(
+            f'{attr}: this process knows no parameter type "{item.name}"; '
+            "register_param_type makes a class known"
+        )
+    raise ExportError(f"{attr} is not the encoding of a parameter")
+
+
+def _decode_type(type_: ir.Type) -> Any:
+    from jaxmlir import types
+
+    if isinstance(type_, ir.NoneType):
+        return None
+    text = str(type_)
+    if isinstance(type_, ir.RankedTensorType) or text.startswith(
+        ("!jaxpr.ref<", "!jaxpr.token", "!jaxpr.aval<")
+    ):
+        return types.aval_of(type_)
+    return types.dtype_of(type_)
+
+
+def depends_on_module(attr: ir.Attribute) -> bool:
+    """Whether modules must not share what an attribute decodes to.
+
+    It refers to functions or handles of theirs, or can be changed.
+    """
+    if isinstance(attr, ir.FlatSymbolRefAttr):
+        return True
+    if isinstance(attr, ir.ArrayAttr):
+        return any(depends_on_module(item) for item in attr)
+    if isinstance(attr, ir.DictAttr):
+        return any(
+            item.name in ("handle", "Device", "list", "dict") or depends_on_module(item.attr)
+            for item in attr
+        )
+    return False
+
+
+# --- what codecs are made of ------------------------------------------------------------------
+
+
+def tagged(tag: str, payload: ir.Attribute) -> ir.Attribute:
+    """``{tag = payload}``."""
+    return ir.DictAttr.get({tag: payload})
+
+
+def array(attrs: Sequence[ir.Attribute]) -> ir.Attribute:
+    return ir.ArrayAttr.get(list(attrs))
+
+
+def string(attr: ir.Attribute) -> str:
+    return ir.StringAttr(attr).value
+
+
+def cached(encoder: Callable[[Any], ir.Attribute]) -> Encoder:
+    """For immutable values whose equality, within one type, means being the same."""
+
+    def encode_cached(value: Any, _: Writer) -> ir.Attribute:
+        key = (type(value), value)
+        found = cache.get(key)
+        if found is None:
+            with context():
+                found = cache[key] = encoder(value)
+        return found
+
+    return encode_cached
+
+
+def encode_handle(value: Any, writer: Writer) -> ir.Attribute:
+    """A value that cannot be written down, as the name under which the writer keeps it."""
+    with context():
+        return tagged("handle", ir.StringAttr.get(writer.handle(value)))
+
+
+def register_param_type(cls: type, tag: str | None = None) -> None:
+    """Lets a user's own enum, named tuple or dataclass be written down as ``{tag = ...}``.
+
+    Args:
+      cls: the class; its fields must be encodable in turn.
+      tag: its name in the dialect; by default the class's name.
+    """
+    tag = tag or cls.__name__
+    register_class(tag, cls, None)
+
+
+def register_class(tag: str, cls: type, fields: dict[str, str] | None) -> None:
+    if issubclass(cls, enum.Enum):
+
+        def encoder(value: Any, _: Writer) -> ir.Attribute:
+            key = (cls, value.name)
+            found = cache.get(key)
+            if found is None:
+                with context():
+                    found = cache[key] = tagged(tag, ir.StringAttr.get(value.name))
+            return found
+
+        encoders[cls] = encoder
+        decoders[tag] = lambda attr, reader: cls[string(attr)]
+        return
+
+    defaults: dict[str, Any] = dict.fromkeys(fields or ())
+    if fields is None and hasattr(cls, "_fields"):
+        fields = {name: name for name in cls._fields}
+        defaults = cls._field_defaults
+    elif fields is None:
+        own = [f for f in dataclasses.fields(cls) if f.init]
+        fields = {f.name: f.name for f in own}
+        defaults = {f.name: f.default for f in own if f.default is not dataclasses.MISSING}
+
+    def encode_fields(value: Any, writer: Writer) -> ir.Attribute:
+        with context():
+            payload = {}
+            for field, keyword in fields.items():
+                item = getattr(value, field, None)
+                if field not in defaults or item != defaults[field]:
+                    payload[keyword] = encode(item, writer)
+            return tagged(tag, ir.DictAttr.get(payload))
+
+    is_tuple = hasattr(cls, "_fields")
+
+    def decode_fields(attr: ir.Attribute, reader: Reader) -> Any:
+        kwargs = {item.name: decode(item.attr, reader) for item in attr}
+        if is_tuple:
+            kwargs = {name: kwargs.get(name, defaults.get(name)) for name in cls._fields}
+        return cls(**kwargs)
+
+    encoders[cls] = encode_fields
+    decoders[tag] = decode_fields
