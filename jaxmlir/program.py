@@ -166,9 +166,11 @@ class Program:
             pending.trace(within)
         finally:
             self._untraced = pending.mark()
-        # The rules call functions, and have rules, that the program has already.
-        after = functions(self._module)
-        merge_functions(after, after.keys() - before.keys())
+        # The rules call functions, and have rules, that the program has already.  While a
+        # transformation goes on some functions are half written; it merges them in the end.
+        if not self.holds_rules:
+            after = functions(self._module)
+            merge_functions(after, after.keys() - before.keys())
 
     def changed(self) -> None:
         """Forgets what was derived from the module."""

@@ -79,11 +79,15 @@ class Hoisted:
     """The results that were taken out."""
 
 
-def _split_calls(rules: Rules, function: func.FuncOp, known: set[ir.Value]) -> None:
+def _split_calls(
+    rules: Rules, function: func.FuncOp, known: set[ir.Value], wanted: set[ir.Value]
+) -> None:
     """Takes calls apart that give some results by known operands alone, and others not.
 
     Args:
       known: the known arguments; known values are added.
+      wanted: the values that are best known.  A call of which nothing is known is looked into for
+        their sake only: they may be constants in the function.
     """
     for op, name, _ in list(ops_of(function)):
         operands, results = [*op.operands], [*op.results]
@@ -92,7 +96,12 @@ def _split_calls(rules: Rules, function: func.FuncOp, known: set[ir.Value]) -> N
             known.update(results)
             continue
         if known.isdisjoint(operands):
-            continue
+            if name != "jaxpr.jit" or wanted.isdisjoint(results):
+                continue
+            callee = op.attributes["jaxpr"].value
+            later = rules.functions.once(_dependent_results, callee, unknown)
+            if wanted.isdisjoint(v for v, u in zip(results, later, strict=True) if not u):
+                continue
         halves = rules.split_call(op, name, unknown)
         if halves is None or all(halves.unknown.pattern):
             continue
@@ -109,6 +118,24 @@ def _split_calls(rules: Rules, function: func.FuncOp, known: set[ir.Value]) -> N
         op.operation.erase()
 
 
+def _dependent_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> tuple[bool, ...]:
+    """Which results of ``@symbol`` depend on an unknown argument, as far as calls tell.
+
+    :func:`jaxmlir.passes.partial_eval.unknown_results` knows of more ops, but asks for their rules.
+    """
+    function = rules.program.function(symbol)
+    waiting = {v for v, u in zip(function.arguments, unknown, strict=True) if u}
+    for op, name, operands in ops_of(function):
+        pattern = tuple([v in waiting for v in operands])
+        if True in pattern:
+            later = (True,) * len(op.results)
+            if name == "jaxpr.jit":
+                callee = op.attributes["jaxpr"].value
+                later = rules.functions.once(_dependent_results, callee, pattern)
+            waiting.update(v for v, u in zip(op.results, later, strict=True) if u)
+    return tuple(v in waiting for v in returned(function))
+
+
 def hoist(rules: Rules, function: func.FuncOp, num_constants: int, first: int) -> Hoisted:
     """Takes out of a loop's body what its first arguments determine, these being the same in every
     iteration.
@@ -118,7 +145,8 @@ def hoist(rules: Rules, function: func.FuncOp, num_constants: int, first: int) -
     determined so.  Constants are no reason to compute anything elsewhere, and stay.
     """
     arguments = list(function.arguments)
-    _split_calls(rules, function, set(arguments[:num_constants]))
+    wanted = set(returned(function)[first:])
+    _split_calls(rules, function, set(arguments[:num_constants]), wanted)
     outer = NewFunction(
         rules, "hoisted", [v.type for v in arguments[:num_constants]], function, detached=True
     )

@@ -291,7 +291,7 @@ class Rules:
         rule = higher_order.rule_of(name)
         if rule is None:
             return None
-        if name in rules.OPS and rules.is_untraced(op):
+        if name in rules.OPS and kind != "partial_eval" and rules.is_untraced(op):
             self._trace_custom_rules()
         key = (rule, kind, known or signature(op, name, op.operands), pattern)
         if key not in self._own:
