@@ -18,7 +18,7 @@ from jaxmlir._collector import collector_paused
 from jaxmlir._compat import core
 from jaxmlir.errors import ArgumentError, TransformError
 from jaxmlir.ir import ir, scope
-from jaxmlir.passes._build import NewFunction, adapt, make_public, take_in, zeros
+from jaxmlir.passes._build import adapt, make_public, returned, set_results, zeros
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.checkpoint_while import checkpoint_while
 from jaxmlir.passes.dedupe_functions import dedupe_functions, rename_functions
@@ -198,21 +198,21 @@ def grad(
     with scope():
         inputs = list(result.function(symbol).type.inputs)
         tangible = active_arguments(result, symbol, ())
-        active = tuple(i in chosen and a for i, a in enumerate(tangible))
-        core_symbol = grad_function(rules, symbol, active, has_aux=has_aux, value=value)
-        function = result.function(core_symbol)
-        new = NewFunction(rules, f"{symbol}.gradient", inputs, function)
-        with new.body(), function.location:
-            outs = take_in(function, new.args)
-            values, outs = (outs[:1], outs[1:]) if value else ([], outs)
-            n = sum(active)
-            found = dict(zip((i for i, a in enumerate(active) if a), outs[:n], strict=True))
-            aux = outs[n:]
+        wanted = frozenset(chosen)
+        active = tuple(i in wanted and a for i, a in enumerate(tangible))
+        new = grad_function(rules, symbol, active, has_aux=has_aux, value=value)
+        function = result.function(new)
+        outs = returned(function)
+        values, outs = (outs[:1], outs[1:]) if value else ([], outs)
+        n = sum(active)
+        found = dict(zip((i for i, a in enumerate(active) if a), outs[:n], strict=True))
+        aux = outs[n:]
+        with ir.InsertionPoint.at_block_terminator(function.entry_block), function.location:
             gradients = [
                 found[i] if i in found else zeros(cotangent_type(inputs[i])) for i in chosen
             ]
-            first = [*values, *aux] if value else []
-            new_symbol = new.finish([*first, *gradients, *([] if value else aux)])
+        first = [*values, *aux] if value else []
+        set_results(function, [*first, *gradients, *([] if value else aux)])
     pieces = [args_tree.children()[i] for i in _positions(argnums, args_tree)]
     grads = pieces[0] if isinstance(argnums, int) else _tuple(pieces)
     aux_tree = out_tree.children()[1] if has_aux else None
@@ -222,7 +222,7 @@ def grad(
         tree = _tuple([first_tree, grads])
     else:
         tree = grads if aux_tree is None else _tuple([grads, aux_tree])
-    return _finish(result, new_symbol, program.in_tree, tree, f"{symbol}.grad")
+    return _finish(result, new, program.in_tree, tree, f"{symbol}.grad")
 
 
 def jacobian(
@@ -467,8 +467,10 @@ def _check_dtypes(
     import jax.numpy as jnp
 
     kind = jnp.complexfloating if holomorphic else jnp.inexact
+    first_of: dict[Any, int] = {}
     for i in chosen:
-        dtype = program.in_avals[i].dtype
+        first_of.setdefault(program.in_avals[i].dtype, i)
+    for dtype, i in first_of.items():
         if not jax.dtypes.issubdtype(dtype, kind) and not (allow_int and not holomorphic):
             raise TransformError(
                 f"grad of @{program.name}: flat argument {i} must have a dtype under "

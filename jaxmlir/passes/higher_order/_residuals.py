@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from jaxmlir.ir import func, ir
 from jaxmlir.passes._build import returned, set_attribute, set_results
 from jaxmlir.passes.linearize import linearize
-from jaxmlir.passes.partial_eval import partial_eval
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -58,6 +57,8 @@ def linearize_call(rules: Rules, symbol: str, active: tuple[bool, ...], *how: An
 
 def partial_eval_call(rules: Rules, symbol: str, unknown: tuple[bool, ...], *how: Any) -> Forwarded:
     """Splits a function for its callers."""
+    from jaxmlir.passes.partial_eval import partial_eval
+
     found = partial_eval(rules, symbol, unknown, *how)
     sources = _forward(rules.program.function(found.known), found.num_residuals)
     return Forwarded(found.known, found.unknown, sources, found.unknown_out)
