@@ -2,8 +2,9 @@
 
 Three comparisons, each in fresh processes that take turns:
 
-* *start*: from an imported JAX to the lowered gradient of a flax transformer, by importing its
-  source, tracing and lowering, and by loading its artifact, differentiating and lowering that;
+* *start*: from an imported JAX to the lowered gradient of a flax transformer (``--layers``), by
+  importing its source, tracing and lowering; by loading its artifact, differentiating and lowering
+  that; and the same of an artifact whose repeated blocks are functions (``jaxpr-outline``);
 * *size*: the artifact beside its constants and MLIR bytecode;
 * *open*: loading an artifact with a constant of 1 GB (``--gigabytes``), and reading the file.
 
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 SOURCE = """
@@ -38,7 +40,7 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    layers: int = 24
+    layers: int = {layers}
 
     @nn.compact
     def __call__(self, tokens):
@@ -62,6 +64,7 @@ SAVE = """
 import jaxmlir, model
 program = jaxmlir.trace(model.loss)(model.PARAMETERS, model.TOKENS)
 program.save("model.jaxmlir")
+program.run_passes("jaxpr-outline").save("outlined.jaxmlir")
 from jaxmlir.ir import module_bytecode
 print(len(module_bytecode(program.module)))
 """
@@ -78,7 +81,7 @@ FROM_ARTIFACT = """
 import time, jax
 start = time.process_time()
 import jaxmlir
-jaxmlir.load("model.jaxmlir").grad().lower()
+jaxmlir.load("{file}").grad().lower()
 print(time.process_time() - start)
 """
 
@@ -110,19 +113,25 @@ def child(code: str, folder: str) -> float:
     return float(done.stdout.split()[-1])
 
 
-def compare(first: str, second: str, folder: str, repetitions: int) -> tuple[float, float]:
-    """The medians of both, which take turns."""
-    times = [(child(first, folder), child(second, folder)) for _ in range(repetitions)]
-    return tuple(map(statistics.median, zip(*times, strict=True)))
+def compare(codes: Sequence[str], folder: str, repetitions: int) -> list[float]:
+    """The medians of several programs, which take turns."""
+    times = [[child(code, folder) for code in codes] for _ in range(repetitions)]
+    return list(map(statistics.median, zip(*times, strict=True)))
 
 
-def start_and_size(folder: str, repetitions: int) -> None:
-    Path(folder, "model.py").write_text(SOURCE)
+def start_and_size(folder: str, repetitions: int, layers: int) -> None:
+    Path(folder, "model.py").write_text(SOURCE.format(layers=layers))
     bytecode = child(SAVE, folder)
     size = Path(folder, "model.jaxmlir").stat().st_size
-    print(f"size   artifact {size}, bytecode {bytecode:.0f}: {size / bytecode:.2f}")
-    source, artifact = compare(FROM_SOURCE, FROM_ARTIFACT, folder, repetitions)
-    print(f"start  source {source:.2f} s, artifact {artifact:.2f} s: {source / artifact:.1f} times")
+    print(
+        f"size   {layers} layers: artifact {size}, bytecode {bytecode:.0f}: {size / bytecode:.2f}"
+    )
+    ours = [FROM_ARTIFACT.format(file=name) for name in ("model.jaxmlir", "outlined.jaxmlir")]
+    source, artifact, outlined = compare([FROM_SOURCE, *ours], folder, repetitions)
+    print(
+        f"start  {layers} layers: source {source:.2f} s, artifact {artifact:.2f} s: "
+        f"{source / artifact:.1f} times, outlined {outlined:.2f} s: {source / outlined:.1f} times"
+    )
 
 
 def opening(folder: str, repetitions: int, gigabytes: float) -> None:
@@ -134,7 +143,8 @@ def opening(folder: str, repetitions: int, gigabytes: float) -> None:
     started = time.perf_counter()
     jaxmlir.trace(lambda i: jax_take(table, i))(0).save(Path(folder, "large.jaxmlir"))
     print(f"save   {gigabytes:g} GB in {time.perf_counter() - started:.2f} s")
-    read, load = compare(OPEN.format(read=1), OPEN.format(read=0), folder, repetitions)
+    codes = [OPEN.format(read=1), OPEN.format(read=0)]
+    read, load = compare(codes, folder, repetitions)
     print(f"open   read {read:.3f} s, load {load:.3f} s: {load / read:.3f}")
 
 
@@ -148,9 +158,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--gigabytes", type=float, default=1.0)
+    parser.add_argument("--layers", type=int, nargs="+", default=[24])
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        start_and_size(folder, arguments.repetitions)
+    with tempfile.TemporaryDirectory() as root:
+        for layers in arguments.layers:
+            folder = str(Path(root, str(layers)))
+            Path(folder).mkdir()
+            start_and_size(folder, arguments.repetitions, layers)
         opening(folder, arguments.repetitions, arguments.gigabytes)
 
 
