@@ -134,6 +134,22 @@ def _run(case: Case, repetitions: int) -> tuple[Timing, Timing]:
     )
 
 
+def _run_batched(case: Case, repetitions: int) -> tuple[Timing, Timing]:
+    """Running the compiled programs on batches of arguments."""
+    function, args = _on_device(case)
+    batches = jax.tree.map(lambda x: jax.numpy.stack([x] * _transforms.BATCH), args)
+    batched = jaxmlir.trace(function)(*args).vmap(axis_size=_transforms.BATCH)
+    theirs = jax.jit(jax.vmap(function)).lower(*batches).compile()
+    ours = batched.lower().compile()
+    return side_by_side(
+        lambda: (
+            lambda: jax.block_until_ready(theirs(*batches)),
+            lambda: jax.block_until_ready(ours(*batches)),
+        ),
+        3 * repetitions,
+    )
+
+
 def _tiny() -> tuple[Callable[..., Any], tuple[Any, ...]]:
     def tiny(x: jax.Array, y: jax.Array) -> jax.Array:
         return x * y + x
@@ -209,6 +225,7 @@ def measures(level: int) -> tuple[Measure, ...]:
         _measure("grad", 1.0, (*_PLAIN, *_SMALL), _transforms.grad),
         _measure("vmap", 0.2, _GROWTH[:2], _transforms.vmap),
         _measure("vmap", 1.0, (*_PLAIN, *_SMALL), _transforms.vmap),
+        _measure("vmap_run", 1.02, _PLAIN, _run_batched),
         Measure(_gradients.STAGES, (*_PLAIN, *_NAIVE, *_DEEP), of_gradients),
     )
 

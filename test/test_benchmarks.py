@@ -1,7 +1,9 @@
 """The benchmarks run; how fast is for them to say, not for a test."""
 
 import json
+import re
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 
 import jax
 import numpy as np
@@ -48,6 +50,20 @@ def test_memory_against_time_is_drawn():
     # Half the memory is half way to JAX's.
     origin = 60.0
     assert across[1] - origin == pytest.approx((across[2] - origin) / 2, abs=0.2)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_batched_programs_do_what_jaxs_do(name):
+    """The same ops, constants but once: so they take the same time."""
+    function, args = PROGRAMS[name].make("small")
+    batches = jax.tree.map(lambda a: jax.ShapeDtypeStruct((4, *a.shape), a.dtype), args)
+    theirs = jax.jit(jax.vmap(function)).lower(*batches).as_text()
+    ours = jaxmlir.trace(function)(*args).vmap(axis_size=4).lower().as_text()
+    found, expected = (
+        Counter(re.findall(r"stablehlo\.\w+|\bcall @", text)) for text in (ours, theirs)
+    )
+    assert found["stablehlo.constant"] <= expected["stablehlo.constant"]
+    assert found <= expected
 
 
 def test_a_selection_of_nothing_is_an_error(capsys):
