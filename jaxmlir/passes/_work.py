@@ -13,7 +13,7 @@ from jaxmlir._compat import core, dtypes
 from jaxmlir.ir import ir
 from jaxmlir.ops import bitwise, comparison, elementwise, special, transcendental
 from jaxmlir.passes.cost import Counter
-from jaxmlir.types import aval_of
+from jaxmlir.types import aval_of, type_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -117,3 +117,21 @@ def is_array(type_: ir.Type) -> bool:
         and core.is_constant_shape(aval.shape)
         and aval.sharding.mesh.empty
     )
+
+
+def with_shape(type_: ir.Type, shape: tuple[int, ...]) -> ir.Type:
+    """The type of an array of the same elements in another shape."""
+    aval = aval_of(type_)
+    return type_of(core.ShapedArray(shape, aval.dtype, aval.weak_type))
+
+
+def is_plain_array(type_: ir.Type) -> bool:
+    """Whether a type says nothing of an array but shape, dtype, and that it is weak."""
+    found = _plain.get(type_)
+    if found is None:
+        found = is_array(type_) and with_shape(type_, aval_of(type_).shape) == type_
+        _plain[type_] = found
+    return found
+
+
+_plain: dict[ir.Type, bool] = {}

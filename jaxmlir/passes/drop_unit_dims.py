@@ -23,15 +23,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import codec
-from jaxmlir._compat import core
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import drop_dead_ops, kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
-from jaxmlir.passes._work import ELEMENTWISE, is_array
+from jaxmlir.passes._work import ELEMENTWISE, is_plain_array, with_shape
 from jaxmlir.passes.toolbox import ops_of
-from jaxmlir.types import aval_of, type_of
+from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -115,11 +114,6 @@ def _shape(value: ir.Value) -> Shape:
     return tuple(aval_of(value.type).shape)
 
 
-def _with_shape(type_: ir.Type, shape: Shape) -> ir.Type:
-    aval = aval_of(type_)
-    return type_of(core.ShapedArray(shape, aval.dtype, aval.weak_type))
-
-
 def _reshape(value: ir.Value, shape: Shape) -> ir.Value:
     return _build("jaxpr.reshape", [value], shape, {"new_sizes": codec.encode(shape)})
 
@@ -132,7 +126,7 @@ def _build(
     like: ir.Type | None = None,
 ) -> ir.Value:
     """An op whose result has a shape, and the element type of another, or of its first operand."""
-    type_ = _with_shape(like or operands[0].type, shape)
+    type_ = with_shape(like or operands[0].type, shape)
     return ir.Operation.create(name, [type_], list(operands), dict(attributes)).result
 
 
@@ -152,7 +146,7 @@ _units: dict[ir.Type, bool] = {}
 
 def _is_plain(node: OpNode) -> bool:
     asked = {"jaxpr.ctx", "sharding", "out_sharding"} & node.attributes.keys()
-    return not asked and all(is_array(v.type) for v in (*node.operands, *node.op.results))
+    return not asked and all(is_plain_array(v.type) for v in (*node.operands, *node.op.results))
 
 
 # --- the ops --------------------------------------------------------------------------------------

@@ -27,15 +27,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from jax import lax
 
-from jaxmlir._compat import core, dtypes
+from jaxmlir._compat import dtypes
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import converted, drop_dead_ops, kernels, ops_of
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes._work import ELEMENTWISE, is_array
-from jaxmlir.types import aval_of, type_of
+from jaxmlir.passes._work import ELEMENTWISE, is_plain_array, with_shape
+from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -260,7 +260,7 @@ class _Function:
             return self._emit(selection, spread, node.operands[0], indices, value.type)
         operands = [values.get(v, v) for v in node.operands]
         (result,) = ir.Operation.create(
-            node.name, [_with_shape(value.type, selection.result)], operands, node.attributes
+            node.name, [with_shape(value.type, selection.result)], operands, node.attributes
         ).results
         return result
 
@@ -273,7 +273,7 @@ class _Function:
         type_: ir.Type | None = None,
     ) -> ir.Value:
         (found,) = self._rules.emit(lambda *xs: [select(*xs)], [value, *indices], select)
-        return converted(found, _with_shape(type_ or value.type, selection.result))
+        return converted(found, with_shape(type_ or value.type, selection.result))
 
 
 @dataclass(frozen=True)
@@ -313,15 +313,10 @@ def _is_plain(node: OpNode) -> bool:
     values = [*node.operands, *node.op.results]
     return (
         not {"jaxpr.ctx", "sharding", "out_sharding"} & node.attributes.keys()
-        and all(is_array(v.type) for v in values)
+        and all(is_plain_array(v.type) for v in values)
         and not any(isinstance(aval_of(v.type).dtype, dtypes.ExtendedDType) for v in values)
     )
 
 
 def _size(value: ir.Value) -> int:
-    return math.prod(aval_of(value.type).shape) if is_array(value.type) else 0
-
-
-def _with_shape(type_: ir.Type, shape: tuple[int, ...]) -> ir.Type:
-    aval = aval_of(type_)
-    return type_of(core.ShapedArray(shape, aval.dtype, aval.weak_type))
+    return math.prod(aval_of(value.type).shape) if is_plain_array(value.type) else 0
