@@ -437,6 +437,28 @@ def test_every_op_knows_the_users_line():
     assert 'loc("' in program.as_text(debug_info=True)
 
 
+@compat
+def test_derived_ops_are_where_the_op_is_that_they_stand_for():
+    """Not where the first op of that signature was, whose rule they were copied from."""
+
+    def f(x):
+        with jax.named_scope("first"):
+            x = jnp.tanh(x)
+        with jax.named_scope("second"):
+            return jnp.tanh(x)
+
+    _, first = inspect.getsourcelines(f)
+    program = jaxmlir.trace(f)(1.0).grad()
+    places = {"first": set(), "second": set()}
+    for op in program.function(program.name).entry_block.operations:
+        name = getattr(op.location, "name_str", "")
+        if name and op.operation.name != "jaxpr.constant":
+            scope, _, transformed = name.partition("/")
+            places[scope].add(file_line_col(op.location)[1] - first)
+            assert transformed in ("jvp()", "jvp()/transpose()")
+    assert places == {"first": {2}, "second": {4}}
+
+
 # --- invalid text -------------------------------------------------------------------------------
 
 
