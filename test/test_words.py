@@ -15,8 +15,8 @@ pytestmark = pytest.mark.compat
 
 
 def test_compositions_of_programs_equal_jaxs(capsys):
-    assert words.main(["--length", "2", "--select", "^(matrix_chain|lorenz96_unrolled)$"]) == 0
-    assert capsys.readouterr().out.count("12 passed") == 2
+    assert words.main(["--length", "2", "--select", "^matrix_chain$"]) == 0
+    assert "12 passed  0 refused  0 failed" in capsys.readouterr().out
 
 
 def test_a_wrong_number_is_found(monkeypatch):

@@ -37,6 +37,7 @@ from rich.progress import Progress  # noqa: E402
 
 import jaxmlir  # noqa: E402
 from benchmarks.programs import PROGRAMS  # noqa: E402
+from jaxmlir.errors import JaxmlirError  # noqa: E402
 
 Function = Callable[[Any], Any]
 Word = tuple[str, ...]
@@ -111,7 +112,7 @@ def refusal(f: Function, word: Word, x: Any, of_jax: Exception) -> str:
     try:
         ours, argument = made_by(f, word, x, 0)
         jax.jit(ours).lower(argument)
-    except jaxmlir.JaxmlirError as e:
+    except JaxmlirError as e:
         return "refused" if "jaxpr." in str(e) else f"an error that names no op: {e}"
     return f"done, and JAX refuses: {of_jax}"
 
