@@ -111,6 +111,7 @@ def vmap(
     )
     dims = _dims(body, in_axes)
     values: list[Any] = [*new.args, *[None] * (len(dims) - body.arity)]
+    known: dict[Any, Any] = {}
     with new.body():
         for i, op, operands, pattern in _patterns(body, dims, axis):
             args = [values[v] for v in operands]
@@ -118,7 +119,10 @@ def vmap(
             if pattern is None:
                 values[first:last] = copy(op, body.names[i], args)
                 continue
-            rule = rules.batch(op, body.names[i], pattern, axis, body.signature(i))
+            key = body.signature(i), pattern
+            rule = known.get(key)
+            if rule is None:
+                rule = known[key] = rules.batch(op, body.names[i], pattern, axis, key[0])
             values[first:last] = rule.inline(args, op.location)
             dims[first:last] = rule.pattern
         have = tuple([dims[v] for v in body.returned])
