@@ -13,7 +13,7 @@ from __future__ import annotations
 import collections
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from jaxmlir._compat import close_jaxpr, core, dtypes, open_jaxpr, state_types, 
 from jaxmlir.constants import Constants
 from jaxmlir.dense import dense
 from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError, cause_of, message_of
-from jaxmlir.ir import DIALECT_VERSION, free_symbol, func, ir, scope
+from jaxmlir.ir import DIALECT_VERSION, free_symbol, func, functions, ir, scope
 from jaxmlir.types import type_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,9 @@ class Importer:
         self = cls.__new__(cls)
         self.module = program.module
         self._start(program.constants, program.handles)
-        self.take_names(program.functions)
+        # Shared: another importer may write functions before this one is done.
+        self._names = program.taken_names
+        self._names.update(functions(program.module))
         return self
 
     def _start(self, constants: Constants, boxes: dict[str, handles.Box]) -> None:
@@ -116,10 +118,6 @@ class Importer:
         found = free_symbol(name, self._names, self._numbers[name])
         self._names.add(found)
         return found
-
-    def take_names(self, names: Iterable[str]) -> None:
-        """Gives none of the names to a new function."""
-        self._names.update(names)
 
     def rule(self, key: Any, hint: str, trace: Any) -> str:
         """The symbol of a custom rule's function; ``trace() -> (jaxpr, consts)`` runs on a miss.

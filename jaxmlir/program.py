@@ -183,6 +183,7 @@ class Program:
             "stubs",
             "liveness",
             "_functions",
+            "taken_names",
             "in_avals",
             "in_tree",
             "out_avals",
@@ -205,6 +206,11 @@ class Program:
     @functools.cached_property
     def _functions(self) -> dict[str, func.FuncOp]:
         return functions(self._module)
+
+    @functools.cached_property
+    def taken_names(self) -> set[str]:
+        """The symbols that importers have found taken, and those that they are about to add."""
+        return set()
 
     def function(self, symbol: str) -> func.FuncOp:
         """The function ``@symbol``.

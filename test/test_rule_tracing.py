@@ -7,6 +7,7 @@ import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import jaxmlir
 
@@ -184,3 +185,36 @@ def test_rules_that_jax_differentiates_are_traced_first():
     hessian = jax.jacrev(jax.grad(outer))(x)
     np.testing.assert_allclose(jax.jacrev(program.grad())(x), hessian, rtol=1e-5)
     assert "untraced" not in lin.as_text()
+
+
+def test_rules_that_are_traced_meanwhile_take_no_name_twice():
+    """A branch of a loop is split, and its rule traced, while functions around it are written."""
+
+    @jax.custom_vjp
+    def product(x, y):
+        return x * y
+
+    def product_fwd(x, y):
+        return product(x, y), (x, y)
+
+    def product_bwd(residuals, ct):
+        x, y = residuals
+        return ct * y, jnp.sum(x * ct)
+
+    product.defvjp(product_fwd, product_bwd)
+
+    def f(x, y):
+        def step(c, row):
+            return lax.cond(y > 0, lambda c: product(c, y), jnp.sin, c), c * row
+
+        return lax.scan(step, x, matrix())
+
+    x, y = np.ones(3, np.float32), np.float32(0.5)
+    program = jaxmlir.trace(f)(x, y)
+    _, lin = program.linearize(custom_vjp_forward="transpose")
+    fwd, bwd = program.vjp()
+    out, residuals = fwd(x, y)
+    want, pullback = jax.vjp(f, x, y)
+    for ours, theirs in zip(bwd(residuals, out), pullback(want), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    lin.verify()

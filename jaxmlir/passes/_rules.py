@@ -292,7 +292,7 @@ class Rules:
         if rule is None:
             return None
         if name in rules.OPS and kind != "partial_eval" and rules.is_untraced(op):
-            self._trace_custom_rules()
+            self.program.trace_rules()
         key = (rule, kind, known or signature(op, name, op.operands), pattern)
         if key not in self._own:
             found = getattr(rule, kind)(self, op, *pattern) if rule.handles(op) else None
@@ -315,7 +315,7 @@ class Rules:
             found = self._own.get(key)
         if found is None:
             if self.program.has_untraced_rules and self._meets_untraced(op):
-                self._trace_custom_rules()
+                self.program.trace_rules()
             before = self.importer.references
             try:
                 found = make(self.jaxpr_of(op, name))
@@ -338,10 +338,6 @@ class Rules:
             for symbol in reached
             for inner, name in ops_with_symbols(functions[symbol])
         )
-
-    def _trace_custom_rules(self) -> None:
-        self.program.trace_rules()
-        self.importer.take_names(self.program.functions)
 
     def jaxpr_of(self, op: Any, name: str) -> Any:
         """The closed jaxpr of one op, over its operands."""
