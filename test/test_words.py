@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import pytest
 from jax import lax
@@ -38,3 +39,13 @@ def test_what_jax_refuses_is_refused():
 
     assert words.outcome(f, ("grad",), jnp.float32(2.0)) == "refused"
     assert words.outcome(f, ("jvp",), jnp.float32(2.0)) == "passed"
+
+
+def test_what_jax_refuses_when_it_lowers_is_refused():
+    @jax.custom_vjp
+    def f(x):
+        return x * x
+
+    f.defvjp(lambda x: (f(x), x), lambda x, ct: (2 * x * ct,))
+    assert words.outcome(f, ("jvp",), jnp.float32(2.0)) == "refused"
+    assert words.outcome(f, ("grad",), jnp.float32(2.0)) == "passed"
