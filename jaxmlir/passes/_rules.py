@@ -191,14 +191,13 @@ class Rules:
         name: str,
         active: tuple[bool, ...],
         wanted: tuple[bool, ...],
-        known: Signature | None = None,
     ) -> tuple[bool, ...]:
         """Which active operands the wanted results' tangents depend on."""
         if not higher_order.has_rule(name):
             return active
-        found = self._native("uses", op, name, known, active, wanted)
+        found = self._native("uses", op, name, None, active, wanted)
         if found is None:
-            return self.linearize(op, name, active, wanted, known).uses
+            return self.linearize(op, name, active, wanted).uses
         return found
 
     def partial_eval(self, op: Any, name: str, unknown: tuple[bool, ...]) -> Halves | None:

@@ -16,6 +16,7 @@ from jaxmlir.passes.cost import Counter
 from jaxmlir.types import aval_of, type_of
 
 if TYPE_CHECKING:
+    from jaxmlir.passes._node import OpNode
     from jaxmlir.program import Program
 
 # exp, tanh, sin of an element: 9 to 21 additions.
@@ -135,3 +136,9 @@ def is_plain_array(type_: ir.Type) -> bool:
 
 
 _plain: dict[ir.Type, bool] = {}
+
+
+def is_plain_op(node: OpNode) -> bool:
+    """Whether the values of an op are plain arrays, with nothing asked of where they are."""
+    asked = {"jaxpr.ctx", "sharding", "out_sharding"} & node.attributes.keys()
+    return not asked and all(is_plain_array(v.type) for v in (*node.operands, *node.op.results))

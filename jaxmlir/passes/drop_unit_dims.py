@@ -28,7 +28,7 @@ from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import drop_dead_ops, kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
-from jaxmlir.passes._work import ELEMENTWISE, is_plain_array, with_shape
+from jaxmlir.passes._work import ELEMENTWISE, is_plain_op, with_shape
 from jaxmlir.passes.toolbox import ops_of
 from jaxmlir.types import aval_of
 
@@ -76,7 +76,7 @@ class _Function:
             if not (name in _OPS or name in _RESHAPES) or not _has_units(op, operands):
                 continue
             node = OpNode(op, name, operands)
-            if not _is_plain(node):
+            if not is_plain_op(node):
                 continue
             (result,) = op.results
             if name in _RESHAPES:
@@ -142,11 +142,6 @@ def _is_unit(type_: ir.Type) -> bool:
 
 
 _units: dict[ir.Type, bool] = {}
-
-
-def _is_plain(node: OpNode) -> bool:
-    asked = {"jaxpr.ctx", "sharding", "out_sharding"} & node.attributes.keys()
-    return not asked and all(is_plain_array(v.type) for v in (*node.operands, *node.op.results))
 
 
 # --- the ops --------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from jaxmlir.passes._build import converted, drop_dead_ops, kernels, ops_of
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes._work import ELEMENTWISE, is_plain_array, with_shape
+from jaxmlir.passes._work import ELEMENTWISE, is_plain_array, is_plain_op, with_shape
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -309,12 +309,10 @@ def _may_move(node: OpNode) -> bool:
 
 
 def _is_plain(node: OpNode) -> bool:
-    """Whether an op and its values are arrays on no mesh, with nothing asked of where they are."""
-    values = [*node.operands, *node.op.results]
-    return (
-        not {"jaxpr.ctx", "sharding", "out_sharding"} & node.attributes.keys()
-        and all(is_plain_array(v.type) for v in values)
-        and not any(isinstance(aval_of(v.type).dtype, dtypes.ExtendedDType) for v in values)
+    """Whether an op can be computed of selected elements: of arrays, but not of random keys."""
+    values = (*node.operands, *node.op.results)
+    return is_plain_op(node) and not any(
+        isinstance(aval_of(v.type).dtype, dtypes.ExtendedDType) for v in values
     )
 
 
