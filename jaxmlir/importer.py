@@ -26,6 +26,7 @@ from jaxmlir.dense import dense
 from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError, cause_of, message_of
 from jaxmlir.ir import DIALECT_VERSION, free_symbol, func, functions, ir, scope
 from jaxmlir.types import type_of
+from jaxmlir.untraced import Pending
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -57,24 +58,26 @@ class Importer:
         with scope():
             self.module = ir.Module.create()
             self.module.operation.attributes["jaxpr.version"] = ir.StringAttr.get(DIALECT_VERSION)
-        self._start(Constants(), {})
+        self._start(Constants(), {}, None)
 
     @classmethod
     def into(cls, program: Program) -> Importer:
         """An importer that adds functions to a program, and shares those the program exports."""
         self = cls.__new__(cls)
         self.module = program.module
-        self._start(program.constants, program.handles)
+        self._start(program.constants, program.handles, program)
         # Shared: another importer may write functions before this one is done.
         self._names = program.taken_names
         self._names.update(functions(program.module))
         return self
 
-    def _start(self, constants: Constants, boxes: dict[str, handles.Box]) -> None:
+    def _start(
+        self, constants: Constants, boxes: dict[str, handles.Box], program: Program | None
+    ) -> None:
         self.constants = constants
         self.handles = boxes
         self.identity = rules.Identities()
-        self.pending = rules.Pending(self)
+        self.pending = Pending(self, program)
         self._names: set[str] = set()
         # Of each name that is taken, the numbers that may be free.
         self._numbers: collections.defaultdict[str, Any] = collections.defaultdict(itertools.count)

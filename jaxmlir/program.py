@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from jaxmlir.interpreter import Hook
     from jaxmlir.passes import Pipeline
-    from jaxmlir.rules import Marked
+    from jaxmlir.untraced import Pending, Untraced
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Program:
     The custom derivative rules of an imported program are traced when its module, or a side table,
     is first looked at: calling and lowering do without.  Differentiating it traces those of its own
     ops; those of the ops in these rules are traced when the derivative is differentiated or looked
-    at.
+    at.  Batching it traces none.
 
     Attributes:
       custom_calls: of a program that somebody else wrote, what it may reach beyond XLA (see
@@ -76,12 +76,13 @@ class Program:
         self._constants = Constants(constants or {})
         self._handles = dict(handles or {})
         self.custom_calls = custom_calls
-        # Rules that are not traced yet: by the importer that wrote the module, or as marks in it.
+        # Rules that are not traced yet, and the importer that wrote the module if that is there.
+        self.untraced: Untraced | None = None
         self._importer: Importer | None = None
-        self._untraced: Marked | None = None
         self.holds_rules = False
         self._lock = threading.RLock()
         self._tracing_rules = False
+        self._pending: Pending | None = None
         # Passes that run where the program is lowered, and where one derived from it is.
         self.when_lowered: Pipeline | None = None
         self.changed()
@@ -91,7 +92,9 @@ class Program:
         program = cls(importer.module)
         # The rules that are still to be traced bring constants and handles of their own.
         program._constants, program._handles = importer.constants, importer.handles
-        program._importer = importer if importer.pending else None
+        if importer.pending:
+            importer.pending.program = program
+            program.untraced, program._importer = importer.pending.table, importer
         return program
 
     def _looked_at(self) -> None:
@@ -108,7 +111,7 @@ class Program:
     @module.setter
     def module(self, module: ir.Module) -> None:
         self._module = module
-        self._importer = self._untraced = None
+        self.untraced = self._importer = None
 
     @property
     def constants(self) -> Constants:
@@ -125,9 +128,9 @@ class Program:
     @property
     def has_untraced_rules(self) -> bool:
         """Whether custom derivative rules are still to be traced."""
-        return self._importer is not None or self._untraced is not None
+        return self.untraced is not None
 
-    def trace_rules(self, *, met: bool = False) -> None:
+    def trace_rules(self, *, met: bool = False, of: Any = None) -> None:
         """Traces the custom derivative rules that are still to be traced.
 
         A rule that cannot be traced is no error here: its op records the reason.
@@ -135,42 +138,53 @@ class Program:
         Args:
           met: only of the ops that a run of the program meets, which is what its derivative needs;
             ops in these rules are left for the derivative's derivative.
+          of: only of this op.
         """
         if not self.has_untraced_rules:
             return
         with self._lock:
             # A rule that looks at the program it belongs to sees it as far as it is.
-            if self._tracing_rules or not self.has_untraced_rules:
+            if self._tracing_rules:
+                if of is not None:
+                    self._pending.trace_op(of)
                 return
             self._tracing_rules = True
             try:
                 with scope():
-                    self._trace_rules(
-                        reachable(self._functions, self.name, custom_rules=False) if met else None
-                    )
+                    self._trace_rules(met, of)
             finally:
                 self._tracing_rules = False
                 for name in ("_functions", "liveness"):
                     self.__dict__.pop(name, None)
 
-    def _trace_rules(self, within: Collection[str] | None) -> None:
+    def _trace_rules(self, met: bool, of: Any) -> None:
+        before = dict(self._functions)
         if self._importer is not None:
-            self._importer.pending.trace(within)
-            if not self._importer.pending:
-                self._importer = None
-            return
-        before = self._functions
-        pending = Importer.into(self).pending
-        pending.resume(before.values(), self._untraced)
-        try:
-            pending.trace(within)
-        finally:
-            self._untraced = pending.mark()
-        # The rules call functions, and have rules, that the program has already.  While a
-        # transformation goes on some functions are half written; it merges them in the end.
-        if not self.holds_rules:
-            after = functions(self._module)
-            merge_functions(after, after.keys() - before.keys())
+            self._pending = self._importer.pending
+        else:
+            self._pending = Importer.into(self).pending
+            self._pending.resume(before.values(), self.untraced)
+        if of is not None:
+            self._pending.trace_op(of)
+        else:
+            self._pending.trace(reachable(before, self.name, custom_rules=False) if met else None)
+        if self._importer is None and not self.holds_rules:
+            self._tidy(before)
+        if not self._pending:
+            self.untraced = self._importer = None
+
+    def _tidy(self, before: Mapping[str, func.FuncOp]) -> None:
+        """Drops functions that traced rules have brought and that the program has already, or that
+        served to make others.
+
+        While a transformation goes on some functions are half written; it tidies up in the end.
+        """
+        after = functions(self._module)
+        merge_functions(after, after.keys() - before.keys())
+        self._functions = functions(self._module)
+        reached = reachable(self._functions, self.name)
+        for name in self._functions.keys() - before.keys() - reached:
+            self._functions[name].operation.erase()
 
     def changed(self) -> None:
         """Forgets what was derived from the module."""
@@ -406,14 +420,10 @@ class Program:
         if not hold_rules:
             self.trace_rules()
         with context(), self._lock:
-            pending = None if self._importer is None else self._importer.pending
-            untraced = self._untraced if pending is None else pending.mark()
             module = ir.Module.parse(mlir_ir.module_bytecode(self._module))
-            if pending is not None:
-                pending.unmark()
         result = Program(module, self._constants, self._handles, self.custom_calls)
         result.when_lowered = self.when_lowered
-        result._untraced, result.holds_rules = untraced, hold_rules
+        result.untraced, result.holds_rules = self.untraced, hold_rules
         return result
 
     @functools.cached_property

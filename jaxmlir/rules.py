@@ -7,10 +7,8 @@ A JVP rule that asks to be told which tangents are zero (``symbolic_zeros``) is 
 each combination of these, unless it is of an op in another rule: their numbers would multiply.  A
 VJP rule that asks so is told that none is.
 
-JAX itself traces rules when it differentiates.  So does a program (:class:`Pending`): the rules of
-the ops that it runs, not those of the ops in these rules, which wait in the derivative for the next
-one.  All are traced when somebody looks at a program's module; what is only lowered and run never
-does either.
+This module knows how to trace the rules of an equation; when that is done, :mod:`jaxmlir.untraced`
+does.
 
 A rule may call the function it belongs to, and every trace of that call makes new thunks.  So rules
 are told apart by structure (:class:`Identities`), not by object: the user's function behind the
@@ -19,53 +17,41 @@ wrappers, what it closes over, and the abstract arguments.
 A rule that cannot be traced does not make the import fail: the op records the reason, and only
 differentiating it raises that error.  So it is with a rule that applies its own function to ever
 larger arguments, as that of ``odeint`` does, which solves for the adjoint state besides: it is
-traced for a few derivatives (:data:`MAX_ORDER`).
+traced for a few derivatives (:data:`jaxmlir.untraced.MAX_ORDER`).
 """
 
 from __future__ import annotations
 
-import collections
-import contextlib
 import functools
 import itertools
 import types as py_types
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from jaxmlir import codec
 from jaxmlir._compat import (
-    ConfigSnapshot,
     ad_util,
     call_bwd,
     closed_over,
-    config,
     core,
     dtypes,
     lu,
-    named_axes,
     pe,
     rule_transforms,
     tree_util,
     util,
     wrapped_rule,
 )
-from jaxmlir.errors import JaxmlirError
 from jaxmlir.ir import ir
+
+if TYPE_CHECKING:
+    from jaxmlir.untraced import Pending
 
 T = TypeVar("T")
 
 PRIMITIVES = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_lin"})
-
-# How often a rule is traced within itself, for other arguments each time: how many derivatives
-# there are.  Each of an ODE's is several times the program of the one before, so only short rules
-# (in equations) go on after the first few.
-MAX_ORDER = 2
-MAX_ORDER_OF_SHORT = 8
-SHORT = 100
-
 
 OPS = frozenset({"jaxpr.custom_jvp_call_jaxpr", "jaxpr.custom_vjp_call_jaxpr", "jaxpr.custom_lin"})
 # The attributes of these ops that name their rules.
@@ -74,181 +60,6 @@ ATTRIBUTES = frozenset({"jvp_jaxpr", "jvp_with_zeros", "fwd_jaxpr", "bwd_jaxpr",
 # Of a rule that is told which tangents are zero there is one for each combination of up to so many
 # tangents.
 MAX_COMBINED = 4
-
-
-# On an op of a copied module: the number of its rules, which have not been traced.
-UNTRACED = "jaxpr.untraced"
-
-
-@dataclass(frozen=True)
-class _Untraced:
-    """The rules of an op that have not been traced."""
-
-    eqn: Any
-    within: collections.Counter[str]
-    """How often each rule, by its source line, is around this op: the order of the derivative."""
-    check_vma: bool
-    """Whether types tell the mesh axes that values vary over: around it is a shard_map that checks
-    them."""
-
-    @contextlib.contextmanager
-    def surroundings(self) -> Iterator[None]:
-        """Has JAX trace as it would where the equation is: on its mesh, say."""
-        ctx = self.eqn.ctx
-        with ctx.manager, named_axes(ctx.cur_abstract_mesh), config._check_vma(self.check_vma):
-            yield
-
-
-def is_untraced(op: Any) -> bool:
-    """Whether an op of :data:`OPS` is marked."""
-    return UNTRACED in op.attributes
-
-
-@dataclass(frozen=True)
-class Marked:
-    """Rules that the ops of a module have not yet, by the numbers that the ops are marked with."""
-
-    rules: dict[int, _Untraced]
-    config: ConfigSnapshot
-
-
-class Pending:
-    """The ops of an import that wait for their rules.
-
-    A rule's own ops are traced after it, breadth first, so a rule that calls its own function is
-    written for the lowest order that needs it.  All are traced under the configuration of JAX at
-    the time of the import, as the program was.
-    """
-
-    def __init__(self, importer: Any):
-        self._importer = importer
-        self._queue: collections.deque[tuple[ir.Operation, _Untraced]] = collections.deque()
-        self._config: ConfigSnapshot | None = None
-        self._within: collections.Counter[str] = collections.Counter()
-        self._check_vma = False
-        self._lengths: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._queue)
-
-    def add(self, op: ir.Operation, eqn: Any) -> None:
-        """Puts off the rules of the op of a custom-derivative equation."""
-        if self._config is None:
-            self._config = ConfigSnapshot()
-        self._queue.append((op, _Untraced(eqn, self._within, self._check_vma)))
-
-    @property
-    def in_rule(self) -> bool:
-        """Whether the op whose rules are being traced is in another rule."""
-        return bool(self._within)
-
-    @contextlib.contextmanager
-    def inside(self, eqn: Any) -> Iterator[None]:
-        """Ops added meanwhile are in a function that the equation names."""
-        around = self._check_vma
-        if eqn.primitive.name == "shard_map":
-            self._check_vma = eqn.params["check_vma"]
-        try:
-            yield
-        finally:
-            self._check_vma = around
-
-    def drop(self, count: int) -> None:
-        """Forgets the last ``count`` ops, which are being erased."""
-        for _ in range(count):
-            self._queue.pop()
-
-    def trace(self, within: Collection[str] | None = None) -> None:
-        """Traces the rules of all ops, and of those that the rules bring.
-
-        Args:
-          within: only of the ops of these functions; those that their rules bring wait on.
-        """
-        if not self._queue:
-            return
-        around = self._within, self._check_vma
-        try:
-            with self._config.restored():
-                self._trace_round(within)
-                while within is None and self._queue:
-                    self._trace_round(None)
-        finally:
-            self._within, self._check_vma = around
-        if not self._queue:
-            self._config = None
-
-    def _trace_round(self, within: Collection[str] | None) -> None:
-        """Traces the rules of the ops that wait; those that the rules bring wait after them."""
-        now, later = collections.deque(), []
-        for waiting in self._queue:
-            here = within is None or waiting[0].parent.attributes["sym_name"].value in within
-            (now if here else later).append(waiting)
-        self._queue = collections.deque()
-        try:
-            while now:
-                op, untraced = now[0]
-                self._within, self._check_vma = untraced.within, untraced.check_vma
-                with untraced.surroundings():
-                    for name, value in _TRACERS[untraced.eqn.primitive.name](untraced.eqn, self):
-                        op.attributes[name] = value
-                now.popleft()
-        finally:
-            self._queue.extendleft(reversed([*now, *later]))
-
-    def mark(self) -> Marked | None:
-        """Marks the ops that wait, for :meth:`resume` to find them in a copy of the module."""
-        if not self._queue:
-            return None
-        i64 = ir.IntegerType.get_signless(64)
-        for number, (op, _) in enumerate(self._queue):
-            op.attributes[UNTRACED] = ir.IntegerAttr.get(i64, number)
-        return Marked(dict(enumerate(untraced for _, untraced in self._queue)), self._config)
-
-    def unmark(self) -> None:
-        """Undoes :meth:`mark`."""
-        for op, _ in self._queue:
-            del op.attributes[UNTRACED]
-
-    def resume(self, functions: Iterable[Any], marked: Marked) -> None:
-        """Has the marked ops of the functions wait here."""
-        for function in functions:
-            for op in function.entry_block.operations:
-                if type(op) is ir.OpView and op.name in OPS and is_untraced(op):
-                    self._queue.append((op, marked.rules[op.attributes[UNTRACED].value]))
-                    del op.attributes[UNTRACED]
-        self._config = marked.config
-
-    def function(
-        self, name: str, key: Any, info: core.DebugInfo, trace: Any
-    ) -> tuple[str, ir.Attribute]:
-        """``(name, @rule)``, or the reason why there is none under ``<stem>_error``."""
-        source = info.func_src_info or info.func_name
-        outer = self._within
-        self._within = outer + collections.Counter([source])
-
-        def trace_bounded() -> Any:
-            short = self._lengths.get(source, 0) <= SHORT
-            bound = MAX_ORDER_OF_SHORT if short else MAX_ORDER
-            if self._within[source] > bound:
-                raise JaxmlirError(
-                    f"the rule {info.func_name!r} calls its own function with new arguments each "
-                    f"time; it was traced for {bound} derivatives"
-                )
-            traced = trace()
-            self._lengths[source] = _length(traced[0])
-            return traced
-
-        try:
-            symbol = self._importer.rule(key, info.func_name, trace_bounded)
-            return name, ir.FlatSymbolRefAttr.get(symbol)
-        except Exception as e:
-            error = str(e) if isinstance(e, JaxmlirError) else f"{type(e).__name__}: {e}"
-            return f"{name.split('_')[0]}_error", ir.StringAttr.get(error)
-        finally:
-            self._within = outer
-
-    def identity(self, value: Any) -> int:
-        return self._importer.identity(value)
 
 
 def write(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
@@ -262,11 +73,6 @@ def write(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
 
 # Left out where they say nothing: 0, `False`, `()`.
 _STATIC = ("call_jaxpr", "num_consts", "num_res", "in_zeros", "symbolic_zeros")
-
-
-def _length(jaxpr: Any) -> int:
-    """The equations of a jaxpr and its sub-jaxprs."""
-    return sum(1 + sum(map(_length, core.jaxprs_in_params(eqn.params))) for eqn in jaxpr.eqns)
 
 
 def _trace_jvp_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
@@ -408,7 +214,7 @@ def _trace_bwd(
     return jaxpr, consts, {"jaxpr.out_zeros": tuple(zeros)} if any(zeros) else {}
 
 
-_TRACERS = {
+TRACERS = {
     "custom_jvp_call": _trace_jvp_rule,
     "custom_vjp_call": _trace_vjp_rules,
     "custom_lin": _trace_lin_rule,

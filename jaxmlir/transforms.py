@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 
@@ -240,7 +240,7 @@ def jacobian(
     from jaxmlir import arguments
     from jaxmlir.staging import trace
 
-    program, _, _ = _start(program, while_loops, checkpoints, hold_rules=False)
+    program, _, _ = _start(program, while_loops, checkpoints, custom_rules="all")
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
         return getattr(jax, kind)(program, **options)(*args, **kwargs)
@@ -279,7 +279,7 @@ def vmap(
     in_dims = _flat_axes("in_axes", in_axes, args_tree, program.in_avals)
     in_dims += [0] * (len(program.in_avals) - len(in_dims))
     out_dims = _flat_axes("out_axes", out_axes, program.out_tree, program.out_avals)
-    result, rules, symbol = _start(program, hold_rules=False)
+    result, rules, symbol = _start(program, custom_rules="none")
     with scope():
         axis = batch_axis(axis_size, axis_name, spmd_axis_name)
         new, _ = vmap_function(rules, symbol, in_dims, axis, out_dims)
@@ -350,7 +350,7 @@ def inverse(
         raise ArgumentError(
             f"inverse of @{program.name}: argnums={argnums} and known={known} overlap"
         )
-    result, rules, symbol = _start(program, hold_rules=False)
+    result, rules, symbol = _start(program, custom_rules="all")
     with scope():
         flat = (_chosen_leaves(args_tree, positions) for positions in (found, sorted(given)))
         new = inverse_function(rules, symbol, *map(tuple, flat), log_det)
@@ -371,16 +371,17 @@ def _start(
     program: Program,
     while_loops: str = "error",
     checkpoints: int | None = None,
-    hold_rules: bool = True,
+    custom_rules: Literal["all", "met", "none"] = "met",
 ) -> tuple[Program, Rules, str]:
     """A copy to transform, its rules, and the function to transform.
 
     Args:
-      hold_rules: trace only the custom rules that a derivative needs, until :func:`_finish`.
+      custom_rules: which are traced now: all, or those that a derivative needs; others are only if
+        somebody asks for them after :func:`_finish`.
     """
-    if hold_rules:
+    if custom_rules == "met":
         program.trace_rules(met=True)
-    result = program.clone(hold_rules=hold_rules)
+    result = program.clone(hold_rules=custom_rules != "all")
     checkpoint_while(result, result.name, while_loops, checkpoints)
     with scope():
         return result, Rules(result), result.name

@@ -10,6 +10,7 @@ import pytest
 from jax import lax
 
 import jaxmlir
+from jaxmlir.errors import TransformError
 
 pytestmark = pytest.mark.compat
 
@@ -218,3 +219,84 @@ def test_rules_that_are_traced_meanwhile_take_no_name_twice():
     for ours, theirs in zip(bwd(residuals, out), pullback(want), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)
     lin.verify()
+
+
+def test_batching_traces_no_rule():
+    sine, traced = sine_with_counted_rules()
+    xs = np.linspace(0, 2, 6, dtype=np.float32).reshape(3, 2)
+
+    def f(x):
+        return jnp.sum(sine(x) * x)
+
+    program = jaxmlir.trace(f)(xs[0])
+    batched = program.vmap(axis_size=3)
+    batched.verify()
+    twice = jaxmlir.trace(lambda x: sine(x))(xs[0, 0]).vmap(axis_size=2).vmap(axis_size=3)
+    traced.clear()
+    np.testing.assert_array_equal(batched(xs), jax.jit(jax.vmap(f))(xs))
+    np.testing.assert_array_equal(twice(xs), jax.jit(jax.vmap(jax.vmap(sine)))(xs))
+    assert not traced
+    for derivative in (batched.vjp()[0], program.grad().vmap(axis_size=3)):
+        derivative.verify()
+        assert derivative.has_untraced_rules
+
+    def summed(f):
+        return lambda xs: jnp.sum(f(xs))
+
+    want = jax.grad(summed(jax.vmap(f)))(xs)
+    np.testing.assert_allclose(jax.grad(summed(batched))(xs), want, rtol=1e-6)
+    np.testing.assert_allclose(program.grad().vmap(axis_size=3)(xs), want, rtol=1e-6)
+    np.testing.assert_allclose(jax.grad(summed(twice))(xs), np.cos(xs), rtol=1e-6)
+    hessian = jax.jacrev(jax.grad(summed(jax.vmap(f))))(xs)
+    np.testing.assert_allclose(jax.jacrev(jax.grad(summed(batched)))(xs), hessian, rtol=1e-5)
+    text = batched.as_text()
+    assert not batched.has_untraced_rules
+    # As if all rules had been there from the beginning.
+    assert text == jaxmlir.parse(str(program)).vmap(axis_size=3).as_text()
+    np.testing.assert_allclose(jax.grad(summed(jaxmlir.parse(text)))(xs), want, rtol=1e-6)
+
+
+def test_rules_of_results_that_may_have_to_be_batched_are_traced_at_once():
+    @jax.custom_jvp
+    def pair(x, y):
+        return x * 2, y * 3
+
+    @pair.defjvp
+    def pair_jvp(primals, tangents):
+        (x, y), (dx, dy) = primals, tangents
+        # The second result's tangent depends on both: it is batched, and so is the result.
+        return pair(x, y), (2 * dx, 3 * dy + x * dx)
+
+    xs, y = np.arange(3, dtype=np.float32), np.float32(2)
+    program = jaxmlir.trace(lambda x, y: pair(x, y))(xs[0], y)
+    batched = program.vmap(in_axes=(0, None), axis_size=3)
+    want = jax.vmap(pair, in_axes=(0, None))
+    tangents = np.ones_like(xs), np.float32(1)
+    for ours, theirs in zip(
+        jax.tree.leaves(jax.jvp(batched, (xs, y), tangents)),
+        jax.tree.leaves(jax.jvp(want, (xs, y), tangents)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_rule_that_cannot_be_batched_fails_when_it_is_used():
+    opaque = jax.extend.core.Primitive("opaque")
+    opaque.def_impl(lambda x: x)
+    opaque.def_abstract_eval(lambda x: x)
+
+    @jax.custom_jvp
+    def f(x):
+        return x * 2
+
+    @f.defjvp
+    def f_jvp(primals, tangents):
+        return f(*primals), opaque.bind(tangents[0])
+
+    xs = np.arange(3, dtype=np.float32)
+    batched = jaxmlir.trace(lambda x: f(x))(xs[0]).vmap(axis_size=3)
+    np.testing.assert_array_equal(batched(xs), xs * 2)
+    assert "jvp_error = " in batched.as_text()
+    batched.verify()
+    with pytest.raises(TransformError, match="opaque.*cannot be batched"):
+        batched.jvp()

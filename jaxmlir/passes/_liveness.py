@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from jaxmlir import codec, rules
+from jaxmlir import codec, rules, untraced
 from jaxmlir._compat import pe
 from jaxmlir._lists import chosen, fixpoint
 from jaxmlir.ir import func, ir, symbol_uses
@@ -30,6 +30,7 @@ from jaxmlir.passes._build import (
     may_have_functions,
     named_ops,
     returned,
+    signature,
     symbols_of,
 )
 
@@ -250,6 +251,7 @@ class Body:
         self.ops: list[Any] = []
         self.names: list[str] = []
         self.attributes: list[Attributes] = []
+        """Without marks of missing rules."""
         self.operands: list[list[int]] = []
         self.results: list[tuple[int, int]] = []
         """Of each op, the number of its first result, and that after its last."""
@@ -268,7 +270,7 @@ class Body:
             attributes = op.attributes
             items = attributes.items() if len(attributes) else ()
             if name in rules.OPS:
-                items = [item for item in items if item[0] != rules.UNTRACED]
+                items = [item for item in items if item[0] != untraced.MARK]
             self.attributes.append(tuple(items))
             kept = name in _ALWAYS_KEPT
             if len(attributes) and "jaxpr.effects" in attributes:
@@ -280,9 +282,12 @@ class Body:
     def signature(self, index: int) -> Signature:
         """What :func:`jaxmlir.passes._build.signature` gives for an op."""
         first, last = self.results[index]
-        types = self.types
+        name, types = self.names[index], self.types
+        if name in rules.OPS:
+            # With its mark, if it has one.
+            return signature(self.ops[index], name, self.ops[index].operands)
         return (
-            self.names[index],
+            name,
             self.attributes[index],
             tuple([types[v] for v in self.operands[index]]),
             tuple(types[first:last]),
@@ -401,7 +406,7 @@ _RULES: dict[str, _Rule] = {
 def _call_without_rules(liveness: Liveness, op: Any, results: Mask) -> Cut:
     cut = _call("call_jaxpr")(liveness, op, results)
     cut.counts["num_consts"] = sum(cut.operands[: count_of(op, "num_consts")])
-    rule_attributes = (*rules.ATTRIBUTES, rules.UNTRACED)
+    rule_attributes = (*rules.ATTRIBUTES, untraced.MARK)
     cut.dropped = tuple(key for key in rule_attributes if key in op.attributes)
     return cut
 

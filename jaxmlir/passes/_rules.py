@@ -51,6 +51,7 @@ from jaxmlir.passes._build import (
 from jaxmlir.passes._functions import Functions
 from jaxmlir.passes.higher_order import Halves, Linearization, Written
 from jaxmlir.types import aval_of
+from jaxmlir.untraced import is_untraced
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -290,7 +291,7 @@ class Rules:
         rule = higher_order.rule_of(name)
         if rule is None:
             return None
-        if name in rules.OPS and kind != "partial_eval" and rules.is_untraced(op):
+        if name in rules.OPS and kind not in _WITHOUT_RULES and is_untraced(op):
             self.program.trace_rules()
         key = (rule, kind, known or signature(op, name, op.operands), pattern)
         if key not in self._own:
@@ -333,7 +334,7 @@ class Rules:
         functions = self.program.functions
         reached = set().union(*(reachable(functions, symbol) for symbol in symbols_of(op)))
         return any(
-            name in rules.OPS and rules.is_untraced(inner)
+            name in rules.OPS and is_untraced(inner)
             for symbol in reached
             for inner, name in ops_with_symbols(functions[symbol])
         )
@@ -499,6 +500,9 @@ def has_tangent(value: ir.Value) -> bool:
     aval = aval_of(value.type)
     return isinstance(aval, core.ShapedArray) and aval.to_tangent_aval().dtype != dtypes.float0
 
+
+# What custom derivative rules are not needed for, or can wait.
+_WITHOUT_RULES = frozenset({"partial_eval", "batch", "batched"})
 
 _VERBS = {
     "jvp": "differentiated",

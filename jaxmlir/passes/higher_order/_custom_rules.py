@@ -3,18 +3,22 @@ with its rules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import codec, locations
 from jaxmlir._compat import dtypes
-from jaxmlir.errors import Diagnostic, TransformError
+from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError
 from jaxmlir.ir import func, ir
+from jaxmlir.passes.higher_order._rule import Written
+from jaxmlir.rules import ATTRIBUTES as OF_RULES
 from jaxmlir.types import aval_of
+from jaxmlir.untraced import MARK, is_untraced
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
+    from jaxmlir.untraced import Pending, Source
 
 Dims = tuple[int | None, ...]
 
@@ -101,6 +105,81 @@ def batch_rules(
             return entry
         rules.undo(before)
         guess = needed
+
+
+Attributes = dict[str, ir.Attribute]
+
+BatchAttributes = Callable[["Rules", Attributes, Dims, Any, Dims], tuple[Attributes, Dims]]
+"""``(rules, attributes, dims of operands, axis, dims of results) -> (attributes, dims of
+results)``: writes the batched rules of an op with such attributes; the attributes that name them,
+and the dimensions that the results need to have."""
+
+
+def batch_call(
+    rules: Rules, op: Any, dims: Dims, axis: Any, batch_attributes: BatchAttributes
+) -> Written:
+    """A call of a function that has rules, batched with these."""
+    function = op.attributes["call_jaxpr"].value
+    symbol, found = rules.functions.batch(function, dims, axis)
+    operands = dims[attribute(op, "num_consts", 0) :]
+    attributes, out_dims = with_batched_rules(rules, op, operands, axis, found, batch_attributes)
+    if out_dims != found:
+        symbol, _ = rules.functions.batch(function, dims, axis, out_dims)
+    attributes["call_jaxpr"] = symbol_ref(symbol)
+    types = list(rules.program.function(symbol).type.results)
+    name = op.operation.name
+    return Written(out_dims, lambda args: create(name, types, args, attributes))
+
+
+def with_batched_rules(
+    rules: Rules,
+    op: Any,
+    dims: Dims,
+    axis: Any,
+    out_dims: Dims,
+    batch_attributes: BatchAttributes,
+) -> tuple[Attributes, Dims]:
+    """The attributes of a batched op, and the dimensions of its results.
+
+    Rules that are not traced are batched when they are, unless they may change the dimensions: a
+    result that is not batched may have to be.
+    """
+    if is_untraced(op):
+        table = rules.program.untraced
+        if None not in out_dims:
+            later = _Batched(table.of(op), batch_attributes, dims, axis, out_dims)
+            return dict(op.attributes.items()) | {MARK: table.number(later)}, out_dims
+        rules.program.trace_rules(of=op)
+    attributes = dict(op.attributes.items())
+    found, out_dims = batch_attributes(rules, attributes, dims, axis, out_dims)
+    return attributes | found, out_dims
+
+
+@dataclass(frozen=True)
+class _Batched:
+    """The rules of a batched op: those of the op that it was made of, batched."""
+
+    of: Source
+    batch: BatchAttributes
+    dims: Dims
+    axis: Any
+    out_dims: Dims
+
+    def trace(self, op: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
+        traced = dict(self.of.trace(op, pending))
+        attributes = dict(op.attributes.items()) | traced
+        rules = pending.rules
+        before = rules.mark()
+        try:
+            with pending.writing():
+                found, _ = self.batch(rules, attributes, self.dims, self.axis, self.out_dims)
+        except JaxmlirError as e:
+            # As a rule that cannot be traced.
+            rules.undo(before)
+            stems = {name.split("_")[0] for name in traced if name in OF_RULES}
+            found = {f"{stem}_error": ir.StringAttr.get(str(e)) for stem in stems}
+        yield from ((name, value) for name, value in traced.items() if name not in OF_RULES)
+        yield from found.items()
 
 
 def batched_with_rules(rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:

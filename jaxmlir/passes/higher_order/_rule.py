@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.ir import ir
+from jaxmlir.untraced import MARK
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rule, Rules
@@ -81,7 +82,7 @@ class HigherOrderRule:
 
     def handles(self, op: Any) -> bool:
         """Whether the rule is for this op at all."""
-        return all(key in self.plain for key, _ in op.attributes.items())
+        return all(key in self.plain or key == MARK for key, _ in op.attributes.items())
 
     def activity(
         self, rules: Rules, op: Any, kind: str, active: tuple[bool, ...]

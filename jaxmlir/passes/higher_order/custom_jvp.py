@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jaxmlir.ir import func, ir, symbol_uses
 from jaxmlir.passes._build import zeros
 from jaxmlir.passes.higher_order._custom_rules import (
+    Attributes,
     BatchedRules,
     Dims,
     attribute,
+    batch_call,
     batch_rules,
     batched_with_rules,
-    create,
     error_at,
     is_float0,
     joined,
@@ -136,29 +137,7 @@ class CustomJvp(HigherOrderRule):
         return Written(given, lambda args: call(rules, symbol, args))
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Written:
-        attributes = dict(op.attributes.items())
-        consts = attribute(op, "num_consts", 0)
-        function = op.attributes["call_jaxpr"].value
-        symbol, out_dims = rules.functions.batch(function, dims, axis)
-        given = _rules_of(op)
-        if given:
-
-            def write(entry: BatchedRules) -> Dims:
-                return _batch_rules(rules, given, dims[consts:], axis, entry)
-
-            key = (function, *given, dims, axis)
-            entry = batch_rules(rules, key, {rule: rule for rule in given}, out_dims, write)
-            for name in ("jvp_jaxpr", "jvp_with_zeros"):
-                if name in attributes:
-                    new = [symbol_ref(entry.symbols[s]) for s in symbol_uses(attributes[name])]
-                    attributes[name] = new[0] if name == "jvp_jaxpr" else ir.ArrayAttr.get(new)
-            if entry.out_dims != out_dims:
-                out_dims = entry.out_dims
-                symbol, _ = rules.functions.batch(function, dims, axis, out_dims)
-        attributes["call_jaxpr"] = symbol_ref(symbol)
-        types = list(rules.program.function(symbol).type.results)
-        name = op.operation.name
-        return Written(out_dims, lambda args: create(name, types, args, attributes))
+        return batch_call(rules, op, dims, axis, _batch_attributes)
 
     def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
         return batched_with_rules(rules, op, dims, axis)
@@ -187,8 +166,7 @@ class _Rule:
         """For each result where the rule gives its tangent; ``None`` if it has none."""
 
 
-def _rules_of(op: Any) -> list[str]:
-    attributes = op.attributes
+def _rules_of(attributes: Any) -> list[str]:
     names = ("jvp_jaxpr", "jvp_with_zeros")
     return [s for name in names if name in attributes for s in symbol_uses(attributes[name])]
 
@@ -198,12 +176,36 @@ def _fitting(rules: Rules, op: Any, active: tuple[bool, ...]) -> tuple[str, tupl
     none = (False,) * len(active)
     zeros = {
         symbol: attribute(rules.program.function(symbol), "jaxpr.in_zeros", none)
-        for symbol in _rules_of(op)
+        for symbol in _rules_of(op.attributes)
     }
     symbol = fitting([not a for a in active], zeros.items())
     if symbol is None:
         return rule_symbol(op, "jvp_jaxpr"), none
     return symbol, zeros[symbol]
+
+
+def _batch_attributes(
+    rules: Rules, attributes: Attributes, dims: Dims, axis: Any, out_dims: Dims
+) -> tuple[Attributes, Dims]:
+    given = _rules_of(attributes)
+    if not given:
+        return {}, out_dims
+
+    def write(entry: BatchedRules) -> Dims:
+        return _batch_rules(rules, given, dims, axis, entry)
+
+    key = (*given, dims, axis, out_dims)
+    entry = batch_rules(rules, key, {rule: rule for rule in given}, out_dims, write)
+    found = {
+        name: [symbol_ref(entry.symbols[s]) for s in symbol_uses(attributes[name])]
+        for name in ("jvp_jaxpr", "jvp_with_zeros")
+        if name in attributes
+    }
+    encoded = {
+        name: refs[0] if name == "jvp_jaxpr" else ir.ArrayAttr.get(refs)
+        for name, refs in found.items()
+    }
+    return encoded, entry.out_dims
 
 
 def _batch_rules(

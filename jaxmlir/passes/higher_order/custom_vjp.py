@@ -20,9 +20,11 @@ from jaxmlir.ir import func, ir
 from jaxmlir.passes._build import zeros
 from jaxmlir.passes._rules import has_tangent
 from jaxmlir.passes.higher_order._custom_rules import (
+    Attributes,
     BatchedRules,
     Dims,
     attribute,
+    batch_call,
     batch_rules,
     batched_with_rules,
     create,
@@ -32,6 +34,7 @@ from jaxmlir.passes.higher_order._custom_rules import (
     out_zeros,
     rule_symbol,
     symbol_ref,
+    with_batched_rules,
 )
 from jaxmlir.passes.higher_order._rule import HigherOrderRule, Linearization, Written
 from jaxmlir.passes.higher_order.call import call
@@ -99,30 +102,7 @@ class CustomVjp(HigherOrderRule):
         return Linearization(Written(pattern, primal), Written(pattern, tangent), active)
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Written:
-        attributes = dict(op.attributes.items())
-        consts = attribute(op, "num_consts", 0)
-        function = attributes["call_jaxpr"].value
-        given = {
-            name: attributes[name].value
-            for name in ("fwd_jaxpr", "bwd_jaxpr")
-            if name in attributes
-        }
-        symbol, out_dims = rules.functions.batch(function, dims, axis)
-        if "fwd_jaxpr" in given:
-
-            def write(entry: BatchedRules) -> Dims:
-                return _batch_rules(rules, given, dims[consts:], axis, entry)
-
-            key = (function, *given.values(), dims, axis)
-            entry = batch_rules(rules, key, given, out_dims, write)
-            attributes.update((name, symbol_ref(s)) for name, s in entry.symbols.items())
-            if entry.out_dims != out_dims:
-                out_dims = entry.out_dims
-                symbol, _ = rules.functions.batch(function, dims, axis, out_dims)
-        attributes["call_jaxpr"] = symbol_ref(symbol)
-        types = list(rules.program.function(symbol).type.results)
-        name = op.operation.name
-        return Written(out_dims, lambda args: create(name, types, args, attributes))
+        return batch_call(rules, op, dims, axis, _batch_attributes)
 
     def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
         return batched_with_rules(rules, op, dims, axis)
@@ -192,23 +172,8 @@ class CustomLin(HigherOrderRule):
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Written:
         """Any result may depend on any operand: all are batched, along the first dimension."""
-        attributes = dict(op.attributes.items())
-        num_res = attribute(op, "num_res", 0)
-        in_zeros = attribute(op, "in_zeros", ())
-        given = iter(dims[num_res:])
-        dims_in = [None if zero else next(given) for zero in in_zeros]
         out_dims = (0,) * len(op.results)
-        if "bwd" in attributes:
-            bwd = attributes["bwd"].value
-
-            def write(entry: BatchedRules) -> Dims:
-                rule_dims = (*dims[:num_res], *out_dims)
-                _batch_bwd(rules, bwd, rule_dims, dims_in, axis, entry.symbols["bwd"])
-                return out_dims
-
-            key = (bwd, dims, tuple(dims_in), axis)
-            entry = batch_rules(rules, key, {"bwd": bwd}, out_dims, write)
-            attributes["bwd"] = symbol_ref(entry.symbols["bwd"])
+        attributes, _ = with_batched_rules(rules, op, dims, axis, out_dims, _batch_lin_attributes)
         types = [batched_type(v.type, 0, axis.size) for v in op.results]
         name = op.operation.name
         return Written(out_dims, lambda args: create(name, types, args, attributes))
@@ -247,6 +212,40 @@ def _lin_attributes(op: Any, num_res: int, active: tuple[bool, ...]) -> dict[str
     renamed = {"bwd_jaxpr": "bwd", "bwd_error": "bwd_error", "symbolic_zeros": "symbolic_zeros"}
     found |= {new: attributes[old] for old, new in renamed.items() if old in attributes}
     return found
+
+
+def _batch_attributes(
+    rules: Rules, attributes: Attributes, dims: Dims, axis: Any, out_dims: Dims
+) -> tuple[Attributes, Dims]:
+    if "fwd_jaxpr" not in attributes:
+        return {}, out_dims
+    names = [name for name in ("fwd_jaxpr", "bwd_jaxpr") if name in attributes]
+    given = {name: attributes[name].value for name in names}
+
+    def write(entry: BatchedRules) -> Dims:
+        return _batch_rules(rules, given, dims, axis, entry)
+
+    key = (*given.values(), dims, axis, out_dims)
+    entry = batch_rules(rules, key, given, out_dims, write)
+    return {name: symbol_ref(s) for name, s in entry.symbols.items()}, entry.out_dims
+
+
+def _batch_lin_attributes(
+    rules: Rules, attributes: Attributes, dims: Dims, axis: Any, out_dims: Dims
+) -> tuple[Attributes, Dims]:
+    if "bwd" not in attributes:
+        return {}, out_dims
+    bwd, num_res = attributes["bwd"].value, codec.decode(attributes["num_res"])
+    given = iter(dims[num_res:])
+    dims_in = tuple(None if zero else next(given) for zero in codec.decode(attributes["in_zeros"]))
+
+    def write(entry: BatchedRules) -> Dims:
+        rule_dims = (*dims[:num_res], *out_dims)
+        _batch_bwd(rules, bwd, rule_dims, dims_in, axis, entry.symbols["bwd"])
+        return out_dims
+
+    entry = batch_rules(rules, (bwd, dims, dims_in, axis), {"bwd": bwd}, out_dims, write)
+    return {"bwd": symbol_ref(entry.symbols["bwd"])}, out_dims
 
 
 def _batch_rules(

@@ -1,0 +1,260 @@
+"""Custom derivative rules that have not been traced yet, and when they are.
+
+JAX traces rules when it differentiates.  So does a program: the rules of the ops that it runs, not
+those of the ops in these rules, which wait in the derivative for the next one.  All are traced when
+somebody looks at a program's module; what is only lowered and run never does either.
+
+An op whose rules are missing is marked with their number in a table (:class:`Untraced`) that a
+program shares with what is derived from it.  What they are is known by the equation that the op was
+imported from, or, of an op that a transformation has made, by those of the op that it made it of.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import itertools
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from jaxmlir._compat import ConfigSnapshot, config, core, named_axes
+from jaxmlir.errors import JaxmlirError
+from jaxmlir.ir import functions, ir
+from jaxmlir.rules import OPS, TRACERS
+
+if TYPE_CHECKING:
+    from jaxmlir.importer import Importer
+    from jaxmlir.passes._rules import Rules
+    from jaxmlir.program import Program
+
+# How often a rule is traced within itself, for other arguments each time: how many derivatives
+# there are.  Each of an ODE's is several times the program of the one before, so only short rules
+# (in equations) go on after the first few.
+MAX_ORDER = 2
+MAX_ORDER_OF_SHORT = 8
+SHORT = 100
+
+# On an op that lacks its rules: their number.
+MARK = "jaxpr.untraced"
+
+
+def is_untraced(op: Any) -> bool:
+    """Whether an op of :data:`jaxmlir.rules.OPS` lacks its rules."""
+    return MARK in op.attributes
+
+
+class Source(Protocol):
+    """What the rules of an op can be made of.  Equal sources make equal rules."""
+
+    def trace(self, op: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
+        """The attributes of the op that its rules give it; writes their functions."""
+
+
+class Untraced:
+    """The rules that are missing in a program, by the numbers that its ops are marked with.
+
+    A program and those derived from it share a table.  It grows only.
+
+    Attributes:
+      config: JAX's configuration at the time of the import, under which rules are traced.
+    """
+
+    def __init__(self) -> None:
+        self.config = ConfigSnapshot()
+        self._sources: dict[int, Source] = {}
+        self._numbers: dict[Source, int] = {}
+        self._next = itertools.count()
+
+    def mark(self, op: Any, source: Source) -> None:
+        """Marks an op with the number of its rules."""
+        op.attributes[MARK] = self.number(source)
+
+    def number(self, source: Source) -> ir.IntegerAttr:
+        """The mark of an op with such rules."""
+        number = self._numbers.get(source)
+        if number is None:
+            number = self._numbers[source] = next(self._next)
+            self._sources[number] = source
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+
+    def of(self, op: Any) -> Source:
+        """What the rules of a marked op are made of."""
+        return self._sources[op.attributes[MARK].value]
+
+
+@dataclass(frozen=True, eq=False)
+class _OfEquation:
+    """The rules of an imported op: those of its equation."""
+
+    eqn: Any
+    within: collections.Counter[str]
+    """How often each rule, by its source line, is around this op: the order of the derivative."""
+    check_vma: bool
+    """Whether types tell the mesh axes that values vary over: around it is a shard_map that checks
+    them."""
+
+    def trace(self, op: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
+        ctx = self.eqn.ctx
+        with (
+            pending.around(self.within, self.check_vma),
+            # As JAX would trace where the equation is: on its mesh, say.
+            ctx.manager,
+            named_axes(ctx.cur_abstract_mesh),
+            config._check_vma(self.check_vma),
+        ):
+            yield from TRACERS[self.eqn.primitive.name](self.eqn, pending)
+
+
+class Pending:
+    """The ops that an importer has written and that lack their rules.
+
+    A rule's own ops are traced after it, breadth first, so a rule that calls its own function is
+    written for the lowest order that needs it.
+
+    Attributes:
+      program: whose module the importer writes to, once there is one.
+    """
+
+    def __init__(self, importer: Importer, program: Program | None = None):
+        self._importer = importer
+        self.program = program
+        self.table: Untraced | None = None
+        self._queue: collections.deque[Any] = collections.deque()
+        self._within: collections.Counter[str] = collections.Counter()
+        self._check_vma = False
+        self._lengths: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, op: ir.Operation, eqn: Any) -> None:
+        """Puts off the rules of the op of a custom-derivative equation."""
+        if self.table is None:
+            self.table = Untraced()
+        self.table.mark(op, _OfEquation(eqn, self._within, self._check_vma))
+        self._queue.append(op)
+
+    def resume(self, functions: Iterable[Any], table: Untraced) -> None:
+        """Has the marked ops of some functions wait here."""
+        self.table = table
+        for function in functions:
+            for op in function.entry_block.operations:
+                if type(op) is ir.OpView and op.name in OPS and is_untraced(op):
+                    self._queue.append(op)
+
+    def drop(self, count: int) -> None:
+        """Forgets the last ``count`` ops, which are being erased."""
+        for _ in range(count):
+            self._queue.pop()
+
+    # -- where tracing is --
+
+    @property
+    def in_rule(self) -> bool:
+        """Whether the op whose rules are being traced is in another rule."""
+        return bool(self._within)
+
+    @contextlib.contextmanager
+    def around(self, within: collections.Counter[str], check_vma: bool) -> Iterator[None]:
+        """Ops added meanwhile are within those rules, and in a shard_map that checks types or
+        not."""
+        outer = self._within, self._check_vma
+        self._within, self._check_vma = within, check_vma
+        try:
+            yield
+        finally:
+            self._within, self._check_vma = outer
+
+    def inside(self, eqn: Any) -> contextlib.AbstractContextManager[None]:
+        """Ops added meanwhile are in a function that a shard_map names."""
+        return self.around(self._within, eqn.params["check_vma"])
+
+    # -- tracing --
+
+    def trace(self, within: Collection[str] | None = None) -> None:
+        """Traces the rules of all ops, and of those that the rules bring.
+
+        Args:
+          within: only of the ops of these functions; those that their rules bring wait on.
+        """
+        if not self._queue:
+            return
+        self.__dict__.pop("rules", None)
+        with self.table.config.restored():
+            self._trace_round(within)
+            while within is None and self._queue:
+                self._trace_round(None)
+
+    def _trace_round(self, within: Collection[str] | None) -> None:
+        """Traces the rules of the ops that wait; those that the rules bring wait after them."""
+        now, later = collections.deque(), []
+        for op in self._queue:
+            here = within is None or op.parent.attributes["sym_name"].value in within
+            (now if here else later).append(op)
+        self._queue = collections.deque()
+        try:
+            while now:
+                self.trace_op(now[0])
+                now.popleft()
+        finally:
+            self._queue.extendleft(reversed([*now, *later]))
+
+    def trace_op(self, op: Any) -> None:
+        """Traces the rules of one op, if it lacks them."""
+        if is_untraced(op):
+            with self.table.config.restored():
+                for name, value in self.table.of(op).trace(op, self):
+                    op.attributes[name] = value
+            del op.attributes[MARK]
+
+    @functools.cached_property
+    def rules(self) -> Rules:
+        """To transform traced rules, while the rest is traced."""
+        from jaxmlir.passes._rules import Rules
+
+        return Rules(self.program)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Marked ops of functions that are written meanwhile, by whomever, wait here."""
+        before = functions(self._importer.module).keys()
+        yield
+        after = functions(self._importer.module)
+        self.resume((after[name] for name in after.keys() - before), self.table)
+
+    def function(
+        self, name: str, key: Any, info: core.DebugInfo, trace: Any
+    ) -> tuple[str, ir.Attribute]:
+        """``(name, @rule)``, or the reason why there is none under ``<stem>_error``."""
+        source = info.func_src_info or info.func_name
+
+        def trace_bounded() -> Any:
+            short = self._lengths.get(source, 0) <= SHORT
+            bound = MAX_ORDER_OF_SHORT if short else MAX_ORDER
+            if self._within[source] > bound:
+                raise JaxmlirError(
+                    f"the rule {info.func_name!r} calls its own function with new arguments each "
+                    f"time; it was traced for {bound} derivatives"
+                )
+            traced = trace()
+            self._lengths[source] = _length(traced[0])
+            return traced
+
+        within = self._within + collections.Counter([source])
+        with self.around(within, self._check_vma):
+            try:
+                symbol = self._importer.rule(key, info.func_name, trace_bounded)
+                return name, ir.FlatSymbolRefAttr.get(symbol)
+            except Exception as e:
+                error = str(e) if isinstance(e, JaxmlirError) else f"{type(e).__name__}: {e}"
+                return f"{name.split('_')[0]}_error", ir.StringAttr.get(error)
+
+    def identity(self, value: Any) -> int:
+        return self._importer.identity(value)
+
+
+def _length(jaxpr: Any) -> int:
+    """The equations of a jaxpr and its sub-jaxprs."""
+    return sum(1 + sum(map(_length, core.jaxprs_in_params(eqn.params))) for eqn in jaxpr.eqns)
