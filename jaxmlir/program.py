@@ -20,6 +20,7 @@ import numpy as np
 from jaxmlir import arguments, codec, custom_calls, handles, pytrees, runtime
 from jaxmlir import ir as mlir_ir
 from jaxmlir import specialize as specialization
+from jaxmlir._calls import Calls
 from jaxmlir._collector import collector_paused
 from jaxmlir._compat import core, effects, state_types, xla_bridge
 from jaxmlir.callee import Callee
@@ -636,13 +637,14 @@ class Program:
         """The parameter of equations that call a function; one object per function."""
         return self._callees.setdefault(symbol, Callee(self, symbol))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    __call__ = Calls(
+        "_jitted",
         """Runs the program on arrays, or stages it out where JAX is tracing.
 
         Raises:
           ArgumentError: the arguments have another pytree, shape or dtype than the program's.
-        """
-        return self._jitted(*args, **kwargs)
+        """,
+    )
 
     @functools.cached_property
     def _jitted(self) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from jaxmlir import handles, pytrees, runtime
+from jaxmlir._calls import Calls
 from jaxmlir._compat import bind_leading, core, without_dead_code
 from jaxmlir.errors import ImportingError
 from jaxmlir.importer import import_jaxpr
@@ -161,8 +162,7 @@ class JitFunction:
 
         self._jitted = jax.jit(through_dialect, **options)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._jitted(*args, **kwargs)
+    __call__ = Calls("_jitted")
 
     def trace(self, *args: Any, **kwargs: Any) -> Program:
         """The program of the function for arguments of those shapes, before any passes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import functools
 import inspect
 
 import jax
@@ -487,3 +488,12 @@ def test_invalid_text_is_located(old, new, error, message):
     assert old in GOOD
     with pytest.raises(error, match=rf"prog\.mlir:\d+:\d+: error: .*{message}"):
         jaxmlir.parse(GOOD.replace(old, new), filename="prog.mlir")
+
+
+def test_a_program_is_called_like_a_function():
+    program = jaxmlir.trace(lambda x, y: x * y)(2.0, 3.0)
+    assert jaxmlir.Program.__call__(program, 2.0, 3.0) == program(2.0, 3.0) == 6.0
+    assert functools.partial(program, 2.0)(3.0) == 6.0
+    kinds = [p.kind.name for p in inspect.signature(program).parameters.values()]
+    assert kinds == ["VAR_POSITIONAL", "VAR_KEYWORD"]
+    assert jaxmlir.Program.__call__.__doc__.startswith("Runs the program")
