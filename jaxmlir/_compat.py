@@ -49,6 +49,7 @@ _MODULES = {
     "shape_poly": "jax._src.export.shape_poly",
     "source_info_util": "jax._src.source_info_util",
     "stages": "jax._src.stages",
+    "state_discharge": "jax._src.state.discharge",
     "state_types": "jax._src.state.types",
     "tree_util": "jax._src.tree_util",
     "util": "jax._src.util",

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from jaxmlir import codec, custom_calls, effect_attrs, errors, locations, params
-from jaxmlir._compat import close_jaxpr, core, debug_info, dtypes, literals, pe
+from jaxmlir._compat import close_jaxpr, core, debug_info, dtypes, literals, pe, state_types
 from jaxmlir.errors import ExportError, JaxmlirError, cause_of
 from jaxmlir.ir import context, func, ir
 from jaxmlir.types import aval_of
@@ -105,7 +105,7 @@ def _export_function(exporter: Exporter, function: func.FuncOp) -> Any:
     env: dict[ir.Value, Any] = {}
     invars = []
     for argument in block.arguments:
-        env[argument] = var = core.Var(aval_of(argument.type))
+        env[argument] = var = core.Var(_own_aval(argument.type))
         invars.append(var)
     # Those that the op passes itself: other constants are literals then.
     num_constvars = 0
@@ -145,6 +145,12 @@ def _export_function(exporter: Exporter, function: func.FuncOp) -> Any:
     return jaxpr if own_constvars else close_jaxpr(jaxpr, consts)
 
 
+def _own_aval(type_: ir.Type) -> Any:
+    """The abstract value of a variable; JAX tells references apart by the identity of theirs."""
+    aval = aval_of(type_)
+    return aval.update() if type(aval) is state_types.AbstractRef else aval
+
+
 def _constant(exporter: Exporter, op: Any) -> tuple[Any, Any]:
     """The value and the abstract value of a ``jaxpr.constant`` op."""
     value = constant_value(exporter.program, op)
@@ -156,7 +162,7 @@ def _constant(exporter: Exporter, op: Any) -> tuple[Any, Any]:
 
 def equation(exporter: Exporter, op: Any, name: str, invars: list[Any]) -> Any:
     """The equation of an op on the given operands."""
-    outvars = [core.Var(aval_of(v.type)) for v in op.results]
+    outvars = [core.Var(_own_aval(v.type)) for v in op.results]
     primitive, parameters = params.of_op(op, name, exporter)
     attributes = op.attributes
     effects = core.no_effects

@@ -22,6 +22,7 @@ from jaxmlir.passes._build import adapt, make_public, returned, set_results, zer
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.checkpoint_while import checkpoint_while
 from jaxmlir.passes.dedupe_functions import dedupe_functions, rename_functions
+from jaxmlir.passes.discharge_refs import discharge_refs
 from jaxmlir.passes.jvp import active_arguments, tangent_type_of
 from jaxmlir.passes.jvp import jvp as jvp_function
 from jaxmlir.passes.linearize import Linearized
@@ -382,6 +383,7 @@ def _start(
     if custom_rules == "met":
         program.trace_rules(met=True)
     result = program.clone(hold_rules=custom_rules != "all")
+    discharge_refs(result)
     checkpoint_while(result, result.name, while_loops, checkpoints)
     with scope():
         return result, Rules(result), result.name

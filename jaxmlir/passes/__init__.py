@@ -46,6 +46,7 @@ BUILTIN_PASSES = (
     ("jaxpr-cse", "jaxmlir.passes.cse:Cse"),
     ("jaxpr-dce", "jaxmlir.passes.dce:Dce"),
     ("jaxpr-dedupe-functions", "jaxmlir.passes.dedupe_functions:DedupeFunctions"),
+    ("jaxpr-discharge-refs", "jaxmlir.passes.discharge_refs:DischargeRefs"),
     ("jaxpr-drop-unit-dims", "jaxmlir.passes.drop_unit_dims:DropUnitDims"),
     ("jaxpr-expand-custom-lin", "jaxmlir.passes.expand_custom_lin:ExpandCustomLin"),
     ("jaxpr-fence", "jaxmlir.passes.fence:Fence"),

@@ -34,6 +34,7 @@ from jaxmlir._compat import (
     open_jaxpr,
     pe,
     source_info_util,
+    state_discharge,
 )
 from jaxmlir._lists import chosen
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError, cause_of
@@ -215,6 +216,15 @@ class Rules:
             )
 
         return self._rule("partial_eval", op, name, None, unknown, make)
+
+    def discharge(self, op: Any, name: str) -> Rule:
+        """``(*operands) -> (*results, *references)``: with the values of references, before and
+        after, for these."""
+
+        def make(closed: Any) -> Rule:
+            return Rule(self._template(state_discharge.discharge_state(closed, lower=False)), ())
+
+        return self._rule("discharge", op, name, None, (), make)
 
     def split_call(self, op: Any, name: str, unknown: tuple[bool, ...]) -> Halves | None:
         """Likewise, of an op that does no more than call functions, or ``None``."""
@@ -510,6 +520,7 @@ _VERBS = {
     "partial_eval": "split into what is known and what is not",
     "transpose": "transposed",
     "batch": "batched",
+    "discharge": "applied to the values of references",
 }
 
 

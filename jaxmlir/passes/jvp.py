@@ -24,6 +24,7 @@ from jaxmlir.passes._build import (
     zeros,
 )
 from jaxmlir.passes._rules import Rules, has_tangent
+from jaxmlir.passes.discharge_refs import discharge_refs
 from jaxmlir.types import aval_of, type_of
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Jvp(Pass):
     def run(self, program: Program) -> None:
         from jaxmlir.passes.expand_custom_lin import expand_custom_lin
 
+        discharge_refs(program)
         with scope():
             symbol, rules = self.func or program.name, Rules(program)
             new, _ = jvp(rules, symbol, active_arguments(program, symbol, self.argnums))

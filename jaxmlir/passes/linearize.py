@@ -26,6 +26,7 @@ from jaxmlir.passes._build import (
 )
 from jaxmlir.passes._rules import Linearization, Rules
 from jaxmlir.passes.checkpoint_while import checkpoint_while
+from jaxmlir.passes.discharge_refs import discharge_refs
 from jaxmlir.passes.jvp import active_arguments, tangent_type
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Linearize(Pass):
     def run(self, program: Program) -> None:
         from jaxmlir.passes.expand_custom_lin import expand_custom_lin
 
+        discharge_refs(program)
         with scope():
             symbol = self.func or program.name
             checkpoint_while(program, symbol, self.while_, self.checkpoints)

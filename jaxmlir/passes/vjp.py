@@ -17,6 +17,7 @@ from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import NewFunction, filled, take_in
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.checkpoint_while import checkpoint_while
+from jaxmlir.passes.discharge_refs import discharge_refs
 from jaxmlir.passes.jvp import active_arguments
 from jaxmlir.passes.linearize import Linearized, linearize
 from jaxmlir.passes.transpose import transpose
@@ -44,6 +45,7 @@ class Vjp(Pass):
     checkpoints: int | None = None
 
     def run(self, program: Program) -> None:
+        discharge_refs(program)
         with scope():
             symbol = self.func or program.name
             checkpoint_while(program, symbol, self.while_, self.checkpoints)
@@ -73,6 +75,7 @@ class Grad(Pass):
     checkpoints: int | None = None
 
     def run(self, program: Program) -> None:
+        discharge_refs(program)
         with scope():
             symbol = self.func or program.name
             checkpoint_while(program, symbol, self.while_, self.checkpoints)

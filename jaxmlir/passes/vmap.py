@@ -20,6 +20,7 @@ from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import NewFunction, copy
 from jaxmlir.passes._liveness import Body
 from jaxmlir.passes._rules import Rules
+from jaxmlir.passes.discharge_refs import discharge_refs
 from jaxmlir.types import aval_of, type_of
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Vmap(Pass):
     axis_name: str = ""
 
     def run(self, program: Program) -> None:
+        discharge_refs(program)
         with scope():
             symbol = self.func or program.name
             signature = program.signature(symbol)

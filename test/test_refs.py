@@ -1,0 +1,184 @@
+"""Programs that keep state in references of their own are transformed like the pure ones.
+
+Every program is given twice, with references and without, and the second is JAX's to transform.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxmlir
+
+pytestmark = pytest.mark.compat
+
+X = np.array([0.3, -0.7, 1.1, 0.4], np.float32)
+
+
+def product(x):
+    r = jax.new_ref(x)
+    r[...] = r[...] * jnp.sin(x)
+    return jnp.sum(r[...])
+
+
+def pure_product(x):
+    return jnp.sum(x * jnp.sin(x))
+
+
+def scanned(x):
+    """A loop writes one reference, and one of its own in every iteration."""
+    r = jax.new_ref(jnp.zeros_like(x))
+
+    def body(c, i):
+        s = jax.new_ref(jnp.zeros_like(x))
+        s[i] = jnp.sin(c * x[i])
+        r[i] = jax.freeze(s)[i]
+        return c * 1.1 + r[i], c
+
+    c, ys = lax.scan(body, jnp.float32(1), jnp.arange(4))
+    return jnp.sum(r[...] * ys) + c
+
+
+def pure_scanned(x):
+    def body(c, i):
+        y = jnp.sin(c * x[i])
+        return c * 1.1 + y, (y, c)
+
+    c, (r, ys) = lax.scan(body, jnp.float32(1), jnp.arange(4))
+    return jnp.sum(r * ys) + c
+
+
+def called(x):
+    """A function is called twice with the reference, and another makes one of the same type."""
+    r = jax.new_ref(jnp.float32(0))
+
+    @jax.jit
+    def add(y):
+        r[...] += jnp.sum(y**2)
+
+    @jax.jit
+    def own(y):
+        s = jax.new_ref(jnp.float32(3))
+        s[...] *= y[0]
+        return s[...]
+
+    add(x)
+    add(x * own(x))
+    return r[...]
+
+
+def pure_called(x):
+    return jnp.sum(x**2) + jnp.sum((x * (3 * x[0])) ** 2)
+
+
+def branching(x):
+    r, s = jax.new_ref(x), jax.new_ref(x * 2)
+
+    def one():
+        r[0] = r[0] * 3
+        s[1] += 1
+
+    def other():
+        r[1] = jnp.cos(r[1])
+
+    lax.cond(x[0] > 0, one, other)
+    first = jax.freeze(r)
+    return jnp.sum(first**2 * s[...])
+
+
+def pure_branching(x):
+    then = jnp.sum(x.at[0].mul(3) ** 2 * (2 * x).at[1].add(1))
+    other = jnp.sum(x.at[1].set(jnp.cos(x[1])) ** 2 * 2 * x)
+    return lax.cond(x[0] > 0, lambda: then, lambda: other)
+
+
+@jax.custom_jvp
+def sine_with_rule(x):
+    r = jax.new_ref(x)
+    r[...] = jnp.sin(r[...])
+    return r[...]
+
+
+@sine_with_rule.defjvp
+def _sine_rule(primals, tangents):
+    r = jax.new_ref(tangents[0])
+    # Twice the derivative: it is the rule that is used.
+    r[...] *= 2 * jnp.cos(primals[0])
+    return sine_with_rule(*primals), r[...]
+
+
+def ruled(x):
+    r = jax.new_ref(x)
+    r[0] = sine_with_rule(r[1])
+    return jnp.sum(r[...] ** 2)
+
+
+@jax.custom_jvp
+def pure_sine_with_rule(x):
+    return jnp.sin(x)
+
+
+@pure_sine_with_rule.defjvp
+def _pure_sine_rule(primals, tangents):
+    return pure_sine_with_rule(*primals), 2 * jnp.cos(primals[0]) * tangents[0]
+
+
+def pure_ruled(x):
+    return jnp.sum(x.at[0].set(pure_sine_with_rule(x[1])) ** 2)
+
+
+PROGRAMS = [
+    (product, pure_product),
+    (scanned, pure_scanned),
+    (called, pure_called),
+    (branching, pure_branching),
+    (jax.checkpoint(scanned), pure_scanned),
+    (ruled, pure_ruled),
+]
+NAMES = ["product", "scanned", "called", "branching", "checkpointed", "ruled"]
+
+
+def close(ours, theirs):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6), ours, theirs)
+
+
+@pytest.mark.parametrize(("f", "pure"), PROGRAMS, ids=NAMES)
+def test_derivatives_and_batches(f, pure):
+    program = jaxmlir.parse(str(jaxmlir.trace(f)(X)))
+    batch = np.stack([X, -X, X * 2])
+    close(program.jvp()((X,), (X * X,)), jax.jit(lambda x: jax.jvp(pure, (x,), (x * x,)))(X))
+    gradient = program.grad()
+    gradient.verify()
+    close(gradient(X), jax.jit(jax.grad(pure))(X))
+    close(program.vmap(axis_size=3)(batch), jax.jit(jax.vmap(pure))(batch))
+    close(gradient.vmap(axis_size=3)(batch), jax.jit(jax.vmap(jax.grad(pure)))(batch))
+    # Of the function with references JAX has no Hessian.
+    close(gradient.jacfwd()(X), jax.jit(jax.hessian(pure))(X))
+
+
+@pytest.mark.parametrize(("f", "pure"), PROGRAMS, ids=NAMES)
+def test_the_pass_leaves_no_reference(f, pure):
+    program = jaxmlir.trace(f)(X)
+    discharged = program.run_passes("jaxpr-discharge-refs,symbol-dce")
+    assert "!jaxpr.ref" in str(program) and "InternalMutableArrayEffect" in str(program)
+    assert "!jaxpr.ref" not in str(discharged)
+    assert "InternalMutableArrayEffect" not in str(discharged)
+    assert discharged.name == program.name and discharged.in_tree == program.in_tree
+    discharged.verify()
+    np.testing.assert_array_equal(discharged(X), jax.jit(pure)(X))
+
+
+def test_references_of_the_arguments_stay():
+    def f(r, x):
+        s = jax.new_ref(x)
+        r[...] += s[...]
+        return s[...] * 2
+
+    ref = jax.new_ref(jnp.asarray(X))
+    program = jaxmlir.trace(f)(ref, X)
+    discharged = program.run_passes("jaxpr-discharge-refs")
+    np.testing.assert_array_equal(discharged(ref, X), X * 2)
+    np.testing.assert_array_equal(ref[...], X * 2)
