@@ -43,6 +43,7 @@ _MODULES = {
     "lu": "jax._src.linear_util",
     "mesh_lib": "jax._src.mesh",
     "mlir": "jax._src.interpreters.mlir",
+    "mlir_hlo": "jaxlib.mlir._mlir_libs._mlirHlo",
     "named_sharding": "jax._src.named_sharding",
     "pe": "jax._src.interpreters.partial_eval",
     "prng": "jax._src.random.prng",

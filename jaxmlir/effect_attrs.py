@@ -6,10 +6,11 @@ configuration was set.  An effect on an operand carries the operand's index.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from jaxmlir import codec
-from jaxmlir._compat import core, effects
+from jaxmlir._compat import core, effects, pe
 from jaxmlir.ir import context, ir
 
 _ctx_attrs: dict[Any, ir.Attribute | None] = {}
@@ -84,3 +85,28 @@ def decode_ctx(attr: ir.Attribute | None) -> Any:
             fields["xla_metadata"] = tuple(sorted(metadata.items()))
         found = _ctxs[attr] = core.JaxprEqnContext._create(*fields.values())
     return found
+
+
+def has_lasting_effects(op: Any, name: str) -> bool:
+    """Whether an op does something besides giving its results."""
+    attributes = op.attributes
+    listed = len(attributes) and "jaxpr.effects" in attributes
+    return is_lasting(name, attributes["jaxpr.effects"] if listed else None)
+
+
+def is_lasting(name: str, listed: ir.ArrayAttr | None) -> bool:
+    """Whether an op's name, or any of the effects that it lists, is a reason to keep it."""
+    return name in _ALWAYS_KEPT or (listed is not None and _are_lasting(listed))
+
+
+_ALWAYS_KEPT = frozenset({"jaxpr.free_ref", "jaxpr.dce_sink"})
+
+
+@functools.cache
+def _are_lasting(listed: ir.ArrayAttr) -> bool:
+    return not all(map(is_droppable, listed))
+
+
+def is_droppable(effect: ir.Attribute) -> bool:
+    """Whether an effect is no reason to keep an op, in JAX's judgement."""
+    return pe.dceable_effects.contains(codec.decode(effect))

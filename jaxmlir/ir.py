@@ -17,7 +17,7 @@ import re
 from collections.abc import Container, Iterator
 
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import chlo, func, mhlo, mpmd, sdy, stablehlo
+from jaxlib.mlir.dialects import chlo, func, mpmd, sdy, stablehlo
 from jaxlib.mlir.dialects._ods_common import _cext
 
 from jaxmlir import _compat
@@ -45,7 +45,8 @@ def context() -> ir.Context:
     ctx.load_all_available_dialects()
     for dialect in (sdy, mpmd, chlo, stablehlo):
         dialect.register_dialect(ctx)
-    mhlo.register_mhlo_dialect(ctx)
+    # The dialect's Python classes take long to import, and are so when an op of it is met.
+    _compat.mlir_hlo.register_mhlo_dialect(ctx)
     ctx.allow_unregistered_dialects = True
     _cast_dense_elements(ctx)
     return ctx

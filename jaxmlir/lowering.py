@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 from jaxlib.mlir.dialects import func as func_dialect
 
-from jaxmlir import codec, custom_calls, effect_attrs, errors, locations, ops, params
+from jaxmlir import _signature, codec, custom_calls, effect_attrs, errors, locations, ops, params
 from jaxmlir._compat import (
     ad,
     config,
@@ -37,10 +37,12 @@ from jaxmlir._compat import (
     source_info_util,
 )
 from jaxmlir._lists import chosen
+from jaxmlir._signature import Signature
 from jaxmlir.errors import JaxmlirError, LoweringError, cause_of
 from jaxmlir.exporter import constant_value
 from jaxmlir.ir import context, free_symbol, functions, ir, parse_module
-from jaxmlir.passes._liveness import Attributes, Body, Live, Mask
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._liveness import Live, Mask
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -144,33 +146,26 @@ class _Lowering:
         cache = self.cache
         inlined_call = jax_mlir_ext.inlined_func_call
         dim_vars = tuple(self.ctx.dim_var_values)
-        columns = zip(
-            body.ops, body.names, body.attributes, body.operands, body.results, strict=True
-        )
-        for i, (op, name, attributes, operands, (first, last)) in enumerate(columns):
+        columns = zip(body.ops, body.signatures, body.operands, body.results, strict=True)
+        for i, (op, known, operands, (first, last)) in enumerate(columns):
             if i in dead:
                 continue
+            name = known.name
             try:
                 with self.location(op):
                     if name == "jaxpr.constant":
-                        values[first] = self.constant(op, attributes, types[first])
+                        values[first] = self.constant(op, known)
                         continue
                     results = range(first, last)
                     if i in cuts:
                         op = self.program.stubs.reduced(op, cuts[i])
-                        attributes = tuple(op.attributes.items())
+                        known = _signature.of_op(op, name, op.operands)
                         operands = chosen(operands, cuts[i].operands)
                         results = chosen(results, cuts[i].results)
-                    key = (
-                        self.program if attributes and _has_functions(name) else None,
-                        name,
-                        attributes,
-                        tuple([types[v] for v in operands]),
-                        tuple([types[v] for v in results]),
-                    )
+                    key = (self.program, known) if _may_differ(known) else known
                     template = cache.get(key)
                     if template is None:
-                        template = cache[key] = self.template(op, key)
+                        template = cache[key] = self.template(op, known)
                     nodes = [values[v] for v in operands]
                     if type(template) is _Template:
                         outs = inlined_call(template.function, [*dim_vars, *nodes])
@@ -185,33 +180,32 @@ class _Lowering:
                 raise _at_op(e, op, name) from e
         return [values[v] for v in body.returned], self.tokens
 
-    def constant(self, op: Any, attributes: Attributes, type_: ir.Type) -> Any:
+    def constant(self, op: Any, known: Signature) -> Any:
         """A constant.  Programs write the same small ones over and over: they have templates."""
-        key = ("constant", attributes, type_)
-        template = self.cache.get(key)
+        template = self.cache.get(known)
         if template is None:
-            value, aval = constant_value(self.program, op), aval_of(type_)
+            value, aval = constant_value(self.program, op), aval_of(known.results[0])
             if "name" in op.attributes or not isinstance(value, np.ndarray):
                 return mlir.ir_constant(value, const_lowering=self.ctx.const_lowering, aval=aval)
-            template = self.cache[key] = _constant_template(value, aval)
+            template = self.cache[known] = _constant_template(value, aval)
         (result,) = jax_mlir_ext.inlined_func_call(template.function, [])
         return result
 
-    def template(self, op: Any, key: tuple[Any, ...]) -> Any:
+    def template(self, op: Any, known: Signature) -> Any:
         """What to do for every op of this one's signature."""
-        eqn = _equations.get(key)
+        eqn = _equations.get(known)
         if eqn is None:
-            shared = key[0] is None and not any(codec.depends_on_module(a) for _, a in key[2])
-            eqn = self.equation(op, key[1], shared)
+            shared = known.is_portable and not _may_differ(known)
+            eqn = self.equation(op, known.name, shared)
             if shared:
-                _equations[key] = eqn
+                _equations[known] = eqn
         rules = mlir._get_lowering_rules(self.module_context, eqn.primitive, eqn.ctx)
         lower = functools.partial(
             mlir._uncached_lowering, eqn.primitive, eqn.ctx, eqn.effects, *rules[:2]
         )
         if eqn.primitive in mlir._uncacheable_primitives:
             return functools.partial(_lower_in_place, eqn=eqn, lower=lower)
-        if rules[2] and eqn.arrays and not eqn.effects and not _has_functions(key[1]):
+        if rules[2] and eqn.arrays and not eqn.effects and not _has_functions(known.name):
             return self.leaf(eqn, lower, (rules[1], *rules[0].values()))
         traceback = locations.source_info(op.location).traceback
         with source_info_util.user_context(traceback), eqn.ctx.manager:
@@ -423,7 +417,7 @@ def _refuse_custom_lin(op: Any) -> NoReturn:
 
 
 # By signature, of every program: those that name no function and no Python object.
-_equations: dict[tuple[Any, ...], _Equation] = {}
+_equations: dict[Signature, _Equation] = {}
 
 
 class _Template:
@@ -530,6 +524,11 @@ def _bodies(name: str) -> str:
     record = ops.OPS.get(name.removeprefix("jaxpr."))
     # A primitive nobody knows may look into the jaxprs it is given.
     return record.bodies if record is not None else "inspected"
+
+
+def _may_differ(known: Signature) -> bool:
+    """Whether ops of a signature may mean something else in another program."""
+    return bool(known.attributes) and _has_functions(known.name)
 
 
 @functools.cache

@@ -28,6 +28,7 @@ from jaxmlir.passes.jvp import jvp as jvp_function
 from jaxmlir.passes.linearize import Linearized
 from jaxmlir.passes.linearize import linearize as linearize_function
 from jaxmlir.passes.transpose import cotangent_type
+from jaxmlir.passes.vjp import Pullback
 from jaxmlir.passes.vjp import grad as grad_function
 from jaxmlir.passes.vjp import vjp as vjp_function
 
@@ -123,19 +124,18 @@ def vjp(
     with scope():
         function = result.function(symbol)
         active = active_arguments(result, symbol, ())
-        pullback = vjp_function(rules, symbol, active)
-        found = pullback.linearized
+        found = vjp_function(rules, symbol, active)
         inputs, outputs = function.type.inputs, function.type.results
         cotangents = list(zip(map(cotangent_type, outputs), found.active_out, strict=True))
         results = list(zip(map(cotangent_type, inputs), active, strict=True))
     trees = [out_tree], args_tree
-    return _pair(program, rules, found, pullback.bwd, f"{symbol}.bwd", cotangents, results, *trees)
+    return _pair(program, rules, found, found.bwd, f"{symbol}.bwd", cotangents, results, *trees)
 
 
 def _pair(
     program: Program,
     rules: Rules,
-    linearized: Linearized,
+    halves: Linearized | Pullback,
     linear: str,
     name: str,
     operands: Sequence[tuple[ir.Type, bool]],
@@ -154,13 +154,13 @@ def _pair(
     """
     with scope():
         inputs = list(rules.program.function(linear).type.inputs)
-        residuals = [(t, True) for t in inputs[: linearized.num_residuals]]
+        residuals = [(t, True) for t in inputs[: halves.num_residuals]]
         new = adapt(rules, linear, name, [*residuals, *operands], results)
-    residual_tree = jax.tree.structure((0,) * linearized.num_residuals)
+    residual_tree = jax.tree.structure((0,) * halves.num_residuals)
     fwd_out = _tuple([program.out_tree, residual_tree])
     in_tree = _arguments(residual_tree, *in_trees)
     return (
-        _finish(rules.program.clone(), linearized.fwd, program.in_tree, fwd_out),
+        _finish(rules.program.clone(), halves.fwd, program.in_tree, fwd_out),
         _finish(rules.program, new, in_tree, out_tree, name),
     )
 

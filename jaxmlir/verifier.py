@@ -27,8 +27,19 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from jaxmlir import codec, effect_attrs, locations, ops, params, pytrees, rules, signatures
+from jaxmlir import (
+    _signature,
+    codec,
+    effect_attrs,
+    locations,
+    ops,
+    params,
+    pytrees,
+    rules,
+    signatures,
+)
 from jaxmlir._compat import config, core, dtypes, effects, named_axes
+from jaxmlir._signature import Signature
 from jaxmlir.constants import Unread
 from jaxmlir.errors import (
     Diagnostic,
@@ -48,7 +59,7 @@ if TYPE_CHECKING:
 MAX_DIAGNOSTICS = 20
 
 # Signatures known to be right, by the configuration of JAX that they were checked under.
-_valid: dict[Any, set[Any]] = {}
+_valid: dict[Any, set[Signature]] = {}
 
 
 def verify(program: Program, filename: str = "-") -> None:
@@ -133,7 +144,7 @@ class _Verifier:
         calls = self.calls[symbol] = {}
         known = _valid.setdefault((config.trace_context(), check_vma), set())
         # Signatures that mean something in this program only, with the functions they name.
-        own: dict[Any, list[tuple[str, bool]]] = {}
+        own: dict[Signature, list[tuple[str, bool]]] = {}
         for block in self.functions[symbol].body:
             for op in block.operations:
                 # Ops of registered dialects have classes of their own; MLIR has checked them.
@@ -146,13 +157,7 @@ class _Verifier:
                     for error in _constant_errors(self.program, op):
                         self.report(op, f"'{name}' op{error}")
                     continue
-                attributes = op.attributes
-                key = (
-                    name,
-                    tuple(attributes.items()) if len(attributes) else (),
-                    tuple([v.type for v in op.operands]),
-                    tuple(op.results.types),
-                )
+                key = _signature.of_op(op, name, op.operands)
                 if key in known:
                     continue
                 callees = own.get(key)
@@ -160,7 +165,7 @@ class _Verifier:
                     callees = self.check(op, name, check_vma)
                     if callees is None:
                         continue
-                    if _holds_in_every_program(name, attributes):
+                    if name in _known_ops() and key.is_portable:
                         known.add(key)
                         continue
                     own[key] = callees
@@ -444,13 +449,6 @@ def _tracks_axes(op: Any, name: str, around: bool) -> bool:
 def _printing() -> tuple[Any, Any]:
     """What JAX's type checks ask for to print a jaxpr."""
     return core.JaxprPpContext(), core.JaxprPpSettings()
-
-
-def _holds_in_every_program(name: str, attributes: Any) -> bool:
-    """Whether a signature means the same everywhere: no symbol, no handle, no user's primitive."""
-    return name in _known_ops() and not any(
-        codec.depends_on_module(attr) for _, attr in attributes.items()
-    )
 
 
 def _known_ops() -> frozenset[str]:

@@ -8,88 +8,112 @@ Loops ask these questions of their body until the answer does not change.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import ops_of, returned, signature
+from jaxmlir._signature import Signature
+from jaxmlir.passes._body import Body
 from jaxmlir.passes.higher_order import has_rule
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Linearization, Rules
 
+Mask = tuple[bool, ...]
 
-@dataclass(slots=True)
-class Step:
-    """One op of a function under differentiation."""
 
-    op: Any
-    name: str
-    operands: list[ir.Value]
-    results: list[ir.Value]
-    active: tuple[bool, ...]
-    """Which operands have tangents; ``()`` if none has."""
-    active_out: tuple[bool, ...] = ()
+class Step(NamedTuple):
+    """An op of which some operand has a tangent."""
+
+    active: Mask
+    """Which operands have tangents."""
+    active_out: Mask
     """Which results have tangents."""
-    wanted: tuple[bool, ...] = ()
-    """Which results' tangents are used; ``()`` if none is."""
-    halves: Linearization | None = None
+    halves: Linearization | None
     """The op linearized, where that does not depend on what is wanted."""
 
 
-def forward(
-    rules: Rules, function: func.FuncOp, active: Sequence[bool], kind: str
-) -> tuple[list[Step], set[ir.Value]]:
-    """The ops of a function with their activity, and the active values.
+class Activity(NamedTuple):
+    """A function under differentiation."""
+
+    body: Body
+    steps: list[Step | None]
+    """Of each op; ``None`` if no operand has a tangent."""
+    live: list[bool]
+    """Of each value whether it has a tangent."""
+
+    @property
+    def results(self) -> Mask:
+        """Which results of the function have tangents."""
+        return tuple([self.live[v] for v in self.body.returned])
+
+
+def forward(rules: Rules, symbol: str, active: Mask, kind: str) -> Activity:
+    """What has a tangent in ``@symbol``.
 
     Args:
       active: which arguments have tangents.
       kind: ``"jvp"`` or ``"linearize"``, whose rules are asked.
     """
-    live = {v for v, a in zip(function.arguments, active, strict=True) if a}
-    steps = []
-    for op, name, operands in ops_of(function):
-        results = list(op.results)
-        pattern = tuple([v in live for v in operands])
+    body = rules.functions.body(symbol)
+    live = [*active, *[False] * (len(body.types) - body.arity)]
+    steps: list[Step | None] = []
+    known: dict[tuple[Signature, Mask], Step] = {}
+    columns = zip(body.ops, body.signatures, body.operands, body.results, strict=True)
+    for op, signature, operands, (first, last) in columns:
+        pattern = tuple([live[v] for v in operands])
         if True not in pattern:
-            steps.append(Step(op, name, operands, results, ()))
+            steps.append(None)
             continue
-        step = Step(op, name, operands, results, pattern)
-        known = signature(op, name, operands)
-        if kind == "linearize" and not has_rule(name):
-            step.halves = rules.linearize(op, name, pattern, (True,) * len(results), known)
-            step.active_out = step.halves.tangent.pattern
-        else:
-            step.active_out = rules.activity(kind, op, name, pattern, known)
-        live.update([v for v, a in zip(results, step.active_out, strict=True) if a])
+        step = known.get((signature, pattern))
+        if step is None:
+            step = known[signature, pattern] = _step(rules, kind, op, signature, pattern)
+        live[first:last] = step.active_out
         steps.append(step)
-    return steps, live
+    return Activity(body, steps, live)
 
 
-def backward(rules: Rules, steps: Sequence[Step], wanted: set[ir.Value]) -> None:
-    """Sets ``wanted`` of each step, and adds to the set the values whose tangents are used."""
-    for step in reversed(steps):
-        if step.active and not wanted.isdisjoint(step.results):
-            step.wanted = tuple([v in wanted for v in step.results])
-            uses = rules.uses(step.op, step.name, step.active, step.wanted)
-            wanted.update([v for v, u in zip(step.operands, uses, strict=True) if u])
+def _step(rules: Rules, kind: str, op: object, signature: Signature, active: Mask) -> Step:
+    name, wanted = signature.name, (True,) * len(signature.results)
+    if kind == "linearize" and not has_rule(name):
+        halves = rules.linearize(op, name, active, wanted, signature)
+        return Step(active, halves.tangent.pattern, halves)
+    return Step(active, rules.activity(kind, op, name, active, signature), None)
 
 
-def active_results(
-    rules: Rules, symbol: str, active: tuple[bool, ...], kind: str
-) -> tuple[bool, ...]:
+def backward(
+    rules: Rules, activity: Activity, wanted: Sequence[bool]
+) -> tuple[list[Mask | None], Mask]:
+    """Which tangents the wanted results' depend on.
+
+    Returns:
+      Of each op which results' tangents are used, ``None`` if none is; and which arguments' are.
+    """
+    body, steps, _ = activity
+    used = bytearray(len(body.types))
+    for value, asked_for, active in zip(body.returned, wanted, activity.results, strict=True):
+        if asked_for and active:
+            used[value] = True
+    found: list[Mask | None] = [None] * len(steps)
+    for i in range(len(steps) - 1, -1, -1):
+        step, (first, last) = steps[i], body.results[i]
+        if step is None or True not in used[first:last]:
+            continue
+        mask = found[i] = tuple(map(bool, used[first:last]))
+        uses = step.active
+        if step.halves is None:
+            signature = body.signatures[i]
+            uses = rules.uses(body.ops[i], signature.name, step.active, mask, signature)
+        for value, is_used in zip(body.operands[i], uses, strict=True):
+            if is_used:
+                used[value] = True
+    return found, tuple(map(bool, used[: body.arity]))
+
+
+def active_results(rules: Rules, symbol: str, active: Mask, kind: str) -> Mask:
     """Which results of ``@symbol`` have tangents."""
-    function = rules.program.function(symbol)
-    _, live = forward(rules, function, active, kind)
-    return tuple([v in live for v in returned(function)])
+    return rules.functions.forward(symbol, active, kind).results
 
 
-def used_arguments(
-    rules: Rules, symbol: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
-) -> tuple[bool, ...]:
+def used_arguments(rules: Rules, symbol: str, active: Mask, wanted: Mask) -> Mask:
     """Which of the active arguments of ``@symbol`` the wanted results' tangents depend on."""
-    function = rules.program.function(symbol)
-    steps, live = forward(rules, function, active, "linearize")
-    used = {v for v, w in zip(returned(function), wanted, strict=True) if w and v in live}
-    backward(rules, steps, used)
-    return tuple([a and v in used for v, a in zip(function.arguments, active, strict=True)])
+    _, used = backward(rules, rules.functions.forward(symbol, active, "linearize"), wanted)
+    return tuple([a and u for a, u in zip(active, used, strict=True)])

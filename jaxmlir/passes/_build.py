@@ -87,21 +87,6 @@ def named_ops(function: func.FuncOp) -> list[tuple[Any, str]]:
     return named[:-1]
 
 
-Signature = tuple[Any, ...]
-"""What rules are looked up by, apart from the pattern: an op's name, attributes, operand types and
-result types.  Reading it takes time, so a caller that has it at hand hands it on."""
-
-
-def signature(op: Any, name: str, operands: Sequence[ir.Value]) -> Signature:
-    attributes = op.attributes
-    return (
-        name,
-        tuple(attributes.items()) if len(attributes) else (),
-        tuple([v.type for v in operands]),
-        tuple(op.results.types),
-    )
-
-
 def returned(function: func.FuncOp) -> list[ir.Value]:
     """The values that a function returns."""
     return list(function.entry_block.operations[-1].operands)

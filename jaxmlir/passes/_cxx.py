@@ -10,9 +10,10 @@ from __future__ import annotations
 import functools
 import re
 
-from jaxlib.mlir.dialects import mhlo, stablehlo
+from jaxlib.mlir.dialects import stablehlo
 from jaxlib.mlir.passmanager import PassManager
 
+from jaxmlir._compat import mlir_hlo
 from jaxmlir.ir import context
 
 PASSES = {
@@ -82,7 +83,7 @@ _RESTRICTED = re.compile(r"restricted to '([^']*)'")
 @functools.cache
 def _register() -> None:
     stablehlo.register_stablehlo_passes()
-    mhlo.register_mhlo_passes()
+    mlir_hlo.register_mhlo_passes()
 
 
 def parse(element: str, anchor: str = "builtin.module") -> PassManager:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir.passes._activity import active_results, used_arguments
+from jaxmlir.passes._activity import Activity, active_results, forward, used_arguments
+from jaxmlir.passes._body import Body
 
 if TYPE_CHECKING:
     from jaxmlir.inverses._invert import Inverted
@@ -26,6 +27,14 @@ class Functions:
         self._rules = rules
         self._made: dict[Any, Any] = {}
         self.batched_rules: dict[Any, BatchedRules] = {}
+
+    def body(self, symbol: str) -> Body:
+        """``@symbol`` with its values numbered.  Functions that are referred to do not change."""
+        return self.once(_body, symbol)
+
+    def forward(self, symbol: str, active: tuple[bool, ...], kind: str) -> Activity:
+        """What has a tangent when the function is differentiated by ``kind``."""
+        return self.once(forward, symbol, active, kind)
 
     def activity(self, symbol: str, active: tuple[bool, ...], kind: str) -> tuple[bool, ...]:
         """Which results have tangents when the function is differentiated by ``kind``."""
@@ -136,3 +145,7 @@ class Functions:
         if key not in self._made:
             self._made[key] = transform(self._rules, symbol, *pattern)
         return self._made[key]
+
+
+def _body(rules: Rules, symbol: str) -> Body:
+    return Body(rules.program.function(symbol))

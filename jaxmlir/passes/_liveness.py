@@ -22,20 +22,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from jaxmlir import codec, rules, untraced
-from jaxmlir._compat import pe
 from jaxmlir._lists import chosen, fixpoint
+from jaxmlir.effect_attrs import is_droppable
 from jaxmlir.ir import func, ir, symbol_uses
-from jaxmlir.passes._build import (
-    Signature,
-    may_have_functions,
-    named_ops,
-    returned,
-    signature,
-    symbols_of,
-)
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import may_have_functions, named_ops, symbols_of
 
 Mask = tuple[bool, ...]
-Attributes = tuple[tuple[str, ir.Attribute], ...]
 
 
 class Variant(NamedTuple):
@@ -110,7 +103,9 @@ class Liveness:
     def body(self, symbol: str) -> Body:
         found = self._bodies.get(symbol)
         if found is None:
-            found = self._bodies[symbol] = Body(self.functions[symbol], self.ops(symbol))
+            found = self._bodies[symbol] = Body(
+                self.functions[symbol], self.ops(symbol), custom_rules=False
+            )
         return found
 
     def of(self, symbol: str, results: Mask) -> Live:
@@ -211,7 +206,7 @@ class Liveness:
         found = Live((), [], {}, set())
         for i in range(len(body.names) - 1, -1, -1):
             first, last = body.results[i]
-            if True not in live[first:last] and not body.kept[i]:
+            if True not in live[first:last] and not body.signatures[i].is_lasting:
                 found.dead.append(i)
                 continue
             name, operands = body.names[i], body.operands[i]
@@ -233,90 +228,6 @@ class Liveness:
             return rule(self, op, results)
         found.pinned |= symbols
         return None
-
-
-class Body:
-    """A function with its values numbered: liveness is a walk over small integers."""
-
-    def __init__(self, function: func.FuncOp, ops: Iterable[tuple[Any, str]] | None = None):
-        """
-        Args:
-          ops: those before the return, with their names, from a caller that has them.
-        """
-        self.function = function
-        numbers: dict[ir.Value, int] = {v: i for i, v in enumerate(function.arguments)}
-        self.arity = len(numbers)
-        self.types: list[ir.Type] = function.type.inputs
-        """Of the values, by number."""
-        self.ops: list[Any] = []
-        self.names: list[str] = []
-        self.attributes: list[Attributes] = []
-        """Without marks of missing rules."""
-        self.operands: list[list[int]] = []
-        self.results: list[tuple[int, int]] = []
-        """Of each op, the number of its first result, and that after its last."""
-        self.effects: dict[int, ir.ArrayAttr] = {}
-        self.kept: list[bool] = []
-        types = self.types
-        for op, name in named_ops(function) if ops is None else ops:
-            self.ops.append(op)
-            self.names.append(name)
-            self.operands.append([numbers[v] for v in op.operands])
-            first = len(types)
-            for result in op.results:
-                numbers[result] = len(types)
-                types.append(result.type)
-            self.results.append((first, len(types)))
-            attributes = op.attributes
-            items = attributes.items() if len(attributes) else ()
-            if name in rules.OPS:
-                items = [item for item in items if item[0] != untraced.MARK]
-            self.attributes.append(tuple(items))
-            kept = name in _ALWAYS_KEPT
-            if len(attributes) and "jaxpr.effects" in attributes:
-                effects = self.effects[len(self.kept)] = attributes["jaxpr.effects"]
-                kept = kept or are_lasting(effects)
-            self.kept.append(kept)
-        self.returned = [numbers[v] for v in returned(function)]
-
-    def signature(self, index: int) -> Signature:
-        """What :func:`jaxmlir.passes._build.signature` gives for an op."""
-        first, last = self.results[index]
-        name, types = self.names[index], self.types
-        if name in rules.OPS:
-            # With its mark, if it has one.
-            return signature(self.ops[index], name, self.ops[index].operands)
-        return (
-            name,
-            self.attributes[index],
-            tuple([types[v] for v in self.operands[index]]),
-            tuple(types[first:last]),
-        )
-
-
-def has_lasting_effects(op: Any, name: str) -> bool:
-    """Whether an op does something besides giving its results."""
-    attributes = op.attributes
-    if len(attributes) and "jaxpr.effects" in attributes:
-        return are_lasting(attributes["jaxpr.effects"]) or name in _ALWAYS_KEPT
-    return name in _ALWAYS_KEPT
-
-
-def are_lasting(effects: ir.ArrayAttr) -> bool:
-    """Whether any of an op's effects is a reason to keep it."""
-    found = _lasting.get(effects)
-    if found is None:
-        found = _lasting[effects] = not all(is_droppable(item) for item in effects)
-    return found
-
-
-def is_droppable(effect: ir.Attribute) -> bool:
-    """Whether an effect is no reason to keep an op, in JAX's judgement."""
-    return pe.dceable_effects.contains(codec.decode(effect))
-
-
-_lasting: dict[ir.Attribute, bool] = {}
-_ALWAYS_KEPT = frozenset({"jaxpr.free_ref", "jaxpr.dce_sink"})
 
 
 # --- ops with functions ---------------------------------------------------------------------------

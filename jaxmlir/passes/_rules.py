@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from jaxmlir import _signature, locations, rules
 from jaxmlir import exporter as exporting
-from jaxmlir import locations, rules
 from jaxmlir._compat import (
     ad,
     ad_util,
@@ -37,24 +37,20 @@ from jaxmlir._compat import (
     state_discharge,
 )
 from jaxmlir._lists import chosen
+from jaxmlir._signature import Signature
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError, cause_of
 from jaxmlir.importer import Importer
 from jaxmlir.ir import func, ir, symbol_uses
 from jaxmlir.passes import higher_order
-from jaxmlir.passes._build import (
-    Signature,
-    inline,
-    ops_with_symbols,
-    reachable,
-    signature,
-    symbols_of,
-)
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import inline, ops_with_symbols, reachable, symbols_of
 from jaxmlir.passes._functions import Functions
 from jaxmlir.passes.higher_order import Halves, Linearization, Written
 from jaxmlir.types import aval_of
 from jaxmlir.untraced import is_untraced
 
 if TYPE_CHECKING:
+    from jaxmlir.passes.linearize import LinearOp
     from jaxmlir.program import Program
 
 
@@ -142,6 +138,27 @@ class Rules:
 
         return self._found("transpose", op, name, known, (linear, nonzero), make)
 
+    def pullback(self, body: Body, op: LinearOp, nonzero: tuple[bool, ...]) -> Rule:
+        """``(*residuals, *nonzero cotangents) -> (*nonzero cotangents of used operands)``.
+
+        The transpose of a linearized op's second half.  The pattern tells for each used operand
+        whether its cotangent is nonzero.
+
+        Args:
+          nonzero: which of the results that have tangents have cotangents.
+        """
+        halves = op.halves
+        found = halves.pullbacks.get(nonzero) or self._own.get((halves, nonzero))
+        if found is None:
+            from jaxmlir.passes._pullback import transposed
+
+            found, is_portable = transposed(self, body, op, nonzero)
+            if is_portable:
+                halves.pullbacks[nonzero] = found
+            else:
+                self._own[halves, nonzero] = found
+        return found
+
     def batch(
         self,
         op: Any,
@@ -193,18 +210,19 @@ class Rules:
         name: str,
         active: tuple[bool, ...],
         wanted: tuple[bool, ...],
+        known: Signature | None = None,
     ) -> tuple[bool, ...]:
         """Which active operands the wanted results' tangents depend on."""
-        if not higher_order.has_rule(name):
-            return active
-        found = self._native("uses", op, name, None, active, wanted)
+        found = self._native("uses", op, name, known, active, wanted)
         if found is None:
-            return self.linearize(op, name, active, wanted).uses
+            return self.linearize(op, name, active, wanted, known).uses
         return found
 
-    def partial_eval(self, op: Any, name: str, unknown: tuple[bool, ...]) -> Halves | None:
+    def partial_eval(
+        self, op: Any, name: str, unknown: tuple[bool, ...], known: Signature | None = None
+    ) -> Halves | None:
         """The op split by which operands are unknown; ``None`` where it waits as a whole."""
-        native = self._native("partial_eval", op, name, None, unknown)
+        native = self._native("partial_eval", op, name, known, unknown)
         if native is not None or not _refers(op):
             return native
 
@@ -215,7 +233,7 @@ class Rules:
                 Rule(self._template(first), pattern), Rule(self._template(second), pattern)
             )
 
-        return self._rule("partial_eval", op, name, None, unknown, make)
+        return self._rule("partial_eval", op, name, known, unknown, make)
 
     def discharge(self, op: Any, name: str) -> Rule:
         """``(*operands) -> (*results, *references)``: with the values of references, before and
@@ -284,7 +302,7 @@ class Rules:
         Args:
           wanted: the part of the pattern that JAX's rule pays no heed to.
         """
-        known = known or signature(op, name, op.operands)
+        known = known or _signature.of_op(op, name, op.operands)
         key = ("found", kind, known, pattern, wanted)
         found = self._own.get(key)
         if found is None:
@@ -303,7 +321,7 @@ class Rules:
             return None
         if name in rules.OPS and kind not in _WITHOUT_RULES and is_untraced(op):
             self.program.trace_rules()
-        key = (rule, kind, known or signature(op, name, op.operands), pattern)
+        key = (rule, kind, known or _signature.of_op(op, name, op.operands), pattern)
         if key not in self._own:
             found = getattr(rule, kind)(self, op, *pattern) if rule.handles(op) else None
             self._own[key] = found
@@ -319,7 +337,7 @@ class Rules:
         make: Callable[[Any], Any],
     ) -> Any:
         """What JAX's rule for the op gives."""
-        key = (kind, known or signature(op, name, op.operands), pattern)
+        key = (kind, known or _signature.of_op(op, name, op.operands), pattern)
         found = _process_wide.get(key)
         if found is None:
             found = self._own.get(key)

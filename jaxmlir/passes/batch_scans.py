@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import ops
 from jaxmlir._lists import chosen
+from jaxmlir.effect_attrs import has_lasting_effects
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import (
@@ -30,7 +31,6 @@ from jaxmlir.passes._build import (
     ops_of,
     returned,
 )
-from jaxmlir.passes._liveness import has_lasting_effects
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import KERNEL, Work, is_array, size

@@ -10,20 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from jaxmlir._lists import chosen
+from jaxmlir._signature import Signature
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import (
-    NewFunction,
-    copy,
-    ops_of,
-    returned,
-    set_attribute,
-    signature,
-    zeros,
-)
-from jaxmlir.passes._rules import Rules, has_tangent
+from jaxmlir.passes._build import NewFunction, copy, set_attribute, zeros
+from jaxmlir.passes._rules import Rule, Rules, Written, has_tangent
 from jaxmlir.passes.discharge_refs import discharge_refs
 from jaxmlir.types import aval_of, type_of
 
@@ -85,38 +79,42 @@ def jvp(
     Raises:
       TransformError: an op has no JVP rule, or its rule fails; names the op and the user's line.
     """
-    function = rules.program.function(symbol)
-    arguments = list(function.arguments)
-    chosen = [v for v, a in zip(arguments, active, strict=True) if a]
-    types = [*(v.type for v in arguments), *(tangent_type(v) for v in chosen)]
-    new = NewFunction(rules, f"{symbol}.jvp", types, function)
-    primals = dict(zip(arguments, new.args, strict=False))
-    tangents = dict(zip(chosen, new.args[len(arguments) :], strict=True))
+    body = rules.functions.body(symbol)
+    types = body.types[: body.arity]
+    types += [tangent_type_of(t) for t in chosen(types, active)]
+    new = NewFunction(rules, f"{symbol}.jvp", types, body.function)
+    given = iter(new.args[body.arity :])
+    unwritten = [None] * (len(body.types) - body.arity)
+    primals: list[Any] = [*new.args[: body.arity], *unwritten]
+    tangents: list[Any] = [*(next(given) if a else None for a in active), *unwritten]
+    known: dict[tuple[Signature, tuple[bool, ...]], Rule | Written] = {}
     with new.body():
-        for op, name, operands in ops_of(function):
-            pattern = tuple([v in tangents for v in operands])
+        for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
+            first, last = body.results[i]
+            signature = body.signatures[i]
             args = [primals[v] for v in operands]
-            results = op.results
+            pattern = tuple([tangents[v] is not None for v in operands])
             if True not in pattern:
-                primals.update(zip(results, copy(op, name, args), strict=True))
+                primals[first:last] = copy(op, signature.name, args)
                 continue
-            rule = rules.jvp(op, name, pattern, signature(op, name, operands))
-            args += [tangents[v] for v in operands if v in tangents]
+            rule = known.get((signature, pattern))
+            if rule is None:
+                rule = rules.jvp(op, signature.name, pattern, signature)
+                known[signature, pattern] = rule
+            args += [tangents[v] for v in operands if tangents[v] is not None]
             outs = rule.inline(args, op.location)
-            n = len(rule.pattern)
-            primals.update(zip(results, outs[:n], strict=True))
-            it = iter(outs[n:])
-            tangents.update((v, next(it)) for v, a in zip(results, rule.pattern, strict=True) if a)
-    outs = returned(function)
-    required = required or (False,) * len(outs)
-    active_out = tuple(v in tangents or r for v, r in zip(outs, required, strict=True))
-    with new.body():
-        given = [
-            tangents[v] if v in tangents else zeros(tangent_type(v))
-            for v, a in zip(outs, active_out, strict=True)
+            primals[first:last] = outs[: last - first]
+            found = iter(outs[last - first :])
+            tangents[first:last] = [next(found) if a else None for a in rule.pattern]
+        of_results = [tangents[v] for v in body.returned]
+        required = required or (False,) * len(of_results)
+        active_out = tuple([t is not None or r for t, r in zip(of_results, required, strict=True)])
+        of_results = [
+            zeros(tangent_type_of(body.types[v])) if t is None else t
+            for v, t, a in zip(body.returned, of_results, active_out, strict=True)
             if a
         ]
-    new.finish([*(primals[v] for v in outs), *given])
+    new.finish([*(primals[v] for v in body.returned), *of_results])
     set_attribute(new.op, "jaxpr.active", active_out)
     return new.name, active_out
 

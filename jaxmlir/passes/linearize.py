@@ -8,26 +8,27 @@ the residuals and the tangents of its operands.  The first halves make ``@f.fwd`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from jaxmlir._lists import chosen
 from jaxmlir.ir import ir, scope
-from jaxmlir.passes._activity import Step, backward, forward
+from jaxmlir.passes._activity import Activity, backward
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import (
     NewFunction,
     clone,
     copy,
     is_constant,
-    returned,
     set_attribute,
     zeros,
 )
 from jaxmlir.passes._rules import Linearization, Rules
 from jaxmlir.passes.checkpoint_while import checkpoint_while
 from jaxmlir.passes.discharge_refs import discharge_refs
-from jaxmlir.passes.jvp import active_arguments, tangent_type
+from jaxmlir.passes.jvp import active_arguments, tangent_type_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -98,62 +99,84 @@ def linearize(
     Raises:
       TransformError: an op cannot be linearized; names the op and the user's line.
     """
-    function = rules.program.function(symbol)
-    arguments = list(function.arguments)
-    outs = returned(function)
-    steps, live = forward(rules, function, active, "linearize")
-    given = [v in live and (wanted is None or wanted[i]) for i, v in enumerate(outs)]
-    backward(rules, steps, {v for v, g in zip(outs, given, strict=True) if g})
-
-    fwd = NewFunction(rules, f"{symbol}.fwd", [v.type for v in arguments], function)
-    primals = dict(zip(arguments, fwd.args, strict=True))
-    linear: list[tuple[Step, Linearization, list[ir.Value]]] = []
+    activity = rules.functions.forward(symbol, tuple(active), "linearize")
+    body, outs = activity.body, activity.body.returned
+    given = [a and (wanted is None or wanted[i]) for i, a in enumerate(activity.results)]
+    fwd = NewFunction(rules, f"{symbol}.fwd", body.types[: body.arity], body.function)
     with fwd.body():
-        for step in steps:
-            args = [primals[v] for v in step.operands]
-            if not step.wanted:
-                primals.update(zip(step.results, copy(step.op, step.name, args), strict=True))
-                continue
-            halves = step.halves or rules.linearize(step.op, step.name, step.active, step.wanted)
-            values = halves.primal.inline(args, step.op.location)
-            primals.update(zip(step.results, values, strict=False))
-            linear.append((step, halves, values[len(step.results) :]))
-    kept, written_again = _residuals(v for _, _, residuals in linear for v in residuals)
-    fwd.finish([*(primals[v] for v in outs), *kept])
+        values, linear = write_primals(rules, activity, given, fwd.args)
+    kept, written_again = distinct_residuals(linear)
+    fwd.finish([*(values[v] for v in outs), *kept])
     set_attribute(fwd.op, "jaxpr.num_res", len(kept))
 
-    chosen = [v for v, a in zip(arguments, active, strict=True) if a]
-    lin = NewFunction(
-        rules, f"{symbol}.lin", [*(v.type for v in kept), *map(tangent_type, chosen)], function
-    )
-    values = dict(zip(kept, lin.args, strict=False))
-    tangents = dict(zip(chosen, lin.args[len(kept) :], strict=True))
+    arguments = [i for i, a in enumerate(active) if a]
+    types = [*(v.type for v in kept), *(tangent_type_of(body.types[i]) for i in arguments)]
+    lin = NewFunction(rules, f"{symbol}.lin", types, body.function)
+    handed = dict(zip(kept, lin.args, strict=False))
+    tangents: list[ir.Value | None] = [None] * len(body.types)
+    for i, given_tangent in zip(arguments, lin.args[len(kept) :], strict=True):
+        tangents[i] = given_tangent
+
+    def tangent(value: int) -> ir.Value:
+        found = tangents[value]
+        return zeros(tangent_type_of(body.types[value])) if found is None else found
+
     with lin.body():
-        values.update((v, clone(v)) for v in written_again)
-        for step, halves, residuals in linear:
-            args = [
-                *(values[v] for v in residuals),
-                *(tangents[v] for v, u in zip(step.operands, halves.uses, strict=True) if u),
-            ]
-            results = halves.tangent.inline(args, step.op.location)
-            has = (v for v, a in zip(step.results, halves.tangent.pattern, strict=True) if a)
-            tangents.update(zip(has, results, strict=True))
+        handed.update((v, clone(v)) for v in written_again)
+        for i, halves, residuals in linear:
+            args = [handed[v] for v in residuals]
+            args += [tangent(v) for v in chosen(body.operands[i], halves.uses)]
+            found = iter(halves.tangent.inline(args, body.ops[i].location))
+            first, last = body.results[i]
+            tangents[first:last] = [next(found) if a else None for a in halves.tangent.pattern]
         given = [g or (required is not None and required[i]) for i, g in enumerate(given)]
-        lin.finish(
-            [
-                tangents[v] if v in tangents else zeros(tangent_type(v))
-                for v, g in zip(outs, given, strict=True)
-                if g
-            ]
-        )
+        lin.finish([tangent(v) for v in chosen(outs, given)])
     set_attribute(lin.op, "jaxpr.num_res", len(kept))
     set_attribute(lin.op, "jaxpr.active", tuple(given))
     return Linearized(fwd.name, lin.name, len(kept), tuple(given))
 
 
-def _residuals(values: Iterable[ir.Value]) -> tuple[list[ir.Value], list[ir.Value]]:
-    """The distinct residuals, and apart from them the constants: these are written down again."""
+class LinearOp(NamedTuple):
+    """An op of which the derivative is wanted, its values being written."""
+
+    index: int
+    halves: Linearization
+    residuals: list[ir.Value]
+
+
+def write_primals(
+    rules: Rules, activity: Activity, wanted: Sequence[bool], args: Sequence[ir.Value]
+) -> tuple[list[ir.Value], list[LinearOp]]:
+    """Writes the values of a function, with what its derivative needs of them.
+
+    Args:
+      wanted: the results whose tangents are asked for.
+      args: the function's arguments, at the current insertion point.
+
+    Returns:
+      All values, by number, and the ops of which the tangents are used.
+    """
+    body = activity.body
+    masks, _ = backward(rules, activity, wanted)
+    values: list[Any] = [*args, *[None] * (len(body.types) - body.arity)]
+    linear = []
+    for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
+        given = [values[v] for v in operands]
+        first, last = body.results[i]
+        mask, step, signature = masks[i], activity.steps[i], body.signatures[i]
+        if mask is None:
+            values[first:last] = copy(op, signature.name, given)
+            continue
+        halves = step.halves or rules.linearize(op, signature.name, step.active, mask, signature)
+        outs = halves.primal.inline(given, op.location)
+        values[first:last] = outs[: last - first]
+        linear.append(LinearOp(i, halves, outs[last - first :]))
+    return values, linear
+
+
+def distinct_residuals(linear: Sequence[LinearOp]) -> tuple[list[ir.Value], list[ir.Value]]:
+    """The residuals, and apart from them the constants: these are written down again."""
     kept, again = [], []
-    for v in dict.fromkeys(values):
+    for v in dict.fromkeys(itertools.chain(*(op.residuals for op in linear))):
         (again if is_constant(v) else kept).append(v)
     return kept, again

@@ -7,21 +7,15 @@ JVP rule is split so, to make a linear function of it: its primals are known, it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from jaxmlir._lists import chosen
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import (
-    NewFunction,
-    clone,
-    copy,
-    is_constant,
-    ops_of,
-    returned,
-    set_attribute,
-)
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import NewFunction, clone, copy, is_constant, set_attribute
 from jaxmlir.passes._rules import Rules
 
 if TYPE_CHECKING:
@@ -63,19 +57,17 @@ class Split:
     unknown_out: tuple[bool, ...]
 
 
-@dataclass(frozen=True)
-class _Later:
-    """An op that waits, or the part of one that does."""
+class _Later(NamedTuple):
+    """An op that waits, or the part of one that does; values of the function by number."""
 
-    op: Any
-    name: str
+    index: int
     halves: Halves | None
     """Of an op that is split: its parts."""
-    residuals: tuple[ir.Value, ...]
+    residuals: Sequence[ir.Value]
     """What a split op's first part leaves, in ``@f.known``."""
-    operands: tuple[ir.Value, ...]
+    operands: Sequence[int]
     """All operands of an op that waits as a whole, the unknown ones of a split op."""
-    results: tuple[ir.Value, ...]
+    results: Sequence[int]
 
 
 def partial_eval(
@@ -96,99 +88,106 @@ def partial_eval(
     Raises:
       TransformError: an op cannot be split; names the op and the user's line.
     """
-    function = rules.program.function(symbol)
-    arguments = list(function.arguments)
-    waiting = {v for v, u in zip(arguments, unknown, strict=True) if u}
-    given = [v for v in arguments if v not in waiting]
-    known = NewFunction(rules, f"{symbol}.{suffixes[0]}", [v.type for v in given], function)
-    values = dict(zip(given, known.args, strict=True))
-    later: list[_Later] = []
+    body = rules.functions.body(symbol)
+    types, outs = body.types, body.returned
+    rest = [i for i, u in enumerate(unknown) if u]
+    given = [types[i] for i, u in enumerate(unknown) if not u]
+    known = NewFunction(rules, f"{symbol}.{suffixes[0]}", given, body.function)
     with known.body():
-        for op, name, operands in ops_of(function):
-            pattern = tuple([v in waiting for v in operands])
-            results = tuple(op.results)
-            if True not in pattern:
-                args = [values[v] for v in operands]
-                values.update(zip(results, copy(op, name, args), strict=True))
-                continue
-            halves = rules.partial_eval(op, name, pattern)
-            if halves is None:
-                waiting.update(results)
-                later.append(_Later(op, name, None, (), tuple(operands), results))
-                continue
-            args = [values[v] for v in operands if v not in waiting]
-            outs = halves.known.inline(args, op.location)
-            held_back = halves.unknown.pattern
-            first = [v for v, u in zip(results, held_back, strict=True) if not u]
-            values.update(zip(first, outs, strict=False))
-            rest = tuple(v for v in operands if v in waiting)
-            results = tuple(v for v, u in zip(results, held_back, strict=True) if u)
-            waiting.update(results)
-            later.append(_Later(op, name, halves, tuple(outs[len(first) :]), rest, results))
-    outs = returned(function)
+        values, waiting, later = _write_known(rules, body, unknown, iter(known.args))
     unknown_out = tuple(
-        v in waiting and (wanted is None or wanted[i]) or (required is not None and required[i])
+        waiting[v] and (wanted is None or wanted[i]) or (required is not None and required[i])
         for i, v in enumerate(outs)
     )
-    asked_for = [v for v, u in zip(outs, unknown_out, strict=True) if u]
-    later = _needed(later, set(asked_for))
+    asked_for = chosen(outs, unknown_out)
+    later = _needed(body, later, asked_for)
     first_outs = [
-        values[v] for v, u in zip(outs, unknown_out, strict=True) if not u and v not in waiting
+        values[v] for v, u in zip(outs, unknown_out, strict=True) if not u and not waiting[v]
     ]
     # What the second half uses of the first; constants are written again, not handed over.
     used = dict.fromkeys(
         v
         for step in later
-        for v in (*step.residuals, *(values[v] for v in step.operands if v not in waiting))
+        for v in (*step.residuals, *(values[v] for v in step.operands if not waiting[v]))
     )
-    used |= dict.fromkeys(values[v] for v in asked_for if v not in waiting)
+    used |= dict.fromkeys(values[v] for v in asked_for if not waiting[v])
     constants = [v for v in used if is_constant(v)]
     residuals = [v for v in used if not is_constant(v)]
     known.finish([*first_outs, *residuals])
     set_attribute(known.op, "jaxpr.num_res", len(residuals))
 
-    rest = [v for v, u in zip(arguments, unknown, strict=True) if u]
-    types = [v.type for v in (*residuals, *rest)]
-    second = NewFunction(rules, f"{symbol}.{suffixes[1]}", types, function)
+    arg_types = [*(v.type for v in residuals), *(types[i] for i in rest)]
+    second = NewFunction(rules, f"{symbol}.{suffixes[1]}", arg_types, body.function)
     handed = dict(zip(residuals, second.args, strict=False))
     own = dict(zip(rest, second.args[len(residuals) :], strict=True))
     with second.body():
         for v in constants:
             handed[v] = clone(v)
         for step in later:
+            op = body.ops[step.index]
             args = [handed[v] for v in step.residuals]
-            args += [own[v] if v in waiting else handed[values[v]] for v in step.operands]
-            outs = (
-                copy(step.op, step.name, args)
+            args += [own[v] if waiting[v] else handed[values[v]] for v in step.operands]
+            found = (
+                copy(op, body.names[step.index], args)
                 if step.halves is None
-                else step.halves.unknown.inline(args, step.op.location)
+                else step.halves.unknown.inline(args, op.location)
             )
-            own.update(zip(step.results, outs, strict=True))
-    second.finish([own[v] if v in waiting else handed[values[v]] for v in asked_for])
+            own.update(zip(step.results, found, strict=True))
+    second.finish([own[v] if waiting[v] else handed[values[v]] for v in asked_for])
     set_attribute(second.op, "jaxpr.num_res", len(residuals))
     set_attribute(second.op, "jaxpr.unknown", unknown_out)
     return Split(known.name, second.name, len(residuals), unknown_out)
 
 
+def _write_known(
+    rules: Rules, body: Body, unknown: Sequence[bool], given: Iterator[ir.Value]
+) -> tuple[list[Any], list[bool], list[_Later]]:
+    """Writes what is known: the values, which values have to wait, and what computes these."""
+    unwritten = len(body.types) - body.arity
+    values: list[Any] = [*(None if u else next(given) for u in unknown), *[None] * unwritten]
+    waiting = [*unknown, *[False] * unwritten]
+    later = []
+    for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
+        pattern = tuple([waiting[v] for v in operands])
+        first, last = body.results[i]
+        if True not in pattern:
+            values[first:last] = copy(op, body.names[i], [values[v] for v in operands])
+            continue
+        halves = rules.partial_eval(op, body.names[i], pattern, body.signatures[i])
+        if halves is None:
+            waiting[first:last] = [True] * (last - first)
+            later.append(_Later(i, None, (), operands, range(first, last)))
+            continue
+        args = [values[v] for v in operands if not waiting[v]]
+        outs = iter(halves.known.inline(args, op.location))
+        held_back = halves.unknown.pattern
+        waiting[first:last] = held_back
+        values[first:last] = [None if u else next(outs) for u in held_back]
+        rest = [v for v in operands if waiting[v]]
+        later.append(_Later(i, halves, [*outs], rest, chosen(range(first, last), held_back)))
+    return values, waiting, later
+
+
 def unknown_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> tuple[bool, ...]:
     """Which results of ``@symbol`` depend on an unknown argument."""
-    function = rules.program.function(symbol)
-    waiting = {v for v, u in zip(function.arguments, unknown, strict=True) if u}
-    for op, name, operands in ops_of(function):
-        pattern = tuple([v in waiting for v in operands])
+    body = rules.functions.body(symbol)
+    waiting = [*unknown, *[False] * (len(body.types) - body.arity)]
+    for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
+        pattern = tuple([waiting[v] for v in operands])
         if True in pattern:
-            halves = rules.partial_eval(op, name, pattern)
-            results = list(op.results)
-            later = (True,) * len(results) if halves is None else halves.unknown.pattern
-            waiting.update(v for v, u in zip(results, later, strict=True) if u)
-    return tuple(v in waiting for v in returned(function))
+            halves = rules.partial_eval(op, body.names[i], pattern, body.signatures[i])
+            first, last = body.results[i]
+            later = [True] * (last - first) if halves is None else halves.unknown.pattern
+            waiting[first:last] = later
+    return tuple([waiting[v] for v in body.returned])
 
 
-def _needed(later: list[_Later], wanted: set[ir.Value]) -> list[_Later]:
+def _needed(body: Body, later: list[_Later], wanted: Sequence[int]) -> list[_Later]:
     """The waiting ops that results depend on, or that have effects."""
+    used = set(wanted)
     kept = []
     for step in reversed(later):
-        if not wanted.isdisjoint(step.results) or "jaxpr.effects" in step.op.attributes:
-            wanted.update(step.operands)
+        if not used.isdisjoint(step.results) or step.index in body.effects:
+            used.update(step.operands)
             kept.append(step)
     return kept[::-1]

@@ -13,18 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import codec
-from jaxmlir.ir import ir, scope
+from jaxmlir._lists import chosen
+from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import (
-    NewFunction,
-    copy,
-    ops_of,
-    returned,
-    set_attribute,
-    signature,
-    zeros,
-)
-from jaxmlir.passes._rules import Rules
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import NewFunction, copy, set_attribute, zeros
+from jaxmlir.passes._rules import Rule, Rules, Written
 from jaxmlir.types import aval_of, type_of
 
 if TYPE_CHECKING:
@@ -69,7 +63,7 @@ def transpose(rules: Rules, symbol: str, linear: Sequence[bool], name: str) -> s
       TransformError: the function is not linear, or an op has no transpose rule.
     """
     results = rules.program.function(symbol).type.results
-    name, _ = _transpose(rules, symbol, linear, name, (True,) * len(results), linear)
+    name, _ = transpose_nonzero(rules, symbol, linear, name, (True,) * len(results), linear)
     return name
 
 
@@ -90,119 +84,146 @@ def transpose_nonzero(
     Returns:
       The symbol, and which linear arguments it gives cotangents of.
     """
-    required = (False,) * len(linear) if required is None else required
-    return _transpose(rules, symbol, linear, name, nonzero, required)
+    body = rules.functions.body(symbol)
+    new, given = transpose_function(rules, body, linear, name, nonzero, required)
+    return new.name.value, given
+
+
+def transpose_function(
+    rules: Rules,
+    body: Body,
+    linear: Sequence[bool],
+    name: str,
+    nonzero: Sequence[bool],
+    required: Sequence[bool] | None = None,
+    *,
+    detached: bool = False,
+) -> tuple[func.FuncOp, tuple[bool, ...]]:
+    """Like :func:`transpose_nonzero`, of any function; the transpose may be in no module."""
+    types = body.types
+    fixed = [i for i, lin in enumerate(linear) if not lin]
+    outs = chosen(body.returned, nonzero)
+    arg_types = [*(types[i] for i in fixed), *(cotangent_type(types[v]) for v in outs)]
+    new = NewFunction(rules, name, arg_types, body.function, detached=detached)
+    cotangents = Cotangents(body)
+    with new.body():
+        values, dependent = _write_values(body, linear, dict(zip(fixed, new.args, strict=False)))
+        for v, ct in zip(outs, new.args[len(fixed) :], strict=True):
+            # A result that is no linear function of the arguments is a constant: no cotangent.
+            if dependent[v]:
+                cotangents.add(v, ct)
+        _write_transposes(rules, body, values, dependent, cotangents)
+        found = cotangents.sums[: body.arity]
+        for i, needs_one in enumerate(required or ()):
+            if linear[i] and needs_one and found[i] is None:
+                found[i] = zeros(cotangent_type(types[i]))
+    found = chosen(found, linear)
+    new.finish([ct for ct in found if ct is not None])
+    set_attribute(new.op, "jaxpr.num_res", len(fixed))
+    return new.op, tuple([ct is not None for ct in found])
+
+
+def _write_values(
+    body: Body, linear: Sequence[bool], given: dict[int, ir.Value]
+) -> tuple[list[Any], list[bool]]:
+    """Writes what does not depend on linear arguments: the values, and which of them do."""
+    values: list[Any] = [given.get(i) for i in range(len(body.types))]
+    dependent = [*linear, *[False] * (len(values) - body.arity)]
+    for i, operands in enumerate(body.operands):
+        first, last = body.results[i]
+        if any([dependent[v] for v in operands]):
+            dependent[first:last] = [True] * (last - first)
+        else:
+            values[first:last] = copy(body.ops[i], body.names[i], [values[v] for v in operands])
+    return values, dependent
+
+
+def _write_transposes(
+    rules: Rules, body: Body, values: list[Any], dependent: list[bool], cotangents: Cotangents
+) -> None:
+    """Writes the transposes of the ops that depend on linear arguments, the last one first."""
+    known: dict[Any, Rule | Written] = {}
+    for i in reversed(range(len(body.ops))):
+        operands = body.operands[i]
+        linear = tuple([dependent[v] for v in operands])
+        if True not in linear:
+            continue
+        handed, nonzero = cotangents.of_results(i)
+        if True not in nonzero:
+            continue
+        op, signature = body.ops[i], body.signatures[i]
+        rule = known.get((signature, linear, nonzero))
+        if rule is None:
+            rule = rules.transpose(op, signature.name, linear, nonzero, signature)
+            known[signature, linear, nonzero] = rule
+        args = [values[v] for v in operands if not dependent[v]]
+        results = rule.inline([*args, *handed], op.location)
+        receivers = [v for v in operands if dependent[v]]
+        cotangents.hand(chosen(receivers, rule.pattern), results, op.location)
 
 
 def linear_results(rules: Rules, symbol: str, linear: Sequence[bool]) -> tuple[bool, ...]:
     """Which results of ``@symbol`` depend on its linear arguments."""
-    function = rules.program.function(symbol)
-    dependent = {v for v, lin in zip(function.arguments, linear, strict=True) if lin}
-    for op, _, operands in ops_of(function):
-        if not dependent.isdisjoint(operands):
-            dependent.update(op.results)
-    return tuple([v in dependent for v in returned(function)])
+    body = rules.functions.body(symbol)
+    dependent = [*linear, *[False] * (len(body.types) - body.arity)]
+    for operands, (first, last) in zip(body.operands, body.results, strict=True):
+        if any([dependent[v] for v in operands]):
+            dependent[first:last] = [True] * (last - first)
+    return tuple([dependent[v] for v in body.returned])
 
 
 def reached_arguments(
     rules: Rules, symbol: str, linear: Sequence[bool], nonzero: Sequence[bool]
 ) -> tuple[bool, ...]:
     """Which linear arguments of ``@symbol`` its results with cotangents may depend on."""
-    function = rules.program.function(symbol)
-    reached = {v for v, n in zip(returned(function), nonzero, strict=True) if n}
-    for op, _, operands in reversed(list(ops_of(function))):
-        if not reached.isdisjoint(op.results):
-            reached.update(operands)
-    arguments = zip(function.arguments, linear, strict=True)
-    return tuple([lin and v in reached for v, lin in arguments])
+    body = rules.functions.body(symbol)
+    reached = [False] * len(body.types)
+    for v in chosen(body.returned, nonzero):
+        reached[v] = True
+    for operands, (first, last) in zip(
+        reversed(body.operands), reversed(body.results), strict=True
+    ):
+        if any(reached[first:last]):
+            for v in operands:
+                reached[v] = True
+    return tuple([lin and reached[i] for i, lin in enumerate(linear)])
 
 
-def _transpose(
-    rules: Rules,
-    symbol: str,
-    linear: Sequence[bool],
-    name: str,
-    nonzero: Sequence[bool],
-    required: Sequence[bool],
-) -> tuple[str, tuple[bool, ...]]:
-    function = rules.program.function(symbol)
-    arguments = list(function.arguments)
-    outs = [v for v, n in zip(returned(function), nonzero, strict=True) if n]
-    fixed = [v for v, lin in zip(arguments, linear, strict=True) if not lin]
-    types = [*(v.type for v in fixed), *(cotangent_type(v.type) for v in outs)]
-    new = NewFunction(rules, name, types, function)
-    values = dict(zip(fixed, new.args, strict=False))
-    tangents = {v for v, lin in zip(arguments, linear, strict=True) if lin}
-    tape: list[tuple[Any, str, list[ir.Value]]] = []
-    cotangents = _Cotangents()
-    with new.body():
-        for op, op_name, operands in ops_of(function):
-            if tangents.isdisjoint(operands):
-                args = [values[v] for v in operands]
-                values.update(zip(op.results, copy(op, op_name, args), strict=True))
-            else:
-                tangents.update(op.results)
-                tape.append((op, op_name, operands))
-        for out, ct in zip(outs, new.args[len(fixed) :], strict=True):
-            if out in tangents:
-                cotangents.add(out, ct)
-            # A result that is no linear function of the arguments is a constant: no cotangent.
-        for op, op_name, operands in reversed(tape):
-            _transpose_op(rules, op, op_name, operands, values, tangents, cotangents)
-        results = []
-        given = []
-        for v, lin, needs_one in zip(arguments, linear, required, strict=True):
-            if lin:
-                ct = cotangents.pop(v)
-                if ct is None and needs_one:
-                    ct = zeros(cotangent_type(v.type))
-                given.append(ct is not None)
-                results.extend([ct] if ct is not None else [])
-    new.finish(results)
-    set_attribute(new.op, "jaxpr.num_res", len(fixed))
-    return new.name, tuple(given)
+class Cotangents:
+    """The sum of what each value of a function has been handed, by number; ``None`` if nothing."""
 
+    def __init__(self, body: Body):
+        self.sums: list[ir.Value | None] = [None] * len(body.types)
+        self._results = body.results
 
-def _transpose_op(
-    rules: Rules,
-    op: Any,
-    name: str,
-    operands: list[ir.Value],
-    values: dict[ir.Value, ir.Value],
-    tangents: set[ir.Value],
-    cotangents: _Cotangents,
-) -> None:
-    cts = [cotangents.pop(v) for v in op.results]
-    nonzero = tuple([ct is not None for ct in cts])
-    if True not in nonzero:
-        return
-    linear = tuple([v in tangents for v in operands])
-    rule = rules.transpose(op, name, linear, nonzero, signature(op, name, operands))
-    args = [values[v] for v in operands if v not in tangents]
-    args += [ct for ct in cts if ct is not None]
-    handed = iter(rule.inline(args, op.location))
-    with op.location:
-        receivers = [v for v in operands if v in tangents]
-        for v, has_cotangent in zip(receivers, rule.pattern, strict=True):
-            if has_cotangent:
-                cotangents.add(v, next(handed))
+    def of_results(
+        self, index: int, depends: Sequence[bool] | None = None
+    ) -> tuple[list[ir.Value], tuple[bool, ...]]:
+        """The cotangents that the results of an op have, and which have one.
 
+        Args:
+          depends: the results that are asked about; by default all.
+        """
+        first, last = self._results[index]
+        found = self.sums[first:last]
+        if depends is not None:
+            found = chosen(found, depends)
+        return [ct for ct in found if ct is not None], tuple([ct is not None for ct in found])
 
-class _Cotangents:
-    """The sum of what each value has been handed."""
-
-    def __init__(self) -> None:
-        self._sums: dict[ir.Value, ir.Value] = {}
-
-    def add(self, value: ir.Value, cotangent: ir.Value) -> None:
-        known = self._sums.get(value)
+    def add(self, value: int, cotangent: ir.Value, location: ir.Location | None = None) -> None:
+        known = self.sums[value]
         if known is not None:
             operands = [known, cotangent]
-            cotangent = ir.Operation.create("jaxpr.add_any", [known.type], operands).result
-        self._sums[value] = cotangent
+            add = ir.Operation.create("jaxpr.add_any", [known.type], operands, loc=location)
+            cotangent = add.result
+        self.sums[value] = cotangent
 
-    def pop(self, value: ir.Value) -> ir.Value | None:
-        return self._sums.pop(value, None)
+    def hand(
+        self, values: Sequence[int], cotangents: Sequence[ir.Value], location: ir.Location
+    ) -> None:
+        """Adds what an op hands to its operands, where the op is."""
+        for value, cotangent in zip(values, cotangents, strict=True):
+            self.add(value, cotangent, location)
 
 
 def cotangent_type(type_: ir.Type) -> ir.Type:

@@ -1,26 +1,30 @@
 """``jaxpr-vjp`` and ``jaxpr-grad``: reverse-mode differentiation.
 
-Reverse mode is linearization followed by transposition: ``@f.fwd`` computes the results and what
-the backward pass needs, ``@f.bwd`` takes cotangents back.  The gradient of a scalar function is one
-after the other, from a cotangent of 1.
+Reverse mode is linearization followed by transposition.  The transpose of a composition is that of
+its parts, in the opposite order; so the linear half of each op is transposed alone, once for each
+signature, and the linear function as a whole (``@f.lin`` of ``jaxpr-linearize``) is never written.
+``@f.fwd`` computes the results and what the backward pass needs, ``@f.bwd`` takes cotangents back.
+The gradient of a scalar function is one after the other, from a cotangent of 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from jaxmlir._lists import chosen
 from jaxmlir.errors import TransformError
-from jaxmlir.ir import func, ir, scope
+from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import NewFunction, filled, take_in
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import NewFunction, clone, filled, set_attribute, zeros
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.checkpoint_while import checkpoint_while
 from jaxmlir.passes.discharge_refs import discharge_refs
 from jaxmlir.passes.jvp import active_arguments
-from jaxmlir.passes.linearize import Linearized, linearize
-from jaxmlir.passes.transpose import transpose
+from jaxmlir.passes.linearize import LinearOp, distinct_residuals, write_primals
+from jaxmlir.passes.transpose import Cotangents, cotangent_type
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -86,27 +90,41 @@ class Grad(Pass):
 
 @dataclass(frozen=True)
 class Pullback:
-    """What :func:`vjp` writes: the linearization, and the transpose of its linear function."""
+    """The two functions that :func:`vjp` writes."""
 
-    linearized: Linearized
+    fwd: str
     bwd: str
+    num_residuals: int
+    active_out: tuple[bool, ...]
+    """The results that depend on the arguments: ``@bwd`` takes their cotangents."""
 
 
-def vjp(
-    rules: Rules, symbol: str, active: tuple[bool, ...], wanted: tuple[bool, ...] | None = None
-) -> Pullback:
-    """Writes ``@symbol.fwd``, ``@symbol.lin`` and ``@symbol.bwd``.
-
-    Args:
-      wanted: the results to differentiate; by default all.
+def vjp(rules: Rules, symbol: str, active: tuple[bool, ...]) -> Pullback:
+    """Writes ``@symbol.fwd`` and ``@symbol.bwd``.
 
     Raises:
       TransformError: an op cannot be linearized or transposed.
     """
-    linearized = linearize(rules, symbol, active, wanted)
-    n = linearized.num_residuals
-    linear = [False] * n + [True] * sum(active)
-    return Pullback(linearized, transpose(rules, linearized.lin, linear, f"{symbol}.bwd"))
+    activity = rules.functions.forward(symbol, active, "linearize")
+    body, given = activity.body, activity.results
+    outs = chosen(body.returned, given)
+    fwd = NewFunction(rules, f"{symbol}.fwd", body.types[: body.arity], body.function)
+    with fwd.body():
+        values, linear = write_primals(rules, activity, given, fwd.args)
+    kept, written_again = distinct_residuals(linear)
+    fwd.finish([*(values[v] for v in body.returned), *kept])
+    set_attribute(fwd.op, "jaxpr.num_res", len(kept))
+
+    types = [*(v.type for v in kept), *(cotangent_type(body.types[v]) for v in outs)]
+    bwd = NewFunction(rules, f"{symbol}.bwd", types, body.function)
+    handed = dict(zip(kept, bwd.args, strict=False))
+    with bwd.body():
+        handed.update((v, clone(v)) for v in written_again)
+        linear = [op._replace(residuals=[handed[v] for v in op.residuals]) for op in linear]
+        cotangents = zip(outs, bwd.args[len(kept) :], strict=True)
+        bwd.finish(write_cotangents(rules, body, linear, cotangents, active))
+    set_attribute(bwd.op, "jaxpr.num_res", len(kept))
+    return Pullback(fwd.name, bwd.name, len(kept), given)
 
 
 def grad(
@@ -133,19 +151,47 @@ def grad(
         raise TransformError(
             f"the gradient of @{symbol} is that of a scalar; its result is {results[0]}"
         )
-    wanted = (True, *[False] * (len(results) - 1))
-    pullback = vjp(rules, symbol, active, wanted)
+    activity = rules.functions.forward(symbol, active, "linearize")
+    wanted = (activity.results[0], *[False] * (len(results) - 1))
     new = NewFunction(rules, f"{symbol}.grad", function.type.inputs, function)
-    with new.body(), function.location:
-        outs = call(rules, pullback.linearized.fwd, new.args)
-        values, residuals = outs[: len(results)], outs[len(results) :]
-        cotangents = [filled(results[0], 1)] if pullback.linearized.active_out[0] else []
-        gradients = call(rules, pullback.bwd, [*residuals, *cotangents])
-    new.finish([*(values[:1] if value else []), *gradients, *values[1:]])
+    with new.body():
+        values, linear = write_primals(rules, activity, wanted, new.args)
+        with function.location:
+            seed = [(activity.body.returned[0], filled(results[0], 1))] if wanted[0] else []
+        gradients = write_cotangents(rules, activity.body, linear, seed, active)
+    first, *rest = (values[v] for v in activity.body.returned)
+    new.finish([*([first] if value else []), *gradients, *rest])
     return new.name
 
 
-def call(rules: Rules, symbol: str, args: Sequence[ir.Value]) -> list[ir.Value]:
-    """The body of ``@symbol`` on ``args``, at the current insertion point."""
-    function: func.FuncOp = rules.program.function(symbol)
-    return take_in(function, args)
+def write_cotangents(
+    rules: Rules,
+    body: Body,
+    linear: Sequence[LinearOp],
+    seeds: Iterable[tuple[int, ir.Value]],
+    active: Sequence[bool],
+) -> list[ir.Value]:
+    """Writes the transposes of linear ops, the last one first; the cotangents of active arguments.
+
+    Args:
+      linear: with their residuals, at the current insertion point.
+      seeds: values by number, and their cotangents.
+    """
+    cotangents = Cotangents(body)
+    for value, cotangent in seeds:
+        cotangents.add(value, cotangent)
+    for op in reversed(linear):
+        # A result whose tangent is zero after all does not ask for anything.
+        handed, nonzero = cotangents.of_results(op.index, op.halves.tangent.pattern)
+        if True not in nonzero:
+            continue
+        rule = rules.pullback(body, op, nonzero)
+        location = body.ops[op.index].location
+        results = rule.inline([*op.residuals, *handed], location)
+        receivers = chosen(body.operands[op.index], op.halves.uses)
+        cotangents.hand(chosen(receivers, rule.pattern), results, location)
+    return [
+        zeros(cotangent_type(body.types[i])) if cotangents.sums[i] is None else cotangents.sums[i]
+        for i in range(body.arity)
+        if active[i]
+    ]

@@ -16,9 +16,9 @@ import numpy as np
 from jaxmlir import codec
 from jaxmlir._compat import dtypes
 from jaxmlir.dense import dense
+from jaxmlir.effect_attrs import has_lasting_effects
 from jaxmlir.ir import free_symbol, func, ir
 from jaxmlir.passes._build import filled, inline
-from jaxmlir.passes._liveness import has_lasting_effects
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.types import aval_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.ir import ir
@@ -28,7 +28,7 @@ class Written:
             return self.write(args)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Linearization:
     """The two halves of a linearized op."""
 
@@ -39,6 +39,8 @@ class Linearization:
     which results it gives tangents of."""
     uses: tuple[bool, ...]
     """Which operands' tangents it takes: those that have one, and that matter."""
+    pullbacks: dict[tuple[bool, ...], Rule] = field(default_factory=dict)
+    """Transposes of ``tangent``, by which results have cotangents (see ``Rules.pullback``)."""
 
     def jvp(self, active: tuple[bool, ...], num_results: int) -> Written:
         """Both halves together, as :meth:`HigherOrderRule.jvp` gives them.

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir import ops
+from jaxmlir import _signature, ops
 from jaxmlir._plans import Node
+from jaxmlir.effect_attrs import has_lasting_effects
 from jaxmlir.ir import ir
-from jaxmlir.passes._build import may_have_functions, ops_of, signature, symbols_of
-from jaxmlir.passes._liveness import has_lasting_effects
+from jaxmlir.passes._build import may_have_functions, ops_of, symbols_of
 from jaxmlir.passes.cost import CALLED, leaf_cost
 from jaxmlir.types import aval_of
 
@@ -88,7 +88,7 @@ class Prices:
             return inf
         if may_have_functions(name) and any(True for _ in symbols_of(op)):
             return self._calling(Node(op, name, "", (), ()))
-        key = signature(op, name, op.operands)
+        key = _signature.of_op(op, name, op.operands)
         if key not in _leaves:
             _leaves[key] = _leaf(Node(op, name, "", (), ()), name.removeprefix("jaxpr."))
         return _leaves[key]

@@ -1,0 +1,68 @@
+"""An op's signature: its name, attributes and types, which tell all of it but what it is used on.
+
+Programs write the same few hundred signatures over and over.  What a rule, a check or a question
+gives for an op is kept for its signature; and there is one object for each, so that the look-up is
+that of a pointer.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from jaxmlir import codec, effect_attrs
+from jaxmlir.ir import ir
+
+Attributes = tuple[tuple[str, ir.Attribute], ...]
+
+
+class Signature:
+    """What ops of one name, attributes and types have in common; equal to itself only."""
+
+    def __init__(
+        self,
+        name: str,
+        attributes: Attributes,
+        operands: tuple[ir.Type, ...],
+        results: tuple[ir.Type, ...],
+    ):
+        self.name = name
+        self.attributes = attributes
+        self.operands = operands
+        self.results = results
+        self.effects: ir.ArrayAttr | None = dict(attributes).get("jaxpr.effects")
+
+    @functools.cached_property
+    def is_lasting(self) -> bool:
+        """Whether the ops do something besides giving their results."""
+        return effect_attrs.is_lasting(self.name, self.effects)
+
+    @functools.cached_property
+    def is_portable(self) -> bool:
+        """Whether the ops mean the same in every program: they name nothing that is in one only."""
+        if self.name == "jaxpr.constant" and any(key == "name" for key, _ in self.attributes):
+            return False
+        return not any(codec.depends_on_module(attr) for _, attr in self.attributes)
+
+
+_signatures: dict[tuple[Any, ...], Signature] = {}
+
+
+def of_op(op: Any, name: str, operands: Sequence[ir.Value]) -> Signature:
+    """The signature of an op whose name and operands the caller has read."""
+    attributes = op.attributes
+    return of_parts(
+        name,
+        tuple(attributes.items()) if len(attributes) else (),
+        tuple([v.type for v in operands]),
+        tuple(op.results.types),
+    )
+
+
+def of_parts(*parts: Any) -> Signature:
+    """The signature with this name, attributes, operand types and result types."""
+    found = _signatures.get(parts)
+    if found is None:
+        found = _signatures[parts] = Signature(*parts)
+    return found

@@ -1,0 +1,78 @@
+"""A function as passes walk it, with its values numbered.
+
+Reading an op through MLIR's bindings takes several microseconds, and hashing a value or a type some
+tenths of one.  A pass that walks a :class:`Body` does so once for each op, and is from there a walk
+over small integers, with tables by signature.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+from jaxmlir import _signature, rules, untraced
+from jaxmlir._signature import Signature
+from jaxmlir.ir import func, ir
+from jaxmlir.passes._build import named_ops, returned
+
+
+class Body:
+    """A function with its values numbered: arguments first, then the ops' results in order."""
+
+    def __init__(
+        self,
+        function: func.FuncOp,
+        ops: Iterable[tuple[Any, str]] | None = None,
+        *,
+        custom_rules: bool = True,
+    ):
+        """
+        Args:
+          ops: those before the return, with their names, from a caller that has them.
+          custom_rules: whether marks of rules that are still to be traced tell ops apart.
+        """
+        self.function = function
+        numbers: dict[ir.Value, int] = {v: i for i, v in enumerate(function.arguments)}
+        self.arity = len(numbers)
+        self.types: list[ir.Type] = function.type.inputs
+        """Of the values, by number."""
+        self.ops: list[Any] = []
+        self.signatures: list[Signature] = []
+        self.operands: list[list[int]] = []
+        self.results: list[tuple[int, int]] = []
+        """Of each op, the number of its first result, and that after its last."""
+        types, marked = self.types, frozenset() if custom_rules else rules.OPS
+        for op, name in named_ops(function) if ops is None else ops:
+            self.ops.append(op)
+            operands = [numbers[v] for v in op.operands]
+            self.operands.append(operands)
+            first = last = len(types)
+            for result in op.results:
+                numbers[result] = last
+                types.append(result.type)
+                last += 1
+            self.results.append((first, last))
+            attributes = op.attributes
+            items = tuple(attributes.items()) if len(attributes) else ()
+            if name in marked:
+                items = tuple([item for item in items if item[0] != untraced.MARK])
+            of_operands = tuple([types[v] for v in operands])
+            self.signatures.append(
+                _signature.of_parts(name, items, of_operands, tuple(types[first:]))
+            )
+        self.names = [signature.name for signature in self.signatures]
+        self.returned = [numbers[v] for v in returned(function)]
+
+    @functools.cached_property
+    def effects(self) -> dict[int, ir.ArrayAttr]:
+        """The effects of the ops that have any, by index."""
+        found = {}
+        for i, signature in enumerate(self.signatures):
+            if signature.effects is not None:
+                found[i] = signature.effects
+        return found
+
+    def signature(self, index: int) -> Signature:
+        """The signature of an op."""
+        return self.signatures[index]

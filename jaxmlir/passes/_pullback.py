@@ -1,0 +1,63 @@
+"""The transpose of the linear half of one op, as a template.
+
+The half is written into a function of its own if it is none yet, and that is transposed as any
+function is: op by op, by JAX's rules.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from jaxmlir import locations
+from jaxmlir._lists import chosen
+from jaxmlir.errors import TransformError
+from jaxmlir.ir import func, ir
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import NewFunction
+from jaxmlir.passes._rules import Rule, Rules
+from jaxmlir.passes.jvp import tangent_type_of
+from jaxmlir.passes.transpose import transpose_function
+
+if TYPE_CHECKING:
+    from jaxmlir.passes.linearize import LinearOp
+
+
+def transposed(
+    rules: Rules, body: Body, op: LinearOp, nonzero: tuple[bool, ...]
+) -> tuple[Rule, bool]:
+    """The rule that :meth:`Rules.pullback` gives, and whether it holds in every program.
+
+    Raises:
+      TransformError: the op cannot be transposed; names the op and the user's line.
+    """
+    half = Body(_function_of(rules, body, op))
+    linear = [i >= len(op.residuals) for i in range(half.arity)]
+    try:
+        new, given = transpose_function(rules, half, linear, "pullback", nonzero, detached=True)
+    except TransformError as e:
+        place = locations.position(body.ops[op.index].location)
+        raise _at(e, *place) from e.__cause__
+    return Rule(new, given), all(s.is_portable for s in Body(new).signatures)
+
+
+def _function_of(rules: Rules, body: Body, op: LinearOp) -> func.FuncOp:
+    """The linear half, in no module: ``(*residuals, *tangents) -> (*tangents)``."""
+    tangent = op.halves.tangent
+    if isinstance(tangent, Rule):
+        return tangent.function
+    operands = chosen(body.operands[op.index], op.halves.uses)
+    types = [*(v.type for v in op.residuals), *(tangent_type_of(body.types[v]) for v in operands)]
+    new = NewFunction(rules, "tangent", types, body.function, detached=True)
+    with new.body():
+        results = tangent.inline(new.args, ir.Location.unknown())
+    new.finish(results)
+    return new.op
+
+
+def _at(error: TransformError, file: str, line: int, col: int) -> TransformError:
+    """The error about this place, unless it points somewhere already."""
+    if error.diagnostics[0].line:
+        return error
+    place = {"file": file, "line": line, "col": col}
+    return TransformError([dataclasses.replace(d, **place) for d in error.diagnostics])
