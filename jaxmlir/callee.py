@@ -5,7 +5,6 @@ It is transformed by the passes once per pattern, and cut down to what some of i
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -113,8 +112,7 @@ class Pruned(Callee):
         with context():
             left = self._whole.liveness.effects(self.variant)
             named = {codec.decode(item) for item in left}
-        return dataclasses.replace(
-            whole,
+        return whole._replace(
             operands=tuple(chosen(whole.operands, self.variant.arguments)),
             results=tuple(chosen(whole.results, self.variant.results)),
             effects=whole.effects & named,

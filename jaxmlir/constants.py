@@ -7,12 +7,10 @@ first used, and only then is it known whether its bytes are those that were save
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Unread:
+class Unread(NamedTuple):
     """An array that nobody has looked at.
 
     Attributes:

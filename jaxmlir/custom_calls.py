@@ -11,8 +11,7 @@ by their name, the rest by the op's.  A program that was traced here may use eve
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from jaxmlir import locations
 from jaxmlir.errors import Diagnostic, LoweringError
@@ -43,8 +42,7 @@ OPS = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class CustomCall:
+class CustomCall(NamedTuple):
     """An op that reaches beyond XLA.
 
     Attributes:

@@ -8,12 +8,10 @@ what came.  All derive from :class:`JaxmlirError`; those that point into a modul
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 
-@dataclass(frozen=True)
-class Diagnostic:
+class Diagnostic(NamedTuple):
     """One message about one place.  ``line`` and ``col`` count from 1; 0 means unknown."""
 
     severity: str
@@ -21,7 +19,7 @@ class Diagnostic:
     file: str = ""
     line: int = 0
     col: int = 0
-    notes: tuple[Diagnostic, ...] = field(default=())
+    notes: tuple[Diagnostic, ...] = ()
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}:{self.col}: " if self.line else ""

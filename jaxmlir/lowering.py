@@ -228,7 +228,10 @@ class _Lowering:
         return functools.partial(_call_entry, entry=entry, ordered=eqn.ordered)
 
     def leaf(self, eqn: _Equation, lower: Any, rules: tuple[Any, ...]) -> _Template:
-        """The template of a leaf op, read back where an earlier module has had it."""
+        """The template of a leaf op, read back where earlier modules have had it.
+
+        It is printed for the second: most of a process's first program are met in no other.
+        """
         texts = None if self.environment is None else eqn.texts
         key = (rules, self.environment)
         text = None if texts is None else texts.get(key)
@@ -239,7 +242,9 @@ class _Lowering:
         nowhere = jaxlib_jax.Traceback()
         with source_info_util.user_context(nowhere), eqn.ctx.manager:
             template = self.emit_leaf(eqn, lower)
-        if texts is not None and text is None:
+        if texts is not None and key not in texts:
+            texts[key] = None
+        elif texts is not None and text is None:
             text = template.function.get_asm(print_generic_op_form=True, enable_debug_info=True)
             # A rule that calls a function of its module has written more than its own text.
             whole = "@" not in text and _left_in(self.module_context) == before
@@ -401,7 +406,7 @@ class _Equation(NamedTuple):
     arrays: bool
     # What a leaf's rule emitted, by the rule and the environment: reading it takes a fifth of the
     # time of running the rule.  Not kept of what one program only can mean.
-    texts: dict[Any, str] | None
+    texts: dict[Any, str | None] | None
 
 
 def _refuse_custom_lin(op: Any) -> NoReturn:

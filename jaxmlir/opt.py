@@ -7,7 +7,6 @@ parsing, printing and MLIR's own passes do without.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import re
 import sys
@@ -319,7 +318,7 @@ class _Driver:
             name = remark.message.partition("]")[0].removeprefix("[")
             if wanted.search(name):
                 file = self.filename if remark.file in ("", "-") else remark.file
-                self.remarks.append(dataclasses.replace(remark, file=file))
+                self.remarks.append(remark._replace(file=file))
 
         return keep
 

@@ -11,8 +11,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -43,8 +42,7 @@ if TYPE_CHECKING:
     from jaxmlir.untraced import Pending, Untraced
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(NamedTuple):
     """What calling a function takes and gives."""
 
     operands: tuple[Any, ...]

@@ -21,8 +21,7 @@ import mmap
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmlir.errors import ArtifactError
 
@@ -41,8 +40,7 @@ METADATA = "jaxmlir"
 SEAL = "seal"
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """A named array: of which safetensors type, and its bytes."""
 
     dtype: str

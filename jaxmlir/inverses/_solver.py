@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -333,7 +332,7 @@ class Site:
         message = f"'{self.name}' op cannot be inverted: {self.why_not()}"
         notes = ()
         if self.failure is not None and self.failure.because is not None:
-            notes = tuple(replace(d, severity="note") for d in self.failure.because.diagnostics)
+            notes = tuple(d._replace(severity="note") for d in self.failure.because.diagnostics)
         position = locations.position(self.op.location)
         return TransformError([Diagnostic("error", message, *position, notes)])
 

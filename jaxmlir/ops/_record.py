@@ -18,9 +18,8 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass, replace
 from types import EllipsisType
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class _Required:
@@ -38,8 +37,7 @@ OURS = "<0"
 """The versions of an op that no JAX has: it is the dialect's own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attr:
+class Attr(NamedTuple):
     """One attribute of an op, that is, one param of a JAX primitive.
 
     ``kind`` says what Python value the attribute stands for; a trailing ``?`` allows ``None``:
@@ -85,8 +83,7 @@ class Attr:
         return self.required and not self.jax
 
 
-@dataclass(frozen=True, slots=True)
-class Op:
+class Op(NamedTuple):
     """One op of the dialect, ``jaxpr.<name>``."""
 
     name: str
@@ -219,7 +216,7 @@ def op(
 
 def without_inverse(reason: str, records: tuple[Op, ...]) -> tuple[Op, ...]:
     """Says of records that do not say it themselves why they have no inverse."""
-    return tuple(r if r.inverse else replace(r, inverse=reason) for r in records)
+    return tuple(r if r.inverse else r._replace(inverse=reason) for r in records)
 
 
 def unary(name: str, summary: str, *attributes: str | Attr, **fields: Any) -> Op:

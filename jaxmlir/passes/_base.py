@@ -24,7 +24,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Union
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Union
 
 from jaxmlir.errors import PipelineError
 
@@ -98,8 +98,7 @@ class Pass:
         return f"{self.name}{{{' '.join(shown)}}}" if shown else self.name
 
 
-@dataclasses.dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """One option of a pass: a dataclass field and its type."""
 
     field: dataclasses.Field[Any]

@@ -6,7 +6,6 @@ function is: op by op, by JAX's rules.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from jaxmlir import locations
@@ -59,5 +58,4 @@ def _at(error: TransformError, file: str, line: int, col: int) -> TransformError
     """The error about this place, unless it points somewhere already."""
     if error.diagnostics[0].line:
         return error
-    place = {"file": file, "line": line, "col": col}
-    return TransformError([dataclasses.replace(d, **place) for d in error.diagnostics])
+    return TransformError([d._replace(file=file, line=line, col=col) for d in error.diagnostics])

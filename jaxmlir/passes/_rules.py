@@ -15,8 +15,7 @@ operands have tangents, are linear, or are batched along which dimension.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir import _signature, locations, rules
 from jaxmlir import exporter as exporting
@@ -54,8 +53,7 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """A template and what its results stand for."""
 
     function: func.FuncOp

@@ -72,8 +72,7 @@ class Linearize(Pass):
         program.changed()
 
 
-@dataclass(frozen=True)
-class Linearized:
+class Linearized(NamedTuple):
     """The two functions that :func:`linearize` writes."""
 
     fwd: str

@@ -47,8 +47,7 @@ class PartialEval(Pass):
         program.changed()
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(NamedTuple):
     """The two functions that :func:`partial_eval` writes."""
 
     known: str

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from jaxmlir._lists import chosen
 from jaxmlir.errors import TransformError
@@ -88,8 +88,7 @@ class Grad(Pass):
         program.changed()
 
 
-@dataclass(frozen=True)
-class Pullback:
+class Pullback(NamedTuple):
     """The two functions that :func:`vjp` writes."""
 
     fwd: str

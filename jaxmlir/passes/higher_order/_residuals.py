@@ -7,7 +7,6 @@ already.  Returned once more it would be a second buffer to keep until the backw
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from jaxmlir.ir import func, ir
@@ -26,8 +25,7 @@ class Source(NamedTuple):
     """Among the operands, the results, or the results that were added for residuals."""
 
 
-@dataclass(frozen=True)
-class Forwarded:
+class Forwarded(NamedTuple):
     """A function in two halves, of which the second needs residuals of the first."""
 
     first: str

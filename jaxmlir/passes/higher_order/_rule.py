@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jaxmlir.ir import ir
 from jaxmlir.untraced import MARK
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rule, Rules
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(NamedTuple):
     """A transformed op that is written by Python, as a template is by copying it."""
 
     pattern: tuple[Any, ...]
@@ -61,8 +60,7 @@ class Linearization:
         return Written(self.tangent.pattern, write)
 
 
-@dataclass(frozen=True)
-class Halves:
+class Halves(NamedTuple):
     """The two parts of an op of which some operands are known."""
 
     known: Rule | Written
