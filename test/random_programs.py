@@ -77,6 +77,8 @@ def apply(step, x, y):
             return jax.checkpoint(lambda x, y: run(body, x, y))(x, y)
         case ("solve", body):
             return jnp.linalg.solve(MATRIX + jnp.diag(2 + x * x), run(body, x, y))
+        case ("kept", body):
+            return kept(body, x, y)
         case ("pushed", body):
             return pushed(body)(x, y)
         case ("pulled", body):
@@ -87,6 +89,30 @@ def apply(step, x, y):
             )[1]
         case name:
             return UNARY[name](y) if name in UNARY else BINARY[name](x, y)
+
+
+def kept(body, x, y):
+    """A loop that keeps its state in a reference."""
+    ref = jax.new_ref(x)
+
+    def step(carry, row):
+        ref[...] = run(body, ref[...], row * carry)
+        return 0.5 * (carry + ref[0]), None
+
+    carry, _ = lax.scan(step, y, MATRIX)
+    return carry * jax.freeze(ref)
+
+
+def carried(body, x, y):
+    """The same loop without one."""
+
+    def step(carry, row):
+        carry, state = carry
+        state = run(body, state, row * carry)
+        return (0.5 * (carry + state[0]), state), None
+
+    (carry, state), _ = lax.scan(step, (y, x), MATRIX)
+    return carry * state
 
 
 def pushed(body):
@@ -141,6 +167,8 @@ _WITH_RULES = ("scan", "fori", "vmap", "call", "again", "solve", "pushed")
 differentiable_programs = programs_of(*_WITH_RULES)
 reverse_programs = programs_of(*_WITH_RULES, "pulled")
 forward_programs = programs_of(*_WITH_RULES, "while")
+# JAX cannot even trace a batched branch that writes a reference.
+programs_with_references = programs_of("scan", "fori", "call", "again", "pushed", "kept")
 
 # Shrinking compiles hundreds of programs; the ones here are small enough to read.
 budget = settings(

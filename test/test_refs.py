@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import random_programs
+from hypothesis import given
 from jax import lax
 
 import jaxmlir
@@ -169,6 +171,24 @@ def test_the_pass_leaves_no_reference(f, pure):
     assert discharged.name == program.name and discharged.in_tree == program.in_tree
     discharged.verify()
     np.testing.assert_array_equal(discharged(X), jax.jit(pure)(X))
+
+
+@random_programs.budget
+@given(steps=random_programs.programs_with_references)
+def test_random_programs(steps):
+    def f(x, y):
+        return jnp.sum(random_programs.run(steps, x, y))
+
+    x, y = X[:3], X[1:]
+    program = jaxmlir.trace(f)(x, y)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(random_programs, "kept", random_programs.carried)
+        value = jax.jit(lambda x, y: f(x, y))(x, y)
+        gradient = jax.jit(jax.grad(lambda x, y: f(x, y), (0, 1)))(x, y)
+        batch = jax.jit(jax.vmap(lambda x, y: f(x, y), (0, None)))(np.stack([x, y]), y)
+    close(program.run_passes("jaxpr-discharge-refs")(x, y), value)
+    close(program.grad((0, 1))(x, y), gradient)
+    close(program.vmap((0, None), axis_size=2)(np.stack([x, y]), y), batch)
 
 
 def test_references_of_the_arguments_stay():
