@@ -132,6 +132,26 @@ def pure_ruled(x):
     return jnp.sum(x.at[0].set(pure_sine_with_rule(x[1])) ** 2)
 
 
+def ruled_loop(x):
+    """In a loop that writes a reference a rule is kept, too."""
+    r = jax.new_ref(x)
+
+    def body(i, c):
+        r[i] = pure_sine_with_rule(r[i] * c)
+        return c * 0.9
+
+    c = lax.fori_loop(0, 3, body, jnp.float32(1))
+    return c * jnp.sum(jax.freeze(r))
+
+
+def pure_ruled_loop(x):
+    c = jnp.float32(1)
+    for i in range(3):
+        x = x.at[i].set(pure_sine_with_rule(x[i] * c))
+        c = c * 0.9
+    return c * jnp.sum(x)
+
+
 PROGRAMS = [
     (product, pure_product),
     (scanned, pure_scanned),
@@ -139,8 +159,9 @@ PROGRAMS = [
     (branching, pure_branching),
     (jax.checkpoint(scanned), pure_scanned),
     (ruled, pure_ruled),
+    (ruled_loop, pure_ruled_loop),
 ]
-NAMES = ["product", "scanned", "called", "branching", "checkpointed", "ruled"]
+NAMES = ["product", "scanned", "called", "branching", "checkpointed", "ruled", "ruled_loop"]
 
 
 def close(ours, theirs):
@@ -171,6 +192,35 @@ def test_the_pass_leaves_no_reference(f, pure):
     assert discharged.name == program.name and discharged.in_tree == program.in_tree
     discharged.verify()
     np.testing.assert_array_equal(discharged(X), jax.jit(pure)(X))
+
+
+def test_a_condition_reads_what_the_body_writes():
+    def f(x):
+        total, count = jax.new_ref(x[0]), jax.new_ref(jnp.int32(0))
+
+        def body(c):
+            total[...] += c * x[1]
+            count[...] += 1
+            return c * 1.5
+
+        c = lax.while_loop(lambda c: (total[...] + c < 9) & (count[...] < 7), body, x[2])
+        return total[...] * c + count[...]
+
+    def pure(x):
+        def body(carry):
+            total, count, c = carry
+            return total + c * x[1], count + 1, c * 1.5
+
+        start = x[0], jnp.int32(0), x[2]
+        going = lambda s: (s[0] + s[2] < 9) & (s[1] < 7)  # noqa: E731
+        total, count, c = lax.while_loop(going, body, start)
+        return total * c + count
+
+    program = jaxmlir.trace(f)(X)
+    batch = np.stack([X, -X, X * 2])
+    close(program.run_passes("jaxpr-discharge-refs")(X), jax.jit(pure)(X))
+    close(program.jvp()((X,), (X * X,)), jax.jit(lambda x: jax.jvp(pure, (x,), (x * x,)))(X))
+    close(program.vmap(axis_size=3)(batch), jax.jit(jax.vmap(pure))(batch))
 
 
 @random_programs.budget
