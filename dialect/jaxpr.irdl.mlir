@@ -2169,6 +2169,14 @@ irdl.dialect @jaxpr {
     irdl.attributes {"fwd_jaxpr" = %0, "fun_jaxpr_thunk" = %1}
   }
 
+  // The operand, treated as constant by differentiation.
+  irdl.operation @stop_gradient {
+    %0 = irdl.any
+    %1 = irdl.any
+    irdl.operands(o0: %0)
+    irdl.results(r0: %1)
+  }
+
   // A new reference that holds the operand.
   irdl.operation @new_ref {
     %0 = irdl.any
@@ -2400,14 +2408,6 @@ irdl.dialect @jaxpr {
     %2 = irdl.any
     irdl.operands(o0: %0, o1: %1)
     irdl.results(r0: %2)
-  }
-
-  // The operand, treated as constant by differentiation.
-  irdl.operation @stop_gradient {
-    %0 = irdl.any
-    %1 = irdl.any
-    irdl.operands(o0: %0)
-    irdl.results(r0: %1)
   }
 
   // Calls a function on every device of a mesh, each with its own part of the operands.

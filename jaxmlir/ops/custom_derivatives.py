@@ -1,4 +1,4 @@
-"""Ops that carry a user's own derivative rules, as functions.
+"""Ops that carry a user's own derivative rules, as functions, and the one that has no derivative.
 
 The rules live in the program, so they can be saved, inspected and transformed. A rule that could
 not be traced leaves its function out and the reason in ``*_error``: running the program works, and
@@ -15,7 +15,7 @@ there are more than a few.
 
 from __future__ import annotations
 
-from jaxmlir.ops._record import Op, op
+from jaxmlir.ops._record import Op, op, unary
 
 OPS: tuple[Op, ...] = (
     op(
@@ -89,5 +89,10 @@ OPS: tuple[Op, ...] = (
         "num_res: int = 0",
         distinct="what is recomputed is meant to be",
         inverse="no rule: it belongs to derivatives",
+    ),
+    unary(
+        "stop_gradient",
+        "The operand, treated as constant by differentiation.",
+        inverse="the result itself",
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.ops._record import Op, binary, op, unary, without_inverse
+from jaxmlir.ops._record import Op, binary, op, without_inverse
 
 OPS: tuple[Op, ...] = (
     # Callbacks
@@ -109,11 +109,6 @@ OPS: tuple[Op, ...] = (
         "tie",
         "The second operand, made to depend on the first.",
         inverse="the result itself, of the second operand",
-    ),
-    unary(
-        "stop_gradient",
-        "The operand, treated as constant by differentiation.",
-        inverse="the result itself",
     ),
 )
 

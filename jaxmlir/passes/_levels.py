@@ -27,6 +27,7 @@ STRUCTURE = (
     "jaxpr-batch-scans",
     "jaxpr-reassociate",
     "jaxpr-gather-dot",
+    "jaxpr-solve-late",
     "jaxpr-stop-shifts",
     "jaxpr-select-early",
     "jaxpr-reroll",
@@ -37,7 +38,7 @@ SHARING = ("jaxpr-outline",)
 
 # Of a program as it is compiled: how arrays are laid out, and what is stored, by loops for their
 # derivative and by fusions. Its derivatives are taken before.
-STORAGE = ("jaxpr-remat", "jaxpr-drop-unit-dims", "jaxpr-fence")
+STORAGE = ("jaxpr-remat", "jaxpr-defer-sums", "jaxpr-drop-unit-dims", "jaxpr-fence")
 
 LEVELS: dict[int, tuple[str, ...]] = {
     0: (),

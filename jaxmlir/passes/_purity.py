@@ -15,7 +15,6 @@ _FIXED_FAMILIES = (
     ops.collectives,
     ops.sharding,
 )
-_PURE = frozenset({"stop_gradient"})
 
 
 @functools.cache
@@ -25,7 +24,7 @@ def is_pure(name: str) -> bool:
     A primitive that we know nothing of is taken at its word.
     """
     record = ops.OPS.get(name.removeprefix("jaxpr."))
-    return record is None or record.name in _PURE or not _is_fixed(record)
+    return record is None or not _is_fixed(record)
 
 
 def _is_fixed(record: ops.Op) -> bool:

@@ -420,7 +420,7 @@ class _Choice:
 
 _BODIES = {"jaxpr.scan": ("jaxpr",), "jaxpr.while": ("cond_jaxpr", "body_jaxpr")}
 # Ops that no other is the same as, but that may be moved.
-_MOVABLE = frozenset({"jaxpr.remat2", "jaxpr.stop_gradient"})
+_MOVABLE = frozenset({"jaxpr.remat2"})
 
 
 def _can_move(op: Any, name: str) -> bool:
