@@ -18,7 +18,9 @@ EAGER = {
     "jaxpr-reassociate": "jaxpr-reassociate{min-gain=0}",
     "jaxpr-gather-dot": "jaxpr-gather-dot{min-gain=0}",
     "jaxpr-select-early": "jaxpr-select-early{factor=0}",
+    "jaxpr-solve-late": "jaxpr-solve-late{min-gain=0}",
     "jaxpr-stop-shifts": "jaxpr-stop-shifts",
+    "jaxpr-defer-sums": "jaxpr-defer-sums{min-bytes=0 moved=1000 memory=1000}",
     "jaxpr-drop-unit-dims": "jaxpr-drop-unit-dims",
     "-O2": level_pipeline(2),
 }

@@ -1,12 +1,12 @@
 // What a loop only adds up is added up after it, by one product or scatter.
 
-// RUN: jaxmlir-opt --jaxpr-defer-sums %s -o %t
+// RUN: jaxmlir-opt --jaxpr-defer-sums='min-bytes=0 moved=0.25' %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --jaxpr-defer-sums %t -o %t.again
+// RUN: jaxmlir-opt --jaxpr-defer-sums='min-bytes=0 moved=0.25' %t -o %t.again
 // RUN: diff %t %t.again
 // RUN: jaxmlir-run %s | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-defer-sums --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-defer-sums='min-bytes=0 moved=0.25' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // The outer products of h and x are summed up to w. The rows x are there, those of h are stacked; the product after
 // the loop contracts the iterations. The sum of h by itself is one of the same rows.
