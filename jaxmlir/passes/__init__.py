@@ -64,6 +64,7 @@ BUILTIN_PASSES = (
     ("jaxpr-partial-eval", "jaxmlir.passes.partial_eval:PartialEval"),
     ("jaxpr-raise-loops", "jaxmlir.passes.raise_loops:RaiseLoops"),
     ("jaxpr-reassociate", "jaxmlir.passes.reassociate:Reassociate"),
+    ("jaxpr-recompute", "jaxmlir.passes.recompute:Recompute"),
     ("jaxpr-remat", "jaxmlir.passes.remat:Remat"),
     ("jaxpr-reroll", "jaxmlir.passes.reroll:Reroll"),
     ("jaxpr-select-early", "jaxmlir.passes.select_early:SelectEarly"),

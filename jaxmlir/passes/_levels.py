@@ -38,7 +38,13 @@ SHARING = ("jaxpr-outline",)
 
 # Of a program as it is compiled: how arrays are laid out, and what is stored, by loops for their
 # derivative and by fusions. Its derivatives are taken before.
-STORAGE = ("jaxpr-remat", "jaxpr-defer-sums", "jaxpr-drop-unit-dims", "jaxpr-fence")
+STORAGE = (
+    "jaxpr-remat",
+    "jaxpr-defer-sums",
+    "jaxpr-recompute",
+    "jaxpr-drop-unit-dims",
+    "jaxpr-fence",
+)
 
 LEVELS: dict[int, tuple[str, ...]] = {
     0: (),

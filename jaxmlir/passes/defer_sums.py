@@ -24,8 +24,9 @@ what the loop does not change), and these are done to the sum.  A core is
 - any other value, which is summed up in the loop as before, but without the ops around it.
 
 Rows that the loop is given as slices are there already; others are stacked.  That pays if they are
-small beside a large sum (``MOVED``, ``MIN_BYTES``), and is not done if they take more memory than the slices that the
-loop reads (``MEMORY``).  Sums are added up in another order, and rounded accordingly.
+small beside a large sum (``MOVED``, ``MIN_BYTES``), and is not done if they take more memory than
+the slices that the loop reads (``MEMORY``).  Sums are added up in another order, and rounded
+accordingly.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ from jaxmlir.types import aval_of
 if TYPE_CHECKING:
     from jaxmlir.program import Program
 
-# A sum of fewer bytes stays in the loop: it stays in cache, too. Gradients of h' = tanh(h w + x), rows
-# x columns of h, time in the loop / after it, XLA of jax 0.10 and 0.12 on a CPU core:
+# A sum of fewer bytes stays in the loop: it stays in cache, too. Gradients of h' = tanh(h w + x),
+# rows x columns of h, time in the loop / after it, XLA of jax 0.10 and 0.12 on a CPU core:
 #   w of   4 KiB     1 x  32  0.9, 0.9      8 x  32  1.2, 1.2     32 x  32  0.8, 0.9
 #   w of  64 KiB     1 x 128  0.9, 1.0      8 x 128  1.1, 1.0     32 x 128  0.7, 0.8
 #   w of   1 MiB     1 x 512  2.2, 1.3      8 x 512  1.3, 1.3     32 x 512  1.1, 1.1

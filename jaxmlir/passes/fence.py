@@ -68,18 +68,23 @@ class Fence(Pass):
 
 def fence(program: Program, platform: str = "cpu", threshold: int = Fence.threshold) -> int:
     """Puts fences into a program, in place; how many."""
-    if platform not in _BARRIER_SINCE:
+    put = fences(program, platform)
+    if put is None:
         return 0
     with scope():
-        put = _barrier
-        if jax_version()[:2] < _BARRIER_SINCE[platform]:
-            put = _Calls(program)
         costs = _Costs(program.functions, threshold)
         chosen = {symbol: costs.of(symbol).fenced for symbol in program.functions}
         for symbol, values in chosen.items():
             _fence(program.function(symbol), values, put)
     program.changed()
     return sum(map(len, chosen.values()))
+
+
+def fences(program: Program, platform: str) -> Callable[[ir.Value], ir.Value] | None:
+    """Writes a fence on a value at the insertion point; ``None`` where there are none."""
+    if platform not in _BARRIER_SINCE:
+        return None
+    return _barrier if jax_version()[:2] >= _BARRIER_SINCE[platform] else _Calls(program)
 
 
 class _Expensive(NamedTuple):
