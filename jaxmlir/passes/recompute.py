@@ -1,9 +1,9 @@
 """``jaxpr-recompute``: a large value is computed in each kernel that reads it, not stored for all.
 
 XLA's CPU compiler computes cheap elementwise values again in each kernel that uses them, but not an
-``exp``: it is stored by a kernel of its own.  That is right for values that fit in a cache.  A
-large one goes to memory and comes back, which takes longer than a few transcendental functions of
-each element, and all of it has to be there at the same time.  Of the softmax
+``exp``: it is stored by a kernel of its own.  That is right where there is memory at hand.  Where
+there is not, to map it anew in each call takes longer than a few transcendental functions of each
+element.  Of the softmax
 
 ::
 
@@ -18,11 +18,11 @@ second begins.  Each of them computes ``e`` from ``s``, which they read as quick
 A fence is the identity, which the compiler does not see through; so it does not find that the two
 are the same.
 
-Where a value is read is found from the end: elementwise ops are part of the kernels that their
-results are read in, all others begin a new *stage*, one more than the latest of their operands.
-Kernels of different stages are not one.  A value is computed again if all of its users read it
-elementwise or sum it up (an operand of a matrix product is stored anyway), if it is made of one
-stored value of its size, and of no more than ``MAX_FUNCTIONS`` functions that take long.
+Where a value is read is found from the end: an elementwise op is part of the kernel that its result
+is read in, any other op is a kernel, and so is a function that several of them read.  A value is
+computed again if all of its users read it in one kernel each, elementwise or to sum it up (an
+operand of a matrix product is stored anyway), if it is made of one stored value of its size, and of
+no more than ``MAX_FUNCTIONS`` functions that take long.
 """
 
 from __future__ import annotations
@@ -38,11 +38,19 @@ from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import ELEMENTWISE, is_plain_op, size, with_shape
 from jaxmlir.passes.fence import SLOW, fences
+from jaxmlir.passes.remat._peak import peak
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
 
-# Of values that are smaller, both ways take as long.
+# A C library keeps a freed block of up to 32 MiB for the next call. A larger one is mapped anew,
+# and each of its pages zeroed when it is first touched. Losses of a similarity matrix s by the
+# exponential of 2 s, 3 s, ... along rows and columns, stored / computed again, jax 0.10 and 0.12:
+#   1 and 2 of 1024 x 1024      6.1 / 6.5 and 8.8 / 9.2 ms,   11.8 / 10.6 and 8.8 / 9.1 ms
+#   6 of 1536 x 1536            72 / 37 and 65 / 34 ms, 65 / 29 MiB
+# So where all of it fits in such a block, storing is faster by a tenth.
+MIN_PEAK = 33_554_432
+# Of values that are smaller than a part of a cache, storing is nothing.
 MIN_BYTES = 2_097_152
 # Of a value that is computed again, and kernels that compute it.
 MAX_FUNCTIONS = 2
@@ -64,26 +72,35 @@ class Recompute(Pass):
     Options:
       platform: what the program will be compiled for; by default JAX's default backend. Compilers
         other than the CPU's decide by themselves.
+      min-peak: programs that need fewer bytes at once store all values.
       min-bytes: values of fewer bytes are stored.
     """
 
     name: ClassVar[str] = "jaxpr-recompute"
     platform: str = ""
+    min_peak: int = MIN_PEAK
     min_bytes: int = MIN_BYTES
 
     def run(self, program: Program) -> None:
         import jax
 
-        recompute(program, self.platform or jax.default_backend(), self.min_bytes)
+        recompute(program, self.platform or jax.default_backend(), self.min_peak, self.min_bytes)
 
 
-def recompute(program: Program, platform: str = "cpu", min_bytes: int = MIN_BYTES) -> int:
+def recompute(
+    program: Program,
+    platform: str = "cpu",
+    min_peak: int = MIN_PEAK,
+    min_bytes: int = MIN_BYTES,
+) -> int:
     """Has large values computed in several kernels, in place; how often once more."""
     fence = fences(program, platform)
     if fence is None:
         return 0
     count = 0
     with scope():
+        if peak(program) < min_peak:
+            return 0
         skipped = kernels(program.functions)
         for symbol, function in list(program.functions.items()):
             if symbol in skipped:
@@ -97,8 +114,8 @@ def recompute(program: Program, platform: str = "cpu", min_bytes: int = MIN_BYTE
     return count
 
 
-Stages = frozenset[int]
-# The stage of a kernel that reads a value from memory.
+Places = frozenset[int]
+# The place of a value that is in memory anyway.
 _STORED = -1
 
 
@@ -119,7 +136,7 @@ class _Kernels:
         large = [node for node in self._nodes if self._is_candidate(node)]
         if not large:
             return 0
-        self._find_stages()
+        self._find_places()
         count = 0
         for node in large:
             count += self._split(node, fence)
@@ -127,64 +144,58 @@ class _Kernels:
 
     def _is_candidate(self, node: OpNode) -> bool:
         return (
-            node.name in FUNCTIONS
+            _is_function(node)
             and size(node.op.results[0].type) >= self._min_bytes
             and is_plain_op(node)
         )
 
     # --- where values are read ---
 
-    def _find_stages(self) -> None:
-        """The stage of each op, and for each value the stages of the kernels that read it."""
-        stages: dict[ir.Value, int] = {}
-        self._stages: list[int] = []
+    def _find_places(self) -> None:
+        """For each value the kernels that read it, by the number of an op."""
         self._users: dict[ir.Value, list[int]] = {}
         for i, node in enumerate(self._nodes):
-            stage = max((stages.get(v, 0) for v in node.operands), default=0)
-            self._stages.append(stage)
-            for v in node.op.results:
-                stages[v] = stage + (not _is_fused(node))
             for v in dict.fromkeys(node.operands):
                 self._users.setdefault(v, []).append(i)
-        self._read: dict[ir.Value, Stages] = {}
-        for i in reversed(range(len(self._nodes))):
-            for v in self._nodes[i].op.results:
-                self._read[v] = self._reads_of(v)
+        self._places: dict[ir.Value, Places] = {}
+        for node in reversed(self._nodes):
+            for v in node.op.results:
+                self._places[v] = self._places_of(v)
 
-    def _reads_of(self, value: ir.Value) -> Stages:
-        """The stages of the kernels in which a value is read; of many, two."""
+    def _places_of(self, value: ir.Value) -> Places:
+        """The kernels in which a value is read; of many, some."""
         found: set[int] = {_STORED} if value in self._returned else set()
         for i in self._users.get(value, ()):
-            found |= self._reads_by(i)
+            found |= self._places_by(i)
             if len(found) > MAX_COPIES:
                 break
         return frozenset(found)
 
-    def _reads_by(self, i: int) -> Stages:
+    def _places_by(self, i: int) -> Places:
         """Those in which an op reads its operands."""
         node = self._nodes[i]
         if not _is_fused(node):
-            return frozenset({self._stages[i] if node.name in _REDUCTIONS else _STORED})
+            return frozenset({i if node.name in _REDUCTIONS else _STORED})
         (result,) = node.op.results
-        reads = self._read[result]
-        if (len(reads) > 1 and node.name in FUNCTIONS) or _STORED in reads:
-            # It is computed as soon as it can be, by a kernel of its own.
-            return frozenset({self._stages[i]})
-        return reads
+        places = self._places[result]
+        if (len(places) > 1 and _is_function(node)) or _STORED in places:
+            # A kernel of its own.
+            return frozenset({i})
+        return places
 
     # --- what is computed again ---
 
     def _split(self, node: OpNode, fence: Callable[[ir.Value], ir.Value]) -> int:
-        """Computes a value again for each stage but the first that reads it."""
+        """Computes a value again for each kernel but the first that reads it."""
         (value,) = node.op.results
         if value in self._returned:
             return 0
         groups: dict[int, list[int]] = {}
         for i in self._users.get(value, ()):
-            reads = self._reads_by(i)
-            if _STORED in reads or not reads:
+            places = self._places_by(i)
+            if _STORED in places or len(places) != 1:
                 return 0
-            groups.setdefault(min(reads), []).append(i)
+            groups.setdefault(min(places), []).append(i)
         if not 1 < len(groups) <= MAX_COPIES:
             return 0
         made = self._made_of(node)
@@ -217,7 +228,7 @@ class _Kernels:
         pending = [value]
         while pending:
             node = self._makers[pending.pop()]
-            functions += node.name in FUNCTIONS
+            functions += _is_function(node)
             if node.name in SLOW or functions > MAX_FUNCTIONS or len(found) > MAX_OPS:
                 return None
             for v in node.operands:
@@ -236,8 +247,8 @@ class _Kernels:
 
     def _is_stored(self, value: ir.Value) -> bool:
         """Whether a value is in memory anyway: several kernels read it, or another function."""
-        reads = self._read[value]
-        return self._makers[value].name in FUNCTIONS and (len(reads) > 1 or _STORED in reads)
+        places = self._places[value]
+        return _is_function(self._makers[value]) and (len(places) > 1 or _STORED in places)
 
 
 def _again(
@@ -256,6 +267,13 @@ def _again(
         (result,) = copy(node.op, node.name, [values.get(v, v) for v in node.operands])
         values[node.op.results[0]] = result
     return result
+
+
+def _is_function(node: OpNode) -> bool:
+    """Whether an elementwise op is not computed again as it is; quotients by constants are."""
+    if node.name == "jaxpr.div" and is_constant(node.operands[1]):
+        return False
+    return node.name in FUNCTIONS
 
 
 def _is_fused(node: OpNode) -> bool:
