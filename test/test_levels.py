@@ -21,6 +21,7 @@ EAGER = {
     "jaxpr-solve-late": "jaxpr-solve-late{min-gain=0}",
     "jaxpr-stop-shifts": "jaxpr-stop-shifts",
     "jaxpr-defer-sums": "jaxpr-defer-sums{min-bytes=0 moved=1000 memory=1000}",
+    "jaxpr-recompute": "jaxpr-recompute{min-peak=0 min-bytes=0}",
     "jaxpr-drop-unit-dims": "jaxpr-drop-unit-dims",
     "-O2": level_pipeline(2),
 }

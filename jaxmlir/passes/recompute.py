@@ -178,6 +178,8 @@ class _Kernels:
             return frozenset({i if node.name in _REDUCTIONS else _STORED})
         (result,) = node.op.results
         places = self._places[result]
+        if node.name in _VIEWS:
+            return places
         if (len(places) > 1 and _is_function(node)) or _STORED in places:
             # A kernel of its own.
             return frozenset({i})
@@ -278,7 +280,7 @@ def _is_function(node: OpNode) -> bool:
 
 def _is_fused(node: OpNode) -> bool:
     """Whether an op is computed as a part of what reads its result."""
-    return node.name in ELEMENTWISE or node.name in _MOVED
+    return node.name in ELEMENTWISE or node.name in _VIEWS or node.name == "jaxpr.broadcast_in_dim"
 
 
 # Elementwise functions that the compiler does not compute again by itself, though they take no
@@ -300,9 +302,7 @@ FUNCTIONS = frozenset(
         "tanh",
     )
 )
-_MOVED = frozenset(
-    f"jaxpr.{name}" for name in ("broadcast_in_dim", "expand_dims", "reshape", "squeeze")
-)
+_VIEWS = frozenset(f"jaxpr.{name}" for name in ("expand_dims", "reshape", "squeeze"))
 _REDUCTIONS = frozenset(
     f"jaxpr.reduce_{name}" for name in ("and", "max", "min", "or", "prod", "sum")
 )
