@@ -23,6 +23,7 @@ EAGER = {
     "jaxpr-defer-sums": "jaxpr-defer-sums{min-bytes=0 moved=1000 memory=1000}",
     "jaxpr-recompute": "jaxpr-recompute{min-peak=0 min-bytes=0}",
     "jaxpr-drop-unit-dims": "jaxpr-drop-unit-dims",
+    "jaxpr-unroll-reductions": "jaxpr-unroll-reductions{min-results=0}",
     "-O2": level_pipeline(2),
 }
 

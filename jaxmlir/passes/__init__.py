@@ -71,6 +71,7 @@ BUILTIN_PASSES = (
     ("jaxpr-solve-late", "jaxmlir.passes.solve_late:SolveLate"),
     ("jaxpr-stop-shifts", "jaxmlir.passes.stop_shifts:StopShifts"),
     ("jaxpr-transpose", "jaxmlir.passes.transpose:Transpose"),
+    ("jaxpr-unroll-reductions", "jaxmlir.passes.unroll_reductions:UnrollReductions"),
     ("jaxpr-verify", "jaxmlir.passes.verify:Verify"),
     ("jaxpr-vjp", "jaxmlir.passes.vjp:Vjp"),
     ("jaxpr-vmap", "jaxmlir.passes.vmap:Vmap"),

@@ -43,6 +43,7 @@ STORAGE = (
     "jaxpr-defer-sums",
     "jaxpr-recompute",
     "jaxpr-drop-unit-dims",
+    "jaxpr-unroll-reductions",
     "jaxpr-fence",
 )
 

@@ -1,0 +1,37 @@
+// Reductions over a few elements are operations on slices.
+
+// RUN: jaxmlir-opt --jaxpr-unroll-reductions='platform=cpu min-results=0' %s -o %t
+// RUN: FileCheck %s < %t
+// RUN: jaxmlir-opt --jaxpr-unroll-reductions='platform=tpu min-results=0' %s -o %t.other
+// RUN: jaxmlir-opt %s -o %t.same
+// RUN: diff %t.other %t.same
+// RUN: jaxmlir-run %s --args '[[1.0, 2.0, 4.0], [8.0, 16.0, -0.0]], [[1], [5], [3]]' | FileCheck %s --check-prefix=EXEC
+// RUN: jaxmlir-run %t --args '[[1.0, 2.0, 4.0], [8.0, 16.0, -0.0]], [[1], [5], [3]]' | FileCheck %s --check-prefix=EXEC
+// RUN: jaxmlir-opt --jaxpr-unroll-reductions='platform=cpu min-results=0' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+
+// REMARK: unroll-reductions.mlir:{{[0-9]+}}:8: remark: [jaxpr-unroll-reductions] 'jaxpr.reduce_sum' over (1,) as operations on slices
+// CHECK:      func.func public @main(%[[X:.*]]: tensor<2x3xf32>, %[[I:.*]]: tensor<3x1xi32>)
+// CHECK-NEXT:   %[[A:.*]] = "jaxpr.slice"(%[[X]]) {limit_indices = array<i64: 2, 1>, start_indices = array<i64: 0, 0>}
+// CHECK-NEXT:   %[[A1:.*]] = "jaxpr.reshape"(%[[A]]) {{.*}} -> tensor<2xf32>
+// CHECK-NEXT:   %[[B:.*]] = "jaxpr.slice"(%[[X]]) {limit_indices = array<i64: 2, 2>, start_indices = array<i64: 0, 1>}
+// CHECK-NEXT:   %[[B1:.*]] = "jaxpr.reshape"(%[[B]])
+// CHECK-NEXT:   %[[C:.*]] = "jaxpr.slice"(%[[X]]) {limit_indices = array<i64: 2, 3>, start_indices = array<i64: 0, 2>}
+// CHECK-NEXT:   %[[C1:.*]] = "jaxpr.reshape"(%[[C]])
+// CHECK-NEXT:   %[[AB:.*]] = "jaxpr.add"(%[[A1]], %[[B1]])
+// CHECK-NEXT:   %[[SUM:.*]] = "jaxpr.add"(%[[AB]], %[[C1]])
+// CHECK:        %[[MAX:.*]] = "jaxpr.max"
+// CHECK:        "jaxpr.max"(%[[MAX]],
+
+// A reduction over ten elements stays.
+// CHECK:        "jaxpr.reduce_sum"
+
+// EXEC: result[0]: f32[2] = [7.0, 24.0]
+// EXEC: result[1]: i32[1] = [5]
+// EXEC: result[2]: f32[] = 45.0
+func.func public @main(%x: tensor<2x3xf32>, %i: tensor<3x1xi32>) -> (tensor<2xf32>, tensor<1xi32>, tensor<f32>) {
+  %0 = "jaxpr.reduce_sum"(%x) {axes = array<i64: 1>} : (tensor<2x3xf32>) -> tensor<2xf32>
+  %1 = "jaxpr.reduce_max"(%i) {axes = array<i64: 0>} : (tensor<3x1xi32>) -> tensor<1xi32>
+  %2 = "jaxpr.iota"() {dimension = 0 : i64, dtype = f32, shape = array<i64: 10>} : () -> tensor<10xf32>
+  %3 = "jaxpr.reduce_sum"(%2) {axes = array<i64: 0>} : (tensor<10xf32>) -> tensor<f32>
+  return %0, %1, %3 : tensor<2xf32>, tensor<1xi32>, tensor<f32>
+}

@@ -1,0 +1,53 @@
+"""Reductions over a few elements, unrolled: numbers are JAX's, of all kinds and types."""
+
+import hypothesis
+import hypothesis.strategies as st
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmlir
+
+pytestmark = pytest.mark.compat
+
+KINDS = {
+    "sum": (jnp.sum, (np.float32, np.int32, np.complex64, jnp.bfloat16)),
+    "prod": (jnp.prod, (np.float32, np.int8, np.complex64)),
+    "max": (jnp.max, (np.float32, np.uint8, np.bool_)),
+    "min": (jnp.min, (np.float32, np.int32)),
+    "all": (jnp.all, (np.bool_,)),
+    "any": (jnp.any, (np.bool_,)),
+}
+
+
+@hypothesis.settings(max_examples=25, deadline=None)
+@hypothesis.given(st.data())
+def test_random_reductions(data):
+    kind = data.draw(st.sampled_from(sorted(KINDS)))
+    function, dtypes = KINDS[kind]
+    dtype = data.draw(st.sampled_from(dtypes))
+    shape = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=4))
+    axes = data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))
+    if kind in ("max", "min"):
+        hypothesis.assume(all(shape[d] for d in axes))
+    x = (4 * np.random.RandomState(0).randn(*shape)).astype(dtype)
+    if dtype == np.float32 and x.size > 2:
+        x.flat[0], x.flat[-1] = np.nan, -np.inf
+
+    def reduced(x):
+        return function(x, tuple(axes))
+
+    program = jaxmlir.trace(reduced)(x).optimize(1)
+    after = program.run_passes("jaxpr-unroll-reductions{platform=cpu min-results=0}")
+    after.verify()
+    count = np.prod([shape[d] for d in axes])
+    assert ("reduce_" in str(after)) == ("reduce_" in str(program) and not 1 < count <= 8)
+    got, want = np.asarray(after(x)), np.asarray(reduced(x))
+    assert got.dtype == want.dtype
+    rtol = 0.02 if dtype == jnp.bfloat16 else 1e-6
+    np.testing.assert_allclose(got.astype(np.complex64), want.astype(np.complex64), rtol)
+
+
+def test_few_results_are_left_alone():
+    program = jaxmlir.trace(lambda x: jnp.sum(x, 1))(np.zeros((20, 3), np.float32)).optimize(1)
+    assert str(program.run_passes("jaxpr-unroll-reductions{platform=cpu}")) == str(program)
