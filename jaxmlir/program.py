@@ -24,7 +24,7 @@ from jaxmlir._collector import collector_paused
 from jaxmlir._compat import core, effects, state_types, xla_bridge
 from jaxmlir.callee import Callee
 from jaxmlir.constants import Constants
-from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError
+from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError, TransformError
 from jaxmlir.exporter import Exporter
 from jaxmlir.importer import Importer
 from jaxmlir.ir import context, func, functions, ir, scope
@@ -203,6 +203,7 @@ class Program:
             "out_tree",
             "placement",
             "lowered_form",
+            "pure_form",
             "_jitted",
             "custom_calls_found",
         ):
@@ -435,6 +436,18 @@ class Program:
         result = self.clone(hold_rules=True)
         result.when_lowered = None
         self.when_lowered.run(result, Instrumentation(verify_each=False))
+        return result
+
+    @functools.cached_property
+    def pure_form(self) -> Program | None:
+        """The program with values for the references that it makes; ``None`` where it has none."""
+        from jaxmlir.passes.discharge_refs import discharge_refs
+
+        result = self.clone()
+        try:
+            discharge_refs(result)
+        except TransformError:
+            return None
         return result
 
     def to_jaxpr(self) -> Any:

@@ -111,12 +111,14 @@ register_dce(call_p, _dce)
 def call(program: Program, symbol: str, args: list[Any]) -> list[Any]:
     """Calls a function of a program on flat arguments, under whatever trace is current.
 
-    A program that uses mutable references is evaluated equation by equation instead: JAX turns
-    references into values by looking at the equations.
+    References that it makes itself are values here.  A function that is given some is evaluated
+    equation by equation instead: JAX turns them into values by looking at the equations.
     """
-    signature = program.signature(symbol)
-    if signature.uses_refs:
-        return core.jaxpr_as_fun(program.exporter.jaxpr(symbol))(*args)
+    if program.signature(symbol).uses_refs:
+        pure = program.pure_form
+        if pure is None or pure.signature(symbol).uses_refs:
+            return core.jaxpr_as_fun(program.exporter.jaxpr(symbol))(*args)
+        program = pure
     return _bind(program, symbol, args)
 
 

@@ -194,6 +194,15 @@ def test_the_pass_leaves_no_reference(f, pure):
     np.testing.assert_array_equal(discharged(X), jax.jit(pure)(X))
 
 
+@pytest.mark.parametrize(("f", "pure"), [PROGRAMS[3], PROGRAMS[5]], ids=["branching", "ruled"])
+def test_inside_other_code(f, pure):
+    """Of the first function itself JAX has no Hessian, and the second it cannot compile."""
+    program = jaxmlir.trace(f)(X)
+    np.testing.assert_array_equal(program(X), jax.jit(pure)(X))
+    close(jax.jit(jax.hessian(program))(X), jax.jit(jax.hessian(pure))(X))
+    assert "ref" not in program.lower().as_text()
+
+
 def test_a_condition_reads_what_the_body_writes():
     def f(x):
         total, count = jax.new_ref(x[0]), jax.new_ref(jnp.int32(0))
