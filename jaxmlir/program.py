@@ -153,8 +153,7 @@ class Program:
                     self._trace_rules(met, of)
             finally:
                 self._tracing_rules = False
-                for name in ("_functions", "liveness"):
-                    self.__dict__.pop(name, None)
+                self.reread()
 
     def _trace_rules(self, met: bool, of: Any) -> None:
         before = dict(self._functions)
@@ -171,6 +170,11 @@ class Program:
             self._tidy(before)
         if not self._pending:
             self.untraced = self._importer = None
+
+    def reread(self) -> None:
+        """Takes note of functions that an importer has added to the module."""
+        for name in ("_functions", "liveness"):
+            self.__dict__.pop(name, None)
 
     def _tidy(self, before: Mapping[str, func.FuncOp]) -> None:
         """Drops functions that traced rules have brought and that the program has already, or that

@@ -300,3 +300,37 @@ def test_a_rule_that_cannot_be_batched_fails_when_it_is_used():
     batched.verify()
     with pytest.raises(TransformError, match="opaque.*cannot be batched"):
         batched.jvp()
+
+
+def test_a_rule_that_cannot_be_batched_is_there_for_who_does_not():
+    """One function is called twice, on a batch and not, and its rule has a rule of its own."""
+    opaque = jax.extend.core.Primitive("opaque")
+    opaque.def_impl(lambda x: x)
+    opaque.def_abstract_eval(lambda x: x)
+    jax.interpreters.ad.deflinear(opaque, lambda ct: [ct])
+    jax.interpreters.mlir.register_lowering(opaque, lambda ctx, x: [x])
+
+    @jax.custom_jvp
+    def inner(x):
+        return jnp.sin(x)
+
+    inner.defjvp(lambda primals, tangents: (inner(*primals), 2 * tangents[0]))
+
+    @jax.custom_jvp
+    def f(x):
+        return x * 2
+
+    @f.defjvp
+    def f_jvp(primals, tangents):
+        return f(*primals), opaque.bind(inner(primals[0]) * tangents[0])
+
+    xs, y = np.arange(3, dtype=np.float32), np.float32(0.5)
+    program = jaxmlir.trace(lambda x, y: (f(x), f(y)))(xs[0], y)
+    batched = program.vmap(in_axes=(0, None), out_axes=(0, None), axis_size=3)
+    text = batched.as_text()
+    assert text.count("jvp_error = ") == 1 and text.count("jvp_jaxpr = @f_jvp") >= 1
+    batched.verify()
+    with pytest.raises(TransformError, match="opaque.*cannot be batched"):
+        batched.jvp()
+    tangent = jax.jvp(lambda y: batched(xs, y)[1], (y,), (np.float32(1),))[1]
+    np.testing.assert_allclose(tangent, np.sin(y), rtol=1e-6)

@@ -169,6 +169,8 @@ class _Batched:
         traced = dict(self.of.trace(op, pending))
         attributes = dict(op.attributes.items()) | traced
         rules = pending.rules
+        # The rules that were just traced are to outlive a failure.
+        rules.program.reread()
         before = rules.mark()
         try:
             with pending.writing():
