@@ -22,8 +22,10 @@ from jax import lax
 from safetensors import safe_open
 
 import jaxmlir
+from jaxmlir import codec
 from jaxmlir.artifact import _container, _format, _grammar, _module
-from jaxmlir.errors import ArtifactError, JaxmlirError, LoweringError, ParseError
+from jaxmlir.errors import ArtifactError, ExportError, JaxmlirError, LoweringError, ParseError
+from jaxmlir.ir import context, ir
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 
@@ -308,6 +310,43 @@ def test_a_process_without_the_node_types(tmp_path):
     assert '"test_artifact:Point" is not known' in first and "as_flat=True" in first
     assert flat == "[(), (3,), (), (), (2,)]"
     assert '"test_artifact:Particle" is not known' in second
+
+
+class Absent:
+    """The class of a sentinel."""
+
+
+ABSENT = Absent()
+
+
+def doubled(box):
+    return 2 * box.content
+
+
+def test_a_sentinel_is_the_object_of_that_name(tmp_path):
+    box = Box(jnp.arange(3.0), ABSENT)
+    jaxmlir.trace(doubled)(box).save(tmp_path / "a")
+    loaded = jaxmlir.load(tmp_path / "a")
+    (again,), _ = jax.tree.unflatten(loaded.in_tree, [box.content])
+    assert again.label is ABSENT
+    same(loaded(box), doubled(box))
+
+
+@pytest.mark.parametrize("label", [Absent(), collections.Counter()])
+def test_other_objects_are_no_sentinels(tmp_path, label):
+    program = jaxmlir.trace(doubled)(Box(jnp.arange(3.0), label))
+    with pytest.raises(ArtifactError, match="cannot be saved"):
+        program.save(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    "name", ["os:environ", "os:getpid", "os:nothing", "sys:modules", "nowhere:ABSENT", "os", ""]
+)
+def test_nothing_else_is_found_as_a_sentinel(name):
+    with context():
+        attr = ir.Attribute.parse(f'{{sentinel = "{name}"}}')
+        with pytest.raises(ExportError, match=f'"{name}" is not known'):
+            codec.decode(attr)
 
 
 # --- what cannot be saved ---------------------------------------------------------------------

@@ -73,7 +73,6 @@ CANNOT_BE_SAVED = {
     "debug_callback": "a callback",
     "diffrax_gradient": "equinox's run-time errors, which are callbacks",
     "diffrax_solve": "equinox's run-time errors, which are callbacks",
-    "equinox_mlp": "a sentinel object of equinox, in the pytree of a module",
     "io_callbacks": "callbacks",
     "pallas_kernel": "the grid of a kernel, with its index maps",
     "pure_callback": "a callback",

@@ -19,6 +19,7 @@ a (closed) jaxpr         ``@f``, the symbol of a function
 a primitive              ``{primitive = "ge"}``
 a policy of checkpoint   ``{checkpoint_policy = ["dots_saveable"]}`` (see :mod:`jaxmlir.policies`)
 a symbolic dimension     ``{dim = "2*b"}``; with its scope's constraints ``{dim = ["b", "b>=2"]}``
+a sentinel of a module   ``{sentinel = "package.module:MISSING"}``
 anything else            ``{handle = "h0"}`` (see :mod:`jaxmlir.handles`)
 =======================  ====================================================================
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxmlir import handles
+from jaxmlir.codec import _sentinels
 from jaxmlir.codec._registry import (
     NO_MODULE,
     Reader,
@@ -164,6 +165,7 @@ decoders.update(
         "set": lambda attr, reader: frozenset(decode(item, reader) for item in attr),
         "scalar_type": _decode_scalar_type,
         "scalar": lambda attr, _: undense(attr)[()],
+        "sentinel": lambda attr, _: _sentinels.find(string(attr)),
         "handle": lambda attr, _: handles.get(string(attr)),
     }
 )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from jaxmlir import handles
+from jaxmlir.codec import _sentinels
 from jaxmlir.dense import undense
 from jaxmlir.errors import ExportError, ImportingError
 from jaxmlir.ir import context, ir
@@ -80,7 +81,7 @@ def _find_encoder(cls: type) -> Encoder:
     for base, encoder in _jax.bases():
         if isinstance(base, type) and issubclass(cls, base):
             return encoder
-    return encode_handle
+    return _encode_other
 
 
 def decode(attr: ir.Attribute, reader: Reader = NO_MODULE) -> Any:
@@ -180,6 +181,15 @@ def cached(encoder: Callable[[Any], ir.Attribute]) -> Encoder:
         return found
 
     return encode_cached
+
+
+def _encode_other(value: Any, writer: Writer) -> ir.Attribute:
+    """A value of a class that nothing is known of."""
+    name = _sentinels.name_of(value)
+    if name is None:
+        return encode_handle(value, writer)
+    with context():
+        return tagged("sentinel", ir.StringAttr.get(name))
 
 
 def encode_handle(value: Any, writer: Writer) -> ir.Attribute:
