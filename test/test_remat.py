@@ -134,6 +134,20 @@ def test_jit_stores_less():
     assert_close(compiled[1](*args), compiled[0](*args))
 
 
+@pytest.mark.parametrize(("rows", "products"), [(1, 2), (16, 3)])
+def test_the_price_of_reading_a_matrix(rows, products):
+    """To multiply it by one vector takes as long as by four: that result is stored."""
+
+    def loss(w, h):
+        return jnp.sum(lax.scan(lambda h, _: (jnp.tanh(h @ w), None), h, None, length=9)[0])
+
+    args = np.zeros((128, 128), np.float32), np.zeros((rows, 128), np.float32)
+    program = jaxmlir.trace(loss)(*args).optimize(1).grad().optimize(1).run_passes("jaxpr-remat")
+    (backward,) = (f for name, f in program.functions.items() if "bwd" in name)
+    # Those of the cotangents of w and of h, and one of the forward loop.
+    assert str(backward).count('"jaxpr.dot_general"') == products
+
+
 def test_the_result_is_transformed_like_any_program(tmp_path):
     """Saved and loaded, batched, and differentiated once more."""
     f, args = FUNCTIONS["outputs"], (WEIGHTS, STATE)
