@@ -162,7 +162,7 @@ def test_memory_is_kept():
     assert str(unlimited) == str(program)  # There are no slices to go by.
 
 
-@hypothesis.settings(max_examples=8, deadline=None)
+@hypothesis.settings(max_examples=5, deadline=None)
 @hypothesis.given(
     cell=st.lists(st.sampled_from(["dense", "bias", "table", "shift", "square"]), min_size=1),
     reverse=st.booleans(),

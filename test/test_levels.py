@@ -18,12 +18,12 @@ EAGER = {
     "jaxpr-reassociate": "jaxpr-reassociate{min-gain=0}",
     "jaxpr-gather-dot": "jaxpr-gather-dot{min-gain=0}",
     "jaxpr-select-early": "jaxpr-select-early{factor=0}",
-    "jaxpr-solve-late": "jaxpr-solve-late{min-gain=0}",
     "jaxpr-stop-shifts": "jaxpr-stop-shifts",
-    "jaxpr-defer-sums": "jaxpr-defer-sums{min-bytes=0 moved=1000 memory=1000}",
-    "jaxpr-recompute": "jaxpr-recompute{min-peak=0 min-bytes=0}",
     "jaxpr-drop-unit-dims": "jaxpr-drop-unit-dims",
-    "jaxpr-unroll-reductions": "jaxpr-unroll-reductions{min-results=0}",
+    "how values are stored": (
+        "jaxpr-solve-late{min-gain=0},jaxpr-defer-sums{min-bytes=0 moved=1000 memory=1000},"
+        "jaxpr-recompute{min-peak=0 min-bytes=0},jaxpr-unroll-reductions{min-results=0}"
+    ),
     "-O2": level_pipeline(2),
 }
 

@@ -111,7 +111,7 @@ FACTORS = {
 }
 
 
-@hypothesis.settings(max_examples=20, deadline=None)
+@hypothesis.settings(max_examples=12, deadline=None)
 @hypothesis.given(
     kinds=st.lists(
         st.tuples(st.sampled_from(sorted(FACTORS)), st.booleans()), min_size=1, max_size=4
