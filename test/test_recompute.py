@@ -87,8 +87,12 @@ def test_special_numbers_and_types():
         before, after, found = recomputed(function, x.astype(dtype))
         assert found == 1
         got, want = (np.asarray(p(x.astype(dtype))) for p in (after, before))
-        assert got.tobytes() == want.tobytes() or dtype == np.complex64
-        np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+        wide = np.complex64 if dtype == np.complex64 else np.float32
+        got, want = got.astype(wide), want.astype(wide)
+        # Fused otherwise, a function may differ in its last bit.
+        np.testing.assert_allclose(got, want, 1e-2 if dtype == jnp.bfloat16 else 1e-5)
+        signs = (np.signbit(y.real) & ~np.isnan(y) for y in (got, want))
+        np.testing.assert_array_equal(*signs)
     before, after, _ = recomputed(function, x[:0])
     assert after(x[:0]).shape == (0, 32)
 
