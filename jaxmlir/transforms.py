@@ -302,18 +302,22 @@ class _Unsized:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, tree = jax.tree.flatten(args)
         dims = _prefix("in_axes", self._in_axes, tree)
-        sizes = {
-            core.typeof(x).shape[d]: i
-            for i, (x, d) in enumerate(zip(leaves, dims, strict=True))
-            if d is not None
-        }
-        sizes |= {core.typeof(x).shape[0]: -1 for x in jax.tree.leaves(kwargs)}
-        if len(sizes) != 1:
-            raise ArgumentError(
-                f"vmap of @{self._program.name}: the batched arguments have the sizes "
-                f"{sorted(sizes)} along in_axes={self._in_axes}; expected one size"
+        paths = [f"args{jax.tree_util.keystr(p)}" for p, _ in jax.tree.leaves_with_path(args)]
+        batched = [(p, x, d) for p, x, d in zip(paths, leaves, dims, strict=True) if d is not None]
+        batched += [
+            (f"kwargs{jax.tree_util.keystr(p)}", x, 0) for p, x in jax.tree.leaves_with_path(kwargs)
+        ]
+        sizes = [core.typeof(x).shape[d] for _, x, d in batched]
+        if len(set(sizes)) != 1:
+            found = ", ".join(
+                f"{path} has {size} along axis {d}"
+                for (path, _, d), size in zip(batched, sizes, strict=True)
             )
-        return self._of_size(next(iter(sizes)))(*args, **kwargs)
+            raise ArgumentError(
+                f"vmap of @{self._program.name}: expected batched arguments of one size, got "
+                f"{found or 'none that is batched'}"
+            )
+        return self._of_size(sizes[0])(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         raise ArgumentError(

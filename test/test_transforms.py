@@ -567,11 +567,21 @@ def test_grad_names_the_argument_or_result_that_has_none():
         jaxmlir.trace(jnp.sin)(f32(1)).grad(has_aux=True)
 
 
+def test_an_axis_name_that_nobody_binds_is_named():
+    jaxpr = jax.make_jaxpr(lambda x: lax.psum(x, "rows"), axis_env=[("rows", 2)])(f32(1))
+    program = jaxmlir.from_jaxpr(jaxpr)
+    with pytest.raises(LoweringError, match=r"test_transforms.py:\d+.*psum.*axis name 'rows'"):
+        program(f32(1))
+    with pytest.raises(TransformError, match=r"test_transforms.py:\d+.*psum.*axis name: rows"):
+        program.vmap(axis_size=2, axis_name="columns")
+    close(program.vmap(axis_size=2, axis_name="rows")(X[:2]), jnp.full(2, X[:2].sum()))
+
+
 def test_vmap_names_the_axis_that_does_not_fit():
     program = jaxmlir.trace(lambda x, y: (x * 2, y))(f32(1), X)
     with pytest.raises(TransformError, match="result 0 .* batched.*out_axes has None"):
         program.vmap(out_axes=(None, 0), axis_size=3)
-    with pytest.raises(ArgumentError, match=r"sizes \[2, 3\]"):
+    with pytest.raises(ArgumentError, match=r"args\[0\] has 3 along axis 0, args\[1\] has 2 along"):
         program.vmap()(X, ROWS[:2])
     with pytest.raises(ArgumentError, match="axis 2 of leaf 1"):
         program.vmap((0, 2), axis_size=3)
