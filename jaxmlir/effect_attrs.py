@@ -110,3 +110,11 @@ def _are_lasting(listed: ir.ArrayAttr) -> bool:
 def is_droppable(effect: ir.Attribute) -> bool:
     """Whether an effect is no reason to keep an op, in JAX's judgement."""
     return pe.dceable_effects.contains(codec.decode(effect))
+
+
+def axis_names(op: Any) -> list[str]:
+    """The names of the axes that a collective is over."""
+    attributes = op.attributes
+    found = [codec.decode(attributes[k]) for k in ("axes", "axis_name") if k in attributes]
+    names = [axis for axes in found for axis in (axes if isinstance(axes, tuple) else (axes,))]
+    return [name for name in names if isinstance(name, str)]

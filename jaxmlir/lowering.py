@@ -180,7 +180,7 @@ class _Lowering:
                 raise _at_op(e, op, name) from e
             except (AssertionError, NameError) as e:
                 # What JAX's rules raise where no transformation is around the program.
-                axes = _named_axes(op)
+                axes = effect_attrs.axis_names(op)
                 if not axes:
                     raise
                 unbound = NameError(
@@ -395,14 +395,6 @@ def _left_in(module_context: Any) -> tuple[Any, ...]:
         len(module_context.host_callbacks),
         repr(module_context.channel_iterator),
     )
-
-
-def _named_axes(op: Any) -> list[str]:
-    """The names of the axes that a collective is over."""
-    attributes = op.attributes
-    found = [codec.decode(attributes[k]) for k in ("axes", "axis_name") if k in attributes]
-    names = [axis for axes in found for axis in (axes if isinstance(axes, tuple) else (axes,))]
-    return [name for name in names if isinstance(name, str)]
 
 
 def _at_op(error: Exception, op: Any, name: str) -> LoweringError:

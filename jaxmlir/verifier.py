@@ -249,7 +249,12 @@ class _Verifier:
         )
         variables: dict[ir.Value, Any] = {}
         atoms = [variables.setdefault(v, core.Var(aval_of(v.type))) for v in op.operands]
-        with ctx.manager, named_axes(ctx.cur_abstract_mesh), config._check_vma(check_vma):
+        with (
+            ctx.manager,
+            named_axes(ctx.cur_abstract_mesh),
+            _unbound_axes(op, parameters),
+            config._check_vma(check_vma),
+        ):
             typecheck = core.custom_typechecks.get(primitive)
             if typecheck is not None:
                 found, inferred = typecheck(_printing, *atoms, **parameters)
@@ -288,6 +293,14 @@ class _Verifier:
             f"'{name}' op: expected a function that does not reach itself, got @{callee}, which "
             f"does: {cycle}; only a custom derivative rule may name the function it belongs to",
         )
+
+
+def _unbound_axes(op: Any, parameters: dict[str, Any]) -> Any:
+    """Binds the axes of a collective that no mesh does: batching the program may."""
+    bound = core.get_axis_env()
+    size = parameters.get("axis_size", 1)
+    axes = [name for name in effect_attrs.axis_names(op) if not bound.axis_exists(name)]
+    return core.extend_axis_env_nd([(name, size) for name in axes])
 
 
 # --- structure --------------------------------------------------------------------------------
