@@ -182,10 +182,9 @@ class Pending:
         if not self._queue:
             return
         self.__dict__.pop("rules", None)
-        with self.table.config.restored():
-            self._trace_round(within)
-            while within is None and self._queue:
-                self._trace_round(None)
+        self._trace_round(within)
+        while within is None and self._queue:
+            self._trace_round(None)
 
     def _trace_round(self, within: Collection[str] | None) -> None:
         """Traces the rules of the ops that wait; those that the rules bring wait after them."""

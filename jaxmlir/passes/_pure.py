@@ -14,7 +14,6 @@ from typing import Any, Literal
 import jax
 
 from jaxmlir import codec, locations
-from jaxmlir import rules as custom_rules
 from jaxmlir._compat import core, effects, state_types
 from jaxmlir._lists import chosen
 from jaxmlir.errors import Diagnostic, TransformError
@@ -24,13 +23,11 @@ from jaxmlir.passes._build import (
     callees_first,
     copy,
     ops_of,
-    ops_with_symbols,
-    reachable,
     returned,
-    symbols_of,
 )
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.discharge_refs import MAKERS
+from jaxmlir.passes.higher_order._custom_rules import create, symbol_ref
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 from jaxmlir.passes.higher_order.while_loop import WhileOp
 from jaxmlir.types import aval_of, type_of
@@ -204,11 +201,8 @@ def _has_no_other_effects(op: Any) -> bool:
 
 def _check_rules(rules: Rules, op: Any, name: str) -> None:
     """Refuses to have JAX do it where it would lose custom derivative rules."""
-    functions = rules.program.functions
-    for symbol in set().union(*(reachable(functions, symbol) for symbol in symbols_of(op))):
-        for _, inner in ops_with_symbols(functions[symbol]):
-            if inner in custom_rules.OPS:
-                raise _error(op, name, f"@{symbol} has an op with custom derivative rules")
+    for symbol, _ in rules.custom_ops_within(op):
+        raise _error(op, name, f"@{symbol} has an op with custom derivative rules")
 
 
 def _error(op: Any, name: str, reason: str) -> TransformError:
@@ -230,7 +224,7 @@ def _call(attribute: str) -> Callable[..., list[ir.Value] | None]:
         if not attributes.keys() <= {attribute, *_PLAIN_CALL}:
             return None
         symbol = _pure(rules, attributes[attribute].value, range(len(args)))
-        attributes[attribute] = ir.FlatSymbolRefAttr.get(symbol)
+        attributes[attribute] = symbol_ref(symbol)
         return _create(rules, op, symbol, args, attributes)
 
     return rule
@@ -247,7 +241,7 @@ def _cond(rules: Rules, op: Any, args: list[ir.Value], numbers: Numbers) -> list
     branches = [
         _pure(rules, branch, range(len(args) - 1)) for branch in symbol_uses(attributes["branches"])
     ]
-    attributes["branches"] = ir.ArrayAttr.get([ir.FlatSymbolRefAttr.get(b) for b in branches])
+    attributes["branches"] = ir.ArrayAttr.get([symbol_ref(b) for b in branches])
     return _create(rules, op, branches[0], args, attributes)
 
 
@@ -255,7 +249,7 @@ def _create(
     rules: Rules, op: Any, like: str, args: list[ir.Value], attributes: dict[str, Any]
 ) -> list[ir.Value]:
     types = list(rules.program.function(like).type.results)
-    return list(ir.Operation.create(op.operation.name, types, args, attributes).results)
+    return create(op.operation.name, types, args, attributes)
 
 
 def _other_attributes(op: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ operands have tangents, are linear, or are batched along which dimension.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir import _signature, locations, rules
@@ -357,13 +357,16 @@ class Rules:
 
     def _meets_untraced(self, op: Any) -> bool:
         """Whether a custom rule is missing in the functions of an op; JAX's rule may want it."""
+        return any(is_untraced(inner) for _, inner in self.custom_ops_within(op))
+
+    def custom_ops_within(self, op: Any) -> Iterator[tuple[str, Any]]:
+        """The ops with custom derivative rules in the functions that an op refers to, with the
+        symbols of these."""
         functions = self.program.functions
-        reached = set().union(*(reachable(functions, symbol) for symbol in symbols_of(op)))
-        return any(
-            name in rules.OPS and is_untraced(inner)
-            for symbol in reached
-            for inner, name in ops_with_symbols(functions[symbol])
-        )
+        for symbol in set().union(*(reachable(functions, symbol) for symbol in symbols_of(op))):
+            for inner, name in ops_with_symbols(functions[symbol]):
+                if name in rules.OPS:
+                    yield symbol, inner
 
     def jaxpr_of(self, op: Any, name: str) -> Any:
         """The closed jaxpr of one op, over its operands."""
