@@ -114,14 +114,18 @@ def test_calls_are_split():
     same_as_jax(program, repeated(step), W, X)
 
 
-def test_a_shared_body_is_copied():
-    step = jax.jit(lambda w, c: lax.scan(lambda c, _: (jnp.exp(w) @ c, None), c, None, 3)[0])
+def test_a_shared_body_is_taken_apart_once():
+    """Loops share the body afterwards, too, and what is computed of the same constants."""
 
     def function(w, x):
-        return step(w, x) + step(2 * w, x)
+        loop = repeated(lambda w, c: jnp.exp(w @ w) @ c)
+        return loop(w, x) + loop(w, loop(2 * w, x))
 
     program, found = moved(function, W, X)
-    assert set(found) == {"jaxpr.exp"}
+    assert found == 3 * ["jaxpr.exp"]
+    (main,) = (f for f in program.functions.values() if f.visibility.value == "public")
+    assert len(program.functions) == 2, "one body"
+    assert str(main).count("jaxpr.scan") == 3 and str(main).count("jaxpr.exp") == 2
     same_as_jax(program, function, W, X)
 
 

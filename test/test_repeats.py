@@ -289,6 +289,35 @@ def test_scans_that_depend_on_each_other_stay():
     same_as_jax(batched, f, *args)
 
 
+def test_groups_of_scans():
+    """Pairs that follow on one another; and pairs that are crosswise, of which one can be batched
+    but not both."""
+
+    def sine(c, x):
+        return jnp.sin(c) + x, c
+
+    def cosine(c, x):
+        return jnp.cos(c) * x, c
+
+    def last(body, c, xs):
+        return lax.scan(body, c, xs)[0]
+
+    def in_layers(x, xs):
+        for _ in range(3):
+            x = last(sine, x, xs) * last(sine, 2 * x, xs)
+        return x
+
+    def crosswise(x, xs):
+        a, b = last(sine, x, xs), last(cosine, x, xs)
+        return last(sine, 2 * b, xs) * last(cosine, 2 * a, xs)
+
+    args = normal(3), normal(5, 3)
+    for f in (in_layers, crosswise):
+        _, batched = after("jaxpr-batch-scans", f, *args)
+        assert ops(batched).count("scan") == 3
+        same_as_jax(batched, f, *args)
+
+
 @pytest.mark.parametrize(
     "body",
     [

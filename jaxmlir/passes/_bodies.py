@@ -7,7 +7,6 @@ with the body's argument or result, from which the op and the body are written a
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from jaxmlir.passes._edit import remove_dead, set_arguments
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 
 if TYPE_CHECKING:
+    from jaxmlir.passes._call_graph import CallGraph
     from jaxmlir.passes._rules import Rules
 
 
@@ -28,12 +28,12 @@ class Bodies:
 
     Args:
       rules: of the program.
+      graph: of its functions.
     """
 
-    def __init__(self, rules: Rules):
+    def __init__(self, rules: Rules, graph: CallGraph):
         self.rules = rules
-        functions = rules.program.functions
-        self._uses = collections.Counter(use for f in functions.values() for use in references(f))
+        self._uses = graph.counts()
 
     def own(self, symbol: str) -> func.FuncOp:
         """``@symbol`` if nothing but one op uses it, else a copy for this op."""

@@ -7,8 +7,9 @@ over small integers, with tables by signature.
 
 from __future__ import annotations
 
+import bisect
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jaxmlir import _signature, rules, untraced
@@ -76,3 +77,22 @@ class Body:
     def signature(self, index: int) -> Signature:
         """The signature of an op."""
         return self.signatures[index]
+
+    def value(self, number: int) -> ir.Value:
+        """The value of a number."""
+        if number < self.arity:
+            return self.function.arguments[number]
+        index = bisect.bisect_right(self.results, number, key=lambda numbers: numbers[1])
+        return self.ops[index].results[number - self.results[index][0]]
+
+    def copy(self, index: int, operands: Sequence[ir.Value]) -> list[ir.Value]:
+        """An op again, on other operands, at the current insertion point; its results."""
+        signature = self.signatures[index]
+        new = ir.Operation.create(
+            signature.name,
+            signature.results,
+            operands,
+            dict(signature.attributes),
+            loc=self.ops[index].location,
+        )
+        return list(new.results)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -188,8 +188,8 @@ def zeros(type_: ir.Type) -> ir.Value:
     return filled(type_, 0)
 
 
-# Ops that cost nothing, so that a result without other operands is a constant.
-_FREE = frozenset({"jaxpr.broadcast_in_dim", "jaxpr.convert_element_type", "jaxpr.iota"})
+SPREAD = frozenset({"jaxpr.broadcast_in_dim", "jaxpr.convert_element_type", "jaxpr.iota"})
+"""Ops that cost nothing, so that their result is a constant if their operands are."""
 
 
 def converted(value: ir.Value, type_: ir.Type) -> ir.Value:
@@ -210,7 +210,7 @@ def is_constant(value: ir.Value) -> bool:
     if isinstance(op, ir.Block):
         return False
     name = op.name if isinstance(op, ir.Operation) else op.operation.name
-    return name == "jaxpr.constant" or (name in _FREE and all(map(is_constant, op.operands)))
+    return name == "jaxpr.constant" or (name in SPREAD and all(map(is_constant, op.operands)))
 
 
 def clone(value: ir.Value) -> ir.Value:
@@ -259,44 +259,6 @@ def reachable(
     return reached
 
 
-def entry_points(functions: dict[str, func.FuncOp]) -> list[str]:
-    """The public functions, and those that no other refers to."""
-    referred: set[str] = set()
-    for function in functions.values():
-        referred.update(references(function))
-    return [
-        symbol
-        for symbol, function in functions.items()
-        if symbol not in referred or function.visibility.value != "private"
-    ]
-
-
-def keep_reachable(program: Program, entries: Sequence[str]) -> None:
-    """Erases the functions that no entry point refers to any more."""
-    if not entries:
-        return
-    program.changed()
-    functions = program.functions
-    reached = set().union(*(reachable(functions, symbol) for symbol in entries))
-    for name, op in functions.items():
-        if name not in reached:
-            op.operation.erase()
-    program.changed()
-
-
-def visit_functions(program: Program, visit: Callable[[func.FuncOp], None]) -> None:
-    """Has the functions changed in place, those called before their callers, but none of a kernel.
-
-    What then nobody refers to goes.
-    """
-    entries = entry_points(program.functions)
-    skipped = kernels(program.functions)
-    for symbol in list(callees_first(program.functions)):
-        if symbol not in skipped:
-            visit(program.function(symbol))
-    keep_reachable(program, entries)
-
-
 def ops_with_symbols(function: func.FuncOp) -> Iterator[tuple[Any, str]]:
     """The ops that refer to functions, with their names."""
     for op in function.entry_block.operations:
@@ -333,36 +295,3 @@ def references(function: func.FuncOp, *, custom_rules: bool = True) -> Iterator[
         for name, attr in op.attributes.items():
             if name not in ATTRIBUTES:
                 yield from symbol_uses(attr)
-
-
-def callees_first(functions: dict[str, func.FuncOp]) -> Iterator[str]:
-    """The functions, each after those that it refers to unless they refer to each other."""
-    uses = {
-        symbol: dict.fromkeys(use for use in references(function) if use in functions)
-        for symbol, function in functions.items()
-    }
-    seen: set[str] = set()
-    for root in functions:
-        stack = [(root, iter(uses[root]))] if root not in seen else []
-        seen.add(root)
-        while stack:
-            symbol, rest = stack[-1]
-            below = next((use for use in rest if use not in seen), None)
-            if below is None:
-                stack.pop()
-                yield symbol
-            else:
-                seen.add(below)
-                stack.append((below, iter(uses[below])))
-
-
-def kernels(functions: dict[str, func.FuncOp]) -> set[str]:
-    """The functions of kernels (Pallas and the like), in which not every op may stand."""
-    named = {f"jaxpr.{record.name}" for record in ops.hardware.OPS}
-    found: set[str] = set()
-    for function in functions.values():
-        for op, name in ops_with_symbols(function):
-            if name in named:
-                for symbol in symbols_of(op):
-                    found |= reachable(functions, symbol)
-    return found

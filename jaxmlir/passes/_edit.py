@@ -29,17 +29,21 @@ def set_arguments(function: func.FuncOp, arguments: Sequence[ir.Value | ir.Type]
     that speak of the old ones go.
     """
     block = function.entry_block
-    count = len(block.arguments)
+    old = list(block.arguments)
+    # Those at the beginning that stay where they are.
+    same = 0
+    while same < min(len(old), len(arguments)) and arguments[same] == old[same]:
+        same += 1
+    new = old[:same]
     # As of those that a function has from the start.
     nowhere = ir.Location.unknown()
-    new = []
-    for argument in arguments:
+    for argument in arguments[same:]:
         is_new = isinstance(argument, ir.Type)
         value = block.add_argument(argument if is_new else argument.type, nowhere)
         if not is_new:
             argument.replace_all_uses_with(value)
         new.append(value)
-    for i in reversed(range(count)):
+    for i in reversed(range(same, len(old))):
         block.erase_argument(i)
     type_ = ir.FunctionType.get([v.type for v in new], list(function.type.results))
     function.attributes["function_type"] = ir.TypeAttr.get(type_)

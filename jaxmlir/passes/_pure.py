@@ -20,11 +20,11 @@ from jaxmlir.errors import Diagnostic, TransformError
 from jaxmlir.ir import func, ir, symbol_uses
 from jaxmlir.passes._build import (
     NewFunction,
-    callees_first,
     copy,
     ops_of,
     returned,
 )
+from jaxmlir.passes._call_graph import CallGraph
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.discharge_refs import MAKERS
 from jaxmlir.passes.higher_order._custom_rules import create, symbol_ref
@@ -39,7 +39,7 @@ _PLAIN = frozenset({"jaxpr.effects", "jaxpr.ctx", "kind", "ty"})
 def make_pure(rules: Rules) -> None:
     """Rewrites the functions that make references, and their callers."""
     program = rules.program
-    for symbol in list(callees_first(program.functions)):
+    for symbol in CallGraph(program.functions).callees_first():
         function = program.functions[symbol]
         if not any(map(_is_ref, function.type.inputs)) and _touches_refs(function):
             _replace(rules, function)

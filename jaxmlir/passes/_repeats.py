@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import ops_of, returned
+from jaxmlir.passes._build import SPREAD, ops_of, returned
 
 SHORTEST = 8
 """The shortest word that is looked for."""
@@ -36,7 +36,6 @@ SHORTEST = 8
 MOST_APART = 256
 """How many of the words that do not follow on one another are looked for: the longest."""
 
-_SPREAD = frozenset({"jaxpr.broadcast_in_dim", "jaxpr.convert_element_type", "jaxpr.iota"})
 _VIEWS = frozenset({"jaxpr.reshape", "jaxpr.slice", "jaxpr.squeeze"})
 
 
@@ -82,7 +81,7 @@ class Text:
         source: dict[ir.Value, tuple[int, int]] = {}
         for op, name, operands in ops_of(function):
             attributes, results = op.attributes, list(op.results)
-            if name == "jaxpr.constant" or (name in _SPREAD and self.free.issuperset(operands)):
+            if name == "jaxpr.constant" or (name in SPREAD and self.free.issuperset(operands)):
                 self.free.update(results)
                 continue
             if name in _VIEWS and arguments.issuperset(operands):

@@ -16,6 +16,8 @@ from jaxmlir.passes.cost import Counter
 from jaxmlir.types import aval_of, type_of
 
 if TYPE_CHECKING:
+    from jaxmlir._signature import Signature
+    from jaxmlir.passes._body import Body
     from jaxmlir.passes._node import OpNode
     from jaxmlir.program import Program
 
@@ -76,6 +78,15 @@ class Work:
 
     def __init__(self, program: Program):
         self._counter = Counter(program)
+        self._known: dict[Signature, float] = {}
+
+    def at(self, body: Body, index: int) -> float:
+        """The work of an op of a numbered function: the same for all of a signature."""
+        signature = body.signatures[index]
+        found = self._known.get(signature)
+        if found is None:
+            found = self._known[signature] = self.of(body.ops[index], signature.name)
+        return found
 
     def of(self, op: Any, name: str) -> float:
         """The work of one op, with the functions that it refers to."""

@@ -19,7 +19,7 @@ from jaxmlir import codec, ops
 from jaxmlir._lists import chosen
 from jaxmlir.ir import free_symbol, func, ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import entry_points
+from jaxmlir.passes._call_graph import CallGraph
 from jaxmlir.passes._liveness import Cut, Liveness, Mask, Variant, whole
 from jaxmlir.passes._remarks import remark, remarks_wanted
 
@@ -42,7 +42,8 @@ def dce(program: Program) -> None:
     with scope():
         functions = program.functions
         liveness = Liveness(functions)
-        _keep(program, liveness, [whole(functions[symbol]) for symbol in entry_points(functions)])
+        entries = CallGraph(functions).entry_points()
+        _keep(program, liveness, [whole(functions[symbol]) for symbol in entries])
 
 
 def prune(program: Program, entry: Variant, *, custom_rules: bool = True) -> None:

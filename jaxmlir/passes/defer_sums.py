@@ -50,9 +50,9 @@ from jaxmlir.passes._build import (
     is_constant,
     ops_of,
     returned,
-    visit_functions,
     zeros,
 )
+from jaxmlir.passes._call_graph import CallGraph, visit_functions
 from jaxmlir.passes._edit import before_return
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
@@ -107,8 +107,9 @@ def defer_sums(
 ) -> int:
     """Takes sums out of the loops of a program, in place; how many terms have left one."""
     with scope():
-        deferral = _Deferral(program, min_bytes, moved, memory)
-        visit_functions(program, deferral.visit)
+        graph = CallGraph(program.functions)
+        deferral = _Deferral(program, graph, min_bytes, moved, memory)
+        visit_functions(program, deferral.visit, graph)
     program.changed()
     return deferral.count
 
@@ -174,7 +175,9 @@ class _Sum:
 class _Deferral:
     """Takes sums out of the loops of one program."""
 
-    def __init__(self, program: Program, min_bytes: int, moved: float, memory: float):
+    def __init__(
+        self, program: Program, graph: CallGraph, min_bytes: int, moved: float, memory: float
+    ):
         self.count = 0
         self.min_bytes = min_bytes
         self.moved = moved
@@ -182,7 +185,7 @@ class _Deferral:
         self.rules = Rules(program)
         self.work = Work(program)
         self._program = program
-        self._bodies = Bodies(self.rules)
+        self._bodies = Bodies(self.rules, graph)
 
     def visit(self, function: func.FuncOp) -> None:
         for op, name in loops_of(function):

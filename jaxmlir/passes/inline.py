@@ -9,14 +9,14 @@ than calls.
 
 from __future__ import annotations
 
-import collections
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import callees_first, ops_with_symbols, references
 from jaxmlir.passes._build import inline as inline_body
+from jaxmlir.passes._build import ops_with_symbols, references
+from jaxmlir.passes._call_graph import CallGraph
 from jaxmlir.passes._remarks import remark
 
 if TYPE_CHECKING:
@@ -50,10 +50,11 @@ def inline(program: Program, max_ops: int = 8, single_use: bool = True) -> int:
     """Inlines calls in place; how many."""
     with scope():
         functions = program.functions
-        uses = collections.Counter(use for f in functions.values() for use in references(f))
+        graph = CallGraph(functions)
+        uses = graph.counts()
         sizes: dict[str, int] = {}
         count = 0
-        for symbol in callees_first(functions):
+        for symbol in graph.callees_first():
             function = functions[symbol]
             for op, name in list(ops_with_symbols(function)):
                 callee = _callee(op, name, functions)

@@ -25,7 +25,8 @@ import numpy as np
 
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import NewFunction, clone, copy, kernels
+from jaxmlir.passes._build import NewFunction, clone, copy
+from jaxmlir.passes._call_graph import kernels
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._repeats import Text, Word
 from jaxmlir.passes._rules import Rules
@@ -65,7 +66,7 @@ def outline(program: Program, min_ops: int = MIN_OPS, keep_calls: bool = False) 
     """Outlines repeated blocks in place; how many functions were made of them."""
     with scope():
         rules = Rules(program)
-        skipped = kernels(program.functions)
+        skipped = kernels(program)
         pending = [symbol for symbol in program.functions if symbol not in skipped]
         count = 0
         while pending:

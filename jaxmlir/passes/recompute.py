@@ -33,7 +33,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import copy, filled, is_constant, kernels, ops_of, returned
+from jaxmlir.passes._build import copy, filled, is_constant, ops_of, returned
+from jaxmlir.passes._call_graph import kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import ELEMENTWISE, is_plain_op, size, with_shape
@@ -101,7 +102,7 @@ def recompute(
     with scope():
         if peak(program) < min_peak:
             return 0
-        skipped = kernels(program.functions)
+        skipped = kernels(program)
         for symbol, function in list(program.functions.items()):
             if symbol in skipped:
                 continue

@@ -27,7 +27,8 @@ from jax import lax
 
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import converted, drop_dead_ops, kernels, ops_of, returned
+from jaxmlir.passes._build import converted, drop_dead_ops, ops_of, returned
+from jaxmlir.passes._call_graph import kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
@@ -61,7 +62,7 @@ def solve_late(program: Program, min_gain: float = MIN_GAIN) -> int:
     """Solves for vectors instead of matrices, in place; how many solutions of matrices went."""
     with scope():
         rules = Rules(program)
-        skipped = kernels(program.functions)
+        skipped = kernels(program)
         count = sum(
             _rewrite(rules, function, min_gain)
             for symbol, function in list(program.functions.items())

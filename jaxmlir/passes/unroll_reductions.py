@@ -26,7 +26,8 @@ from jax import lax
 from jaxmlir._compat import dtypes
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import converted, kernels, ops_of
+from jaxmlir.passes._build import converted, ops_of
+from jaxmlir.passes._call_graph import kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
@@ -76,7 +77,7 @@ def unroll_reductions(
     count = 0
     with scope():
         rules = Rules(program)
-        skipped = kernels(program.functions)
+        skipped = kernels(program)
         for symbol, function in list(program.functions.items()):
             if symbol in skipped:
                 continue

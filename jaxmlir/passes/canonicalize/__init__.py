@@ -23,12 +23,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.ir import scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import (
-    callees_first,
-    entry_points,
-    keep_reachable,
-    kernels,
-)
+from jaxmlir.passes._call_graph import CallGraph, keep_reachable
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -59,11 +54,11 @@ def canonicalize(program: Program, fast_math: bool = False) -> int:
 
     most = 0
     with scope():
-        entries = entry_points(program.functions)
+        graph = CallGraph(program.functions)
+        entries, skipped = graph.entry_points(), graph.kernels()
         returned: dict = {}
         variants: dict = {}
-        skipped = kernels(program.functions)
-        for symbol in callees_first(program.functions):
+        for symbol in graph.callees_first():
             if symbol in skipped:
                 continue
             rewriter = Rewriter(program, program.function(symbol), fast_math, returned, variants)

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jaxmlir.ir import func, ir, scope
-from jaxmlir.passes._build import converted, drop_dead_ops, kernels
+from jaxmlir.passes._build import converted, drop_dead_ops
+from jaxmlir.passes._call_graph import kernels
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes.products._cost import Cost
 from jaxmlir.passes.products._emit import Plan
@@ -49,7 +50,7 @@ def rewrite_program(
 
     with scope():
         rules = Rules(program)
-        skipped = kernels(program.functions)
+        skipped = kernels(program)
         count = sum(
             _rewrite(rules, function, readers, wanted, min_gain)
             for symbol, function in program.functions.items()

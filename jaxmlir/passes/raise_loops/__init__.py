@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jaxmlir.ir import func, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._bodies import Bodies, ScanEditor, can_change, loops_of
-from jaxmlir.passes._build import visit_functions
+from jaxmlir.passes._call_graph import CallGraph, visit_functions
 from jaxmlir.passes._rules import Rules
 
 if TYPE_CHECKING:
@@ -60,8 +60,9 @@ class RaiseLoops(Pass):
 def raise_loops(program: Program, batch_bytes: int = BATCH_BYTES, platform: str = "cpu") -> int:
     """Raises the loops of a program, in place; how many are other loops now, or none."""
     with scope():
-        raiser = _Raiser(program, batch_bytes, platform)
-        visit_functions(program, raiser.visit)
+        graph = CallGraph(program.functions)
+        raiser = _Raiser(program, graph, batch_bytes, platform)
+        visit_functions(program, raiser.visit, graph)
     program.changed()
     return raiser.count
 
@@ -69,7 +70,7 @@ def raise_loops(program: Program, batch_bytes: int = BATCH_BYTES, platform: str 
 class _Raiser:
     """Raises the loops of one program."""
 
-    def __init__(self, program: Program, batch_bytes: int, platform: str):
+    def __init__(self, program: Program, graph: CallGraph, batch_bytes: int, platform: str):
         from jaxmlir.passes.raise_loops._known import Contexts
 
         self.count = 0
@@ -77,7 +78,7 @@ class _Raiser:
         self._batch_bytes = batch_bytes
         self._platform = platform
         self._rules = Rules(program)
-        self._bodies = Bodies(self._rules)
+        self._bodies = Bodies(self._rules, graph)
         self._contexts = Contexts(program)
 
     def visit(self, function: func.FuncOp) -> None:
@@ -89,7 +90,7 @@ class _Raiser:
                 op = while_to_scan(self._rules, op, known)
                 if op is None:
                     continue
-                self._contexts.forget()
+                self._contexts.changed(function.name.value)
                 self.count += 1
             if can_change(self._program.function(op.attributes["jaxpr"].value)):
                 self._scan(op, function)
@@ -135,7 +136,6 @@ class _Raiser:
         editor.write()
         raiser.finish()
         editor.finish()
-        # Some of the ops that values were known of are gone.
-        self._contexts.forget()
+        self._contexts.changed(function.name.value)
         self.count += 1
         return editor.written

@@ -4,19 +4,21 @@ computed from them.
 A value of a loop's body is known as an array with one axis for each loop around it, outermost
 first, of size 1 where it does not depend on that loop, and then the value's own axes.  So an index
 ``3 * i + j`` of two loops is a matrix, and whether it stays in bounds is a look at its extremes.
+
+Few values are asked for, so each is computed, with what it depends on, when it is.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxmlir import codec
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import ops_of, ops_with_symbols, returned, symbols_of
+from jaxmlir.passes._build import ops_with_symbols, returned, symbols_of
 from jaxmlir.passes.canonicalize.constants import ANY, INTEGERS
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 from jaxmlir.types import aval_of
@@ -27,7 +29,64 @@ if TYPE_CHECKING:
 MAX_ELEMENTS = 1 << 20
 """Larger arrays of known integers are not looked at."""
 
-Known = dict[ir.Value, np.ndarray]
+
+class Known:
+    """The integers and booleans of a function that follow from its constants and some that are
+    given.
+
+    Args:
+      depth: how many loops there are around it.
+    """
+
+    def __init__(self, given: Mapping[ir.Value, np.ndarray], depth: int):
+        self._depth = depth
+        self._known = dict(given)
+        self._unknown: set[ir.Value] = set()
+
+    def __contains__(self, value: ir.Value) -> bool:
+        return self.get(value) is not None
+
+    def __getitem__(self, value: ir.Value) -> np.ndarray:
+        return self._known[value]
+
+    def get(self, value: ir.Value) -> np.ndarray | None:
+        """A value's array, if it is known."""
+        known, unknown = self._known, self._unknown
+        pending = [value]
+        while pending:
+            v = pending[-1]
+            if v not in known and v not in unknown:
+                missing = self._look_at(v)
+                if missing:
+                    pending += missing
+                    continue
+            pending.pop()
+        return known.get(value)
+
+    def _look_at(self, value: ir.Value) -> list[ir.Value]:
+        """Finds out about a value, or of which others that has to be found out before."""
+        op = value.owner
+        handler = None if isinstance(op, ir.Block) else _HANDLERS.get(op.name)
+        aval = aval_of(value.type)
+        found = None
+        if handler is not None and _can_be_known(aval):
+            operands = list(op.operands)
+            missing = [v for v in operands if v not in self._known]
+            if missing and self._unknown.isdisjoint(missing):
+                return missing
+            if not missing:
+                with np.errstate(all="ignore"):
+                    arrays = [self._known[v] for v in operands]
+                    found = handler(op, arrays, aval, self._depth)
+        if found is None or found.size > MAX_ELEMENTS:
+            self._unknown.add(value)
+        else:
+            self._known[value] = found
+        return []
+
+    def forget_unknown(self) -> None:
+        """Another op may be where one was that has gone."""
+        self._unknown.clear()
 
 
 class Contexts:
@@ -57,14 +116,15 @@ class Contexts:
     def _of(self, symbol: str) -> tuple[Known, int]:
         function = self._program.function(symbol)
         if symbol not in self._callers or function.visibility.value != "private":
-            return evaluate(function, {}, 0), 0
+            return Known({}, 0), 0
         outer, op = self._callers[symbol]
         known, depth = self.of(outer)
         return in_body(ScanOp.of(op), function, list(op.operands), known, depth), depth + 1
 
-    def forget(self) -> None:
-        """Functions have changed: what is known of them is found again when asked for."""
-        self._found.clear()
+    def changed(self, symbol: str) -> None:
+        """Takes note of ops of a function that are gone: none of which anything was known."""
+        if symbol in self._found:
+            self._found[symbol][0].forget_unknown()
 
 
 def in_body(
@@ -79,7 +139,7 @@ def in_body(
     """
     groups = zip(scan.operands(operands), scan.operands(list(body.arguments)), strict=True)
     consts, carry, xs = (list(zip(*group, strict=True)) for group in groups)
-    given: Known = {}
+    given: dict[ir.Value, np.ndarray] = {}
     for operand, arg in consts:
         if operand in outer:
             given[arg] = np.expand_dims(outer[operand], depth)
@@ -87,18 +147,20 @@ def in_body(
         if operand in outer:
             # The first axis of the value is that of the loop.
             given[arg] = outer[operand]
-    fixed = evaluate(body, given, depth + 1)
+    fixed = Known(given, depth + 1)
     times = np.arange(scan.length)[:: -1 if scan.reverse else 1]
     for (init, arg), out in zip(carry, returned(body), strict=False):
+        if not is_integer(arg):
+            continue
         step = _step(arg, out, fixed)
-        if step is None or init not in outer or not is_integer(arg):
+        if step is None or init not in outer:
             continue
         values = outer[init][..., None].astype(np.int64) + step * times
         dtype = aval_of(arg.type).dtype
         info = np.iinfo(dtype)
         if not values.size or (info.min <= values.min() and values.max() <= info.max):
             given[arg] = values.astype(dtype)
-    return evaluate(body, given, depth + 1)
+    return Known(given, depth + 1)
 
 
 def _step(arg: ir.Value, out: ir.Value, known: Known) -> int | None:
@@ -117,9 +179,9 @@ def _step(arg: ir.Value, out: ir.Value, known: Known) -> int | None:
     return int(amount.item()) * (-1 if op.name == "jaxpr.sub" else 1)
 
 
-def step_of(arg: ir.Value, out: ir.Value, body: func.FuncOp, depth: int) -> int | None:
+def step_of(arg: ir.Value, out: ir.Value) -> int | None:
     """Likewise, of a body in which nothing else is known."""
-    return _step(arg, out, evaluate(body, {}, depth)) if is_integer(arg) else None
+    return _step(arg, out, Known({}, 0)) if is_integer(arg) else None
 
 
 def is_integer(value: ir.Value) -> bool:
@@ -129,26 +191,9 @@ def is_integer(value: ir.Value) -> bool:
     return getattr(aval, "shape", None) == () and getattr(dtype, "kind", "") in "iu"
 
 
-def evaluate(function: func.FuncOp, given: Known, depth: int) -> Known:
-    """The integers and booleans of a function that follow from those given and its constants."""
-    known = dict(given)
-    for op, name, operands in ops_of(function):
-        handler = _HANDLERS.get(name)
-        if handler is None or not all(v in known for v in operands):
-            continue
-        aval = aval_of(op.results[0].type)
-        if getattr(aval.dtype, "kind", "") not in "iub" or not _is_small(aval.shape):
-            continue
-        arrays = [known[v] for v in operands]
-        with np.errstate(all="ignore"):
-            found = handler(op, arrays, aval, depth)
-        if found is not None and found.size <= MAX_ELEMENTS:
-            known[op.results[0]] = found
-    return known
-
-
-def _is_small(shape: Sequence[Any]) -> bool:
-    return all(type(d) is int for d in shape) and math.prod(shape) <= MAX_ELEMENTS
+def _can_be_known(aval: Any) -> bool:
+    is_integer = getattr(aval.dtype, "kind", "O") in "iub"
+    return is_integer and all(type(d) is int for d in aval.shape) and aval.size <= MAX_ELEMENTS
 
 
 def _get(op: Any, name: str, default: Any = None) -> Any:

@@ -11,7 +11,7 @@ from jaxmlir.passes._build import returned
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 from jaxmlir.passes.higher_order.while_loop import WhileOp
-from jaxmlir.passes.raise_loops._known import Known, evaluate, step_of
+from jaxmlir.passes.raise_loops._known import Known, step_of
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -49,9 +49,9 @@ def _trip_count(
     """How often the body runs, if that follows from counters alone."""
     cond, body = rules.program.function(loop.cond), rules.program.function(loop.body)
     counters = list(body.arguments)[loop.body_consts :]
-    steps = [step_of(arg, out, body, 0) for arg, out in zip(counters, returned(body), strict=True)]
+    steps = [step_of(arg, out) for arg, out in zip(counters, returned(body), strict=True)]
     consts, states = loop.operands(list(cond.arguments))[0], list(cond.arguments)[len(of_cond) :]
-    fixed: Known = {}
+    fixed: dict[ir.Value, np.ndarray] = {}
     for value, arg in zip(of_cond, consts, strict=True):
         if (array := known.get(value)) is not None and array.size == 1:
             fixed[arg] = array.reshape((1,))
@@ -65,7 +65,7 @@ def _trip_count(
                 if limits.min <= values.min() and values.max() <= limits.max:
                     given[arg] = values.astype(start.dtype)
         (outcome,) = returned(cond)
-        holds = evaluate(cond, given, 1).get(outcome)
+        holds = Known(given, 1).get(outcome)
         if holds is None:
             return None
         holds = np.broadcast_to(holds, (count,))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 from jaxmlir.errors import PipelineError
 from jaxmlir.ir import func, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import callees_first, entry_points, keep_reachable
+from jaxmlir.passes._call_graph import CallGraph, keep_reachable
 from jaxmlir.passes._remarks import listening, remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.remat._choice import Choice, choose
@@ -86,9 +86,10 @@ def _within(program: Program, budget: float) -> tuple[float, int]:
 
 def _apply(program: Program, price: float, depth: int) -> None:
     functions = program.functions
-    entries = entry_points(functions)
+    graph = CallGraph(functions)
+    entries = graph.entry_points()
     loops = _Loops(Rules(program), Prices(program, price), depth)
-    for symbol in list(callees_first(functions)):
+    for symbol in graph.callees_first():
         loops.rewrite(functions[symbol])
     keep_reachable(program, entries)
 

@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import kernels, ops_of, returned
+from jaxmlir.passes._build import ops_of, returned
+from jaxmlir.passes._call_graph import kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import is_array
@@ -53,7 +54,7 @@ class StopShifts(Pass):
 def stop_shifts(program: Program) -> int:
     """Stops the derivatives of shifts, in place; of how many."""
     with scope():
-        skipped = kernels(program.functions)
+        skipped = kernels(program)
         count = sum(
             _stop(function)
             for symbol, function in program.functions.items()

@@ -1,0 +1,114 @@
+"""Which functions of a program refer to which."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from jaxmlir import ops
+from jaxmlir.ir import func
+from jaxmlir.passes._build import ops_with_symbols, reachable, symbols_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+
+class CallGraph:
+    """The functions of a program and the symbols in them, from one walk over the ops.
+
+    Attributes:
+      uses: of each function the symbols that its ops refer to, as often as they do.
+    """
+
+    def __init__(self, functions: dict[str, func.FuncOp]):
+        self._functions = functions
+        self.uses: dict[str, list[str]] = {}
+        self._of_kernels: set[str] = set()
+        for symbol, function in functions.items():
+            found = self.uses[symbol] = []
+            for op, name in ops_with_symbols(function):
+                symbols = list(symbols_of(op))
+                found += symbols
+                if name in _KERNELS:
+                    self._of_kernels.update(symbols)
+
+    def counts(self) -> collections.Counter[str]:
+        """How often each symbol is referred to."""
+        return collections.Counter(use for found in self.uses.values() for use in found)
+
+    def entry_points(self) -> list[str]:
+        """The public functions, and those that no other refers to."""
+        referred = set().union(*self.uses.values())
+        return [
+            symbol
+            for symbol, function in self._functions.items()
+            if symbol not in referred or function.visibility.value != "private"
+        ]
+
+    def callees_first(self) -> Iterator[str]:
+        """The functions, each after those that it refers to unless they refer to each other."""
+        uses = {
+            symbol: [use for use in dict.fromkeys(found) if use in self.uses]
+            for symbol, found in self.uses.items()
+        }
+        seen: set[str] = set()
+        for root in uses:
+            stack = [(root, iter(uses[root]))] if root not in seen else []
+            seen.add(root)
+            while stack:
+                symbol, rest = stack[-1]
+                below = next((use for use in rest if use not in seen), None)
+                if below is None:
+                    stack.pop()
+                    yield symbol
+                else:
+                    seen.add(below)
+                    stack.append((below, iter(uses[below])))
+
+    def kernels(self) -> set[str]:
+        """The functions of kernels (Pallas and the like), in which not every op may stand."""
+        found: set[str] = set()
+        pending = list(self._of_kernels)
+        while pending:
+            symbol = pending.pop()
+            if symbol in self.uses and symbol not in found:
+                found.add(symbol)
+                pending += self.uses[symbol]
+        return found
+
+
+_KERNELS = frozenset(f"jaxpr.{record.name}" for record in ops.hardware.OPS)
+
+
+def kernels(program: Program) -> set[str]:
+    """The functions of a program's kernels."""
+    return CallGraph(program.functions).kernels()
+
+
+def visit_functions(
+    program: Program, visit: Callable[[func.FuncOp], None], graph: CallGraph | None = None
+) -> None:
+    """Has the functions changed in place, those called before their callers, but none of a kernel.
+
+    What then nobody refers to goes.
+    """
+    graph = graph or CallGraph(program.functions)
+    entries, skipped = graph.entry_points(), graph.kernels()
+    for symbol in graph.callees_first():
+        if symbol not in skipped:
+            visit(program.function(symbol))
+    keep_reachable(program, entries)
+
+
+def keep_reachable(program: Program, entries: Sequence[str]) -> None:
+    """Erases the functions that no entry point refers to any more."""
+    if not entries:
+        return
+    program.changed()
+    functions = program.functions
+    reached = set().union(*(reachable(functions, symbol) for symbol in entries))
+    for name, op in functions.items():
+        if name not in reached:
+            op.operation.erase()
+    program.changed()

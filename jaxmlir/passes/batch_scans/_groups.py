@@ -1,0 +1,208 @@
+"""Which scans of a function may be one: alike, independent of each other, and worth it."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir import ops
+from jaxmlir._signature import Signature
+from jaxmlir.ir import func
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import named_ops
+from jaxmlir.passes._work import KERNEL, Work, is_array, size
+from jaxmlir.passes.higher_order._scan_op import PLAIN_SCAN
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+# Bytes that are put together and taken apart for each flop of the loop, at most.
+MOVED = 1.0
+
+# Ops with functions that are no dearer in a batch.
+_CALLS = frozenset(
+    {"jaxpr.custom_jvp_call_jaxpr", "jaxpr.custom_vjp_call_jaxpr", "jaxpr.jit", "jaxpr.remat2"}
+)
+
+
+@dataclass(frozen=True, eq=False)
+class LoopBody:
+    """What is common to the bodies of loops that differ in constants only.
+
+    Attributes:
+      work: of an iteration, with the starting of a kernel for each op.
+    """
+
+    work: float
+
+
+class Group:
+    """Scans of a function that are alike and do not depend on each other.
+
+    Attributes:
+      members: their indices among the ops of the function.
+    """
+
+    def __init__(self, function: Body, body: LoopBody):
+        self._function = function
+        self._body = body
+        self.members: list[int] = []
+
+    @property
+    def ops(self) -> list[Any]:
+        return [self._function.ops[index] for index in self.members]
+
+    @property
+    def between(self) -> list[Any]:
+        """The ops between the first and the last that depend on any of these."""
+        return [self._function.ops[index] for index in self._between]
+
+    @functools.cached_property
+    def _between(self) -> list[int]:
+        function = self._function
+        dependent = {v for index in self.members for v in range(*function.results[index])}
+        found = []
+        for index in range(self.members[0] + 1, self.members[-1]):
+            if not dependent.isdisjoint(function.operands[index]):
+                dependent.update(range(*function.results[index]))
+                found.append(index)
+        return found
+
+    def is_apart(self, other: Group) -> bool:
+        """Whether the last of one group stands above the first of the other."""
+        return self.members[-1] < other.members[0] or other.members[-1] < self.members[0]
+
+    def can_move(self) -> bool:
+        """Whether what is between may come after the last."""
+        return self._function.effects.keys().isdisjoint(self._between)
+
+    def pays(self) -> bool:
+        """Whether what is put together and taken apart is little beside the loops."""
+        function = self._function
+        first = function.signatures[self.members[0]]
+        length = dict(first.attributes)["length"].value
+        moved = sum(map(size, first.results))
+        for column in zip(*(function.operands[index] for index in self.members), strict=True):
+            if any(v != column[0] for v in column):
+                moved += size(function.types[column[0]])
+        return MOVED * moved <= length * self._body.work
+
+
+class Finder:
+    """Finds the scans of a program that may be one.
+
+    Args:
+      max_work: loops with bodies of more flops are left alone.
+    """
+
+    def __init__(self, program: Program, max_work: float):
+        self._program = program
+        self._max_work = max_work
+        self._work = Work(program)
+        self._bodies: dict[str, LoopBody | None] = {}
+        self._alike: dict[Any, LoopBody] = {}
+        self._constants: dict[str, list[Any]] = {}
+        self._keys: dict[Signature, Any | None] = {}
+
+    def groups(self, function: func.FuncOp) -> list[Group]:
+        """Groups of two scans and more that stand one after the other, not into each other: none
+        changes what is known of the next one."""
+        named = named_ops(function)
+        if sum(name == "jaxpr.scan" for _, name in named) < 2:
+            return []
+        found: list[Group] = []
+        for group in self._candidates(Body(function, named)):
+            if len(group.members) > 1 and all(map(group.is_apart, found)):
+                if group.pays() and group.can_move():
+                    found.append(group)
+        return found
+
+    def constants(self, symbol: str) -> list[Any]:
+        """The ops of the constants in the body of a scan that is in a group."""
+        return self._constants[symbol]
+
+    def _candidates(self, function: Body) -> list[Group]:
+        """Each scan in the first group of its key that has none it depends on."""
+        keys = {}
+        for index, signature in enumerate(function.signatures):
+            if signature.name == "jaxpr.scan" and (key := self._key(signature)) is not None:
+                keys[index] = key
+        count = collections.Counter(keys.values())
+        groups: list[Group] = []
+        # Groups as bits: those of a key, and those that each value depends on.
+        alike: dict[Any, int] = collections.defaultdict(int)
+        after: dict[int, int] = {}
+        for index, operands in enumerate(function.operands):
+            depends = 0
+            for v in operands:
+                depends |= after.get(v, 0)
+            key = keys.get(index)
+            if key is not None and count[key] > 1:
+                free = alike[key] & ~depends
+                bit = free & -free
+                if not bit:
+                    bit = 1 << len(groups)
+                    alike[key] |= bit
+                    groups.append(Group(function, key[0]))
+                groups[bit.bit_length() - 1].members.append(index)
+                depends |= bit
+            if depends:
+                after.update(dict.fromkeys(range(*function.results[index]), depends))
+        return groups
+
+    def _key(self, signature: Signature) -> Any | None:
+        """What scans have to have in common; ``None`` if an op is no candidate."""
+        if signature not in self._keys:
+            self._keys[signature] = self._make_key(signature)
+        return self._keys[signature]
+
+    def _make_key(self, signature: Signature) -> Any | None:
+        attributes = dict(signature.attributes)
+        if not PLAIN_SCAN.issuperset(attributes) or not signature.results:
+            return None
+        if not all(map(is_array, (*signature.operands, *signature.results))):
+            return None
+        body = self._body(attributes.pop("jaxpr").value)
+        if body is None:
+            return None
+        return body, tuple(attributes.items()), signature.operands, signature.results
+
+    def _body(self, symbol: str) -> LoopBody | None:
+        """What a body is apart from its constants; ``None`` if it is not to be batched."""
+        if symbol not in self._bodies:
+            self._bodies[symbol] = self._make_body(symbol)
+        return self._bodies[symbol]
+
+    def _make_body(self, symbol: str) -> LoopBody | None:
+        body = Body(self._program.function(symbol))
+        work = self._cheap(body)
+        if work is None:
+            return None
+        constants = [i for i, name in enumerate(body.names) if name == "jaxpr.constant"]
+        self._constants[symbol] = [body.ops[index] for index in constants]
+        letters: list[Any] = list(body.signatures)
+        for index in constants:
+            letters[index] = body.signatures[index].results
+        operands = tuple(map(tuple, body.operands))
+        text = (tuple(letters), operands, tuple(body.returned), body.function.type)
+        return self._alike.setdefault(text, LoopBody(work + KERNEL * len(body.ops)))
+
+    def _cheap(self, body: Body) -> float | None:
+        """The work of a body; ``None`` if a batch of it costs more for each member than it does."""
+        total = 0.0
+        for index, signature in enumerate(body.signatures):
+            name = signature.name
+            record = ops.OPS.get(name.removeprefix("jaxpr."))
+            if record is None or signature.is_lasting:
+                return None
+            if record.functions:
+                if name not in _CALLS:
+                    return None
+                attributes = dict(signature.attributes)
+                callee = attributes["jaxpr" if "jaxpr" in attributes else "call_jaxpr"].value
+                if self._cheap(Body(self._program.function(callee))) is None:
+                    return None
+            total += self._work.at(body, index)
+        return total if total <= self._max_work else None

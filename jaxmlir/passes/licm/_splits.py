@@ -1,0 +1,199 @@
+"""Functions in two: what their fixed arguments determine, where that is worth keeping, and the
+rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from jaxmlir import _signature
+from jaxmlir._lists import chosen
+from jaxmlir.ir import func, ir
+from jaxmlir.passes import toolbox
+from jaxmlir.passes._bodies import Bodies, can_change, is_used
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import NewFunction, inline, is_constant, named_ops
+from jaxmlir.passes._call_graph import CallGraph
+from jaxmlir.passes._edit import set_arguments
+from jaxmlir.passes._rules import Rules
+from jaxmlir.passes._work import Work
+from jaxmlir.passes.inline import is_plain_call
+from jaxmlir.passes.licm._choice import Choice, can_move
+
+
+class Uses(NamedTuple):
+    """How an op gives a function its arguments."""
+
+    fixed: tuple[bool, ...]
+    """Which are the same each time that the function runs."""
+    needed: tuple[bool, ...]
+    """Which the op takes even if the function has no use for them."""
+    place: int
+    """Before which of them new ones are put."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A function in two.
+
+    Attributes:
+      symbol: of the rest.
+      template: detached; from the fixed arguments to the values that the rest takes besides.
+      uses: how the function got its arguments before.
+      kept: which of these the rest takes.
+    """
+
+    symbol: str
+    template: func.FuncOp
+    uses: Uses
+    kept: tuple[bool, ...]
+
+    def arguments(self, operands: Sequence[ir.Value], values: Sequence[ir.Value]) -> list[ir.Value]:
+        """What the rest takes in place of those operands."""
+        place = self.uses.place
+        before = chosen(operands[:place], self.kept[:place])
+        return [*before, *values, *chosen(operands[place:], self.kept[place:])]
+
+    @property
+    def num_before(self) -> int:
+        """How many arguments the rest takes up to the last of the values."""
+        return sum(self.kept[: self.uses.place]) + len(self.template.type.results)
+
+
+class Computed:
+    """The values of splits that have been computed in a function, from the top."""
+
+    def __init__(self) -> None:
+        self._found: dict[Any, list[ir.Value]] = {}
+
+    def __call__(self, split: Split, operands: Sequence[ir.Value]) -> list[ir.Value]:
+        """The values for an op with those operands, at the insertion point or before."""
+        args = chosen(operands, split.uses.fixed)
+        key = (split, *args)
+        if key not in self._found:
+            self._found[key] = inline(split.template, args)
+        return self._found[key]
+
+
+class Splits:
+    """The functions of a program, each taken apart once for all ops that use it alike.
+
+    Args:
+      growth: how much work saved justifies keeping one byte more.
+    """
+
+    def __init__(self, rules: Rules, graph: CallGraph, growth: float):
+        self._rules = rules
+        self._growth = growth
+        self._bodies = Bodies(rules, graph)
+        self._work = Work(rules.program)
+        self._found: dict[tuple[str, str, Uses], Split | None] = {}
+
+    def of(self, symbol: str, uses: Uses, name: str = "") -> Split | None:
+        """``@symbol`` in two; ``None`` if nothing is to be computed apart.
+
+        Args:
+          name: of the op, if it is a call: others may call the function too.
+        """
+        if True not in uses.fixed:
+            return None
+        key = (symbol, name, uses)
+        if key not in self._found:
+            self._found[key] = None
+            function = self._bodies.copy(symbol) if name else self._bodies.own(symbol)
+            found = self._found[key] = self._split(function, uses, name == "jaxpr.remat2")
+            if found is None:
+                self._bodies.drop(function) if name else self._bodies.give_back(symbol, function)
+        return self._found[key]
+
+    def _split(self, function: func.FuncOp, uses: Uses, in_remat: bool) -> Split | None:
+        """Takes a function apart that nobody else uses."""
+        arguments = list(function.arguments)
+        ops = named_ops(function)
+        if any(name in _CALLS for _, name in ops):
+            self._split_calls(function, chosen(arguments, uses.fixed))
+            ops = named_ops(function)
+        body = Body(function, ops)
+        choice = Choice(body, uses.fixed, self._work, self._growth, in_remat)
+        if not choice.kept:
+            return None
+        template = self._template(body, choice)
+        values = [body.value(v) for v in choice.kept]
+        for value in values:
+            argument = function.entry_block.add_argument(value.type, ir.Location.unknown())
+            value.replace_all_uses_with(argument)
+        new = list(function.arguments)[len(arguments) :]
+        # A constant may have lost its last user, too.
+        for index in sorted({*choice.moved, *choice.constants.values()}, reverse=True):
+            if not any(map(is_used, body.ops[index].results)):
+                body.ops[index].operation.erase()
+        kept = tuple([n or is_used(v) for n, v in zip(uses.needed, arguments, strict=True)])
+        split = Split(function.name.value, template, uses, kept)
+        set_arguments(function, split.arguments(arguments, new))
+        return split
+
+    def _template(self, body: Body, choice: Choice) -> func.FuncOp:
+        """The ops chosen, as a function of the fixed arguments."""
+        types = [body.types[v] for v in choice.fixed]
+        new = NewFunction(self._rules, "invariant", types, body.function, detached=True)
+        values = dict(zip(choice.fixed, new.args, strict=True))
+
+        def operand(number: int) -> ir.Value:
+            """A value of the template; constants are written again where they are needed."""
+            if number not in values:
+                write(choice.constants[number])
+            return values[number]
+
+        def write(index: int) -> None:
+            operands = [operand(v) for v in body.operands[index]]
+            values.update(zip(range(*body.results[index]), body.copy(index, operands), strict=True))
+
+        with new.body():
+            for index in choice.moved:
+                write(index)
+        new.finish([values[v] for v in choice.kept])
+        return new.op
+
+    def _split_calls(self, function: func.FuncOp, fixed: Sequence[ir.Value]) -> None:
+        """Takes what fixed values determine out of calls, into the function."""
+        known, computed = set(fixed), Computed()
+        for op, name, operands in toolbox.ops_of(function):
+            pattern = tuple([v in known for v in operands])
+            if True not in pattern:
+                continue
+            if all(f or is_constant(v) for f, v in zip(pattern, operands, strict=True)):
+                if can_move(_signature.of_op(op, name, operands)):
+                    known.update(op.results)
+                continue
+            if not _can_split(op, name):
+                continue
+            symbol = op.attributes["jaxpr"].value
+            if not can_change(self._rules.program.function(symbol)):
+                continue
+            count = len(operands)
+            split = self.of(symbol, Uses(pattern, count * (False,), count), name)
+            if split is None:
+                continue
+            with ir.InsertionPoint(op), op.location:
+                values = computed(split, operands)
+                attributes = dict(op.attributes.items())
+                attributes["jaxpr"] = ir.FlatSymbolRefAttr.get(split.symbol)
+                attributes.pop("donated_invars", None)
+                results = list(op.results.types)
+                args = split.arguments(operands, values)
+                new = ir.Operation.create(name, results, args, attributes)
+            known.update(values)
+            toolbox.replace(op, list(new.results))
+
+
+_CALLS = frozenset({"jaxpr.jit", "jaxpr.remat2"})
+
+
+def _can_split(op: Any, name: str) -> bool:
+    """Whether an op does no more than call its function, even if computing it again at times."""
+    if "jaxpr.effects" in op.attributes:
+        return False
+    if name == "jaxpr.jit":
+        return is_plain_call(op, name)
+    return name == "jaxpr.remat2" and not isinstance(toolbox.attribute(op, "prevent_cse"), tuple)
