@@ -18,7 +18,7 @@ import jax
 
 import jaxmlir
 from benchmarks import _gradients, _transforms
-from benchmarks._measure import Comparison, Timing, Work, side_by_side
+from benchmarks._measure import Comparison, Sides, Work, side_by_side
 from benchmarks.programs import (
     NAIVE,
     PROGRAMS,
@@ -56,7 +56,7 @@ class Case:
         return len(self.trace().eqns)
 
 
-def _import(case: Case, repetitions: int) -> tuple[Timing, Timing]:
+def _import(case: Case, repetitions: int) -> Sides:
     """JAX tracing the function in cleared caches, and importing the jaxpr that it has traced."""
 
     def prepare() -> tuple[Work, Work]:
@@ -71,7 +71,7 @@ def _import(case: Case, repetitions: int) -> tuple[Timing, Timing]:
     return side_by_side(prepare, repetitions, in_order=True, clock=time.thread_time)
 
 
-def _lower(case: Case, repetitions: int) -> tuple[Timing, Timing]:
+def _lower(case: Case, repetitions: int) -> Sides:
     """Lowering the same jaxpr to StableHLO, by JAX and from the dialect, in the warm process."""
 
     def prepare() -> tuple[Work, Work]:
@@ -85,7 +85,7 @@ def _lower(case: Case, repetitions: int) -> tuple[Timing, Timing]:
     return side_by_side(prepare, repetitions, clock=time.thread_time)
 
 
-def _parse(case: Case, repetitions: int) -> tuple[Timing, Timing]:
+def _parse(case: Case, repetitions: int) -> Sides:
     """JAX tracing the function in cleared caches; parsing and verifying the program's text."""
     text = jaxmlir.from_jaxpr(case.trace()).as_text()
 
@@ -102,10 +102,10 @@ def _on_device(case: Case) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     return function, jax.tree.map(jax.device_put, args)
 
 
-def _calls(of_jaxmlir: Callable[..., Any]) -> Callable[[Case, int], tuple[Timing, Timing]]:
+def _calls(of_jaxmlir: Callable[..., Any]) -> Callable[[Case, int], Sides]:
     """Dispatching a compiled function that has next to nothing to compute."""
 
-    def measure(case: Case, repetitions: int) -> tuple[Timing, Timing]:
+    def measure(case: Case, repetitions: int) -> Sides:
         function, args = _on_device(case)
         ours, theirs = of_jaxmlir(function, args), jax.jit(function)
         jax.block_until_ready((ours(*args), theirs(*args)))
@@ -119,35 +119,23 @@ def _calls(of_jaxmlir: Callable[..., Any]) -> Callable[[Case, int], tuple[Timing
     return measure
 
 
-def _run(case: Case, repetitions: int) -> tuple[Timing, Timing]:
+def _run(case: Case, repetitions: int) -> Sides:
     """Running the compiled programs, results waited for."""
     function, args = _on_device(case)
     program = jaxmlir.trace(function)(*args)
     theirs = jax.jit(function).lower(*args).compile()
     ours = program.lower().compile()
-    return side_by_side(
-        lambda: (
-            lambda: jax.block_until_ready(theirs(*args)),
-            lambda: jax.block_until_ready(ours(*args)),
-        ),
-        3 * repetitions,
-    )
+    return _gradients.runs(theirs, ours, args, repetitions)
 
 
-def _run_batched(case: Case, repetitions: int) -> tuple[Timing, Timing]:
+def _run_batched(case: Case, repetitions: int) -> Sides:
     """Running the compiled programs on batches of arguments."""
     function, args = _on_device(case)
     batches = jax.tree.map(lambda x: jax.numpy.stack([x] * _transforms.BATCH), args)
     batched = jaxmlir.trace(function)(*args).vmap(axis_size=_transforms.BATCH)
     theirs = jax.jit(jax.vmap(function)).lower(*batches).compile()
     ours = batched.lower().compile()
-    return side_by_side(
-        lambda: (
-            lambda: jax.block_until_ready(theirs(*batches)),
-            lambda: jax.block_until_ready(ours(*batches)),
-        ),
-        3 * repetitions,
-    )
+    return _gradients.runs(theirs, ours, batches, repetitions)
 
 
 def _tiny() -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -181,7 +169,7 @@ _GROWTH = tuple(map(_equations, (1_000, 5_000, 20_000, 100_000)))
 _LARGE = _equations(20_000)
 _TINY = Case("tiny", _tiny)
 
-Row = tuple[str, Timing, Timing, str]
+Row = tuple[str, Sides]
 
 
 @dataclass(frozen=True)
@@ -191,8 +179,7 @@ class Measure:
     Attributes:
       targets: by the name of what is measured, the promised ratio of jaxmlir to JAX and the unit.
       cases: the programs.
-      rows: measures those names that are wanted on one of them; a row has a name, the timings of
-        JAX and jaxmlir, and what went wrong, if anything did.
+      rows: measures those names that are wanted on one of them.
     """
 
     targets: Mapping[str, tuple[float, str]]
@@ -204,10 +191,10 @@ def _measure(
     name: str,
     target: float,
     cases: tuple[Case, ...],
-    time: Callable[[Case, int], tuple[Timing, Timing]],
+    time: Callable[[Case, int], Sides],
 ) -> Measure:
     """A measure of one name."""
-    return Measure({name: (target, "s")}, cases, lambda case, n, _: [(name, *time(case, n), "")])
+    return Measure({name: (target, "s")}, cases, lambda case, n, _: [(name, time(case, n))])
 
 
 def measures(level: int) -> tuple[Measure, ...]:
@@ -245,8 +232,17 @@ def selection(wanted: Callable[[str], Any], level: int) -> Iterator[Selected]:
 def compare(selected: Selected, repetitions: int) -> Iterator[Comparison]:
     """Measures one program."""
     measure, case, names = selected
-    for name, of_jax, of_jaxmlir, error in measure.rows(case, repetitions, names):
+    for name, sides in measure.rows(case, repetitions, names):
         target, unit = measure.targets[name]
         yield Comparison(
-            name, case.name, of_jax, of_jaxmlir, target, case.equations, case.group, unit, error
+            name,
+            case.name,
+            sides.jax,
+            sides.jaxmlir,
+            target,
+            case.equations,
+            case.group,
+            unit,
+            sides.note,
+            sides.error,
         )

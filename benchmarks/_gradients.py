@@ -11,14 +11,15 @@ things to do.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 import jaxmlir
-from benchmarks._measure import NOTHING, Timing, Work, side_by_side
+from benchmarks import _code
+from benchmarks._measure import NOTHING, Sides, Timing, Work, side_by_side
 from jaxmlir._compat import core
 from jaxmlir.passes import STORAGE
 
@@ -60,8 +61,8 @@ def gradient(program: jaxmlir.Program, level: int) -> jaxmlir.Program:
 
 def stages(
     case: Case, repetitions: int, wanted: Collection[str], level: int
-) -> Iterator[tuple[str, Timing, Timing, str]]:
-    """For each wanted stage its name, the timings of JAX and of jaxmlir, and what went wrong."""
+) -> Iterator[tuple[str, Sides]]:
+    """The wanted stages, by name."""
     measured = {
         "grad_trace": lambda: _trace(case, repetitions),
         "grad_transform": lambda: _transform(case, repetitions, level),
@@ -79,19 +80,18 @@ def stages(
 
 
 def _guarded(
-    names: Collection[str], measure: Callable[[], dict[str, tuple[Timing, Timing]]]
-) -> Iterator[tuple[str, Timing, Timing, str]]:
+    names: Collection[str], measure: Callable[[], dict[str, Sides]]
+) -> Iterator[tuple[str, Sides]]:
     """The measurements, or for each name what went wrong."""
     try:
-        for name, (of_jax, of_jaxmlir) in measure().items():
-            yield name, of_jax, of_jaxmlir, ""
+        yield from measure().items()
     except Exception as e:
         reason = f"{type(e).__name__}: {e}".splitlines()[0]
         for name in names:
-            yield name, NOTHING, NOTHING, reason
+            yield name, Sides(NOTHING, NOTHING, error=reason)
 
 
-def _trace(case: Case, repetitions: int) -> tuple[Timing, Timing]:
+def _trace(case: Case, repetitions: int) -> Sides:
     def prepare() -> tuple[Work, Work]:
         (of_jax, _), (of_jaxmlir, _) = case.make(), case.make()
         return (
@@ -102,7 +102,7 @@ def _trace(case: Case, repetitions: int) -> tuple[Timing, Timing]:
     return side_by_side(prepare, repetitions, clock=time.thread_time)
 
 
-def _transform(case: Case, repetitions: int, level: int) -> tuple[Timing, Timing]:
+def _transform(case: Case, repetitions: int, level: int) -> Sides:
     n = len(jax.tree.leaves(case.abstract[0]))
 
     def prepare() -> tuple[Work, Work]:
@@ -117,7 +117,7 @@ def _transform(case: Case, repetitions: int, level: int) -> tuple[Timing, Timing
     return side_by_side(prepare, repetitions, seconds=20.0, clock=time.thread_time)
 
 
-def _lower(case: Case, repetitions: int, level: int) -> tuple[Timing, Timing]:
+def _lower(case: Case, repetitions: int, level: int) -> Sides:
     def prepare() -> tuple[Work, Work]:
         function, _ = case.make()
         of_jax = jax.jit(jax.grad(function)).trace(*case.abstract)
@@ -131,7 +131,7 @@ def _lower(case: Case, repetitions: int, level: int) -> tuple[Timing, Timing]:
 
 def _executables(
     case: Case, repetitions: int, wanted: Collection[str], level: int
-) -> dict[str, tuple[Timing, Timing]]:
+) -> dict[str, Sides]:
     """Compiling, running, and memory; the results are compared first."""
     kept: list[Any] = []
 
@@ -167,18 +167,31 @@ def _executables(
     check_equal(of_jaxmlir(*args), of_jax(*args))
     for name, clock in (("grad_run", time.perf_counter), ("grad_cpu", time.process_time)):
         if name in wanted:
-            found[name] = side_by_side(
-                lambda: (
-                    lambda: jax.block_until_ready(of_jax(*args)),
-                    lambda: jax.block_until_ready(of_jaxmlir(*args)),
-                ),
-                3 * repetitions,
-                seconds=_BUDGET["run"],
-                clock=clock,
-            )
+            found[name] = runs(of_jax, of_jaxmlir, args, repetitions, clock)
     if "grad_temp" in wanted:
-        found["grad_temp"] = temporary(of_jax), temporary(of_jaxmlir)
+        found["grad_temp"] = Sides(temporary(of_jax), temporary(of_jaxmlir))
     return found
+
+
+def runs(
+    of_jax: Any,
+    of_jaxmlir: Any,
+    args: Sequence[Any],
+    repetitions: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Sides:
+    """Runs two executables, results waited for; notes if both have the same instructions."""
+    sides = side_by_side(
+        lambda: (
+            lambda: jax.block_until_ready(of_jax(*args)),
+            lambda: jax.block_until_ready(of_jaxmlir(*args)),
+        ),
+        3 * repetitions,
+        seconds=_BUDGET["run"],
+        least_seconds=repetitions,
+        clock=clock,
+    )
+    return sides._replace(note=_code.note(of_jax, of_jaxmlir))
 
 
 def temporary(compiled: Any) -> Timing:

@@ -7,12 +7,13 @@ comparison reports is the ratio of their medians; the spread says how far to tru
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 Work = Callable[[], Any]
 
@@ -30,6 +31,18 @@ class Timing:
         return Timing(min(values), statistics.median(values), max(values))
 
 
+NOTHING = Timing(math.nan, math.nan, math.nan)
+
+
+class Sides(NamedTuple):
+    """What JAX and jaxmlir took, in what respect they were compared, or why they were not."""
+
+    jax: Timing
+    jaxmlir: Timing
+    note: str = ""
+    error: str = ""
+
+
 @dataclass(frozen=True)
 class Comparison:
     """One row of the results.
@@ -42,6 +55,7 @@ class Comparison:
       equations: how many there are in the program, those of called functions not counted.
       group: the set that the program belongs to, ``plain``, ``naive`` ...; summaries are by set.
       unit: what the numbers are: seconds, ``s``, or bytes, ``B``.
+      note: what else there is to say of the two.
       error: why a side's result is no good, or that it has none; then the timings are NaN.
     """
 
@@ -53,14 +67,12 @@ class Comparison:
     equations: int
     group: str = "plain"
     unit: str = "s"
+    note: str = ""
     error: str = ""
 
     @property
     def ratio(self) -> float:
         return self.jaxmlir.median / self.jax.median
-
-
-NOTHING = Timing(math.nan, math.nan, math.nan)
 
 
 def side_by_side(
@@ -71,14 +83,15 @@ def side_by_side(
     in_order: bool = False,
     warm_up: bool = True,
     seconds: float = math.inf,
+    least_seconds: float = 0.0,
     clock: Callable[[], float] = time.perf_counter,
-) -> tuple[Timing, Timing]:
+) -> Sides:
     """Times two pieces of work in turn.
 
     Args:
       prepare: makes both, for one repetition; not timed.  It leaves nothing behind that would
         let a later repetition find its work done.
-      repetitions: how many timings there are of each.
+      repetitions: how many timings there are of each, and more until `least_seconds` are over.
       calls: how often one timing calls the work; the timing is their mean.
       in_order: the second needs what the first leaves; otherwise each goes first in turn.
       warm_up: there is a first round that is not counted.
@@ -87,16 +100,17 @@ def side_by_side(
         several, as other processes slow these less than the clock on the wall.
     """
     times: tuple[list[float], list[float]] = ([], [])
-    deadline = time.monotonic() + seconds
-    for i in range(-warm_up, repetitions):
-        if i > 0 and time.monotonic() > deadline:
+    start = time.monotonic()
+    for i in itertools.count(-warm_up):
+        elapsed = time.monotonic() - start
+        if i > 0 and (elapsed > seconds or (i >= repetitions and elapsed > least_seconds)):
             break
         works = prepare()
         for side in (0, 1) if in_order or i % 2 else (1, 0):
-            elapsed = _seconds(works[side], calls, clock)
+            timing = _seconds(works[side], calls, clock)
             if i >= 0:
-                times[side].append(elapsed)
-    return Timing.of(times[0]), Timing.of(times[1])
+                times[side].append(timing)
+    return Sides(Timing.of(times[0]), Timing.of(times[1]))
 
 
 def _seconds(work: Work, calls: int, clock: Callable[[], float]) -> float:

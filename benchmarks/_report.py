@@ -27,6 +27,7 @@ def row(result: Comparison) -> str:
     verdict = ""
     if result.target is not None:
         verdict = f"{result.target:g}" + ("" if result.ratio <= result.target else "  missed")
+    verdict += f"  {result.note}" * bool(result.note)
     return (
         f"{start}{_span(result.jax, result.unit):>27}  {_span(result.jaxmlir, result.unit):>27}  "
         f"{result.ratio:6.3f}  {verdict}"
@@ -111,7 +112,9 @@ def _record(result: Comparison) -> dict[str, Any]:
     record = dataclasses.asdict(result)
     if result.error:
         return {key: value for key, value in record.items() if key not in ("jax", "jaxmlir")}
-    del record["error"]
+    for field in ("note", "error"):
+        if not record[field]:
+            del record[field]
     return {**record, "ratio": round(result.ratio, 4)}
 
 

@@ -86,8 +86,7 @@ def _measure(function: Any, args: Any, repetitions: int) -> dict[str, tuple[Any,
     import jax
     from enzyme_ad.jax import enzyme_jax_ir
 
-    from benchmarks._gradients import check_equal, temporary
-    from benchmarks._measure import side_by_side
+    from benchmarks._gradients import check_equal, runs, temporary
 
     args = jax.tree.map(jax.device_put, args)
     theirs = jax.jit(jax.grad(function)).lower(*args).compile()
@@ -95,16 +94,8 @@ def _measure(function: Any, args: Any, repetitions: int) -> dict[str, tuple[Any,
     check_equal(enzyme(*args), theirs(*args))
     found = {}
     for name, clock in (("run", time.perf_counter), ("cpu", time.process_time)):
-        times = side_by_side(
-            lambda: (
-                lambda: jax.block_until_ready(theirs(*args)),
-                lambda: jax.block_until_ready(enzyme(*args)),
-            ),
-            3 * repetitions,
-            seconds=20.0,
-            clock=clock,
-        )
-        found[name] = (*map(_numbers, times), "s")
+        sides = runs(theirs, enzyme, args, repetitions, clock)
+        found[name] = (_numbers(sides.jax), _numbers(sides.jaxmlir), "s")
     return found | {"temp": (*map(_numbers, map(temporary, (theirs, enzyme))), "B")}
 
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmlir
-from benchmarks._measure import Timing, Work, side_by_side
+from benchmarks._measure import Sides, Work, side_by_side
 
 SIZES = (30, 1024)
 
@@ -44,7 +44,7 @@ def gradients(level: int, args: Sequence[Any]) -> dict[str, Callable[..., Any]]:
 
 def against(
     one: Callable[..., Any], other: Callable[..., Any], args: Sequence[Any], repetitions: int
-) -> tuple[Timing, Timing]:
+) -> Sides:
     def run(compiled: Callable[..., Any]) -> Work:
         return lambda: jax.block_until_ready(compiled(*args))
 
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name, gradient in gradients(options.level, args).items():
             for a, b in zip(gradient(*args), hand(*args), strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-6)
-            one, other = against(gradient, hand, args, options.repetitions)
+            one, other, *_ = against(gradient, hand, args, options.repetitions)
             ratio = one.median / other.median
             print(
                 f"| {size} | {name} | {one.median * 1e6:.1f} | {other.median * 1e6:.1f} "

@@ -6,12 +6,14 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxmlir
 from benchmarks import memory
 from benchmarks.__main__ import main
+from benchmarks._code import note
 from benchmarks._gradients import Mismatch, check_equal, gradient
 from benchmarks._measure import Comparison, Timing
 from benchmarks._report import compared, row, summary, to_json
@@ -93,6 +95,24 @@ def test_what_fails_is_a_row_of_the_table_and_of_comparisons():
     assert "1 FAILED" in " ".join(summary([good, bad]))
     before, after = (json.loads(json.dumps(to_json([r], 1, 2))) for r in (good, bad))
     assert "it is wrong" in " ".join(compared(before, after))
+
+
+def test_executables_of_the_same_instructions_are_told_from_others():
+    x = np.ones(5, np.float32)
+
+    def compiled(f):
+        return jax.jit(f).lower(x, x).compile()
+
+    def one(a, b):
+        return jnp.sin(a) + b, a * b
+
+    def other_order(b, a):
+        product = b * a
+        return jnp.sin(b) + a, product
+
+    assert note(compiled(one), compiled(other_order)) == "same instructions"
+    for other in (lambda a, b: (jnp.cos(a) + b, a * b), lambda a, b: (jnp.sin(a) + b, a + b)):
+        assert note(compiled(one), compiled(other)) == ""
 
 
 def test_gradients_that_differ_are_told_apart():
