@@ -486,6 +486,20 @@ def test_the_errors_of_lowering_rules_are_jaxs_own():
     assert "'jaxpr.without_lowering' op cannot be lowered" in "".join(caught.value.__notes__)
 
 
+def test_the_errors_of_lowering_rules_within_others_are_jaxs_own():
+    axis_types = (jax.sharding.AxisType.Auto,) * 2
+    mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=axis_types)
+
+    def inner(a):
+        return lax.with_sharding_constraint(a, NamedSharding(mesh, P("x", "y")))
+
+    rows = P("x", None)
+    outer = jax.shard_map(inner, mesh=mesh, in_specs=rows, out_specs=rows, axis_names={"x"})
+    for setting in (backend.disabled, backend.enabled):
+        with setting(), pytest.raises(ValueError, match="manual"):
+            jax.jit(outer)(jnp.ones((4, 8)))
+
+
 # --- switches -------------------------------------------------------------------------------------
 
 SCRIPT = """

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from jaxmlir._compat import mlir, open_jaxpr
+from jaxmlir._compat import mlir, open_jaxpr, source_info_util
 from jaxmlir.backend._dump import Dump
 from jaxmlir.backend._settings import Settings
 from jaxmlir.errors import JaxmlirError, LoweringError, PassError
@@ -158,8 +158,10 @@ def _lower(ctx: Any, program: Program, args: Sequence[Any]) -> tuple[list[Any], 
     try:
         return lower_function(ctx, program, program.name, args)
     except LoweringError as e:
+        # JAX puts an exception of its own in between, which says where the user's line is.
+        placed = source_info_util.JaxStackTraceBeforeTransformation
         cause: BaseException | None = e
-        while isinstance(cause, JaxmlirError):
+        while isinstance(cause, (JaxmlirError, placed)):
             cause = cause.__cause__
         if cause is None:
             raise
