@@ -58,8 +58,9 @@ if TYPE_CHECKING:
 # More than these say nothing that the first ones do not.
 MAX_DIAGNOSTICS = 20
 
-# Signatures known to be right, by the configuration of JAX that they were checked under.
-_valid: dict[Any, set[Signature]] = {}
+# Signatures known to be right, by the configuration of JAX that they were checked under; those of
+# ops that name functions with what is checked of these.
+_valid: dict[Any, set[Any]] = {}
 
 
 def verify(program: Program, filename: str = "-") -> None:
@@ -83,6 +84,10 @@ def verify(program: Program, filename: str = "-") -> None:
         raise VerificationError(found)
 
 
+# Attributes of a function that no op looks at.
+_NAMES = ("sym_name", "sym_visibility", "function_type")
+
+
 class _Full(Exception):
     """Enough diagnostics were found."""
 
@@ -98,6 +103,7 @@ class _Verifier:
         # The functions still to walk, and whether the shard_map around them tracks varying axes.
         self.pending: dict[str, bool] = {}
         self.calls: dict[str, dict[str, tuple[str, ir.Location]]] = {}
+        self.interfaces: dict[str, Any] = {}
 
     def run(self) -> list[Diagnostic]:
         with contextlib.suppress(_Full):
@@ -162,12 +168,19 @@ class _Verifier:
                     continue
                 callees = own.get(key)
                 if callees is None:
-                    callees = self.check(op, name, check_vma)
+                    with_functions = self.with_functions(key)
+                    if with_functions in known:
+                        callees, _ = self.symbols(op)
+                    else:
+                        callees = self.check(op, name, check_vma)
                     if callees is None:
                         continue
-                    if name in _known_ops() and key.is_portable:
-                        known.add(key)
-                        continue
+                    if name in _known_ops():
+                        if key.is_portable:
+                            known.add(key)
+                            continue
+                        if with_functions is not None:
+                            known.add(with_functions)
                     own[key] = callees
                 for callee, is_rule in callees:
                     if callee not in self.calls:
@@ -188,6 +201,36 @@ class _Verifier:
         for error in errors:
             self.report(op, f"'{name}' op{error}")
         return None if errors else callees
+
+    def with_functions(self, key: Signature) -> tuple[Any, ...] | None:
+        """A signature with what is checked of the functions it names, in place of their symbols.
+
+        ``None`` where that is not all that is checked: functions with effects, values that only
+        this program has.
+        """
+        parts: list[Any] = [key.name, key.operands, key.results]
+        for name, attr in key.attributes:
+            if not codec.depends_on_module(attr):
+                parts += name, attr
+                continue
+            named = [*attr] if isinstance(attr, ir.ArrayAttr) else [attr]
+            interfaces = tuple(map(self.interface, named))
+            if None in interfaces:
+                return None
+            parts += name, interfaces
+        return tuple(parts)
+
+    def interface(self, attr: ir.Attribute) -> Any | None:
+        """The type and the attributes of the function that a symbol names, if it has no effects."""
+        symbol = attr.value if isinstance(attr, ir.FlatSymbolRefAttr) else None
+        if symbol not in self.functions:
+            return None
+        if symbol not in self.interfaces:
+            function = self.functions[symbol]
+            pure = next(self.program.liveness.listed_effects(symbol), None) is None
+            own = tuple(item for item in function.attributes.items() if item[0] not in _NAMES)
+            self.interfaces[symbol] = (function.type, own) if pure else None
+        return self.interfaces[symbol]
 
     def symbols(self, op: Any) -> tuple[list[tuple[str, bool]], list[str]]:
         """The functions that an op names, and what is wrong with those names."""

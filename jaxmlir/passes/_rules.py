@@ -14,6 +14,7 @@ operands have tangents, are linear, or are batched along which dimension.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -70,7 +71,10 @@ class Rule(NamedTuple):
         return jax_mlir_ext.inlined_func_call(self.function.operation, args, location)
 
 
+# Templates that mean the same in every program, and the jaxprs of those that do not: they call
+# functions, or have large constants, which are each program's own.
 _process_wide: dict[Any, Any] = {}
+_traced: dict[Any, Any] = {}
 
 
 class Rules:
@@ -88,11 +92,13 @@ class Rules:
     ) -> Rule | Written:
         """``(*operands, *tangents of active ones) -> (*results, *tangents of active ones)``."""
 
-        def make(closed: Any) -> Rule:
-            jaxpr, active_out = ad.jvp_jaxpr(closed, active, instantiate=False)
+        def trace(closed: Any) -> tuple[Any, Any]:
+            return ad.jvp_jaxpr(closed, active, instantiate=False)
+
+        def write(jaxpr: Any, active_out: Any) -> Rule:
             return Rule(self._template(jaxpr, "jvp"), tuple(active_out))
 
-        return self._found("jvp", op, name, known, (active,), make)
+        return self._found("jvp", op, name, known, (active,), trace, write)
 
     def linearize(
         self,
@@ -107,15 +113,17 @@ class Rules:
         The tangents of results that are not ``wanted`` may be left out.
         """
 
-        def make(closed: Any) -> Linearization:
-            primal, tangent, active_out = _linearize(closed, active)
+        def trace(closed: Any) -> tuple[Any, Any, tuple[bool, ...]]:
+            return _linearize(closed, active)
+
+        def write(primal: Any, tangent: Any, active_out: tuple[bool, ...]) -> Linearization:
             return Linearization(
                 Rule(self._template(primal, "jvp"), active_out),
                 Rule(self._template(tangent, "jvp"), active_out),
                 active,
             )
 
-        return self._found("linearize", op, name, known, (active,), make, wanted)
+        return self._found("linearize", op, name, known, (active,), trace, write, wanted)
 
     def transpose(
         self,
@@ -130,11 +138,13 @@ class Rules:
         The pattern tells for each linear operand whether its cotangent is nonzero.
         """
 
-        def make(closed: Any) -> Rule:
-            jaxpr, nonzero_in = _transpose(closed, linear, nonzero)
+        def trace(closed: Any) -> tuple[Any, tuple[bool, ...]]:
+            return _transpose(closed, linear, nonzero)
+
+        def write(jaxpr: Any, nonzero_in: tuple[bool, ...]) -> Rule:
             return Rule(self._template(jaxpr, "transpose"), nonzero_in)
 
-        return self._found("transpose", op, name, known, (linear, nonzero), make)
+        return self._found("transpose", op, name, known, (linear, nonzero), trace, write)
 
     def pullback(self, body: Body, op: LinearOp, nonzero: tuple[bool, ...]) -> Rule:
         """``(*residuals, *nonzero cotangents) -> (*nonzero cotangents of used operands)``.
@@ -167,11 +177,13 @@ class Rules:
     ) -> Rule | Written:
         """The op on operands batched along ``dims``; the pattern: the results' dimensions."""
 
-        def make(closed: Any) -> Rule:
-            jaxpr, out_dims = batching.batch_jaxpr2(closed, axis, dims)
+        def trace(closed: Any) -> tuple[Any, Any]:
+            return batching.batch_jaxpr2(closed, axis, dims)
+
+        def write(jaxpr: Any, out_dims: Any) -> Rule:
             return Rule(self._template(jaxpr, "vmap"), tuple(out_dims))
 
-        return self._found("batch", op, name, known, (dims, axis), make)
+        return self._found("batch", op, name, known, (dims, axis), trace, write)
 
     def batched(
         self,
@@ -224,23 +236,28 @@ class Rules:
         if native is not None or not _refers(op):
             return native
 
-        def make(closed: Any) -> Halves:
-            first, second, unknown_out, _ = pe.partial_eval_jaxpr_nounits(closed, unknown, False)
+        def trace(closed: Any) -> tuple[Any, ...]:
+            return pe.partial_eval_jaxpr_nounits(closed, unknown, False)
+
+        def write(first: Any, second: Any, unknown_out: Any, _: Any) -> Halves:
             pattern = tuple(unknown_out)
             return Halves(
                 Rule(self._template(first), pattern), Rule(self._template(second), pattern)
             )
 
-        return self._rule("partial_eval", op, name, known, unknown, make)
+        return self._rule("partial_eval", op, name, known, unknown, trace, write)
 
     def discharge(self, op: Any, name: str) -> Rule:
         """``(*operands) -> (*results, *references)``: with the values of references, before and
         after, for these."""
 
-        def make(closed: Any) -> Rule:
-            return Rule(self._template(state_discharge.discharge_state(closed, lower=False)), ())
+        def trace(closed: Any) -> tuple[Any]:
+            return (state_discharge.discharge_state(closed, lower=False),)
 
-        return self._rule("discharge", op, name, None, (), make)
+        def write(jaxpr: Any) -> Rule:
+            return Rule(self._template(jaxpr), ())
+
+        return self._rule("discharge", op, name, None, (), trace, write)
 
     def split_call(self, op: Any, name: str, unknown: tuple[bool, ...]) -> Halves | None:
         """Likewise, of an op that does no more than call functions, or ``None``."""
@@ -259,15 +276,20 @@ class Rules:
           key: stands for the function, which is traced once for it and the values' types.
           shared: whether the key stands for the same function in other programs.
         """
-        cache = _process_wide if shared else self._own
+        cache, traced = (_process_wide, _traced) if shared else (self._own, {})
         key = ("emit", key, *(v.type for v in args))
         template = cache.get(key) or self._own.get(key)
         if template is None:
+            closed = traced.get(key) or trace_flat(
+                function, [aval_of(v.type) for v in args], "emit"
+            )
             before = self.importer.references
-            closed = trace_flat(function, [aval_of(v.type) for v in args], "emit")
             with ir.Location.unknown():
                 template = self._template(closed)
-            (cache if self.importer.references == before else self._own)[key] = template
+            if self.importer.references == before:
+                cache[key] = template
+            else:
+                self._own[key], traced[key] = template, closed
         return inline(template, args)
 
     def mark(self) -> tuple[int, ...]:
@@ -292,10 +314,11 @@ class Rules:
         name: str,
         known: Signature | None,
         pattern: tuple[Any, ...],
-        make: Callable[[Any], Any],
+        trace: Callable[[Any], tuple[Any, ...]],
+        write: Callable[..., Any],
         *wanted: Any,
     ) -> Any:
-        """What the rule of an op with functions gives, else what ``make`` does: JAX's.
+        """What the rule of an op with functions gives, else what JAX's does.
 
         Args:
           wanted: the part of the pattern that JAX's rule pays no heed to.
@@ -306,7 +329,7 @@ class Rules:
         if found is None:
             found = self._native(kind, op, name, known, *pattern, *wanted)
             if found is None:
-                found = self._rule(kind, op, name, known, pattern, make)
+                found = self._rule(kind, op, name, known, pattern, trace, write)
             self._own[key] = found
         return found
 
@@ -332,28 +355,36 @@ class Rules:
         name: str,
         known: Signature | None,
         pattern: Any,
-        make: Callable[[Any], Any],
+        trace: Callable[[Any], tuple[Any, ...]],
+        write: Callable[..., Any],
     ) -> Any:
-        """What JAX's rule for the op gives."""
+        """What JAX's rule for the op gives: what ``write`` makes of the jaxprs that it traces to.
+
+        Where these call functions, each program gets its own; the rule is not run again.
+        """
         key = (kind, known or _signature.of_op(op, name, op.operands), pattern)
         found = _process_wide.get(key)
         if found is None:
             found = self._own.get(key)
         if found is None:
-            if self.program.has_untraced_rules and self._meets_untraced(op):
-                self.program.trace_rules()
-            before = self.importer.references
-            try:
-                found = make(self.jaxpr_of(op, name))
-            except JaxmlirError as e:
-                located = exporting.at_op(e, op, name)
-                raise located from cause_of(located, e)
-            except Exception as e:
-                raise _at_op(kind, op, name, e) from e
+            with _located(kind, op, name):
+                traced = _traced.get(key) or trace(self._jaxpr_with_rules(op, name))
+                before = self.importer.references
+                found = write(*traced)
             # What refers to functions or constants of this program belongs to it only.
-            refers = self.importer.references != before or _refers(op)
-            (self._own if refers else _process_wide)[key] = found
+            if _refers(op):
+                self._own[key] = found
+            elif self.importer.references != before:
+                self._own[key], _traced[key] = found, traced
+            else:
+                _process_wide[key] = found
         return found
+
+    def _jaxpr_with_rules(self, op: Any, name: str) -> Any:
+        """The closed jaxpr of one op; the custom rules it may want are traced first."""
+        if self.program.has_untraced_rules and self._meets_untraced(op):
+            self.program.trace_rules()
+        return self.jaxpr_of(op, name)
 
     def _meets_untraced(self, op: Any) -> bool:
         """Whether a custom rule is missing in the functions of an op; JAX's rule may want it."""
@@ -547,6 +578,18 @@ _HINTS = {
     ("transpose", "jaxpr.while"): " Or keep some of the loop's states: while_loops='checkpointed', "
     "checkpoints=N (of a pass: while=checkpointed checkpoints=N).",
 }
+
+
+@contextlib.contextmanager
+def _located(kind: str, op: Any, name: str) -> Iterator[None]:
+    """Errors of the op's rule name the op and its place."""
+    try:
+        yield
+    except JaxmlirError as e:
+        located = exporting.at_op(e, op, name)
+        raise located from cause_of(located, e)
+    except Exception as e:
+        raise _at_op(kind, op, name, e) from e
 
 
 def _at_op(kind: str, op: Any, name: str, error: Exception) -> TransformError:
