@@ -30,6 +30,8 @@ STRUCTURE = (
     "jaxpr-solve-late",
     "jaxpr-stop-shifts",
     "jaxpr-select-early",
+    # What loops were given twice is one value again before blocks are compared.
+    "jaxpr-cse",
     "jaxpr-reroll",
 )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from jaxmlir.errors import Diagnostic
@@ -50,3 +50,24 @@ def remark(op: Any, message: str) -> None:
 
     sink, pass_name = listener
     sink(Diagnostic("remark", f"[{pass_name}] {message}", *locations.position(op.location)))
+
+
+@contextlib.contextmanager
+def recording() -> Iterator[list[Diagnostic]]:
+    """The remarks made meanwhile, which are handed to nobody: none if nobody listens."""
+    found: list[Diagnostic] = []
+    listener = _listening.get()
+    with listening(None if listener is None else found.append, listener[1] if listener else ""):
+        yield found
+
+
+def repeat(remarks: Iterable[Diagnostic], op: Any) -> None:
+    """Makes remarks that were recorded; those without a place are about the op."""
+    listener = _listening.get()
+    if listener is None:
+        return
+    from jaxmlir import locations
+
+    for said in remarks:
+        file, line, col = locations.position(op.location)
+        listener[0](said if said.line else said._replace(file=file, line=line, col=col))

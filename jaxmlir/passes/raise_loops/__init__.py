@@ -28,6 +28,7 @@ from jaxmlir.passes._call_graph import CallGraph, visit_functions
 from jaxmlir.passes._rules import Rules
 
 if TYPE_CHECKING:
+    from jaxmlir.passes.raise_loops._known import Known
     from jaxmlir.program import Program
 
 # Of the values of a batch of iterations.  Gradients of 500 vectors times a matrix of 64 rows on two
@@ -71,6 +72,8 @@ class _Raiser:
     """Raises the loops of one program."""
 
     def __init__(self, program: Program, graph: CallGraph, batch_bytes: int, platform: str):
+        from jaxmlir.passes.raise_loops._alike import Alike
+        from jaxmlir.passes.raise_loops._gain import Gains
         from jaxmlir.passes.raise_loops._known import Contexts
 
         self.count = 0
@@ -78,37 +81,53 @@ class _Raiser:
         self._batch_bytes = batch_bytes
         self._platform = platform
         self._rules = Rules(program)
+        self._uses = graph.counts()
         self._bodies = Bodies(self._rules, graph)
         self._contexts = Contexts(program)
+        self._gains = Gains(program)
+        self._alike = Alike(self._rules, self._raise)
 
     def visit(self, function: func.FuncOp) -> None:
-        from jaxmlir.passes.raise_loops._trip_counts import while_to_scan
-
+        known, depth = self._contexts.of(function.name.value)
         for op, name in loops_of(function):
-            if name == "jaxpr.while":
-                known, _ = self._contexts.of(function.name.value)
-                op = while_to_scan(self._rules, op, known)
-                if op is None:
-                    continue
-                self._contexts.changed(function.name.value)
-                self.count += 1
-            if can_change(self._program.function(op.attributes["jaxpr"].value)):
-                self._scan(op, function)
+            body = op.attributes["jaxpr" if name == "jaxpr.scan" else "body_jaxpr"].value
+            raise_ = self._alike if self._uses[body] > 1 else self._raise
+            count = raise_(op, name, known, depth)
+            if count:
+                known.changed()
+                self.count += count
 
-    def _scan(self, op: Any, function: func.FuncOp) -> None:
+    def _raise(self, op: Any, name: str, known: Known, depth: int) -> int:
+        """Raises a loop; how often something became of it.
+
+        Args:
+          known: the integers that are known around it, where there are ``depth`` loops.
+        """
         from jaxmlir.passes.raise_loops._known import is_integer
         from jaxmlir.passes.raise_loops._maps import batch_map
+        from jaxmlir.passes.raise_loops._trip_counts import while_to_scan
 
+        count = 0
+        if name == "jaxpr.while":
+            op = while_to_scan(self._rules, op, known)
+            if op is None:
+                return 0
+            count += 1
         body = self._program.function(op.attributes["jaxpr"].value)
+        if not can_change(body):
+            return count
         # Without an argument that could be a counter, it does nothing by one.
         if op.attributes["length"].value and any(map(is_integer, body.arguments)):
-            op = self._raise_arrays(op, function)
+            raised = self._raise_arrays(op, known, depth)
+            count += raised is not op
+            op = raised
         if self._batch_bytes and op is not None:
-            self.count += batch_map(
-                self._rules, self._bodies, op, self._batch_bytes, self._platform
+            count += batch_map(
+                self._rules, self._bodies, self._gains, op, self._batch_bytes, self._platform
             )
+        return count
 
-    def _raise_arrays(self, op: Any, function: func.FuncOp) -> Any | None:
+    def _raise_arrays(self, op: Any, outer: Known, depth: int) -> Any | None:
         """The scan with its arrays raised, or as it was; ``None`` of one that gives nothing."""
         from jaxmlir.passes.raise_loops._arrays import ArrayRaiser
         from jaxmlir.passes.raise_loops._counters import drop_counters
@@ -116,26 +135,22 @@ class _Raiser:
         from jaxmlir.passes.raise_loops._maps import would_gain
         from jaxmlir.passes.raise_loops._windows import simplify_windows
 
-        outer, depth = self._contexts.of(function.name.value)
         editor = ScanEditor(self._bodies, op)
-
-        def known() -> Any:
-            return in_body(editor.scan, editor.body, list(op.operands), outer, depth)
-
+        known = in_body(editor.scan, editor.body, list(op.operands), outer, depth)
         arrays = {item.arg for item in (*editor.consts, *editor.carry)}
-        simplify_windows(self._rules, editor.body, known(), arrays)
-        raiser = ArrayRaiser(editor, known())
+        simplify_windows(self._rules, editor.body, known, arrays)
+        known.changed()
+        raiser = ArrayRaiser(editor, known)
         raiser.raise_reads()
         raiser.raise_carried()
-        if self._batch_bytes and would_gain(editor, raiser.known, self._platform):
-            raiser.raise_reads(overlapping=True)
-        dropped = drop_counters(editor, raiser.known)
+        if self._batch_bytes and raiser.overlapping:
+            if would_gain(editor, self._gains, known, self._platform):
+                raiser.raise_overlapping_reads()
+        dropped = drop_counters(editor, known)
         if not raiser.count and not dropped:
             editor.cancel()
             return op
         editor.write()
         raiser.finish()
         editor.finish()
-        self._contexts.changed(function.name.value)
-        self.count += 1
         return editor.written

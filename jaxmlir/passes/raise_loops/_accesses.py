@@ -42,10 +42,10 @@ class Access:
         # Positions out of bounds are moved inside.
         return None if found is None else np.clip(found, 0, last)
 
-    def varies(self, axis: int, known: Known, length: int) -> bool:
-        """Whether it begins somewhere else in each iteration, and where is known."""
-        found = self.numbers(axis, known, length)
-        return found is not None and len(found) > 1 and bool((found != found[0]).any())
+
+def varies(numbers: np.ndarray | None) -> bool:
+    """Whether positions are known, and not all the same."""
+    return numbers is not None and len(numbers) > 1 and bool((numbers != numbers[0]).any())
 
 
 def access_of(op: Any, name: str, operands: Sequence[ir.Value]) -> Access | None:
@@ -71,6 +71,12 @@ def users_of(body: func.FuncOp) -> dict[ir.Value, list[tuple[Any, str, list[ir.V
         for v in dict.fromkeys(operands):
             users.setdefault(v, []).append((op, name, operands))
     return users
+
+
+def is_written(value: ir.Value) -> bool:
+    """Whether a value is an array that has just been written to."""
+    op = value.owner
+    return not isinstance(op, ir.Block) and op.name == "jaxpr.dynamic_update_slice"
 
 
 @dataclass

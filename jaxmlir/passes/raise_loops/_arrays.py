@@ -24,11 +24,19 @@ import numpy as np
 
 from jaxmlir.ir import ir
 from jaxmlir.passes._bodies import Carried, Constant, ScanEditor, Sliced, Stacked, is_used
-from jaxmlir.passes._build import clone, converted, copy, filled, is_constant, ops_of, returned
+from jaxmlir.passes._build import clone, converted, copy, filled, is_constant, named_ops, returned
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import is_array, size
 from jaxmlir.passes.raise_loops import _rows
-from jaxmlir.passes.raise_loops._accesses import Access, Chain, access_of, chain_of, users_of
+from jaxmlir.passes.raise_loops._accesses import (
+    Access,
+    Chain,
+    access_of,
+    chain_of,
+    is_written,
+    users_of,
+    varies,
+)
 from jaxmlir.passes.raise_loops._known import Known
 from jaxmlir.types import aval_of
 
@@ -43,9 +51,8 @@ SMALL_BYTES = 4_194_304
 class Outside:
     """Values of a loop's body that are the same in every iteration, as values before the loop."""
 
-    def __init__(self, editor: ScanEditor, known: Known):
+    def __init__(self, editor: ScanEditor):
         self._editor = editor
-        self._known = known
         self._found: dict[ir.Value, ir.Value | None] = {
             item.arg: item.operand for item in editor.consts
         }
@@ -93,7 +100,7 @@ class Frame:
         return tuple(self.size if d == self.axis else n for d, n in enumerate(self.part))
 
 
-def frame_of(accesses: Sequence[Access], axis: int, outside: Outside, known: Known) -> Frame:
+def frame_of(accesses: Sequence[Access], axis: int, outside: Outside) -> Frame:
     """The smallest slabs along an axis that hold all accesses."""
     first = accesses[0]
     starts: list[ir.Value | None] = []
@@ -119,49 +126,57 @@ class ArrayRaiser:
 
     Attributes:
       count: how many accesses and arrays are raised.
+      overlapping: the ops that read parts of constants that overlap.
     """
 
     def __init__(self, editor: ScanEditor, known: Known):
         self.count = 0
+        self.overlapping: list[tuple[Any, Constant]] = []
         self.editor = editor
         self.rules = editor.rules
         self.known = known
         self.length = editor.scan.length
-        self.outside = Outside(editor, known)
+        self.outside = Outside(editor)
         self._rows: dict[Any, ir.Value] = {}
         self._after: list[Callable[[], None]] = []
 
     # --- reads of constants ---
 
-    def raise_reads(self, *, overlapping: bool = False) -> None:
-        """Turns parts of constants into slices.
-
-        Args:
-          overlapping: also parts that overlap.  In a loop it takes longer to read their rows than
-            to read them where they are; batched, it does not.
-        """
+    def raise_reads(self) -> None:
+        """Turns parts of constants into slices; those that overlap are kept for later."""
         consts = {item.arg: item for item in self.editor.consts}
-        for op, name, operands in list(ops_of(self.editor.body)):
-            if operands and operands[0] in consts and is_array(operands[0].type):
-                access = access_of(op, name, operands)
-                if access is not None and access.update is None:
-                    self._raise_read(access, consts[access.array], overlapping)
+        for op, name in named_ops(self.editor.body):
+            if name == "jaxpr.dynamic_slice" and (item := consts.get(op.operands[0])) is not None:
+                self._raise_read(op, item, overlapping=False)
 
-    def _raise_read(self, access: Access, item: Constant, overlapping: bool) -> None:
+    def raise_overlapping_reads(self) -> None:
+        """Turns parts that overlap into slices.  In a loop it takes longer to read their rows than
+        to read them where they are; batched, it does not."""
+        for op, item in self.overlapping:
+            self._raise_read(op, item, overlapping=True)
+
+    def _raise_read(self, op: Any, item: Constant, overlapping: bool) -> None:
+        access = access_of(op, "jaxpr.dynamic_slice", list(op.operands))
+        if access is None or not is_array(access.array.type):
+            return
+        later = False
         for axis in range(len(access.shape)):
-            if not access.varies(axis, self.known, self.length):
-                continue
-            frame = frame_of([access], axis, self.outside, self.known)
             numbers = access.numbers(axis, self.known, self.length)
+            if not varies(numbers):
+                continue
+            frame = frame_of([access], axis, self.outside)
             rows = self.length * size(_rows.with_shape(access.array.type, frame.slab))
             most = size(access.array.type)
             if rows > (max(MAX_GROWTH * most, SMALL_BYTES) if overlapping else most):
+                later = True
                 continue
             slab = self._slab(item.operand, frame, numbers)
             remark(access.op, "read by the loop's counter: a slice of the scan")
             self._put(access, slab, frame)
             self.count += 1
             return
+        if later and not overlapping:
+            self.overlapping.append((op, item))
 
     def _slab(self, array: ir.Value, frame: Frame, numbers: np.ndarray) -> ir.Value:
         """An argument of the body: in each iteration the slab of an array that begins there."""
@@ -202,7 +217,7 @@ class ArrayRaiser:
     def raise_carried(self) -> None:
         """Turns arrays that are written slab by slab into stacked results."""
         for item in list(self.editor.carry):
-            if not is_array(item.arg.type) or not aval_of(item.arg.type).shape:
+            if not is_written(self.editor.out(item)) or not is_array(item.arg.type):
                 continue
             outs = returned(self.editor.body)
             chain = chain_of(item.arg, self.editor.out(item), users_of(self.editor.body), outs)
@@ -222,7 +237,7 @@ class ArrayRaiser:
     def _plan(self, chain: Chain, axis: int) -> _Plan | None:
         """How a carried array is raised along a dimension, if it can be."""
         first = chain.writes[0]
-        if not first.varies(axis, self.known, self.length):
+        if not varies(first.numbers(axis, self.known, self.length)):
             return None
         size = first.sizes[axis]
         positions = []
@@ -239,7 +254,7 @@ class ArrayRaiser:
             return None
         if any(((numbers - written[0]) % size).any() for numbers in positions):
             return None
-        plan = _Plan(frame_of(list(chain.accesses()), axis, self.outside, self.known), written)
+        plan = _Plan(frame_of(list(chain.accesses()), axis, self.outside), written)
         for numbers in reads:
             if not plan.add(numbers, self.editor.scan.reverse):
                 return None

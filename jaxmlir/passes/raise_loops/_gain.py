@@ -51,14 +51,30 @@ class Gain:
         return self.shared > max(LEAST, INDEXED * self.indexed)
 
 
-def gain_of(program: Program, body: func.FuncOp, batched: Sequence[bool]) -> Gain | None:
-    """What is gained by batching a body; ``None`` if it should not be batched anywhere.
+class Gains:
+    """What is gained by batching the bodies of a program's loops."""
 
-    Args:
-      batched: which arguments are batched.
-    """
-    gain = Gain()
-    return gain if _Walk(program, gain).function(body, batched, 1) else None
+    def __init__(self, program: Program):
+        self._program = program
+        self._work = Work(program)
+        self._of_symbol: dict[tuple[str, tuple[bool, ...]], Gain | None] = {}
+
+    def of(self, symbol: str, batched: tuple[bool, ...]) -> Gain | None:
+        """The gain of a body that does not change any more; ``None`` if it should not be batched
+        anywhere.
+
+        Args:
+          batched: which arguments are batched.
+        """
+        key = (symbol, batched)
+        if key not in self._of_symbol:
+            self._of_symbol[key] = self.of_body(self._program.function(symbol), batched)
+        return self._of_symbol[key]
+
+    def of_body(self, body: func.FuncOp, batched: Sequence[bool]) -> Gain | None:
+        """Likewise, of a body as it is now."""
+        gain = Gain()
+        return gain if _Walk(self._program, self._work, gain).function(body, batched, 1) else None
 
 
 def callee_of(op: Any) -> str | None:
@@ -69,10 +85,10 @@ def callee_of(op: Any) -> str | None:
 
 
 class _Walk:
-    def __init__(self, program: Program, gain: Gain):
+    def __init__(self, program: Program, work: Work, gain: Gain):
         self._program = program
+        self._work = work
         self._gain = gain
-        self._work = Work(program)
 
     def function(self, function: func.FuncOp, batched: Sequence[bool], times: int) -> bool:
         """Adds up a function that runs so often in an iteration; whether it can be batched."""

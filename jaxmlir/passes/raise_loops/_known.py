@@ -10,6 +10,7 @@ Few values are asked for, so each is computed, with what it depends on, when it 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -52,40 +53,45 @@ class Known:
     def get(self, value: ir.Value) -> np.ndarray | None:
         """A value's array, if it is known."""
         known, unknown = self._known, self._unknown
+        found = known.get(value)
+        if found is not None or value in unknown or not _can_be_known(value.type):
+            return found
         pending = [value]
-        while pending:
-            v = pending[-1]
-            if v not in known and v not in unknown:
-                missing = self._look_at(v)
+        with np.errstate(all="ignore"):
+            while pending:
+                v = pending[-1]
+                missing = () if v in known or v in unknown else self._look_at(v)
                 if missing:
                     pending += missing
-                    continue
-            pending.pop()
+                else:
+                    pending.pop()
         return known.get(value)
 
     def _look_at(self, value: ir.Value) -> list[ir.Value]:
         """Finds out about a value, or of which others that has to be found out before."""
-        op = value.owner
+        op, found = value.owner, None
         handler = None if isinstance(op, ir.Block) else _HANDLERS.get(op.name)
-        aval = aval_of(value.type)
-        found = None
-        if handler is not None and _can_be_known(aval):
+        if handler is not None and _can_be_known(value.type):
             operands = list(op.operands)
             missing = [v for v in operands if v not in self._known]
             if missing and self._unknown.isdisjoint(missing):
                 return missing
             if not missing:
-                with np.errstate(all="ignore"):
-                    arrays = [self._known[v] for v in operands]
-                    found = handler(op, arrays, aval, self._depth)
+                arrays = [self._known[v] for v in operands]
+                found = handler(op, arrays, aval_of(value.type), self._depth)
         if found is None or found.size > MAX_ELEMENTS:
             self._unknown.add(value)
         else:
             self._known[value] = found
         return []
 
-    def forget_unknown(self) -> None:
-        """Another op may be where one was that has gone."""
+    def give(self, value: ir.Value, array: np.ndarray) -> None:
+        """Learns a value."""
+        self._known[value] = array
+        self._unknown.clear()
+
+    def changed(self) -> None:
+        """Takes note of new ops, and of ops that are gone, of which nothing was known."""
         self._unknown.clear()
 
 
@@ -121,11 +127,6 @@ class Contexts:
         known, depth = self.of(outer)
         return in_body(ScanOp.of(op), function, list(op.operands), known, depth), depth + 1
 
-    def changed(self, symbol: str) -> None:
-        """Takes note of ops of a function that are gone: none of which anything was known."""
-        if symbol in self._found:
-            self._found[symbol][0].forget_unknown()
-
 
 def in_body(
     scan: ScanOp, body: func.FuncOp, operands: Sequence[ir.Value], outer: Known, depth: int
@@ -141,26 +142,29 @@ def in_body(
     consts, carry, xs = (list(zip(*group, strict=True)) for group in groups)
     given: dict[ir.Value, np.ndarray] = {}
     for operand, arg in consts:
-        if operand in outer:
-            given[arg] = np.expand_dims(outer[operand], depth)
+        if (array := outer.get(operand)) is not None:
+            given[arg] = np.expand_dims(array, depth)
     for operand, arg in xs:
-        if operand in outer:
+        if (array := outer.get(operand)) is not None:
             # The first axis of the value is that of the loop.
-            given[arg] = outer[operand]
-    fixed = Known(given, depth + 1)
+            given[arg] = array
+    known = Known(given, depth + 1)
+    counters: dict[ir.Value, np.ndarray] = {}
     times = np.arange(scan.length)[:: -1 if scan.reverse else 1]
     for (init, arg), out in zip(carry, returned(body), strict=False):
         if not is_integer(arg):
             continue
-        step = _step(arg, out, fixed)
+        step = _step(arg, out, known)
         if step is None or init not in outer:
             continue
         values = outer[init][..., None].astype(np.int64) + step * times
         dtype = aval_of(arg.type).dtype
         info = np.iinfo(dtype)
         if not values.size or (info.min <= values.min() and values.max() <= info.max):
-            given[arg] = values.astype(dtype)
-    return Known(given, depth + 1)
+            counters[arg] = values.astype(dtype)
+    for arg, values in counters.items():
+        known.give(arg, values)
+    return known
 
 
 def _step(arg: ir.Value, out: ir.Value, known: Known) -> int | None:
@@ -191,9 +195,13 @@ def is_integer(value: ir.Value) -> bool:
     return getattr(aval, "shape", None) == () and getattr(dtype, "kind", "") in "iu"
 
 
-def _can_be_known(aval: Any) -> bool:
-    is_integer = getattr(aval.dtype, "kind", "O") in "iub"
-    return is_integer and all(type(d) is int for d in aval.shape) and aval.size <= MAX_ELEMENTS
+@functools.cache
+def _can_be_known(type_: ir.Type) -> bool:
+    """Whether values of a type are integers or booleans, and not too many."""
+    aval = aval_of(type_)
+    if getattr(getattr(aval, "dtype", None), "kind", "O") not in "iub":
+        return False
+    return all(type(d) is int for d in aval.shape) and math.prod(aval.shape) <= MAX_ELEMENTS
 
 
 def _get(op: Any, name: str, default: Any = None) -> Any:
@@ -207,7 +215,10 @@ def _rank(array: np.ndarray, depth: int) -> int:
 
 def _aligned(arrays: list[np.ndarray], depth: int) -> list[np.ndarray]:
     """Scalars with as many axes of their own as the other operands."""
-    rank = max(_rank(a, depth) for a in arrays)
+    ranks = {_rank(a, depth) for a in arrays}
+    if len(ranks) == 1:
+        return arrays
+    rank = max(ranks)
     return [a.reshape(a.shape + (1,) * (rank - _rank(a, depth))) for a in arrays]
 
 
@@ -216,8 +227,9 @@ def _elementwise(function: Callable[..., Any]) -> Callable[..., np.ndarray | Non
         arrays = _aligned(arrays, depth)
         if any(a.dtype.kind == "b" for a in arrays) and function not in _LOGICAL:
             return None
-        if np.broadcast(*arrays).size > MAX_ELEMENTS:
-            return None
+        if math.prod(a.size for a in arrays) > MAX_ELEMENTS:
+            if np.broadcast(*arrays).size > MAX_ELEMENTS:
+                return None
         found = function(*arrays)
         return found if found is not None and found.dtype == aval.dtype else None
 
@@ -323,7 +335,7 @@ def vector(known: Known, value: ir.Value, length: int) -> np.ndarray | None:
     if array is None or not array.ndim:
         return None
     rows = array.reshape(-1, array.shape[-1])
-    if not (rows == rows[:1]).all():
+    if len(rows) > 1 and not (rows == rows[:1]).all():
         return None
     return np.broadcast_to(rows[0], (length,)).astype(np.int64)
 

@@ -28,7 +28,7 @@ from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import is_array, size
 from jaxmlir.passes.higher_order._loops import stacked
 from jaxmlir.passes.higher_order._scan_op import ScanOp
-from jaxmlir.passes.raise_loops._gain import callee_of, gain_of
+from jaxmlir.passes.raise_loops._gain import Gains, callee_of
 from jaxmlir.passes.raise_loops._known import Known
 from jaxmlir.passes.vmap import batch_axis
 from jaxmlir.types import aval_of
@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 MIN_BATCH = 8
 
 
-def batch_map(rules: Rules, bodies: Bodies, op: Any, batch_bytes: int, platform: str) -> int:
+def batch_map(
+    rules: Rules, bodies: Bodies, gains: Gains, op: Any, batch_bytes: int, platform: str
+) -> int:
     """Batches a scan with independent iterations, if that pays; 1 if it did.
 
     Args:
@@ -54,8 +56,8 @@ def batch_map(rules: Rules, bodies: Bodies, op: Any, batch_bytes: int, platform:
         return 0
     if not all(is_array(v.type) for v in (*op.operands, *op.results)):
         return 0
-    batched = [False] * scan.num_consts + [True] * (len(op.operands) - scan.num_consts)
-    gain = gain_of(rules.program, body, batched)
+    others = len(op.operands) - scan.num_consts
+    gain = gains.of(scan.body, (False,) * scan.num_consts + (True,) * others)
     if gain is None or not gain.pays(platform):
         return 0
     if _sums(scan, body) is None:
@@ -72,14 +74,14 @@ def batch_map(rules: Rules, bodies: Bodies, op: Any, batch_bytes: int, platform:
     return 1
 
 
-def would_gain(editor: ScanEditor, known: Known, platform: str) -> bool:
+def would_gain(editor: ScanEditor, gains: Gains, known: Known, platform: str) -> bool:
     """Whether a scan under change may come to be batched, were it not for what it reads."""
     for item in editor.carry:
         if item.arg not in known and _added(item.arg, editor.out(item)) is None:
             return False
     constants = {item.arg for item in editor.consts}
     batched = [v not in constants for v in editor.body.entry_block.arguments]
-    gain = gain_of(editor.rules.program, editor.body, batched)
+    gain = gains.of_body(editor.body, batched)
     return gain is not None and replace(gain, indexed=0).pays(platform)
 
 

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir import codec
 from jaxmlir.ir import func, ir
+from jaxmlir.passes._build import named_ops
 from jaxmlir.passes.raise_loops._known import Known
 from jaxmlir.passes.raise_loops._rows import dynamic_slice, dynamic_update_slice
-from jaxmlir.passes.toolbox import ops_of, replace
+from jaxmlir.passes.toolbox import replace
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -32,8 +33,11 @@ def simplify_windows(rules: Rules, body: func.FuncOp, known: Known, arrays: set[
       arrays: those of which they are rewritten; what is scattered into one is one as well.
     """
     arrays = set(arrays)
-    for op, name, operands in ops_of(body):
-        if not operands or operands[0] not in arrays:
+    for op, name in named_ops(body):
+        if name not in _WINDOWS:
+            continue
+        operands = list(op.operands)
+        if operands[0] not in arrays:
             continue
         if name == "jaxpr.gather":
             _gather(rules, op, operands, known)
@@ -53,6 +57,7 @@ _COMBINED = {
     "jaxpr.scatter_min": "min",
     "jaxpr.scatter_max": "max",
 }
+_WINDOWS = frozenset({"jaxpr.gather", "jaxpr.dynamic_update_slice", *_COMBINED})
 
 
 def _gather(rules: Rules, op: Any, operands: Sequence[ir.Value], known: Known) -> None:
