@@ -1,5 +1,7 @@
 """Raising loops: bit for bit what JAX computes, and nothing of size n carried around n times."""
 
+import re
+
 import hypothesis
 import jax
 import jax.numpy as jnp
@@ -165,6 +167,26 @@ def test_positions_are_clamped_as_before():
     program, remarks = raised(function, X)
     assert any("read by" in remark for remark in remarks)
     same_bits(program, function, X)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_loops_that_share_a_body(known):
+    """Those that begin alike are raised once, and each says so; one begins at an unknown place."""
+
+    def sums(first, x):
+        return for_loop(first, 8, lambda i, out: out.at[i].set(out[i] + jnp.sin(x[i])), x)
+
+    def function(x, first):
+        x = sums(0, sums(0, x))
+        return sums(3, sums(3, x)) if known else sums(first, x)
+
+    program, remarks = raised(function, X, 5)
+    bodies = re.findall(r"(?<!cond_)jaxpr = @(\w+)", str(program))
+    assert len(remarks) == (8 if known else 4)
+    assert (len(bodies), len(set(bodies))) == ((4, 1) if known else (3, 2))
+    same_bits(program, function, X, 5)
+    if known:
+        same_gradient(program, function, X, 5)
 
 
 @pytest.mark.parametrize("steps", [0, 1, 5])
