@@ -8,7 +8,7 @@ from typing import Any
 
 # What instructions are told apart by although they do the same: metadata, names, the order of a
 # tuple's elements, and of a computation's parameters.
-_METADATA = re.compile(r", metadata=\{[^}]*\}")
+_METADATA = re.compile(r", (?:metadata|frontend_attributes)=\{[^}]*\}")
 _INSTRUCTION = re.compile(r" +(?:ROOT )?%[\w.\-]+ = .*")
 _NAME = re.compile(r"%[\w.\-]+")
 _PLACE = re.compile(r", index=\d+|/\*index=\d+\*/|(?<= parameter)\(\d+\)")
