@@ -39,8 +39,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from jax import lax
 
-from jaxmlir import codec
+from jaxmlir import _signature, codec
 from jaxmlir._compat import dtypes
+from jaxmlir._signature import Signature
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._bodies import Bodies, Carried, ScanEditor, Stacked, can_change, loops_of
@@ -186,22 +187,31 @@ class _Deferral:
         self.work = Work(program)
         self._program = program
         self._bodies = Bodies(self.rules, graph)
+        # Of loops that share a body, one is looked into.
+        self._left_alone: set[Signature] = set()
 
     def visit(self, function: func.FuncOp) -> None:
         for op, name in loops_of(function):
-            if name == "jaxpr.scan" and PLAIN_SCAN.issuperset(dict(op.attributes.items())):
-                if can_change(self._program.function(op.attributes["jaxpr"].value)):
-                    self._scan(op)
+            if name == "jaxpr.scan":
+                signature = _signature.of_op(op, name, list(op.operands))
+                if signature not in self._left_alone and not self._scan(op):
+                    self._left_alone.add(signature)
 
-    def _scan(self, op: Any) -> None:
+    def _scan(self, op: Any) -> bool:
+        """Takes sums out of a loop; whether there are any."""
+        if not PLAIN_SCAN.issuperset(dict(op.attributes.items())):
+            return False
+        if not can_change(self._program.function(op.attributes["jaxpr"].value)):
+            return False
         editor = ScanEditor(self._bodies, op)
         body = _Body(editor)
         sums = _Choice(self, editor, body).sums if editor.scan.length > 1 else []
         if not sums:
             editor.cancel()
-            return
+            return False
         _write(self.rules, editor, body, sums)
         self.count += sum(term.leaves for found in sums for term in found.terms)
+        return True
 
 
 class _Body:
