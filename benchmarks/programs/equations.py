@@ -43,26 +43,28 @@ def many_equations(n: int, size: int = 8) -> Program:
     return many_equations, (x, v, step_size, rotation)
 
 
-def many_loops(n: int, size: int = 8) -> Program:
+def many_loops(n: int, size: int = 8, *, alike: bool = False) -> Program:
     """A program of about `n` equations, a dozen in the body of each of its loops.
 
     Every second loop stacks its states; every body computes something that does not change in it.
+    The bodies differ in a number, unless they are to be alike.
     """
     rng = np.random.RandomState(15)
 
     def many_loops(x, weights, inputs):
-        def body(x, row):
+        def body(x, row, rate):
             scaled = weights / (1.0 + jnp.sum(weights**2))
             x = jnp.tanh(scaled @ x) + 0.1 * row
-            return x - 0.01 * x**3, x
+            return x - rate * x**3, x
 
         loss = 0.0
         for i in range(n // 16):
+            step = partial(body, rate=0.01 if alike else 0.01 / (1 + i))
             if i % 2:
-                x, rows = lax.scan(lambda x, row: body(x, row), x, inputs)
+                x, rows = lax.scan(lambda x, row, step=step: step(x, row), x, inputs)
                 loss = loss + jnp.sum(rows * inputs)
             else:
-                x, _ = lax.scan(lambda x, row: (body(x, row)[0], None), x, inputs)
+                x, _ = lax.scan(lambda x, row, step=step: (step(x, row)[0], None), x, inputs)
         return loss + jnp.sum(x)
 
     return many_loops, (normal(rng, size), normal(rng, size, size), normal(rng, 4, size))

@@ -36,6 +36,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from jaxmlir import _signature, codec
+from jaxmlir._signature import Signature
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes import toolbox
 from jaxmlir.passes._base import Pass
@@ -93,6 +95,7 @@ class _Motion:
         self._program = program
         self._rules = Rules(program)
         self._splits = Splits(self._rules, graph, growth)
+        self._scans: dict[Signature, tuple[Split | None, dict[str, ir.Attribute]]] = {}
         self._branches: dict[Split, ir.ArrayAttr] = {}
 
     def visit(self, function: func.FuncOp) -> None:
@@ -102,21 +105,32 @@ class _Motion:
             self._scan(op, computed) if name == "jaxpr.scan" else self._while(op, computed)
 
     def _scan(self, op: Any, computed: Computed) -> None:
-        scan = ScanOp.of(op)
-        if scan.length < 2 or not self._can_change(scan.body):
-            return
         operands = list(op.operands)
-        consts, carry, xs = map(len, scan.operands(operands))
-        # Nobody misses constants and slices that the body does without.
-        needed = consts * (False,) + carry * (True,) + xs * (False,)
-        split = self._splits.of(scan.body, Uses(_first(consts, len(operands)), needed, consts))
+        signature = _signature.of_op(op, "jaxpr.scan", operands)
+        if signature not in self._scans:
+            self._scans[signature] = self._split_scan(op)
+        split, attributes = self._scans[signature]
         if split is None:
             return
-        self._report(split, f"{scan.length} times")
+        self._report(split, f"{attributes['length'].value} times")
         with ir.InsertionPoint(op), op.location:
-            operands = split.arguments(operands, computed(split, operands))
-            new = replace(scan, body=split.symbol, num_consts=split.num_before)
-            toolbox.replace(op, new.write(self._rules, operands))
+            args = split.arguments(operands, computed(split, operands))
+            new = ir.Operation.create("jaxpr.scan", signature.results, args, attributes)
+        toolbox.replace(op, new.results)
+
+    def _split_scan(self, op: Any) -> tuple[Split | None, dict[str, ir.Attribute]]:
+        """The body of a scan in two, and the attributes of the scan with what is left of it."""
+        scan, attributes = ScanOp.of(op), dict(op.attributes.items())
+        if scan.length < 2 or not self._can_change(scan.body):
+            return None, attributes
+        consts, carry, xs = map(len, scan.operands(op.operands))
+        # Nobody misses constants and slices that the body does without.
+        needed = consts * (False,) + carry * (True,) + xs * (False,)
+        split = self._splits.of(scan.body, Uses(_first(consts, len(needed)), needed, consts))
+        if split is not None:
+            attributes["jaxpr"] = ir.FlatSymbolRefAttr.get(split.symbol)
+            attributes["num_consts"] = codec.encode(split.num_before)
+        return split, attributes
 
     def _while(self, op: Any, computed: Computed) -> None:
         """The condition runs at least once; the body, if the condition says so."""
