@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import ops
@@ -27,17 +26,6 @@ _CALLS = frozenset(
 )
 
 
-@dataclass(frozen=True, eq=False)
-class LoopBody:
-    """What is common to the bodies of loops that differ in constants only.
-
-    Attributes:
-      work: of an iteration, with the starting of a kernel for each op.
-    """
-
-    work: float
-
-
 class Group:
     """Scans of a function that are alike and do not depend on each other.
 
@@ -45,9 +33,13 @@ class Group:
       members: their indices among the ops of the function.
     """
 
-    def __init__(self, function: Body, body: LoopBody):
+    def __init__(self, function: Body, work: float):
+        """
+        Args:
+          work: of an iteration, with the starting of a kernel for each op.
+        """
         self._function = function
-        self._body = body
+        self._work = work
         self.members: list[int] = []
 
     @property
@@ -70,10 +62,6 @@ class Group:
                 found.append(index)
         return found
 
-    def is_apart(self, other: Group) -> bool:
-        """Whether the last of one group stands above the first of the other."""
-        return self.members[-1] < other.members[0] or other.members[-1] < self.members[0]
-
     def can_move(self) -> bool:
         """Whether what is between may come after the last."""
         return self._function.effects.keys().isdisjoint(self._between)
@@ -87,7 +75,7 @@ class Group:
         for column in zip(*(function.operands[index] for index in self.members), strict=True):
             if any(v != column[0] for v in column):
                 moved += size(function.types[column[0]])
-        return MOVED * moved <= length * self._body.work
+        return MOVED * moved <= length * self._work
 
 
 class Finder:
@@ -101,9 +89,12 @@ class Finder:
         self._program = program
         self._max_work = max_work
         self._work = Work(program)
-        self._bodies: dict[str, LoopBody | None] = {}
-        self._alike: dict[Any, LoopBody] = {}
+        # Bodies that differ in constants only have one number.
+        self._numbers: dict[Any, int] = {}
+        self._bodies: list[Body] = []
+        self._number_of: dict[str, int] = {}
         self._constants: dict[str, list[Any]] = {}
+        self._costs: dict[int, float | None] = {}
         self._keys: dict[Signature, Any | None] = {}
 
     def groups(self, function: func.FuncOp) -> list[Group]:
@@ -113,10 +104,12 @@ class Finder:
         if sum(name == "jaxpr.scan" for _, name in named) < 2:
             return []
         found: list[Group] = []
+        end = -1
         for group in self._candidates(Body(function, named)):
-            if len(group.members) > 1 and all(map(group.is_apart, found)):
+            if len(group.members) > 1 and group.members[0] > end:
                 if group.pays() and group.can_move():
                     found.append(group)
+                    end = group.members[-1]
         return found
 
     def constants(self, symbol: str) -> list[Any]:
@@ -124,7 +117,8 @@ class Finder:
         return self._constants[symbol]
 
     def _candidates(self, function: Body) -> list[Group]:
-        """Each scan in the first group of its key that has none it depends on."""
+        """Each scan in the first group of its key that has none it depends on; by their first
+        members."""
         keys = {}
         for index, signature in enumerate(function.signatures):
             if signature.name == "jaxpr.scan" and (key := self._key(signature)) is not None:
@@ -139,13 +133,13 @@ class Finder:
             for v in operands:
                 depends |= after.get(v, 0)
             key = keys.get(index)
-            if key is not None and count[key] > 1:
+            if key is not None and count[key] > 1 and (work := self._cost(key[0])) is not None:
                 free = alike[key] & ~depends
                 bit = free & -free
                 if not bit:
                     bit = 1 << len(groups)
                     alike[key] |= bit
-                    groups.append(Group(function, key[0]))
+                    groups.append(Group(function, work))
                 groups[bit.bit_length() - 1].members.append(index)
                 depends |= bit
             if depends:
@@ -164,30 +158,32 @@ class Finder:
             return None
         if not all(map(is_array, (*signature.operands, *signature.results))):
             return None
-        body = self._body(attributes.pop("jaxpr").value)
-        if body is None:
-            return None
-        return body, tuple(attributes.items()), signature.operands, signature.results
+        number = self._number(attributes.pop("jaxpr").value)
+        return number, tuple(attributes.items()), signature.operands, signature.results
 
-    def _body(self, symbol: str) -> LoopBody | None:
-        """What a body is apart from its constants; ``None`` if it is not to be batched."""
-        if symbol not in self._bodies:
-            self._bodies[symbol] = self._make_body(symbol)
-        return self._bodies[symbol]
+    def _number(self, symbol: str) -> int:
+        """A number for a body, the same for those that differ in constants only."""
+        if symbol not in self._number_of:
+            body = Body(self._program.function(symbol))
+            constants = [i for i, name in enumerate(body.names) if name == "jaxpr.constant"]
+            self._constants[symbol] = [body.ops[index] for index in constants]
+            letters: list[Any] = list(body.signatures)
+            for index in constants:
+                letters[index] = body.signatures[index].results
+            operands = tuple(map(tuple, body.operands))
+            text = (tuple(letters), operands, tuple(body.returned), body.function.type)
+            number = self._number_of[symbol] = self._numbers.setdefault(text, len(self._numbers))
+            if number == len(self._bodies):
+                self._bodies.append(body)
+        return self._number_of[symbol]
 
-    def _make_body(self, symbol: str) -> LoopBody | None:
-        body = Body(self._program.function(symbol))
-        work = self._cheap(body)
-        if work is None:
-            return None
-        constants = [i for i, name in enumerate(body.names) if name == "jaxpr.constant"]
-        self._constants[symbol] = [body.ops[index] for index in constants]
-        letters: list[Any] = list(body.signatures)
-        for index in constants:
-            letters[index] = body.signatures[index].results
-        operands = tuple(map(tuple, body.operands))
-        text = (tuple(letters), operands, tuple(body.returned), body.function.type)
-        return self._alike.setdefault(text, LoopBody(work + KERNEL * len(body.ops)))
+    def _cost(self, number: int) -> float | None:
+        """The work of an iteration of a body; ``None`` if it is not to be batched."""
+        if number not in self._costs:
+            body = self._bodies[number]
+            work = self._cheap(body)
+            self._costs[number] = None if work is None else work + KERNEL * len(body.ops)
+        return self._costs[number]
 
     def _cheap(self, body: Body) -> float | None:
         """The work of a body; ``None`` if a batch of it costs more for each member than it does."""
