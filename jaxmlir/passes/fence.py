@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -144,28 +144,30 @@ class _Costs:
         return found
 
     def _walk(self, function: func.FuncOp) -> _Cost:
-        users: Counter[ir.Value] = Counter(set(returned(function)))
-        for op, name, operands in ops_of(function):
+        ops, outs = list(ops_of(function)), returned(function)
+        users: Counter[ir.Value] = Counter(set(outs))
+        for op, name, operands in ops:
             if _is_inlined(op, name):
                 users.update(dict(zip(operands, self._callee(op).users, strict=True)))
             else:
-                users.update(set(operands))
+                for v in set(operands):
+                    users[v] += 1
         fenced = []
         nothing = (0, 0)
         costs = {v: (0, 1) for v in function.arguments}
         once: set[ir.Value] | None = None
-        for index, (op, name, operands) in enumerate(ops_of(function)):
+        for index, (op, name, operands) in enumerate(ops):
             found = self._of_op(op, name, [costs.get(v, nothing) for v in set(operands)])
             for i, (value, (own, reads)) in enumerate(zip(op.results, found, strict=False)):
                 if own > self._threshold and users[value] > 1 and _is_array(value.type):
-                    once = _computed_once(function) if once is None else once
+                    once = _computed_once(ops, outs) if once is None else once
                     if value in once:
                         costs[value] = own, reads
                         continue
                     fenced.append(_Expensive(index, i, own, users[value]))
                     own = reads = 0
                 costs[value] = own, reads
-        results = [costs.get(v, nothing) for v in returned(function)]
+        results = [costs.get(v, nothing) for v in outs]
         return _Cost(fenced, results, [users[v] for v in function.arguments])
 
     def _of_op(self, op: Any, name: str, read: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -193,16 +195,22 @@ class _Costs:
 MAX_KERNEL = 96
 
 
-def _computed_once(function: func.FuncOp) -> set[ir.Value]:
-    """The values that are computed in one kernel if everything is fused.
+def _computed_once(
+    ops: Sequence[tuple[Any, str, list[ir.Value]]], outs: Sequence[ir.Value]
+) -> set[ir.Value]:
+    """The values of a function that are computed in one kernel if everything is fused.
 
     A value is computed at the ops that it flows to through elementwise ops only, which read each of
     its elements once.
+
+    Args:
+      ops: with names and operands.
+      outs: what the function returns.
     """
     # Two places stand for many.
-    found: dict[ir.Value, set[Any]] = {v: {v} for v in returned(function)}
+    found: dict[ir.Value, set[Any]] = {v: {v} for v in outs}
     sizes: Counter[Any] = Counter()
-    for op, name, operands in reversed(list(ops_of(function))):
+    for op, name, operands in reversed(ops):
         results = list(op.results)
         places = found.get(results[0], set()) if results else set()
         sizes.update(places if name in FUSED else ())
