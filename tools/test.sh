@@ -30,7 +30,7 @@ lint() {
     return $status
 }
 
-run_pytest() { .venv/bin/python -m pytest -q -n 2; }
+run_pytest() { .venv/bin/python -m pytest -q -n 2 --dist worksteal; }
 
 run_lit() { .venv/bin/lit -sv --no-progress-bar --order=lexical -j 2 lit_tests; }
 
@@ -45,7 +45,7 @@ find_python312() {
 }
 
 run_compat() {
-    sh tools/setup.sh .venv312 "$1" && .venv312/bin/python -m pytest -q -n 2 -m compat --through=text
+    sh tools/setup.sh .venv312 "$1" && .venv312/bin/python -m pytest -q -n 2 --dist worksteal -m compat --through=text
 }
 
 sh tools/setup.sh || { echo "== setup: FAILED"; exit 1; }
