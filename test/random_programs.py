@@ -172,7 +172,7 @@ programs_with_references = programs_of("scan", "fori", "call", "again", "pushed"
 
 # Shrinking compiles hundreds of programs; the ones here are small enough to read.
 budget = settings(
-    max_examples=8,
+    max_examples=6,
     derandomize=True,
     deadline=None,
     database=None,

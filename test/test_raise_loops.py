@@ -314,7 +314,7 @@ position = st.sampled_from(sorted(POSITIONS))
 statement = st.tuples(st.sampled_from(["set", "add", "max"]), position, position, position)
 
 
-@hypothesis.settings(random_programs.budget, max_examples=30)
+@hypothesis.settings(random_programs.budget, max_examples=20)
 @hypothesis.given(
     statements=st.lists(statement, min_size=1, max_size=2),
     low=st.integers(0, 3),
