@@ -9,12 +9,9 @@ digits left to compare.
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from jax import lax
 
 import jaxmlir
-
-pytestmark = pytest.mark.compat
 
 SIZE = 4
 COUNT, STEPS = 500, 16
