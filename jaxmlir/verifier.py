@@ -168,19 +168,15 @@ class _Verifier:
                     continue
                 callees = own.get(key)
                 if callees is None:
-                    with_functions = self.with_functions(key)
-                    if with_functions in known:
+                    checked = key if key.is_portable else self.with_functions(key)
+                    if checked in known:
                         callees, _ = self.symbols(op)
                     else:
                         callees = self.check(op, name, check_vma)
                     if callees is None:
                         continue
-                    if name in _known_ops():
-                        if key.is_portable:
-                            known.add(key)
-                            continue
-                        if with_functions is not None:
-                            known.add(with_functions)
+                    if checked is not None and name in _known_ops():
+                        known.add(checked)
                     own[key] = callees
                 for callee, is_rule in callees:
                     if callee not in self.calls:

@@ -77,13 +77,18 @@ class CallGraph:
                 pending += self.uses[symbol]
         return found
 
+    def outside_kernels(self) -> list[func.FuncOp]:
+        """All other functions."""
+        skipped = self.kernels()
+        return [function for symbol, function in self._functions.items() if symbol not in skipped]
+
 
 _KERNELS = frozenset(f"jaxpr.{record.name}" for record in ops.hardware.OPS)
 
 
-def kernels(program: Program) -> set[str]:
-    """The functions of a program's kernels."""
-    return CallGraph(program.functions).kernels()
+def outside_kernels(program: Program) -> list[func.FuncOp]:
+    """The functions of a program, but those of its kernels."""
+    return CallGraph(program.functions).outside_kernels()
 
 
 def visit_functions(

@@ -276,20 +276,18 @@ class Rules:
           key: stands for the function, which is traced once for it and the values' types.
           shared: whether the key stands for the same function in other programs.
         """
-        cache, traced = (_process_wide, _traced) if shared else (self._own, {})
-        key = ("emit", key, *(v.type for v in args))
-        template = cache.get(key) or self._own.get(key)
-        if template is None:
-            closed = traced.get(key) or trace_flat(
-                function, [aval_of(v.type) for v in args], "emit"
-            )
-            before = self.importer.references
+
+        def trace() -> tuple[Any]:
+            return (trace_flat(function, [aval_of(v.type) for v in args], "emit"),)
+
+        def write(closed: Any) -> func.FuncOp:
             with ir.Location.unknown():
-                template = self._template(closed)
-            if self.importer.references == before:
-                cache[key] = template
-            else:
-                self._own[key], traced[key] = template, closed
+                return self._template(closed)
+
+        key = ("emit", key, *(v.type for v in args))
+        template = self._kept(key)
+        if template is None:
+            template = self._keep(key, trace, write, shared)
         return inline(template, args)
 
     def mark(self) -> tuple[int, ...]:
@@ -363,21 +361,41 @@ class Rules:
         Where these call functions, each program gets its own; the rule is not run again.
         """
         key = (kind, known or _signature.of_op(op, name, op.operands), pattern)
-        found = _process_wide.get(key)
-        if found is None:
-            found = self._own.get(key)
+        found = self._kept(key)
         if found is None:
             with _located(kind, op, name):
-                traced = _traced.get(key) or trace(self._jaxpr_with_rules(op, name))
-                before = self.importer.references
-                found = write(*traced)
-            # What refers to functions or constants of this program belongs to it only.
-            if _refers(op):
-                self._own[key] = found
-            elif self.importer.references != before:
-                self._own[key], _traced[key] = found, traced
-            else:
-                _process_wide[key] = found
+                found = self._keep(
+                    key, lambda: trace(self._jaxpr_with_rules(op, name)), write, not _refers(op)
+                )
+        return found
+
+    def _kept(self, key: Any) -> Any | None:
+        """What has been made for a key, of all programs or of this one."""
+        found = _process_wide.get(key)
+        return self._own.get(key) if found is None else found
+
+    def _keep(
+        self,
+        key: Any,
+        trace: Callable[[], tuple[Any, ...]],
+        write: Callable[..., Any],
+        shared: bool,
+    ) -> Any:
+        """Makes and keeps what ``write`` makes of the jaxprs that ``trace`` gives.
+
+        Args:
+          shared: whether the key stands for the same jaxprs in other programs.
+        """
+        traced = _traced.get(key) or trace()
+        before = self.importer.references
+        found = write(*traced)
+        # What refers to functions or constants of this program belongs to it only.
+        if shared and self.importer.references == before:
+            _process_wide[key] = found
+        else:
+            self._own[key] = found
+            if shared:
+                _traced[key] = traced
         return found
 
     def _jaxpr_with_rules(self, op: Any, name: str) -> Any:

@@ -26,7 +26,7 @@ from jaxmlir import codec
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import drop_dead_ops
-from jaxmlir.passes._call_graph import kernels
+from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import ELEMENTWISE, is_plain_op, with_shape
@@ -52,12 +52,7 @@ class DropUnitDims(Pass):
 def drop_unit_dims(program: Program) -> int:
     """Writes ops without dimensions of size 1, in place; how many."""
     with scope():
-        skipped = kernels(program)
-        count = sum(
-            _Function(function).rewrite()
-            for symbol, function in program.functions.items()
-            if symbol not in skipped
-        )
+        count = sum(_Function(function).rewrite() for function in outside_kernels(program))
     program.changed()
     return count
 

@@ -26,7 +26,7 @@ import numpy as np
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import NewFunction, clone, copy
-from jaxmlir.passes._call_graph import kernels
+from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._repeats import Text, Word
 from jaxmlir.passes._rules import Rules
@@ -66,12 +66,11 @@ def outline(program: Program, min_ops: int = MIN_OPS, keep_calls: bool = False) 
     """Outlines repeated blocks in place; how many functions were made of them."""
     with scope():
         rules = Rules(program)
-        skipped = kernels(program)
-        pending = [symbol for symbol in program.functions if symbol not in skipped]
+        pending = outside_kernels(program)
         count = 0
         while pending:
-            made = _outline(rules, program.function(pending.pop()), min_ops, keep_calls)
-            pending += made
+            made = _outline(rules, pending.pop(), min_ops, keep_calls)
+            pending += map(program.function, made)
             count += len(made)
     program.changed()
     return count

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, ClassVar
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import copy, filled, is_constant, ops_of, returned
-from jaxmlir.passes._call_graph import kernels
+from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import ELEMENTWISE, is_plain_op, size, with_shape
@@ -102,10 +102,7 @@ def recompute(
     with scope():
         if peak(program) < min_peak:
             return 0
-        skipped = kernels(program)
-        for symbol, function in list(program.functions.items()):
-            if symbol in skipped:
-                continue
+        for function in outside_kernels(program):
             for _ in range(MAX_SWEEPS):
                 found = _Kernels(function, min_bytes).recompute(fence)
                 count += found

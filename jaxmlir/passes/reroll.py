@@ -34,7 +34,7 @@ from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes import toolbox
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import NewFunction, clone, copy, ops_of
-from jaxmlir.passes._call_graph import kernels
+from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._repeats import Text, Word
 from jaxmlir.passes._rules import Rules
@@ -86,11 +86,10 @@ def reroll(program: Program, stored: float = STORED, max_work: float = MAX_WORK)
     """Rolls up repeated blocks in place; how many loops were made of them."""
     with scope():
         rules, work = Rules(program), Work(program)
-        skipped = kernels(program)
-        count = 0
-        for symbol, function in list(program.functions.items()):
-            if symbol not in skipped:
-                count += _reroll(rules, work, function, stored, max_work)
+        count = sum(
+            _reroll(rules, work, function, stored, max_work)
+            for function in outside_kernels(program)
+        )
     program.changed()
     return count
 

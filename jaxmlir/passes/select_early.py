@@ -31,7 +31,7 @@ from jaxmlir._compat import dtypes
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import converted, drop_dead_ops, ops_of
-from jaxmlir.passes._call_graph import kernels
+from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
@@ -65,11 +65,8 @@ def select_early(program: Program, factor: int = FACTOR) -> int:
     """Moves selections in front of elementwise ops, in place; how many."""
     with scope():
         rules = Rules(program)
-        skipped = kernels(program)
         count = sum(
-            _Function(rules, function, factor).move()
-            for symbol, function in program.functions.items()
-            if symbol not in skipped
+            _Function(rules, function, factor).move() for function in outside_kernels(program)
         )
     program.changed()
     return count

@@ -28,7 +28,7 @@ from jax import lax
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import converted, drop_dead_ops, ops_of, returned
-from jaxmlir.passes._call_graph import kernels
+from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
@@ -62,12 +62,7 @@ def solve_late(program: Program, min_gain: float = MIN_GAIN) -> int:
     """Solves for vectors instead of matrices, in place; how many solutions of matrices went."""
     with scope():
         rules = Rules(program)
-        skipped = kernels(program)
-        count = sum(
-            _rewrite(rules, function, min_gain)
-            for symbol, function in list(program.functions.items())
-            if symbol not in skipped
-        )
+        count = sum(_rewrite(rules, function, min_gain) for function in outside_kernels(program))
     program.changed()
     return count
 

@@ -27,7 +27,7 @@ from jaxmlir._compat import dtypes
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import converted, ops_of
-from jaxmlir.passes._call_graph import kernels
+from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
@@ -77,10 +77,7 @@ def unroll_reductions(
     count = 0
     with scope():
         rules = Rules(program)
-        skipped = kernels(program)
-        for symbol, function in list(program.functions.items()):
-            if symbol in skipped:
-                continue
+        for function in outside_kernels(program):
             for op, name, operands in list(ops_of(function)):
                 node = OpNode(op, name, operands)
                 if name in _COMBINED and _is_short(node, max_size, min_results):

@@ -66,11 +66,10 @@ def batch_scans(program: Program, max_work: float = MAX_WORK) -> int:
     """Batches scans in place; how many scans went."""
     with scope():
         graph = CallGraph(program.functions)
-        entries, skipped = graph.entry_points(), graph.kernels()
+        entries = graph.entry_points()
         batches = _Batches(program, max_work)
-        for symbol, function in list(program.functions.items()):
-            if symbol not in skipped:
-                batches.visit(function)
+        for function in graph.outside_kernels():
+            batches.visit(function)
         keep_reachable(program, entries)
     program.changed()
     return batches.count

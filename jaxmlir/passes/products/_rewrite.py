@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._build import converted, drop_dead_ops
-from jaxmlir.passes._call_graph import kernels
+from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes.products._cost import Cost
 from jaxmlir.passes.products._emit import Plan
@@ -50,11 +50,9 @@ def rewrite_program(
 
     with scope():
         rules = Rules(program)
-        skipped = kernels(program)
         count = sum(
             _rewrite(rules, function, readers, wanted, min_gain)
-            for symbol, function in program.functions.items()
-            if symbol not in skipped
+            for function in outside_kernels(program)
         )
     program.changed()
     return count

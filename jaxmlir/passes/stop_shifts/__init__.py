@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import ops_of, returned
-from jaxmlir.passes._call_graph import kernels
+from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import is_array
@@ -54,12 +54,7 @@ class StopShifts(Pass):
 def stop_shifts(program: Program) -> int:
     """Stops the derivatives of shifts, in place; of how many."""
     with scope():
-        skipped = kernels(program)
-        count = sum(
-            _stop(function)
-            for symbol, function in program.functions.items()
-            if symbol not in skipped
-        )
+        count = sum(map(_stop, outside_kernels(program)))
     program.changed()
     return count
 
