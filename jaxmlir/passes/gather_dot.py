@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes.products import DENSE, MIN_GAIN, SELECTING, Tree, is_mask, rewrite_program
+from jaxmlir.passes.products import DENSE, MIN_GAIN, SELECTING, SURE_GAIN, Tree, is_mask, rewrite_program
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -29,18 +29,21 @@ class GatherDot(Pass):
 
     Options:
       min-gain: how many times faster the new order has to be in the estimate.
+      sure-gain: the same of an order that takes fewer operations and fewer bytes.
     """
 
     name: ClassVar[str] = "jaxpr-gather-dot"
     min_gain: float = MIN_GAIN
+    sure_gain: float = SURE_GAIN
 
     def run(self, program: Program) -> None:
-        gather_dot(program, self.min_gain)
+        gather_dot(program, self.min_gain, self.sure_gain)
 
 
-def gather_dot(program: Program, min_gain: float = MIN_GAIN) -> int:
+def gather_dot(program: Program, min_gain: float = MIN_GAIN, sure_gain: float = SURE_GAIN) -> int:
     """Moves selections of rows in place; how many products were written anew."""
-    return rewrite_program(program, DENSE | SELECTING, _selects_for_a_product, min_gain)
+    readers = DENSE | SELECTING
+    return rewrite_program(program, readers, _selects_for_a_product, min_gain, sure_gain)
 
 
 def _selects_for_a_product(tree: Tree) -> bool:

@@ -14,11 +14,11 @@ rounding; what it costs does.  Two passes share what is here: ``jaxpr-reassociat
     _emit         the new ops
 """
 
-from jaxmlir.passes.products._cost import MIN_GAIN
+from jaxmlir.passes.products._cost import MIN_GAIN, SURE_GAIN
 from jaxmlir.passes.products._network import RULES as DENSE
 from jaxmlir.passes.products._network import is_mask
 from jaxmlir.passes.products._rewrite import rewrite_program
 from jaxmlir.passes.products._selectors import SELECTING
 from jaxmlir.passes.products._trees import Tree
 
-__all__ = ["DENSE", "MIN_GAIN", "SELECTING", "Tree", "is_mask", "rewrite_program"]
+__all__ = ["DENSE", "MIN_GAIN", "SELECTING", "SURE_GAIN", "Tree", "is_mask", "rewrite_program"]

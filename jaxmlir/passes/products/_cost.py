@@ -30,6 +30,14 @@ OP_NS = 500.0
 MIN_GAIN = 1.3
 """How many times faster than the old order a new one has to be in the estimate."""
 
+SURE_GAIN = 1.05
+"""The same of an order that takes fewer operations and fewer bytes, whatever either costs.
+
+``(h @ W)[:, :-1]`` of 8 x 128 x 64 and 64 x 4096 numbers saves one operation in 128 and half of the
+bytes, 1.15 times in the estimate: its copy, and the padding of its cotangent, were 1.4 times in the
+gradient of a language model.
+"""
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -47,6 +55,10 @@ class Cost:
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(self.flops + other.flops, self.bytes + other.bytes, self.ops + other.ops)
+
+    def is_less(self, other: Cost) -> bool:
+        """Whether it is the lesser one in operations and in bytes, with no more kernels."""
+        return self.flops < other.flops and self.bytes < other.bytes and self.ops <= other.ops
 
     @property
     def ns(self) -> float:
