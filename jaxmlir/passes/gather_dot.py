@@ -17,7 +17,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes.products import DENSE, MIN_GAIN, SELECTING, SURE_GAIN, Tree, is_mask, rewrite_program
+from jaxmlir.passes.products import (
+    DENSE,
+    MIN_GAIN,
+    SELECTING,
+    SURE_GAIN,
+    Tree,
+    is_mask,
+    rewrite_program,
+)
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program

@@ -140,7 +140,8 @@ class _Evaluation:
         free_a = [i for i in a.indices if i not in both]
         free_b = [i for i in b.indices if i not in both]
         if summed and (free_a or free_b):
-            if (*batch, *free_b, *free_a) == tuple(i for dim in self.plan.out for i in dim):
+            turned = (*batch, *free_b, *free_a)
+            if free_a and free_b and turned == tuple(i for dim in self.plan.out for i in dim):
                 # The dimensions come out in the order of the operands: no transpose this way.
                 a, b, free_a, free_b = b, a, free_b, free_a
             dimension_numbers = tuple(
