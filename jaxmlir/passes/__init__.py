@@ -70,6 +70,7 @@ BUILTIN_PASSES = (
     ("jaxpr-select-early", "jaxmlir.passes.select_early:SelectEarly"),
     ("jaxpr-solve-late", "jaxmlir.passes.solve_late:SolveLate"),
     ("jaxpr-stop-shifts", "jaxmlir.passes.stop_shifts:StopShifts"),
+    ("jaxpr-tile", "jaxmlir.passes.tile:Tile"),
     ("jaxpr-transpose", "jaxmlir.passes.transpose:Transpose"),
     ("jaxpr-unroll-reductions", "jaxmlir.passes.unroll_reductions:UnrollReductions"),
     ("jaxpr-verify", "jaxmlir.passes.verify:Verify"),

@@ -76,6 +76,26 @@ def inline(program: Program, max_ops: int = 8, single_use: bool = True) -> int:
     return count
 
 
+def inlined(functions: dict[str, func.FuncOp], function: func.FuncOp) -> func.FuncOp:
+    """A function with all its plain calls inlined, whatever the size of what they call.
+
+    It is a copy before the function, or the function itself if that calls nothing.
+    """
+    calls = _calls(functions, function)
+    if not calls:
+        return function
+    copy = function.operation.clone(ip=ir.InsertionPoint(function)).opview
+    while calls := _calls(functions, copy):
+        for op, callee in calls:
+            _inline(op, functions[callee])
+    return copy
+
+
+def _calls(functions: dict[str, func.FuncOp], function: func.FuncOp) -> list[tuple[Any, str]]:
+    found = [(op, _callee(op, name, functions)) for op, name in ops_with_symbols(function)]
+    return [(op, callee) for op, callee in found if callee is not None]
+
+
 def _reason(once: bool, size: int) -> str:
     return "called here only" if once else f"it is small ({size} ops)"
 
