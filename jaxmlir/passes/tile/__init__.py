@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.errors import PipelineError
-from jaxmlir.ir import func, ir, scope
+from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import named_ops
@@ -62,7 +62,7 @@ class Tile(Pass):
     """Compute rows of a batch that are independent of each other some at a time.
 
     Options:
-      tile-size: rows of a tile; by default as many as ``tile-bytes`` hold, and only where that pays.
+      tile-size: rows of a tile; by default as many as ``tile-bytes`` hold, where that pays.
       tile-bytes: what the values of a tile take together.
       min-peak: programs that need fewer bytes at once are left alone.
       platform: what the program will be compiled for; by default JAX's default backend. On others
@@ -182,12 +182,12 @@ class _Function:
         tried: list[dict[int, RowOp]] = []
         for value in _seeds(uses.body):
             for dim, rows in enumerate(aval_of(uses.body.types[value]).shape):
-                if rows > 1:
-                    region = grow(uses, value, dim)
-                    if region not in tried:
-                        tried.append(region)
-                        plan = self._judged(uses, region, rows, stored)
-                        plans += [] if plan is None else [plan]
+                # A region is the same from whichever of its values it grows.
+                if rows == 1 or any(uses.dim(region, value) == dim for region in tried):
+                    continue
+                tried.append(grow(uses, value, dim))
+                plan = self._judged(uses, tried[-1], rows, stored)
+                plans += [] if plan is None else [plan]
         if self.tile_size is None:
             return max(plans, key=lambda p: p.gain, default=None)
         return max(plans, key=lambda p: p.saved, default=None)
@@ -197,6 +197,8 @@ class _Function:
     ) -> _Plan | None:
         """The stages of a region that pay."""
         for _ in range(SWEEPS):
+            if not self._may_pay(uses, region, stored):
+                return None
             schedule = Schedule(uses, region)
             estimates = {
                 number: estimate(schedule, number, stored)
@@ -205,7 +207,7 @@ class _Function:
             }
             if not estimates:
                 return None
-            tiles = self._tiles(rows, max(e.peak + e.rows for e in estimates.values()))
+            tiles = self._tiles(rows, max(e.peak for e in estimates.values()))
             if tiles is None:
                 return None
             poor = {n for n, e in estimates.items() if not self._is_worth(e, tiles)}
@@ -213,6 +215,14 @@ class _Function:
                 return _Plan(schedule, tiles, estimates)
             region = {i: op for i, op in region.items() if schedule.stage[i] not in poor}
         return None
+
+    def _may_pay(self, uses: Uses, region: dict[int, RowOp], stored: set[int]) -> bool:
+        """Whether the rows of a region, were all there at once, are more than a tile holds."""
+        if self.tile_size is not None:
+            return True
+        rows = (v for i in region for v in range(*uses.body.results[i]) if v in stored)
+        found = sum(size(uses.body.types[v]) for v in rows if uses.dim(region, v) is not None)
+        return found > self.tile_bytes
 
     def _tiles(self, rows: int, bytes_: int) -> Tiles | None:
         if self.tile_size is None:
@@ -230,11 +240,12 @@ class _Function:
         schedule, tiles = plan.schedule, plan.tiles
         for number, found in plan.estimates.items():
             ops = schedule.stages[number].rows
+            time = (found.gain() - found.cost(tiles.count)) / 1e6
             remark(
                 schedule.uses.body.ops[ops[0]],
                 f"{tiles.rows} rows, {tiles.size} at a time: {len(ops)} ops whose values take "
-                f"{found.peak:,} bytes take {found.peak * tiles.size // tiles.rows:,}, about "
-                f"{(found.gain() - found.cost(tiles.count)) / 1e6:,.2f} ms less",
+                f"{found.peak:,} bytes take {found.peak * tiles.size // tiles.rows:,}, by an "
+                f"estimate {abs(time):,.2f} ms {'faster' if time > 0 else 'slower'}",
             )
 
 

@@ -1,10 +1,10 @@
 """Indexing maps: which dimensions of an op's operands and results run together.
 
-An op is a nest of loops: ``dot_general`` of ``[i, k]`` and ``[k, j]`` runs over ``i``, ``j``, ``k``.
-Each dimension of an operand or result is given the number of the loop that it follows, or ``None``
-where it is read in another way: sorted, accumulated along, cut, or of size 1 and repeated.  An op is
-independent along each of its numbered loops: a range of one, in all that follow it, is an op by
-itself.  A loop that no result follows is a reduction, whose parts are combined::
+An op is a nest of loops: ``dot_general`` of ``[i, k]`` and ``[k, j]`` runs over ``i``, ``j`` and
+``k``.  Each dimension of an operand or result is given the number of the loop that it follows, or
+``None`` where it is read in another way: sorted, accumulated along, cut, or of size 1 and repeated.
+An op is independent along each of its numbered loops: a range of one, in all that follow it, is an
+op by itself.  A loop that no result follows is a reduction, whose parts are combined::
 
     exp              [0, 1] -> [0, 1]
     broadcast        [1] -> [0, 1]
@@ -59,10 +59,10 @@ class IndexingMaps:
         object.__setattr__(self, "reduced", frozenset(loops - followed))
 
     def resized(
-        self, attributes: dict[str, ir.Attribute], loop: int, size: int
+        self, attributes: dict[str, ir.Attribute], loop: int | None, size: int
     ) -> dict[str, ir.Attribute]:
         """The attributes of the op on a range of ``size`` of a loop."""
-        if self.sized is None:
+        if self.sized is None or loop is None:
             return attributes
         name, which = self.sized
         dims = self.results[0] if which < 0 else self.operands[which]
@@ -332,7 +332,9 @@ _OPS: dict[str, Callable[[Op], IndexingMaps | None]] = {
     **dict.fromkeys(("argmax", "argmin"), _arg_reduction),
     "dot_general": _dot_general,
     "conv_general_dilated": _convolution,
-    **dict.fromkeys((f"cum{kind}" for kind in ("logsumexp", "max", "min", "prod", "sum")), _along("axis")),
+    **dict.fromkeys(
+        (f"cum{kind}" for kind in ("logsumexp", "max", "min", "prod", "sum")), _along("axis")
+    ),
     "sort": _along("dimension"),
     "rev": _along("dimensions"),
     "split": _along("axis"),
@@ -344,5 +346,7 @@ _OPS: dict[str, Callable[[Op], IndexingMaps | None]] = {
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice,
     "gather": _gather,
-    **dict.fromkeys(("scatter", *(f"scatter_{k}" for k in ("add", "max", "min", "mul", "sub"))), _scatter),
+    **dict.fromkeys(
+        ("scatter", *(f"scatter_{k}" for k in ("add", "max", "min", "mul", "sub"))), _scatter
+    ),
 }

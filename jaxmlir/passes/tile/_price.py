@@ -18,9 +18,9 @@ from jaxmlir.passes.recompute import FUNCTIONS
 from jaxmlir.passes.tile._regions import Schedule, Uses
 from jaxmlir.passes.tile._write import Tiles
 
-# A C library keeps a freed block of up to 32 MiB for the next call; a larger one is mapped anew, and
-# each of its pages zeroed when it is first touched.  CPU time of tiles / of the entire batch, by the
-# memory that the latter takes:
+# A C library keeps a freed block of up to 32 MiB for the next call; a larger one is mapped anew,
+# and each of its pages zeroed when it is first touched.  CPU time of tiles / of the entire batch,
+# by the memory that the latter takes:
 #                  7 to 14 MiB  20 to 28  40 to 56  80 to 112  160 to 320
 #   softmaxes      1.07         1.06      0.70      0.76       0.65
 #   attention      1.04         0.96      0.67      0.66       0.40
@@ -82,11 +82,12 @@ def estimate(schedule: Schedule, number: int, stored: Container[int]) -> Estimat
     for i in ops:
         for k, v in enumerate(body.operands[i]):
             last[v] = i
-            if schedule.rows[i].operands[k] is None:
-                if not _is_fused(body, i):
-                    shared.add(v)
-            elif not schedule.is_row(i, k):
+            if schedule.is_inner(i, k):
+                continue
+            if schedule.rows[i].operands[k] is not None:
                 reads.add(v)
+            elif not _is_fused(body, i):
+                shared.add(v)
     sums = schedule.sums(number)
     live = peak = kernels = 0
     ends: dict[int, int] = {}

@@ -12,50 +12,60 @@ rows before it and one after it.  The *stage* of an op is the number of such cut
     s = exp(x)            rows of loop 0
     m = sum(s) / n        the sum is complete after loop 0; the quotient is computed at stage 1
     y = sum(s / m)        rows of loop 1, from rows of s that loop 0 stored
+
+What is linear in sums over the batch alone is a sum of what it is of their parts: a weight that is
+used twice has one gradient that is summed up, not two.
 """
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from jaxmlir._signature import Signature
 from jaxmlir.passes._body import Body
-from jaxmlir.passes.tile._maps import Dims, IndexingMaps, maps_of
+from jaxmlir.passes.tile._maps import IndexingMaps, maps_of
 
 
-@dataclass(frozen=True)
 class RowOp:
     """An op of a region.
 
     Attributes:
       maps: how its operands and results follow its loops.
-      loop: the one that the batch is.
+      loop: the one that the batch is, or ``None`` if it is linear in sums over the batch.
+      operands: of each operand the dimension that is the batch; ``None`` of one that is read whole.
+      results: likewise; ``None`` of the results of a reduction over the batch.
+      is_reduction: whether these are parts of what is combined over the batch, ...
+      combine: ... and by which primitive.
     """
 
-    maps: IndexingMaps
-    loop: int
+    def __init__(self, maps: IndexingMaps, loop: int | None):
+        self.maps, self.loop = maps, loop
+        self.operands, self.results = (
+            tuple(dims.index(loop) if loop is not None and loop in dims else None for dims in group)
+            for group in (maps.operands, maps.results)
+        )
+        self.is_of_parts = loop is None
+        self.is_reduction = self.is_of_parts or loop in maps.reduced
+        self.combine = "add" if self.is_of_parts else maps.combine
 
-    @property
-    def operands(self) -> Dims:
-        """Of each operand the dimension that is the batch; ``None`` of one that is read whole."""
-        return tuple(map(self._batch, self.maps.operands))
-
-    @property
-    def results(self) -> Dims:
-        """Likewise; ``None`` of the results of a reduction over the batch."""
-        return tuple(map(self._batch, self.maps.results))
-
-    @property
-    def is_reduction(self) -> bool:
-        return self.loop in self.maps.reduced
-
-    def _batch(self, dims: Dims) -> int | None:
-        return dims.index(self.loop) if self.loop in dims else None
+    @staticmethod
+    @functools.lru_cache(maxsize=1 << 14)
+    def of(signature: Signature, loop: int | None) -> RowOp:
+        """The same for all ops of a signature that follow the batch along one loop."""
+        return RowOp(maps_of(signature), loop)
 
 
 class Uses:
-    """A function with the users of its values."""
+    """A function with the users of its values.
+
+    Attributes:
+      users: of each value the ops that read it, by index.
+      maker: of each value the op that gives it; ``None`` of arguments.
+      is_returned: the values that the function returns.
+    """
 
     def __init__(self, body: Body):
         self.body = body
@@ -67,6 +77,13 @@ class Uses:
             for v in range(*body.results[i]):
                 self.maker[v] = i
         self.is_returned = set(body.returned)
+
+    def dim(self, rows: dict[int, RowOp], value: int) -> int | None:
+        """The batch dimension of a value that is one of a region's rows; else ``None``."""
+        maker = self.maker[value]
+        if maker is None or maker not in rows:
+            return None
+        return rows[maker].results[value - self.body.results[maker][0]]
 
 
 def grow(uses: Uses, value: int, dim: int) -> dict[int, RowOp]:
@@ -100,16 +117,12 @@ def _join(body: Body, i: int, dims: dict[int, int]) -> RowOp | None:
     if maps is None:
         return None
     first, last = body.results[i]
-    of_results = [
-        maps.results[k][dims[v]] for k, v in enumerate(range(first, last)) if v in dims
-    ]
-    of_operands = [
-        maps.operands[k][dims[v]] for k, v in enumerate(body.operands[i]) if v in dims
-    ]
+    of_results = [maps.results[k][dims[v]] for k, v in enumerate(range(first, last)) if v in dims]
+    of_operands = [maps.operands[k][dims[v]] for k, v in enumerate(body.operands[i]) if v in dims]
     loop = next((loop for loop in (*of_results, *of_operands) if loop is not None), None)
     if loop is None or any(other != loop for other in of_results):
         return None
-    op = RowOp(maps, loop)
+    op = RowOp.of(body.signatures[i], loop)
     if op.is_reduction:
         # Where an operand's other dimension is the batch of the region, it would be read whole.
         return op if maps.combine and None not in op.operands else None
@@ -128,13 +141,13 @@ class Schedule:
     """The ops of a function in stages.
 
     Attributes:
-      rows: the ops that are computed by rows, by index.
+      rows: the ops that are computed in loops, by index.
       stages: in order; the ops of each in the order of the function.
       stage: of each row op the number of its stage.
     """
 
     def __init__(self, uses: Uses, rows: dict[int, RowOp]):
-        self.uses, self.rows = uses, rows
+        self.uses, self.rows = uses, dict(rows)
         self.stage: dict[int, int] = {}
         self._place()
         self._sink()
@@ -142,21 +155,21 @@ class Schedule:
 
     def dim(self, value: int) -> int | None:
         """The batch dimension of a value that is computed by rows; else ``None``."""
-        maker = self.uses.maker[value]
-        if maker is None or maker not in self.rows:
-            return None
-        return self.rows[maker].results[value - self.uses.body.results[maker][0]]
+        return self.uses.dim(self.rows, value)
 
     def outer(self, stage: int) -> list[int]:
         """The values computed by rows in a stage that are read elsewhere."""
         return [v for v in self._values(stage) if self.dim(v) is not None and self._leaves(v)]
 
     def sums(self, stage: int) -> list[int]:
-        """The values that are reduced over the rows of a stage."""
-        return [v for v in self._values(stage) if self.dim(v) is None]
+        """The values that are reduced over the rows of a stage, and read elsewhere."""
+        return [v for v in self._values(stage) if self.dim(v) is None and self._leaves(v)]
 
-    def is_row(self, i: int, k: int) -> bool:
-        """Whether operand ``k`` of a row op is a row that its own stage has computed."""
+    def is_inner(self, i: int, k: int) -> bool:
+        """Whether operand ``k`` of an op of a loop is a row, or a part, that its own loop has
+        computed."""
+        if self.rows[i].is_of_parts:
+            return True
         v = self.uses.body.operands[i][k]
         maker = self.uses.maker[v]
         d = self.rows[i].operands[k]
@@ -187,7 +200,7 @@ class Schedule:
             if self.stage.get(i) != stage:
                 return True
             for k, v in enumerate(self.uses.body.operands[i]):
-                if v == value and not self.is_row(i, k):
+                if v == value and not self.is_inner(i, k):
                     return True
         return False
 
@@ -201,6 +214,8 @@ class Schedule:
         self._ops = [0] * len(body.ops)
         for i, operands in enumerate(body.operands):
             op = self.rows.get(i)
+            if op is None and self._is_of_parts(i):
+                op = self.rows[i] = RowOp.of(body.signatures[i], None)
             if op is None:
                 stage = max((whole[v] for v in operands), default=0)
                 after = stage
@@ -208,7 +223,7 @@ class Schedule:
                 stage = 0
                 for v, d in zip(operands, op.operands, strict=True):
                     there = whole[v]
-                    if d is not None and self.dim(v) == d:
+                    if op.is_of_parts or (d is not None and self.dim(v) == d):
                         there = self.stage[self.uses.maker[v]]
                     stage = max(stage, there)
                 self.stage[i] = stage
@@ -216,6 +231,25 @@ class Schedule:
             self._ops[i] = stage
             for v in range(*body.results[i]):
                 whole[v] = after
+
+    def _is_of_parts(self, i: int) -> bool:
+        """Whether an op is linear in sums over the rows of one stage that nobody else reads."""
+        body = self.uses.body
+        operands = body.operands[i]
+        if body.names[i] not in _LINEAR or not operands or maps_of(body.signatures[i]) is None:
+            return False
+        makers = [self.uses.maker[v] for v in operands]
+        ops = [self.rows.get(maker) for maker in makers]
+        if not all(op is not None and op.is_reduction and op.combine == "add" for op in ops):
+            return False
+        read = [*operands, *range(*body.results[i])]
+        return (
+            len({self.stage[maker] for maker in makers}) == 1
+            and all(self.uses.users[v] == [i] for v in operands)
+            and self.uses.is_returned.isdisjoint(operands)
+            # If one is repeated for the other, there is more to sum up.
+            and (len(operands) == 1 or len({body.types[v] for v in read}) == 1)
+        )
 
     def _sink(self) -> None:
         """Rows that are made of nothing that is computed by rows, where they are read."""
@@ -246,3 +280,5 @@ class Schedule:
             (found[stage].rows if i in self.rows else found[stage].whole).append(i)
         return [found[stage] for stage in range(max(found, default=-1) + 1)]
 
+
+_LINEAR = frozenset(f"jaxpr.{name}" for name in ("add", "add_any", "neg", "sub", "transpose"))

@@ -131,14 +131,16 @@ class Writer:
         for i in self._schedule.stages[number].rows:
             dims = self._schedule.rows[i].operands
             for k, (v, d) in enumerate(zip(self._body.operands[i], dims, strict=True)):
+                if self._schedule.is_inner(i, k):
+                    continue
                 if d is None:
                     wholes[v] = None
-                elif not self._schedule.is_row(i, k):
+                else:
                     reads[v, d] = None
         return list(reads), list(wholes)
 
     def _combine(self, value: int) -> str:
-        return self._schedule.rows[self._uses.maker[value]].maps.combine
+        return self._schedule.rows[self._uses.maker[value]].combine
 
     def _tiled(self, read: Read) -> _Rows | None:
         """What a loop has given in tiles along that dimension, if one has."""
@@ -224,10 +226,10 @@ class Writer:
             row, signature = self._schedule.rows[i], body.signatures[i]
             operands = []
             for k, (v, d) in enumerate(zip(body.operands[i], row.operands, strict=True)):
-                if d is None:
-                    operands.append(wholes[v])
+                if self._schedule.is_inner(i, k):
+                    operands.append(found[v])
                 else:
-                    operands.append(found[v] if self._schedule.is_row(i, k) else rows[v, d])
+                    operands.append(wholes[v] if d is None else rows[v, d])
             types = [
                 type_ if d is None else _with_size(type_, d, size)
                 for type_, d in zip(signature.results, row.results, strict=True)
@@ -343,6 +345,4 @@ def _together(rows: _Rows, type_: ir.Type) -> ir.Value:
     value = _reshape(value, tuple(shape))
     if rows.rest is None:
         return value
-    return _build(
-        "concatenate", [value, rows.rest], aval_of(type_).shape, dimension=dim
-    )
+    return _build("concatenate", [value, rows.rest], aval_of(type_).shape, dimension=dim)
