@@ -160,6 +160,19 @@ def module_bytecode(module: ir.Module) -> bytes:
     return out.getvalue()
 
 
+def clone_module(module: ir.Module) -> ir.Module:
+    """A module with the same ops and attributes."""
+    with context():
+        old = module.operation
+        result = ir.Module.create(old.location)
+        for name, attr in old.attributes.items():
+            result.operation.attributes[name] = attr
+        with ir.InsertionPoint(result.body):
+            for op in module.body.operations:
+                op.operation.clone()
+        return result
+
+
 def functions(module: ir.Module) -> dict[str, func.FuncOp]:
     """The module's functions by symbol name, in order."""
     with context():
@@ -193,6 +206,7 @@ def symbol_uses(attr: ir.Attribute) -> tuple[str, ...]:
 __all__ = [
     "DIALECT",
     "DIALECT_VERSION",
+    "clone_module",
     "context",
     "diagnostics_of",
     "file_line_col",

@@ -423,8 +423,8 @@ class Program:
         hold_rules = hold_rules or self.holds_rules
         if not hold_rules:
             self.trace_rules()
-        with context(), self._lock:
-            module = ir.Module.parse(mlir_ir.module_bytecode(self._module))
+        with self._lock:
+            module = mlir_ir.clone_module(self._module)
         result = Program(module, self._constants, self._handles, self.custom_calls)
         result.when_lowered = self.when_lowered
         result.untraced, result.holds_rules = self.untraced, hold_rules

@@ -15,7 +15,6 @@ barriers, placement, collectives.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax
@@ -39,7 +38,6 @@ FOLDABLE = frozenset(
 )
 
 
-@dataclass(frozen=True)
 class FoldConstants(Pass):
     """Replace ops on constants by their values.
 

@@ -2,7 +2,6 @@
 
 A pass ``jaxpr-foo`` is one small file with one class::
 
-    @dataclass(frozen=True)
     class Foo(Pass):
         '''One line, shown by --list-passes.
 
@@ -15,7 +14,8 @@ A pass ``jaxpr-foo`` is one small file with one class::
         def run(self, program): ...
 
 Its text form is ``jaxpr-foo{max-depth=3}``: the field ``max_depth`` is the option ``max-depth``.
-Defining the class is all the registration that ``--load`` needs.
+Defining the class is all the registration that ``--load`` needs.  It becomes a dataclass when it is
+first used: most processes use the algorithms of a few passes, and none of their options.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, Union
 
 from jaxmlir.errors import PipelineError
 
@@ -35,6 +35,7 @@ _TRUE = ("true", "1")
 _FALSE = ("false", "0")
 
 
+@typing.dataclass_transform(frozen_default=True)
 class Pass:
     """Base of all passes. ``run`` changes ``program.module`` in place."""
 
@@ -57,12 +58,23 @@ class Pass:
             )
         Pass.loaded[cls.name] = cls
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        cls._become_dataclass()
+        return super().__new__(cls)
+
+    @classmethod
+    def _become_dataclass(cls) -> None:
+        for part in reversed(cls.__mro__[: cls.__mro__.index(Pass)]):
+            if issubclass(part, Pass) and "__dataclass_fields__" not in part.__dict__:
+                dataclasses.dataclass(frozen=True)(part)
+
     def run(self, program: Program) -> None:
         raise NotImplementedError(f"pass '{self.name}' does not define run(program)")
 
     @classmethod
     def options(cls) -> dict[str, Option]:
         """The options by their kebab-case name."""
+        cls._become_dataclass()
         hints = typing.get_type_hints(cls)
         return {
             (option := Option(field, hints[field.name])).name: option

@@ -9,7 +9,6 @@ derivatives are loops of that kind too, so the choice is made once, for derivati
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir import codec
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 POLICIES = ("error", "checkpointed")
 
 
-@dataclass(frozen=True)
 class CheckpointWhile(Pass):
     """Replace each while by a checkpointed_while, which has a reverse derivative.
 

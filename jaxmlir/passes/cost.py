@@ -100,7 +100,6 @@ def _row(flops: Any, transcendentals: Any, size: Any, intensity: Any, where: str
     return f"{flops:>16} {transcendentals:>12} {size:>16} {intensity:>11}  {where}".rstrip()
 
 
-@dataclass(frozen=True)
 class PrintCost(Pass):
     """Print the floating-point operations and bytes of a function, by source line, on stderr.
 

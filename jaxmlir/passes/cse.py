@@ -12,7 +12,6 @@ say why.  Functions are not looked into from outside: ``jaxpr-inline`` does that
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import codec, ops
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-@dataclass(frozen=True)
 class Cse(Pass):
     """Merge ops that compute the same value of the same operands."""
 

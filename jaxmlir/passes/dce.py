@@ -12,7 +12,6 @@ What is live is found in :mod:`jaxmlir.passes._liveness`; here it is acted upon.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import codec, ops
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-@dataclass(frozen=True)
 class Dce(Pass):
     """Remove what contributes to no result and no effect, in called functions too."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.ir import func, ir, scope, symbol_uses
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-@dataclass(frozen=True)
 class DedupeFunctions(Pass):
     """Merge private functions that are equal but for their names and locations."""
 

@@ -81,7 +81,6 @@ FREE_BYTES = 1_048_576
 SAVED = 1000
 
 
-@dataclass(frozen=True)
 class DeferSums(Pass):
     """Add up after a loop, by one product or scatter, what the loop only adds up.
 

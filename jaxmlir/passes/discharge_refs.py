@@ -14,7 +14,6 @@ References that the program is given stay, and so do those of kernels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.ir import module_bytecode, scope
@@ -27,7 +26,6 @@ MAKERS = frozenset({"jaxpr.new_ref", "jaxpr.empty_ref"})
 """The ops that make references."""
 
 
-@dataclass(frozen=True)
 class DischargeRefs(Pass):
     """Turn references that functions make themselves into values."""
 

@@ -19,7 +19,6 @@ shape ``(256, 6, 64)`` 0.1 ms; with 0.12, 0.1 ms either way.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import codec
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True)
 class DropUnitDims(Pass):
     """Compute with arrays without their dimensions of size 1."""
 

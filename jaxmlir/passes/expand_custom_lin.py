@@ -9,7 +9,6 @@ does not follow from the ops: an affine rule, transposed, would lose its constan
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from jaxmlir import codec, locations
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-@dataclass(frozen=True)
 class ExpandCustomLin(Pass):
     """Replace each custom_lin by the transpose of its backward rule, which must be linear."""
 

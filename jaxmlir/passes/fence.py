@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 _BARRIER_SINCE = {"cpu": (0, 11)}
 
 
-@dataclass(frozen=True)
 class Fence(Pass):
     """Store expensive values that several ops use, where XLA would compute them for each.
 

@@ -13,7 +13,6 @@ order: see there for the error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.passes._base import Pass
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-@dataclass(frozen=True)
 class GatherDot(Pass):
     """Select rows before a matrix product or after, whichever costs less.
 

@@ -9,7 +9,6 @@ than calls.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.ir import func, ir, scope
@@ -29,7 +28,6 @@ _PLAIN = frozenset(
 _CALLS = frozenset({"jaxpr.jit", "jaxpr.call", "jaxpr.closed_call", "jaxpr.eval_jaxpr"})
 
 
-@dataclass(frozen=True)
 class Inline(Pass):
     """Replace calls by the bodies of the functions called.
 

@@ -9,7 +9,6 @@ has a tangent is copied as it is, and so everything that depends on integers, co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from jaxmlir._lists import chosen
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-@dataclass(frozen=True)
 class Jvp(Pass):
     """Add the function ``@f.jvp``: (*primals, *tangents) -> (*results, *tangents of results).
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from jaxmlir._lists import chosen
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-@dataclass(frozen=True)
 class Linearize(Pass):
     """Add ``@f.fwd``: (*primals) -> (*results, *residuals), and ``@f.lin``: (*residuals, *tangents)
     -> (*tangents of results).

@@ -16,7 +16,6 @@ rules of what it wrote; after it, each product by itself.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-@dataclass(frozen=True)
 class MatmulPrecision(Pass):
     """Compute matrix products and convolutions of float32 with narrower operands, accumulating in
     float32.

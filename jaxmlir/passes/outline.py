@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -45,7 +44,6 @@ CALL, VALUE = 2, 0.1
 MIN_SAVED = 16
 
 
-@dataclass(frozen=True)
 class Outline(Pass):
     """Make repeated blocks of ops calls of one function.
 

@@ -8,7 +8,6 @@ JVP rule is split so, to make a linear function of it: its primals are known, it
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jaxmlir._lists import chosen
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-@dataclass(frozen=True)
 class PartialEval(Pass):
     """Add ``@f.known``: (*known arguments) -> (*known results, *residuals), and ``@f.unknown``:
     (*residuals, *unknown arguments) -> (*unknown results).

@@ -19,7 +19,6 @@ those of sharded arrays.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.passes._base import Pass
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-@dataclass(frozen=True)
 class Reassociate(Pass):
     """Multiply matrices in the order that costs least.
 

@@ -28,7 +28,6 @@ no more than ``MAX_FUNCTIONS`` functions that take long.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.ir import func, ir, scope
@@ -66,7 +65,6 @@ MAX_OPS = 24
 MAX_SWEEPS = 4
 
 
-@dataclass(frozen=True)
 class Recompute(Pass):
     """Compute large elementwise values in each kernel that reads them, instead of storing them.
 

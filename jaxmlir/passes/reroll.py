@@ -65,7 +65,6 @@ MAX_WORK = 2e7
 STORED = 0.25
 
 
-@dataclass(frozen=True)
 class Reroll(Pass):
     """Make a scan of blocks of ops that repeat one after the other, where the loop costs little.
 

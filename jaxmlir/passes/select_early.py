@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 FACTOR = 16
 
 
-@dataclass(frozen=True)
 class SelectEarly(Pass):
     """Select elements before elementwise ops, not after, where few are selected.
 

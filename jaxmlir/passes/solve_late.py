@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 MIN_GAIN = 1.3
 
 
-@dataclass(frozen=True)
 class SolveLate(Pass):
     """Solve linear systems for the vectors that are wanted, not for a matrix times these.
 

@@ -9,7 +9,6 @@ never written down.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import codec
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-@dataclass(frozen=True)
 class Transpose(Pass):
     """Add ``@f.transpose``: (*nonlinear arguments, *cotangents of results) -> (*cotangents of
     linear arguments).

@@ -47,7 +47,6 @@ MAX_SIZE = 8
 MIN_RESULTS = 1000
 
 
-@dataclass(frozen=True)
 class UnrollReductions(Pass):
     """Write reductions over a few elements as operations on slices.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.passes._base import Pass
@@ -11,7 +10,6 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-@dataclass(frozen=True)
 class Verify(Pass):
     """Verify the program: structure, symbols, and types by JAX's abstract evaluation.
 

@@ -10,7 +10,6 @@ The gradient of a scalar function is one after the other, from a cotangent of 1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from jaxmlir._lists import chosen
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-@dataclass(frozen=True)
 class Vjp(Pass):
     """Add ``@f.fwd``: (*primals) -> (*results, *residuals), and ``@f.bwd``: (*residuals,
     *cotangents of results that depend on the arguments) -> (*cotangents of arguments).
@@ -57,7 +55,6 @@ class Vjp(Pass):
         program.changed()
 
 
-@dataclass(frozen=True)
 class Grad(Pass):
     """Add ``@f.grad``: (*arguments) -> (*gradients), the derivative of a scalar result.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import codec
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 Axes = tuple[int | None, ...]
 
 
-@dataclass(frozen=True)
 class Vmap(Pass):
     """Add ``@f.vmap``, the function on batches.
 

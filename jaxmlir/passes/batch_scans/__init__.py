@@ -14,7 +14,7 @@ or unknown ops in them, which batches make dearer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir._lists import chosen
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 MAX_WORK = 1e5
 
 
-@dataclass(frozen=True)
 class BatchScans(Pass):
     """Make independent scans of the same body and length one scan of a batched body.
 

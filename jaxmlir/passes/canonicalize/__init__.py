@@ -18,7 +18,6 @@ kernels are left as they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.ir import scope
@@ -32,7 +31,6 @@ MAX_SWEEPS = 10
 """A safeguard: three are enough for every program that was tried."""
 
 
-@dataclass(frozen=True)
 class Canonicalize(Pass):
     """Replace ops by simpler ones of the same value.
 

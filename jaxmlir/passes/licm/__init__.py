@@ -33,7 +33,7 @@ A body is taken apart once (:mod:`._splits`), for all loops that share it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import _signature, codec
@@ -62,7 +62,6 @@ if TYPE_CHECKING:
 GROWTH = 1.0
 
 
-@dataclass(frozen=True)
 class Licm(Pass):
     """Compute before a loop what is the same in each of its iterations, where that pays.
 

@@ -18,7 +18,6 @@ In this order, and for inner loops first:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.ir import func, scope
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 BATCH_BYTES = 4_194_304
 
 
-@dataclass(frozen=True)
 class RaiseLoops(Pass):
     """Scan over what a loop reads and writes by its counter; batch independent iterations.
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-@dataclass(frozen=True)
 class Remat(Pass):
     """Store of each iteration of a loop what is cheapest to store, and compute the rest again.
 

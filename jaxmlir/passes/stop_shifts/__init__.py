@@ -24,7 +24,6 @@ what is known of that value.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.ir import func, ir, scope
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-@dataclass(frozen=True)
 class StopShifts(Pass):
     """Take no derivative of maxima that results do not depend on, as in a softmax."""
 

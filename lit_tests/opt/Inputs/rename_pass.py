@@ -1,13 +1,11 @@
 """A pass as a user writes one."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from jaxmlir.ir import functions, ir
 from jaxmlir.passes import Pass
 
 
-@dataclass(frozen=True)
 class RenameFunction(Pass):
     """Rename the public function."""
 
