@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from jaxmlir import codec
 from jaxmlir._compat import core
 from jaxmlir.ir import func, ir, symbol_uses
@@ -55,6 +57,14 @@ class _Op:
         if not isinstance(symbol, ir.FlatSymbolRefAttr):
             return None
         return _Function(name, symbol.value, self._functions[symbol.value])
+
+    def function_of(self, name: str, field: str) -> _Function | None:
+        """The function that a field of an attribute's record names; ``None`` where it is absent."""
+        for record in self._attributes[name]:
+            symbol = record.attr[field] if field in record.attr else None
+            if isinstance(symbol, ir.FlatSymbolRefAttr):
+                return _Function(f"{name}.{field}", symbol.value, self._functions[symbol.value])
+        return None
 
     def functions(self, name: str) -> Iterator[_Function]:
         """The functions that an attribute names, be it one or several."""
@@ -138,9 +148,101 @@ def _while(op: _Op) -> Iterator[str]:
     if cond is not None:
         yield from cond.takes(("constant", consts[0]), ("carried value", carry))
         yield from cond.gives(("truth value", [None]))
+        if len(cond.results) == 1:
+            yield from _truth_errors(cond, carry)
     if body is not None:
         yield from body.takes(("constant", consts[1]), ("carried value", carry))
         yield from body.gives(("carried value", carry))
+
+
+def _truth_errors(cond: _Function, carry: Sequence[Any]) -> Iterator[str]:
+    """A loop goes on while some element of the condition is true.
+
+    Of a batch of loops each has an element: the carried values have its dimensions first.
+    """
+    (truth,) = cond.results
+    shape = truth.shape
+    if truth.dtype != np.dtype(bool):
+        expected = "i1"
+    elif shape and any(aval.shape[: len(shape)] != shape for aval in carry):
+        expected = "a scalar, or the first dimensions of all carried values,"
+    else:
+        return
+    got = f"@{cond.symbol}, which gives {type_of(truth)}"
+    yield (
+        f" attribute '{cond.attribute}': expected a function that gives {expected} "
+        f"for truth value #0, got {got}"
+    )
+
+
+def _on_elements(attribute: str, *, gives_truth: bool = False) -> Callable[[_Op], Iterator[str]]:
+    """The check of a function of elements, two of each operand's dtype, to these or a truth value.
+
+    An op has as many such operands as results, and all others after them.
+    """
+
+    def check(op: _Op) -> Iterator[str]:
+        function = op.function(attribute)
+        if function is None:
+            return
+        elements = [core.ShapedArray((), aval.dtype) for aval in op.operands[: len(op.results)]]
+        truth = [core.ShapedArray((), np.dtype(bool))]
+        yield from function.takes(("element", elements), ("other element", elements))
+        yield from function.gives(("truth value", truth) if gives_truth else ("element", elements))
+
+    return check
+
+
+def _select_and_scatter(op: _Op) -> Iterator[str]:
+    yield from _on_elements("select_jaxpr", gives_truth=True)(op)
+    yield from _on_elements("scatter_jaxpr")(op)
+
+
+def _custom_linear_solve(op: _Op) -> Iterator[str]:
+    lengths = op.get("const_lengths", None)
+    first = sum(lengths)
+    right = op.operands[first:]
+    solution, besides = op.results[: len(right)], op.results[len(right) :]
+    anything = [None] * len(besides)
+    kinds = {
+        "matvec": (("unknown", solution), [("right-hand side", right)]),
+        "vecmat": (("cotangent", right), [("cotangent", solution)]),
+        "solve": (("right-hand side", right), [("unknown", solution), ("other result", besides)]),
+        "transpose_solve": (
+            ("cotangent", solution),
+            [("cotangent", right), ("other result", anything)],
+        ),
+    }
+    start = 0
+    for name, n_consts in zip(lengths._fields, lengths, strict=True):
+        consts = op.operands[start : start + n_consts]
+        start += n_consts
+        function = op.function_of("jaxprs", name)
+        if function is not None:
+            taken, given = kinds[name]
+            yield from function.takes(("constant", consts), taken)
+            yield from function.gives(*given)
+
+
+def _linear_call(op: _Op) -> Iterator[str]:
+    yield from _call("callee")(op)
+    transpose = op.function("transpose")
+    if transpose is not None:
+        first = op.get("num_callee_consts", 0)
+        last = first + op.get("num_res", 0)
+        residuals, linear = op.operands[first:last], op.operands[last:]
+        yield from transpose.takes(("residual", residuals), ("cotangent", _cotangents(op.results)))
+        yield from transpose.gives(("cotangent", _cotangents(linear)))
+
+
+def _linear_map(op: _Op) -> Iterator[str]:
+    yield from _call("call_jaxpr")(op)
+    transpose = op.function("transpose_jaxpr")
+    if transpose is not None:
+        n_res = op.get("num_res", 0)
+        residuals, linear = op.operands[:n_res], op.operands[n_res:]
+        yield from transpose.takes(("residual", residuals), ("cotangent", _cotangents(op.results)))
+        yield from transpose.gives(("cotangent", _cotangents(linear)))
 
 
 def _custom_jvp(op: _Op) -> Iterator[str]:
@@ -187,6 +289,18 @@ def _custom_lin(op: _Op) -> Iterator[str]:
     yield from bwd.gives(("nonzero cotangent", bwd.drop_zeros(cotangents)))
 
 
+def _pallas_call(op: _Op) -> Iterator[str]:
+    kernel, grid = op.function("jaxpr"), op.get("grid_mapping", None)
+    if kernel is not None and grid is not None:
+        groups = {
+            "index operand": grid.num_index_operands,
+            "block of an operand": grid.num_inputs,
+            "block of a result": grid.num_outputs,
+            "scratch operand": grid.num_scratch_operands,
+        }
+        yield from kernel.takes(*((what, [None] * n) for what, n in groups.items()))
+
+
 _CHECKS: dict[str, Callable[[_Op], Iterator[str]]] = {
     "jaxpr.jit": _call("jaxpr"),
     "jaxpr.remat2": _call("jaxpr"),
@@ -196,7 +310,23 @@ _CHECKS: dict[str, Callable[[_Op], Iterator[str]]] = {
     "jaxpr.composite": _call("call_jaxpr"),
     "jaxpr.custom_inverse_call": _call("call_jaxpr"),
     "jaxpr.custom_vmap_call": _call("call"),
+    "jaxpr.program_order": _call("call_jaxpr"),
+    "jaxpr.custom_partitioning": _call("call"),
+    "jaxpr.compute_on": _call("jaxpr"),
+    "jaxpr.xla_metadata_call": _call("jaxpr"),
+    "jaxpr.fused_call": _call("jaxpr"),
     "jaxpr.while": _while,
+    "jaxpr.reduce": _on_elements("jaxpr"),
+    "jaxpr.reduce_window": _on_elements("jaxpr"),
+    "jaxpr.select_and_scatter": _select_and_scatter,
+    **{
+        f"jaxpr.scatter{kind}": _on_elements("update_jaxpr")
+        for kind in ("", "_add", "_sub", "_mul", "_min", "_max")
+    },
+    "jaxpr.custom_linear_solve": _custom_linear_solve,
+    "jaxpr.linear_call": _linear_call,
+    "jaxpr.linear_map": _linear_map,
+    "jaxpr.pallas_call": _pallas_call,
     "jaxpr.custom_jvp_call_jaxpr": _custom_jvp,
     "jaxpr.custom_vjp_call_jaxpr": _custom_vjp,
     "jaxpr.custom_lin": _custom_lin,

@@ -206,19 +206,27 @@ class _Verifier:
         """
         parts: list[Any] = [key.name, key.operands, key.results]
         for name, attr in key.attributes:
-            if not codec.depends_on_module(attr):
-                parts += name, attr
-                continue
-            named = [*attr] if isinstance(attr, ir.ArrayAttr) else [attr]
-            interfaces = tuple(map(self.interface, named))
-            if None in interfaces:
+            part = self.with_interfaces(attr)
+            if part is None:
                 return None
-            parts += name, interfaces
+            parts += name, part
         return tuple(parts)
 
-    def interface(self, attr: ir.Attribute) -> Any | None:
+    def with_interfaces(self, attr: ir.Attribute) -> Any | None:
+        """An attribute with the interfaces of functions in place of their symbols."""
+        if not codec.depends_on_module(attr):
+            return attr
+        if isinstance(attr, ir.FlatSymbolRefAttr):
+            return self.interface(attr.value)
+        if isinstance(attr, ir.ArrayAttr):
+            items = [(None, item) for item in attr]
+        else:
+            items = [(item.name, item.attr) for item in attr]
+        parts = tuple((name, self.with_interfaces(item)) for name, item in items)
+        return None if any(n in codec.OWN_TAGS or p is None for n, p in parts) else parts
+
+    def interface(self, symbol: str) -> Any | None:
         """The type and the attributes of the function that a symbol names, if it has no effects."""
-        symbol = attr.value if isinstance(attr, ir.FlatSymbolRefAttr) else None
         if symbol not in self.functions:
             return None
         if symbol not in self.interfaces:

@@ -15,7 +15,7 @@ import jaxmlir
 from benchmarks.programs import PROGRAMS as BENCHMARKS
 from jaxmlir import ops, verifier
 from jaxmlir.errors import VerificationError
-from jaxmlir.ir import context, ir, scope
+from jaxmlir.ir import context, func, ir, scope, symbol_uses
 
 VALID = [
     "pytrees",
@@ -251,3 +251,79 @@ def test_a_lost_handle_is_found_though_the_op_was_valid_once():
     gc.collect()
     with pytest.raises(VerificationError, match=r"'jaxpr.pure_callback' op: handle .h\d+. stands"):
         jaxmlir.parse(text)
+
+
+def _with_symbol(attr, old, new):
+    """The attribute with another symbol in place of one."""
+    if isinstance(attr, ir.FlatSymbolRefAttr):
+        return ir.FlatSymbolRefAttr.get(new if attr.value == old else attr.value)
+    if isinstance(attr, ir.ArrayAttr):
+        return ir.ArrayAttr.get([_with_symbol(item, old, new) for item in attr])
+    if isinstance(attr, ir.DictAttr):
+        return ir.DictAttr.get({i.name: _with_symbol(i.attr, old, new) for i in attr})
+    return attr
+
+
+def _of_another_type(program, function, how):
+    """A function like this one, but for what it takes or gives; ``None`` where that cannot be."""
+    inputs, results = list(function.type.inputs), list(function.type.results)
+    if how == "takes another":
+        inputs.insert(0, ir.RankedTensorType.get([7], ir.F32Type.get()))
+    elif not results or not isinstance(results[0], ir.RankedTensorType):
+        return None
+    elif how == "gives one less":
+        results.pop()
+    else:
+        results[0] = ir.RankedTensorType.get([7, *results[0].shape], results[0].element_type)
+    with ir.InsertionPoint(program.module.body):
+        new = func.FuncOp("of_another_type", (inputs, results), visibility="private")
+    for name, attr in function.attributes.items():
+        if name not in ("sym_name", "function_type", "sym_visibility"):
+            new.attributes[name] = attr
+    with ir.InsertionPoint(new.add_entry_block()):
+        func.ReturnOp([ir.Operation.create("test.value", [t]).result for t in results])
+    return new
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "associative_operations",
+        "checkpoint",
+        "custom_linear_solve",
+        "custom_vjp_gradients",
+        "linear_calls",
+        "nested_control_flow",
+        "pallas_kernel",
+        "shard_map_psum",
+        "sorting_and_segments",
+    ],
+)
+def test_a_function_of_another_type_is_rejected(name):
+    """Each op with functions, valid before, and whichever it names."""
+    function, arguments = PROGRAMS[name]()
+    program = jaxmlir.trace(function)(*arguments)
+    program.verify()
+    tried = set()
+    for op in _ops(program):
+        for key, attr in list(op.attributes.items()):
+            for symbol, how in itertools.product(
+                symbol_uses(attr), ("takes another", "gives one less", "gives another type")
+            ):
+                if (op.name, key, how) in tried:
+                    continue
+                with scope():
+                    new = _of_another_type(program, program.functions[symbol], how)
+                    if new is None:
+                        continue
+                    tried.add((op.name, key, how))
+                    op.attributes[key] = _with_symbol(attr, symbol, "of_another_type")
+                    program.changed()
+                    with pytest.raises(VerificationError) as e:
+                        program.verify()
+                    assert any(f"'{op.name}' op" in d.message for d in e.value.diagnostics)
+                    op.attributes[key] = attr
+                    new.operation.erase()
+                    program.changed()
+    program.verify()
+    assert len(tried) >= 3

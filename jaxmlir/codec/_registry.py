@@ -136,6 +136,10 @@ def _decode_type(type_: ir.Type) -> Any:
     return types.dtype_of(type_)
 
 
+# Tags of what modules must not share: handles of theirs, and what can be changed.
+OWN_TAGS = frozenset({"handle", "Device", "list", "dict"})
+
+
 def depends_on_module(attr: ir.Attribute) -> bool:
     """Whether modules must not share what an attribute decodes to.
 
@@ -146,10 +150,7 @@ def depends_on_module(attr: ir.Attribute) -> bool:
     if isinstance(attr, ir.ArrayAttr):
         return any(depends_on_module(item) for item in attr)
     if isinstance(attr, ir.DictAttr):
-        return any(
-            item.name in ("handle", "Device", "list", "dict") or depends_on_module(item.attr)
-            for item in attr
-        )
+        return any(item.name in OWN_TAGS or depends_on_module(item.attr) for item in attr)
     return False
 
 
