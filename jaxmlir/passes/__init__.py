@@ -53,6 +53,7 @@ BUILTIN_PASSES = (
     ("jaxpr-fence", "jaxmlir.passes.fence:Fence"),
     ("jaxpr-gather-dot", "jaxmlir.passes.gather_dot:GatherDot"),
     ("jaxpr-grad", "jaxmlir.passes.vjp:Grad"),
+    ("jaxpr-halo", "jaxmlir.passes.halo:Halo"),
     ("jaxpr-inline", "jaxmlir.passes.inline:Inline"),
     ("jaxpr-inverse", "jaxmlir.passes.inverse:Inverse"),
     ("jaxpr-jvp", "jaxmlir.passes.jvp:Jvp"),

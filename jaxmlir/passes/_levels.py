@@ -46,6 +46,7 @@ STORAGE = (
     "jaxpr-recompute",
     "jaxpr-drop-unit-dims",
     "jaxpr-unroll-reductions",
+    "jaxpr-halo",
     "jaxpr-fence",
 )
 

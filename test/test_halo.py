@@ -1,0 +1,97 @@
+"""Shifts of an array as slices of it with a margin: numbers are JAX's, of stencils of all kinds."""
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmlir
+
+pytestmark = pytest.mark.compat
+
+EAGER = "jaxpr-halo{platform=cpu min-elements=0 margin=100}"
+
+shifts = st.tuples(st.integers(-2, 2), st.integers(-2, 2))
+
+
+def shifted(x, by, kind):
+    """``x[i - by]`` on a torus, or with zeros or ones beyond the bounds."""
+    if kind == "roll":
+        return jnp.roll(x, by, (0, 1))
+    fill = np.array(kind == "ones", x.dtype)
+    return jax.lax.pad(x, fill, [(b, -b, 0) for b in by])
+
+
+@hypothesis.settings(max_examples=8, deadline=None)
+@hypothesis.given(
+    st.lists(st.tuples(shifts, st.sampled_from(["roll", "zeros", "ones"])), min_size=1, max_size=5),
+    st.sampled_from([(3, 5), (4, 1), (2, 2)]),
+)
+def test_random_stencils_and_their_gradients(terms, shape):
+    x = np.random.RandomState(0).randn(*shape).astype(np.float32)
+
+    def stencil(x):
+        for _ in range(2):
+            x = sum((k + 1) * shifted(x, by, kind) for k, (by, kind) in enumerate(terms)) / 8
+        return jnp.sum(jnp.sin(x))
+
+    program = jaxmlir.trace(stencil)(x).optimize(1)
+    after = program.run_passes(EAGER)
+    after.verify()
+    np.testing.assert_allclose(after(x), stencil(x), 1e-5)
+    gradient = program.grad().optimize(1).run_passes(EAGER)
+    gradient.verify()
+    np.testing.assert_allclose(gradient(x), jax.grad(stencil)(x), 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.bool_, np.complex64])
+def test_no_bit_of_a_shift_changes(dtype):
+    x = (4 * np.random.RandomState(0).randn(6, 7)).astype(dtype)
+    if dtype == np.float32:
+        x[0, 0], x[1, 1], x[2, 2] = np.nan, -0.0, np.inf
+
+    mask = np.random.RandomState(1).rand(6, 7) < 0.5
+
+    def neighbours(x, mask):
+        kinds = "roll", "zeros"
+        return [jnp.where(mask, shifted(x, (a, 1), k), x) for a in (-1, 0, 2) for k in kinds]
+
+    program = jaxmlir.trace(neighbours)(x, mask).optimize(1)
+    after = program.run_passes(EAGER)
+    assert str(after).count("jaxpr.concatenate") < str(program).count("jaxpr.concatenate")
+    for a, b in zip(after(x, mask), neighbours(x, mask), strict=True):
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def parts_in_a_sum(x):
+    """The transposes of rolls, as JAX writes them."""
+    return jax.grad(lambda x: jnp.sum(x * (jnp.roll(x, 1) - jnp.roll(x, -2))))(x)
+
+
+def test_the_transpose_of_a_roll_is_a_roll():
+    x = np.arange(9, dtype=np.float32) ** 2
+    program = jaxmlir.trace(parts_in_a_sum)(x).optimize(1)
+    after = program.run_passes(EAGER)
+    assert "jaxpr.pad" in str(program)
+    assert "jaxpr.pad" not in str(after)
+    np.testing.assert_allclose(after(x), parts_in_a_sum(x))
+
+
+def wide(x):
+    return jnp.roll(x, 2000) + jnp.roll(x, 3000)
+
+
+def alone(x):
+    return x + jnp.roll(x, 1)
+
+
+def small(x):
+    return jnp.roll(x[:100], 1) + jnp.roll(x[:100], -1)
+
+
+@pytest.mark.parametrize("function", [wide, alone, small])
+def test_left_alone(function):
+    program = jaxmlir.trace(function)(np.zeros(6000, np.float32)).optimize(1)
+    assert str(program.run_passes("jaxpr-halo{platform=cpu}")) == str(program)
