@@ -176,13 +176,12 @@ class _Lowering:
             except JaxmlirError as e:
                 located = _at_op(e, op, name)
                 raise located from cause_of(located, e)
-            except (NotImplementedError, TypeError, ValueError) as e:
-                raise _at_op(e, op, name) from e
-            except (AssertionError, NameError) as e:
-                # What JAX's rules raise where no transformation is around the program.
+            except _OF_RULES as e:
+                # AssertionError and NameError are what JAX's rules raise where no transformation
+                # is around the program.
                 axes = effect_attrs.axis_names(op)
-                if not axes:
-                    raise
+                if not axes or not isinstance(e, (AssertionError, NameError)):
+                    raise _at_op(e, op, name) from e
                 unbound = NameError(
                     f"unbound axis name {', '.join(map(repr, axes))}: expected a vmap of that "
                     "axis_name, or a shard_map, around the program"
@@ -395,6 +394,20 @@ def _left_in(module_context: Any) -> tuple[Any, ...]:
         len(module_context.host_callbacks),
         repr(module_context.channel_iterator),
     )
+
+
+# What rules raise about ops that they cannot lower.  Others are errors that the program asks for.
+_OF_RULES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+    ir.MLIRError,
+)
 
 
 def _at_op(error: Exception, op: Any, name: str) -> LoweringError:

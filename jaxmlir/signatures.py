@@ -1,5 +1,7 @@
 """Do the functions that an op names take and give what the op passes and expects?
 
+And are attributes within their range, where JAX checks that before it makes an equation only.
+
 JAX's abstract evaluation of a call looks at the called jaxpr's results, not always at its operands,
 and never at a custom derivative rule, which is a Python thunk there.  Here both are functions:
 
@@ -289,6 +291,21 @@ def _custom_lin(op: _Op) -> Iterator[str]:
     yield from bwd.gives(("nonzero cotangent", bwd.drop_zeros(cotangents)))
 
 
+def _sort(op: _Op) -> Iterator[str]:
+    num_keys = op.get("num_keys", 1)
+    if not 1 <= num_keys <= len(op.operands):
+        yield (
+            f" attribute 'num_keys': expected 1 to {len(op.operands)}, of so many operands, "
+            f"got {num_keys}"
+        )
+
+
+def _stack(op: _Op) -> Iterator[str]:
+    axis, rank = op.get("axis", 0), len(op.operands[0].shape)
+    if not 0 <= axis <= rank:
+        yield f" attribute 'axis': expected 0 to {rank}, of a new dimension, got {axis}"
+
+
 def _pallas_call(op: _Op) -> Iterator[str]:
     kernel, grid = op.function("jaxpr"), op.get("grid_mapping", None)
     if kernel is not None and grid is not None:
@@ -327,6 +344,8 @@ _CHECKS: dict[str, Callable[[_Op], Iterator[str]]] = {
     "jaxpr.linear_call": _linear_call,
     "jaxpr.linear_map": _linear_map,
     "jaxpr.pallas_call": _pallas_call,
+    "jaxpr.sort": _sort,
+    "jaxpr.stack": _stack,
     "jaxpr.custom_jvp_call_jaxpr": _custom_jvp,
     "jaxpr.custom_vjp_call_jaxpr": _custom_vjp,
     "jaxpr.custom_lin": _custom_lin,

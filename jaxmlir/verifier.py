@@ -191,7 +191,7 @@ class _Verifier:
         if not (errors := list(errors)):
             callees, errors = self.symbols(op)
         if not errors:
-            errors = list(signatures.errors(op, name, self.functions))
+            errors = self.signature_errors(op, name)
         if not errors:
             errors = self.type_errors(op, name, check_vma)
         for error in errors:
@@ -249,6 +249,15 @@ class _Verifier:
                 found.append((symbol, key in rules.ATTRIBUTES))
         return found, errors
 
+    def signature_errors(self, op: Any, name: str) -> list[str]:
+        try:
+            return list(signatures.errors(op, name, self.functions))
+        except Exception as e:
+            return [
+                ": expected attributes that fit its operands and functions, got "
+                f"{type(e).__name__}: {_paragraph(e)}"
+            ]
+
     # -- types --
 
     def type_errors(self, op: Any, name: str, check_vma: bool) -> list[str]:
@@ -266,7 +275,8 @@ class _Verifier:
         try:
             primitive, expected, inferred = self.evaluate(op, name, check_vma)
             got = [aval_of(v.type) for v in op.results]
-            missing = _effects_of(inferred) - _effects_of(_given_effects(op))
+            given = list(_given_effects(op))
+            missing = _effects_of(inferred, op) - {*given}
         except JaxmlirError as e:
             return [_as_continuation(e, name)]
         except Exception as e:
@@ -281,6 +291,13 @@ class _Verifier:
                 f"{by_rule}; an op without its effects may be dropped or reordered"
                 for effect in sorted(missing, key=str)
             ]
+        for effect in given:
+            if not 0 <= getattr(effect, "input", 0) < max(len(op.operands), 1):
+                number = count(len(op.operands), "operand")
+                return [
+                    f" attribute 'jaxpr.effects': expected effects on its {number}, "
+                    f"got {codec.encode(effect)}"
+                ]
         return [
             f" result #{i}: expected {_type_text(want)} {by_rule}, got {op.results[i].type}"
             for i, (want, have) in enumerate(zip(expected, got, strict=True))
@@ -387,8 +404,26 @@ def _structure_errors(op: Any, name: str) -> Iterator[str]:
             yield f": expected {takes}, got attribute '{key}'{_nearest(key, known)}"
             continue
         attr = record.attribute(key)
-        if attr is not None and not attr.each and not _fits(attributes[key], attr.kind):
-            yield f" attribute '{key}': expected {attr.kind}, got {attributes[key]}"
+        if attr is not None and not attr.each:
+            expected = _unmet(op, attributes[key], attr.kind)
+            if expected:
+                yield f" attribute '{key}': expected {expected}, got {attributes[key]}"
+
+
+def _unmet(op: Any, attr: ir.Attribute, kind: str) -> str:
+    """What an attribute of a kind is to be, where it is something else."""
+    if not _fits(attr, kind):
+        return kind
+    if kind in ("dimension", "dimensions") and len(op.operands):
+        type_, value = op.operands[0].type, codec.decode(attr)
+        dims = value if isinstance(value, tuple) else (value,)
+        if isinstance(type_, ir.RankedTensorType) and not (
+            len({*dims}) == len(dims)
+            and all(isinstance(dim, (int, np.integer)) and 0 <= dim < type_.rank for dim in dims)
+        ):
+            what = "a dimension" if kind == "dimension" else "different dimensions"
+            return f"{what} of {type_}, counted from 0"
+    return ""
 
 
 def _fits(attr: ir.Attribute, kind: str) -> bool:
@@ -400,8 +435,8 @@ def _fits(attr: ir.Attribute, kind: str) -> bool:
             return isinstance(attr, ir.BoolAttr)
         case "str":
             return isinstance(attr, ir.StringAttr)
-        case "int":
-            # A dictionary is a symbolic or a huge one.
+        case "int" | "dimension":
+            # A dictionary is a symbolic or a huge one, or a scalar of numpy's.
             return isinstance(attr, (ir.IntegerAttr, ir.DictAttr))
         case "function":
             return isinstance(attr, ir.FlatSymbolRefAttr)
@@ -493,9 +528,21 @@ def _given_effects(op: Any) -> Iterable[Any]:
     return map(codec.decode, attributes["jaxpr.effects"]) if "jaxpr.effects" in attributes else ()
 
 
-def _effects_of(found: Iterable[Any]) -> set[Any]:
-    """The effects that are on no operand in particular."""
-    return {e for e in found if not isinstance(e, effects.JaxprInputEffect)}
+def _effects_of(inferred: Iterable[Any], op: Any) -> set[Any]:
+    """The effects that an op is to list, of those that JAX computes.
+
+    Those on operands are of the operand's first place.  What functions do to operands, JAX says of
+    their variables; that is left to the ops in these.
+    """
+    operands = list(op.operands)
+    found = set()
+    for effect in inferred:
+        if isinstance(effect, effects.JaxprInputEffect):
+            if isinstance(effect.input, int):
+                found.add(effect.replace(operands.index(operands[effect.input])))
+        else:
+            found.add(effect)
+    return found
 
 
 def _tracks_axes(op: Any, name: str, around: bool) -> bool:
@@ -547,7 +594,11 @@ def _paragraph(error: Exception) -> str:
 
 def _type_text(aval: Any) -> str:
     strip = getattr(aval, "strip_weak_type", None)
-    return str(type_of(strip() if strip else aval))
+    try:
+        return str(type_of(strip() if strip else aval))
+    except ir.MLIRError:
+        # No type: of a negative size, say.
+        return str(aval)
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

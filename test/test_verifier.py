@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -327,3 +328,73 @@ def test_a_function_of_another_type_is_rejected(name):
                     program.changed()
     program.verify()
     assert len(tried) >= 3
+
+
+@pytest.mark.parametrize(
+    ("op", "expected"),
+    [
+        (
+            '"jaxpr.sort"(%x) {dimension = -1 : i64, is_stable = true, num_keys = 1 : i64} : '
+            "(tensor<4x3xf32>) -> tensor<4x3xf32>",
+            "attribute 'dimension': expected a dimension of tensor<4x3xf32>, counted from 0",
+        ),
+        (
+            '"jaxpr.sort"(%x) {dimension = 0 : i64, is_stable = true, num_keys = 2 : i64} : '
+            "(tensor<4x3xf32>) -> tensor<4x3xf32>",
+            "attribute 'num_keys': expected 1 to 1, of so many operands, got 2",
+        ),
+        (
+            '"jaxpr.rev"(%x) {dimensions = array<i64: 0, 0>} : (tensor<4x3xf32>) -> '
+            "tensor<4x3xf32>",
+            "attribute 'dimensions': expected different dimensions of tensor<4x3xf32>",
+        ),
+        (
+            '"jaxpr.stack"(%x, %x) {axis = 3 : i64} : (tensor<4x3xf32>, tensor<4x3xf32>) -> '
+            "tensor<4x3x2xf32>",
+            "attribute 'axis': expected 0 to 2, of a new dimension, got 3",
+        ),
+        (
+            '"jaxpr.iota"() {dimension = 0 : i64, dtype = f32, shape = array<i64: -4>} : () -> '
+            "tensor<4xf32>",
+            "'jaxpr.iota' op",
+        ),
+    ],
+)
+def test_attributes_out_of_range_are_rejected(op, expected):
+    """JAX checks these before it makes an equation, not of one that is there."""
+    text = f"func.func @f(%x: tensor<4x3xf32>) {{\n  %0 = {op}\n  return\n}}"
+    with pytest.raises(VerificationError) as e:
+        jaxmlir.parse(text)
+    (diagnostic,) = e.value.diagnostics
+    assert diagnostic.line == 2
+    assert expected in diagnostic.message
+
+
+def test_effects_on_references_are_to_be_listed():
+    """A write that is not listed would be dropped, and the read be of the old value."""
+
+    def f(x):
+        ref = jax.new_ref(x)
+        ref[0] = 5.0
+        return ref[...]
+
+    text = str(jaxmlir.trace(f)(jnp.ones(3)))
+    jaxmlir.parse(text)
+    written = "[{WriteEffect = 0 : i64}]"
+    assert text.count(written) == 1
+    for instead in ("[]", "[{WriteEffect = 7 : i64}]", "[{ReadEffect = 0 : i64}]"):
+        with pytest.raises(VerificationError, match="'jaxpr.swap' op attribute 'jaxpr.effects'"):
+            jaxmlir.parse(text.replace(written, instead))
+
+
+def test_counts_that_fit_no_operands_are_rejected():
+    @jax.custom_vjp
+    def f(x, y):
+        return x * y
+
+    f.defvjp(lambda x, y: (f(x, y), (x, y)), lambda kept, ct: (ct * kept[1], ct * kept[0]))
+    program = jaxmlir.trace(f)(1.0, 2.0)
+    attribute = "num_consts = 7 : i64, "
+    text = re.sub(r'("jaxpr.custom_vjp_call_jaxpr"\(.*?\) \{)', rf"\1{attribute}", str(program))
+    with pytest.raises(VerificationError, match="'jaxpr.custom_vjp_call_jaxpr' op"):
+        jaxmlir.parse(text)

@@ -45,6 +45,7 @@ class Attr(NamedTuple):
     ============================ ==================================================================
     bool int float str dtype     a scalar of that type
     bools ints strs              a tuple of them
+    dimension dimensions         one of the first operand's, a tuple of different ones
     function functions           a symbol that names a ``func.func`` (a sub-jaxpr), a tuple of them
     type types                   an abstract value as an MLIR type, a tuple of them
     enum E                       a member of JAX's enumeration ``E``

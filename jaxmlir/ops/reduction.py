@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from jaxmlir.ops._record import Op, op, unary
 
-_AXES = "axes: ints"
+_AXES = "axes: dimensions"
 _MANY = "not invertible: a reduction is many-to-one"
 
 
 def _cumulative(name: str, summary: str, **fields: object) -> Op:
-    return unary(name, summary, "axis: int", "reverse: bool = false", **fields)
+    return unary(name, summary, "axis: dimension", "reverse: bool = false", **fields)
 
 
 OPS: tuple[Op, ...] = (
@@ -42,7 +42,7 @@ OPS: tuple[Op, ...] = (
         "Reduction by any associative function, of operands (*arrays, *initial values): a "
         "result for each array.",
         "jaxpr: function",
-        "dimensions: ints",
+        "dimensions: dimensions",
         bodies="inspected",
         inverse="not invertible: a reduction is many-to-one",
     ),
@@ -94,7 +94,7 @@ OPS: tuple[Op, ...] = (
         None,
         None,
         "Sorts along a dimension by the first num_keys operands; the others are permuted alike.",
-        "dimension: int",
+        "dimension: dimension",
         "is_stable: bool",
         "num_keys: int",
         inverse="the operands, permuted back by one that is known before and after: the indices",
@@ -106,7 +106,7 @@ OPS: tuple[Op, ...] = (
         2,
         "The k largest elements along an axis, in falling order, and their indices.",
         "k: int",
-        "axis: int",
+        "axis: dimension",
         "is_stable: bool = true @ >=0.11",
         inverse="not invertible: the smaller elements are lost",
     ),
