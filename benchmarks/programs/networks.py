@@ -212,3 +212,20 @@ def softmax_attention(time: int, heads: int, width: int, rounds: int) -> Program
         return jax.nn.logsumexp(q)
 
     return softmax_attention, tuple(normal(rng, heads, time, width) for _ in range(3))
+
+
+@benchmark(
+    small={"batch": 6, "width": 4, "slots": 5, "layers": 2},
+    full={"batch": 2048, "width": 64, "slots": 2048, "layers": 3},
+)
+def softmax_memory(batch: int, width: int, slots: int, layers: int) -> Program:
+    """Layers that look a vector up in a memory of many slots: large softmaxes, narrow results."""
+    rng = np.random.RandomState(19)
+
+    def softmax_memory(memories, x):
+        for memory in memories:
+            x = x + jax.nn.softmax(x @ memory) @ memory.T
+        return jnp.mean(x**2)
+
+    memories = [normal(rng, width, slots, scale=0.1) for _ in range(layers)]
+    return softmax_memory, (memories, normal(rng, batch, width))

@@ -198,3 +198,25 @@ def root_finder(size: int) -> Program:
     eccentricity = rng.uniform(0.0, 0.8, size).astype(np.float32)
     anomaly = rng.uniform(0.0, 2 * np.pi, size).astype(np.float32)
     return root_finder, (eccentricity, anomaly)
+
+
+@benchmark(
+    small={"points": 7, "dimensions": 2, "components": 3},
+    full={"points": 20_000, "dimensions": 8, "components": 64},
+)
+def gaussian_mixture(points: int, dimensions: int, components: int) -> Program:
+    """Log likelihood of points under a mixture of Gaussians with diagonal covariances."""
+    rng = np.random.RandomState(20)
+
+    def gaussian_mixture(parameters, x):
+        scaled = (x[:, None] - parameters["mean"]) * jnp.exp(-parameters["log_scale"])
+        logs = -0.5 * (scaled**2).sum(-1) - parameters["log_scale"].sum(-1)
+        weights = jax.nn.log_softmax(parameters["logit"])
+        return -jnp.mean(jax.nn.logsumexp(weights + logs, axis=-1))
+
+    parameters = {
+        "logit": np.zeros(components, np.float32),
+        "mean": normal(rng, components, dimensions),
+        "log_scale": np.zeros((components, dimensions), np.float32),
+    }
+    return gaussian_mixture, (parameters, normal(rng, points, dimensions))

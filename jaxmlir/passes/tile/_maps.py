@@ -74,13 +74,18 @@ class IndexingMaps:
 
 
 class Op:
-    """An op as its map is made: shapes, and attributes as Python values."""
+    """An op as its map is made: shapes, and attributes as Python values.
+
+    Attributes:
+      dtype: of its first result.
+    """
 
     def __init__(self, signature: Signature):
         self.name = signature.name.removeprefix("jaxpr.")
         self._attributes = dict(signature.attributes)
         self.operands = [_shape(type_) for type_ in signature.operands]
         self.results = [_shape(type_) for type_ in signature.results]
+        self.dtype = aval_of(signature.results[0]).dtype
 
     def get(self, name: str, default: Any = None) -> Any:
         attr = self._attributes.get(name)
@@ -173,8 +178,11 @@ def _reshape(op: Op) -> IndexingMaps | None:
 def _reduction(op: Op) -> IndexingMaps:
     (given,) = op.operands
     axes = op.get("axes")
+    # No complex number is less than all others.
+    is_unordered = op.name in ("reduce_max", "reduce_min") and op.dtype.kind == "c"
+    dims = _numbered(given, axes if is_unordered else ())
     kept = tuple(d for d in range(len(given)) if d not in axes)
-    return IndexingMaps((_numbered(given),), (kept,), combine=_COMBINE[op.name])
+    return IndexingMaps((dims,), (kept,), combine=_COMBINE[op.name])
 
 
 # y[i] = argmax_j x[i,j]

@@ -8,13 +8,14 @@ of 2048 elements, four times over; a perceptron of widths 256, 1024, 1024, 256.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Set
 from dataclasses import dataclass
 
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._work import ELEMENTWISE, size
+from jaxmlir.passes._work import ELEMENTWISE
 from jaxmlir.passes.fence import MOVED, SLOW, Fence
 from jaxmlir.passes.recompute import FUNCTIONS
+from jaxmlir.passes.remat._price import TRAFFIC, Prices
 from jaxmlir.passes.tile._regions import Schedule, Uses
 from jaxmlir.passes.tile._write import Tiles
 
@@ -49,31 +50,38 @@ class Estimate:
     """What a stage takes, in bytes.
 
     Attributes:
-      peak: of values of the entire batch that are stored now, at the end of no op more.
+      peak: of values of the entire batch that are stored at once, where a tile would do.
       rows: what is read and given by rows.
       shared: what each tile reads and writes as a whole.
       kernels: how many loops over memory a tile is.
+      added: what is stored for other stages that was not stored before, only computed where it
+        was read.
     """
 
     peak: int
     rows: int
     shared: int
     kernels: int
+    added: int
 
-    def gain(self) -> float:
-        """Nanoseconds that not storing the values of the batch saves."""
-        return MEMORY * self.peak
+    def saved(self, tiles: Tiles) -> float:
+        """Bytes that are not stored at once, for only those of a tile are."""
+        return self.peak * (1 - tiles.size / tiles.rows) - self.added
 
-    def cost(self, count: int) -> float:
-        """Nanoseconds that ``count`` tiles take beyond the time that the batch takes."""
-        return count * (SHARED * self.shared + KERNEL * self.kernels) + COPIED * self.rows
+    def cost(self, tiles: Tiles) -> float:
+        """Nanoseconds that tiles take beyond the time that the batch takes."""
+        count = tiles.count + (tiles.rest > 0)
+        each = SHARED * self.shared + KERNEL * self.kernels
+        return count * each + COPIED * self.rows + TRAFFIC * self.added
 
-    def pays(self, count: int) -> bool:
-        return count > 1 and self.gain() > MARGIN * self.cost(count)
 
+def estimate(schedule: Schedule, number: int, stored: Set[int], again: Set[int]) -> Estimate:
+    """What a stage takes.
 
-def estimate(schedule: Schedule, number: int, stored: Container[int]) -> Estimate:
-    """What a stage takes, given which values are stored."""
+    Args:
+      stored: the values that the compiler stores.
+      again: those that are computed again rather than stored for another stage.
+    """
     body, ops = schedule.uses.body, schedule.stages[number].rows
     outer = set(schedule.outer(number))
     last: dict[int, int] = {}
@@ -89,6 +97,10 @@ def estimate(schedule: Schedule, number: int, stored: Container[int]) -> Estimat
             elif not _is_fused(body, i):
                 shared.add(v)
     sums = schedule.sums(number)
+    bytes_of = schedule.uses.bytes.__getitem__
+    # Rows that are computed again are there while they are read, from before the loop or after it.
+    linked = sum(map(bytes_of, (outer | reads) & again & stored))
+    added = sum(map(bytes_of, outer - stored - again))
     live = peak = kernels = 0
     ends: dict[int, int] = {}
     for i in ops:
@@ -97,17 +109,42 @@ def estimate(schedule: Schedule, number: int, stored: Container[int]) -> Estimat
                 kernels += 1
             elif v in stored:
                 kernels += 1
-                bytes_ = size(body.types[v])
+                bytes_ = schedule.uses.bytes[v]
                 live += bytes_
                 ends[last.get(v, i)] = ends.get(last.get(v, i), 0) + bytes_
         peak = max(peak, live)
         live -= ends.pop(i, 0)
     return Estimate(
-        peak,
-        _bytes(body, reads) + _bytes(body, outer),
-        _bytes(body, shared) + 2 * _bytes(body, sums),
+        peak + linked,
+        sum(map(bytes_of, reads - again)) + sum(map(bytes_of, outer - again)),
+        sum(map(bytes_of, shared)) + 2 * sum(map(bytes_of, sums)),
         kernels,
+        added,
     )
+
+
+def computed_again(schedule: Schedule, prices: Prices) -> set[int]:
+    """The rows that one loop gives to others alone, and that are no dearer to compute again in each
+    than to store: ``jaxpr-remat`` will see to it."""
+    body, uses = schedule.uses.body, schedule.uses
+    costs: dict[int, float] = {}
+    found: set[int] = set()
+    for number, stage in enumerate(schedule.stages):
+        outer = set(schedule.outer(number))
+        for i in stage.rows:
+            cost = prices.computing(body.ops[i], body.names[i])
+            for k, v in enumerate(body.operands[i]):
+                if schedule.is_inner(i, k) and v not in outer:
+                    cost += costs[v]
+            for v in range(*body.results[i]):
+                costs[v] = cost
+                # A value with a name is stored as its user asked for.
+                if v not in outer or schedule.is_read_whole(v) or body.names[i] == "jaxpr.name":
+                    continue
+                readers = {schedule.stage[u] for u in uses.users[v]} - {number}
+                if len(readers) * cost <= TRAFFIC * uses.bytes[v]:
+                    found.add(v)
+    return found
 
 
 def stored_values(uses: Uses) -> set[int]:
@@ -150,10 +187,6 @@ def tiles_of(rows: int, bytes_: int, tile_bytes: int) -> Tiles | None:
 
 def _is_fused(body: Body, i: int) -> bool:
     return body.names[i] in ELEMENTWISE or body.names[i] in MOVED
-
-
-def _bytes(body: Body, values: Iterable[int]) -> int:
-    return sum(size(body.types[v]) for v in values)
 
 
 # They read their operands from memory.

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 
 from jaxmlir._signature import Signature
 from jaxmlir.passes._body import Body
+from jaxmlir.passes._work import size
 from jaxmlir.passes.tile._maps import IndexingMaps, maps_of
 
 
@@ -58,6 +59,10 @@ class RowOp:
         return RowOp(maps_of(signature), loop)
 
 
+Region = dict[int, RowOp]
+"""Ops of a region, by index."""
+
+
 class Uses:
     """A function with the users of its values.
 
@@ -65,10 +70,13 @@ class Uses:
       users: of each value the ops that read it, by index.
       maker: of each value the op that gives it; ``None`` of arguments.
       is_returned: the values that the function returns.
+      bytes: how many each value takes.
     """
 
     def __init__(self, body: Body):
         self.body = body
+        sizes = {type_: size(type_) for type_ in set(body.types)}
+        self.bytes = [sizes[type_] for type_ in body.types]
         self.users: list[list[int]] = [[] for _ in body.types]
         self.maker: list[int | None] = [None] * len(body.types)
         for i, operands in enumerate(body.operands):
@@ -78,7 +86,7 @@ class Uses:
                 self.maker[v] = i
         self.is_returned = set(body.returned)
 
-    def dim(self, rows: dict[int, RowOp], value: int) -> int | None:
+    def dim(self, rows: Region, value: int) -> int | None:
         """The batch dimension of a value that is one of a region's rows; else ``None``."""
         maker = self.maker[value]
         if maker is None or maker not in rows:
@@ -86,11 +94,11 @@ class Uses:
         return rows[maker].results[value - self.body.results[maker][0]]
 
 
-def grow(uses: Uses, value: int, dim: int) -> dict[int, RowOp]:
+def grow(uses: Uses, value: int, dim: int) -> Region:
     """The ops that follow dimension ``dim`` of a value, by index."""
     body = uses.body
     dims = {value: dim}
-    found: dict[int, RowOp] = {}
+    found: Region = {}
     pending = [value]
     while pending:
         v = pending.pop()
@@ -146,7 +154,7 @@ class Schedule:
       stage: of each row op the number of its stage.
     """
 
-    def __init__(self, uses: Uses, rows: dict[int, RowOp]):
+    def __init__(self, uses: Uses, rows: Region):
         self.uses, self.rows = uses, dict(rows)
         self.stage: dict[int, int] = {}
         self._place()
