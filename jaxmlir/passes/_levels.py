@@ -25,6 +25,7 @@ STRUCTURE = (
     "jaxpr-licm",
     "jaxpr-raise-loops",
     "jaxpr-batch-scans",
+    "jaxpr-batch-blocks",
     "jaxpr-reassociate",
     "jaxpr-gather-dot",
     "jaxpr-solve-late",

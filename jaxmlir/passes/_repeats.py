@@ -2,8 +2,8 @@
 operands.
 
 The ops of a function are read as a text, one letter for an op: its name, attributes and types.
-Constants, and slices of arguments, are no letters: they differ from one repetition to the next
-(layer 3 reads the third slice), cost nothing, and can stand anywhere.
+Constants, numbers made of them, and slices of arguments are no letters: they differ from one
+repetition to the next (layer 3 reads the third slice), cost nothing, and can stand anywhere.
 
 Repeated words of the text are found by doubling (Karp, Miller and Rosenberg 1972): the words of 2k
 letters are numbered by the pairs of words of k letters that they consist of.  For each length the
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ import numpy as np
 
 from jaxmlir.ir import func, ir
 from jaxmlir.passes._build import SPREAD, ops_of, returned
+from jaxmlir.passes._work import ELEMENTWISE
 
 SHORTEST = 8
 """The shortest word that is looked for."""
@@ -81,7 +82,9 @@ class Text:
         source: dict[ir.Value, tuple[int, int]] = {}
         for op, name, operands in ops_of(function):
             attributes, results = op.attributes, list(op.results)
-            if name == "jaxpr.constant" or (name in SPREAD and self.free.issuperset(operands)):
+            if name == "jaxpr.constant" or (
+                self.free.issuperset(operands) and _costs_nothing(name, results)
+            ):
                 self.free.update(results)
                 continue
             if name in _VIEWS and arguments.issuperset(operands):
@@ -199,6 +202,11 @@ class Text:
             for j in range(len(self.last_use[word.starts[0] + i]))
             if any(self.last_use[s + i][j] >= s + word.length for s in word.starts)
         ]
+
+
+def _costs_nothing(name: str, results: Sequence[ir.Value]) -> bool:
+    """Whether an op makes a constant of constants: spreads one out, or computes a number."""
+    return name in SPREAD or (name in ELEMENTWISE and not results[0].type.shape)
 
 
 def _stretches(letters: np.ndarray) -> Iterator[tuple[int, int, int]]:

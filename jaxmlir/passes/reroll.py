@@ -31,16 +31,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jaxmlir.ir import func, ir, scope
-from jaxmlir.passes import toolbox
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import NewFunction, clone, copy, ops_of
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._repeats import Text, Word
 from jaxmlir.passes._rules import Rules
+from jaxmlir.passes._stacking import rows_of, stack
 from jaxmlir.passes._work import KERNEL, Work, is_array, size
 from jaxmlir.passes.fence import FUSED, MOVED
-from jaxmlir.passes.higher_order._loops import stacked
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 
 if TYPE_CHECKING:
@@ -245,7 +244,7 @@ class _Loop:
     def is_at_hand(self, places: Sequence[Place]) -> bool:
         """Whether the slices are rows of one array, or known."""
         values = self.column(places)
-        return all(v in self.text.free for v in values) or _rows(values) is not None
+        return all(v in self.text.free for v in values) or rows_of(values) is not None
 
     def write(self) -> None:
         """Writes the loop in place of the blocks."""
@@ -281,20 +280,7 @@ class _Loop:
 
     def stack(self, places: Sequence[Place]) -> ir.Value:
         """The slices together."""
-        values = self.column(places)
-        type_ = stacked(values[0].type, len(values))
-        known = [toolbox.constant_value(self.rules.program, v) for v in values]
-        if all(k is not None for k in known):
-            return toolbox.constant(self.rules.program, np.stack(known), type_)
-        found = _rows(values)
-        if found is not None:
-            array, first = found
-            if array.type == type_:
-                return array
-            end = first + len(values)
-            key = ("rows", first, end)
-            return self.rules.emit(lambda a: [a[first:end]], [array], key)[0]
-        return self.rules.emit(_stack, values, _stack)[0]
+        return stack(self.rules, self.column(places))
 
     def write_body(self) -> str:
         """The block as a function: ``(*consts, *carry, *xs) -> (*carry, *ys)``."""
@@ -331,35 +317,3 @@ def _result_before(sources: Sequence[Place | None], word: Word) -> Place | None:
         return None
     (place,) = found
     return place if place is not None and 0 <= place[0] < word.length else None
-
-
-def _rows(values: Sequence[ir.Value]) -> tuple[ir.Value, int] | None:
-    """The array of which values are rows one after the other, and the first row's number."""
-    found = [_row(v) for v in values]
-    if None in found:
-        return None
-    array, first = found[0]
-    one_after_the_other = all(f == (array, first + i) for i, f in enumerate(found))
-    return (array, first) if one_after_the_other else None
-
-
-def _row(value: ir.Value) -> tuple[ir.Value, int] | None:
-    """The array and the number of which a value is ``array[number]``."""
-    op, name = toolbox.definition(value) or (None, "")
-    if name not in ("jaxpr.squeeze", "jaxpr.reshape"):
-        return None
-    part, name = toolbox.definition(op.operands[0]) or (None, "")
-    if name != "jaxpr.slice" or toolbox.attribute(part, "strides") is not None:
-        return None
-    array = part.operands[0]
-    start = toolbox.attribute(part, "start_indices")
-    limit = toolbox.attribute(part, "limit_indices")
-    shape = tuple(array.type.shape)
-    is_row = limit[0] == start[0] + 1 and limit[1:] == shape[1:] and not any(start[1:])
-    return (array, start[0]) if is_row and tuple(value.type.shape) == shape[1:] else None
-
-
-def _stack(*values: Any) -> list[Any]:
-    import jax.numpy as jnp
-
-    return [jnp.stack(values)]

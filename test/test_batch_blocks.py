@@ -1,0 +1,176 @@
+"""Blocks that stand several times in a program, batched: numbers are JAX's."""
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmlir
+
+pytestmark = pytest.mark.compat
+
+EAGER = "jaxpr-batch-blocks{min-gain=0 stacked=1e9}"
+RNG = np.random.RandomState(0)
+
+
+def normal(*shape):
+    return RNG.randn(*shape).astype(np.float32) / 2
+
+
+def after(function, *args, pipeline=EAGER):
+    """A program before and after the pass."""
+    program = jaxmlir.trace(function)(*args).optimize(1)
+    return program, program.run_passes(f"{pipeline},jaxpr-dce")
+
+
+def same_as_jax(program, function, *args):
+    def total(*args):
+        return sum(jnp.sum(jnp.sin(leaf)) for leaf in jax.tree.leaves(function(*args)))
+
+    def of_program(*args):
+        return sum(jnp.sum(jnp.sin(leaf)) for leaf in jax.tree.leaves(program(*args)))
+
+    want = function(*args), jax.grad(total)(*args)
+    got = program(*args), jax.grad(of_program)(*args)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, 1e-4, 1e-5)
+
+
+# What a block does with its own vector, the matrix and vector that all share, and a matrix of its
+# own.
+STEPS = {
+    "shared": lambda x, w, b, own: jnp.tanh(w @ x),
+    "own": lambda x, w, b, own: own @ x,
+    "add": lambda x, w, b, own: x + b,
+    "softmax": lambda x, w, b, own: jax.nn.softmax(x),
+    "scale": lambda x, w, b, own: 0.5 * jnp.sin(x),
+    "reverse": lambda x, w, b, own: x[::-1] * b[0],
+    "sort": lambda x, w, b, own: jnp.sort(x),
+    "outer": lambda x, w, b, own: jnp.sum(jnp.outer(x, b) * own, 1),
+}
+# What becomes of the results.
+ENDS = {
+    "sum": sum,
+    "from an array": lambda ys: sum(ys, jnp.ones(3)),
+    "concatenated": lambda ys: jnp.concatenate(ys),
+    "stacked": lambda ys: jnp.stack(ys, 1),
+    "one after another": lambda ys: [jnp.sin(y + k) for k, y in enumerate(ys)],
+    "backwards": lambda ys: jnp.concatenate(ys[::-1]),
+    "running": lambda ys: [sum(ys[: k + 1]) * ys[0] for k in range(len(ys))],
+}
+
+
+@hypothesis.settings(max_examples=8, deadline=None)
+@hypothesis.given(
+    st.lists(st.sampled_from(sorted(STEPS)), min_size=3, max_size=5),
+    st.sampled_from(sorted(ENDS)),
+    st.integers(2, 4),
+)
+def test_random_blocks(steps, end, count):
+    args = normal(count, 3), normal(3, 3), normal(3), [normal(3, 3) for _ in range(count)]
+
+    def blocks(xs, w, b, own):
+        found = []
+        for i in range(count):
+            x = xs[i]
+            for step in steps:
+                x = STEPS[step](x, w, b, own[i])
+            found.append(x)
+        return ENDS[end](found)
+
+    program, batched = after(blocks, *args)
+    batched.verify()
+    same_as_jax(batched, blocks, *args)
+
+
+def network(x, weights):
+    for w in weights:
+        x = jnp.tanh(w @ x) + jnp.sin(x)
+    return x
+
+
+def products(program):
+    return str(program).count("jaxpr.dot_general")
+
+
+def test_examples():
+    xs, weights = normal(6, 4), [normal(4, 4), normal(4, 4)]
+
+    def examples(xs, weights):
+        return sum(jnp.sum(network(xs[i], weights) ** 2) for i in range(6))
+
+    program, batched = after(examples, xs, weights)
+    assert [products(program), products(batched)] == [12, 2]
+    assert "split" not in str(batched)
+    assert "stack" not in str(batched)
+    same_as_jax(batched, examples, xs, weights)
+
+
+def test_heads():
+    x = normal(5, 8)
+    heads = [[normal(8, 2) for _ in "qkv"] for _ in range(4)]
+
+    def attention(x, heads):
+        outs = []
+        for q, k, v in heads:
+            scores = jax.nn.softmax(x @ q @ (x @ k).T / jnp.sqrt(2))
+            outs.append(scores @ (x @ v))
+        return jnp.concatenate(outs, -1)
+
+    program, batched = after(attention, x, heads)
+    assert [products(program), products(batched)] == [20, 5]
+    assert "split" not in str(batched)
+    same_as_jax(batched, attention, x, heads)
+
+
+def test_what_needs_the_block_before_stays():
+    xs, weights = normal(6, 4), [normal(4, 4), normal(4, 4)]
+
+    def recurrent(xs, weights):
+        h = jnp.zeros(4)
+        for i in range(6):
+            h = network(h + xs[i], weights)
+        return h
+
+    program, batched = after(recurrent, xs, weights)
+    assert products(batched) == products(program)
+
+
+def test_prints_stay_where_they_are(capfd):
+    xs, weights = normal(4, 4), [normal(4, 4), normal(4, 4)]
+
+    def noisy(xs, weights):
+        total = 0.0
+        for i in range(4):
+            total = total + jnp.sum(network(xs[i], weights))
+            jax.debug.print("{}", total, ordered=True)
+        return total
+
+    _, batched = after(noisy, xs, weights)
+    jax.block_until_ready(batched(xs, weights))
+    jax.effects_barrier()
+    got = [float(line) for line in capfd.readouterr().out.split()]
+    each = [jnp.sum(network(x, weights)) for x in xs]
+    np.testing.assert_allclose(got, np.cumsum(each), 1e-4)
+
+
+def large(weights, xs):
+    return sum(jnp.sum(network(x, weights)) for x in xs)
+
+
+def with_weights_of_their_own(weights, x):
+    return sum(jnp.sum(network(x, ws)) for ws in weights)
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        (large, ([normal(256, 256)] * 2, [normal(256, 128) for _ in range(4)])),
+        (with_weights_of_their_own, ([[normal(64, 64)] * 2 for _ in range(4)], normal(64))),
+    ],
+)
+def test_blocks_that_gain_nothing_are_left_alone(function, args):
+    program, batched = after(function, *args, pipeline="jaxpr-batch-blocks")
+    assert products(batched) == products(program)
