@@ -255,6 +255,9 @@ STEPS = {
         jnp.concatenate([x[:, 1:], x[:, :1]], 1) + jnp.pad(x[:, 2:], ((0, 0), (1, 1)))
     ),
     "shift of the batch": lambda x: jnp.concatenate([x[1:], x[:1]]),
+    "window": lambda x: lax.dynamic_update_slice(
+        x, lax.dynamic_slice(x, (0, jnp.argmax(x[0]) % 3), (x.shape[0], 3)) * 2, (0, 2)
+    ),
     "turn": lambda x: jnp.sin(x.T).T,
     "relu": lambda x: jax.nn.relu(x) + jnp.where(x > 0.5, x, 0),
     "select": lambda x: x * jnp.take_along_axis(x, jnp.argmax(x, 1)[:, None], 1),

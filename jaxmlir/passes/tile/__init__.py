@@ -22,7 +22,6 @@ in another order, and products of matrices as the library rounds them for fewer 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.errors import PipelineError
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-@dataclass(frozen=True)
 class Tile(Pass):
     """Compute rows of a batch that are independent of each other some at a time.
 
