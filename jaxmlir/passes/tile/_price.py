@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass
 
+from jaxmlir._signature import Signature
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._work import ELEMENTWISE
 from jaxmlir.passes.fence import MOVED, SLOW, Fence
@@ -128,11 +129,15 @@ def computed_again(schedule: Schedule, prices: Prices) -> set[int]:
     than to store: ``jaxpr-remat`` will see to it."""
     body, uses = schedule.uses.body, schedule.uses
     costs: dict[int, float] = {}
+    of_ops: dict[Signature, float] = {}
     found: set[int] = set()
     for number, stage in enumerate(schedule.stages):
         outer = set(schedule.outer(number))
         for i in stage.rows:
-            cost = prices.computing(body.ops[i], body.names[i])
+            signature = body.signatures[i]
+            if signature not in of_ops:
+                of_ops[signature] = prices.computing(body.ops[i], signature.name)
+            cost = of_ops[signature]
             for k, v in enumerate(body.operands[i]):
                 if schedule.is_inner(i, k) and v not in outer:
                     cost += costs[v]

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from jaxmlir._signature import Signature
@@ -157,6 +156,7 @@ class Schedule:
     def __init__(self, uses: Uses, rows: Region):
         self.uses, self.rows = uses, dict(rows)
         self.stage: dict[int, int] = {}
+        self._found: dict[int, list[int]] = {}
         self._place()
         self._sink()
         self.stages = self._staged()
@@ -167,11 +167,11 @@ class Schedule:
 
     def outer(self, stage: int) -> list[int]:
         """The values computed by rows in a stage that are read elsewhere."""
-        return [v for v in self._values(stage) if self.dim(v) is not None and self._leaves(v)]
+        return [v for v in self._leaving(stage) if self.dim(v) is not None]
 
     def sums(self, stage: int) -> list[int]:
         """The values that are reduced over the rows of a stage, and read elsewhere."""
-        return [v for v in self._values(stage) if self.dim(v) is None and self._leaves(v)]
+        return [v for v in self._leaving(stage) if self.dim(v) is None]
 
     def is_inner(self, i: int, k: int) -> bool:
         """Whether operand ``k`` of an op of a loop is a row, or a part, that its own loop has
@@ -196,9 +196,12 @@ class Schedule:
                 return True
         return False
 
-    def _values(self, stage: int) -> Iterable[int]:
-        for i in self.stages[stage].rows:
-            yield from range(*self.uses.body.results[i])
+    def _leaving(self, stage: int) -> list[int]:
+        """The values that a stage computes and others read."""
+        if stage not in self._found:
+            results = (range(*self.uses.body.results[i]) for i in self.stages[stage].rows)
+            self._found[stage] = [v for group in results for v in group if self._leaves(v)]
+        return self._found[stage]
 
     def _leaves(self, value: int) -> bool:
         if value in self.uses.is_returned:
