@@ -300,6 +300,15 @@ def _sort(op: _Op) -> Iterator[str]:
         )
 
 
+def _product(op: _Op) -> Iterator[str]:
+    precision = op.get("precision", None)
+    if isinstance(precision, tuple) and len(precision) != 2:
+        yield (
+            " attribute 'precision': expected one for both operands, or one for each, "
+            f"got {len(precision)}"
+        )
+
+
 def _stack(op: _Op) -> Iterator[str]:
     axis, rank = op.get("axis", 0), len(op.operands[0].shape)
     if not 0 <= axis <= rank:
@@ -344,6 +353,8 @@ _CHECKS: dict[str, Callable[[_Op], Iterator[str]]] = {
     "jaxpr.linear_call": _linear_call,
     "jaxpr.linear_map": _linear_map,
     "jaxpr.pallas_call": _pallas_call,
+    "jaxpr.dot_general": _product,
+    "jaxpr.conv_general_dilated": _product,
     "jaxpr.sort": _sort,
     "jaxpr.stack": _stack,
     "jaxpr.custom_jvp_call_jaxpr": _custom_jvp,

@@ -327,7 +327,11 @@ class _Verifier:
             else:
                 found, inferred = primitive.abstract_eval(*[v.aval for v in atoms], **parameters)
                 found = found if primitive.multiple_results else [found]
-        return primitive, [getattr(aval, "aval", aval) for aval in found], inferred
+        results = [getattr(aval, "aval", aval) for aval in found]
+        for aval in results:
+            if not isinstance(aval, core.AbstractValue):
+                raise TypeError(f"it gives {aval!r}, which is no abstract value")
+        return primitive, results, inferred
 
     # -- the call graph --
 

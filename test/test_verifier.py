@@ -354,6 +354,12 @@ def test_a_function_of_another_type_is_rejected(name):
             "attribute 'axis': expected 0 to 2, of a new dimension, got 3",
         ),
         (
+            '"jaxpr.dot_general"(%x, %x) {dimension_numbers = [[array<i64: 0>, array<i64: 0>], '
+            '[[], []]], precision = [{Precision = "HIGHEST"}]} : (tensor<4x3xf32>, '
+            "tensor<4x3xf32>) -> tensor<3x3xf32>",
+            "attribute 'precision': expected one for both operands, or one for each, got 1",
+        ),
+        (
             '"jaxpr.iota"() {dimension = 0 : i64, dtype = f32, shape = array<i64: -4>} : () -> '
             "tensor<4xf32>",
             "'jaxpr.iota' op",
