@@ -354,6 +354,11 @@ def test_a_function_of_another_type_is_rejected(name):
             "attribute 'axis': expected 0 to 2, of a new dimension, got 3",
         ),
         (
+            '"jaxpr.psum"(%x) {axes = ["i", "i"], axis_index_groups = none} : (tensor<4x3xf32>) '
+            "-> tensor<4x3xf32>",
+            "attribute 'axes': expected different axes, got",
+        ),
+        (
             '"jaxpr.dot_general"(%x, %x) {dimension_numbers = [[array<i64: 0>, array<i64: 0>], '
             '[[], []]], precision = [{Precision = "HIGHEST"}]} : (tensor<4x3xf32>, '
             "tensor<4x3xf32>) -> tensor<3x3xf32>",
