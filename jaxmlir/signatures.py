@@ -157,6 +157,13 @@ def _while(op: _Op) -> Iterator[str]:
         yield from body.gives(("carried value", carry))
 
 
+def _cond(op: _Op) -> Iterator[str]:
+    """JAX's type check compares the branches, and does not look at the index."""
+    index = op.operands[0]
+    if index.shape or index.dtype not in (np.dtype(np.int32), np.dtype(bool)):
+        yield f" operand #0: expected an i32, the number of a branch, got {type_of(index)}"
+
+
 def _truth_errors(cond: _Function, carry: Sequence[Any]) -> Iterator[str]:
     """A loop goes on while some element of the condition is true.
 
@@ -341,6 +348,7 @@ _CHECKS: dict[str, Callable[[_Op], Iterator[str]]] = {
     "jaxpr.compute_on": _call("jaxpr"),
     "jaxpr.xla_metadata_call": _call("jaxpr"),
     "jaxpr.fused_call": _call("jaxpr"),
+    "jaxpr.cond": _cond,
     "jaxpr.while": _while,
     "jaxpr.reduce": _on_elements("jaxpr"),
     "jaxpr.reduce_window": _on_elements("jaxpr"),

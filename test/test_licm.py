@@ -176,6 +176,26 @@ def test_whiles():
     np.testing.assert_allclose(*tangents, rtol=1e-5)
 
 
+@pytest.mark.parametrize("counts", [(0, 3, 1), (0, 0, 0)])
+def test_a_batch_of_whiles(counts):
+    """It goes on while one of its loops does: its condition is an array."""
+
+    def function(w, x, counts):
+        def loop(w, x, count):
+            def body(state):
+                i, c = state
+                return i + 1, c + jnp.exp(w @ w)[0]
+
+            return lax.while_loop(lambda state: state[0] < count, body, (0, x))[1]
+
+        return jax.vmap(loop)(w, x, counts)
+
+    args = np.stack([W, 2 * W, W.T]), np.stack([X, 2 * X, -X]), np.array(counts)
+    program, found = moved(function, *args)
+    assert found and "jaxpr.cond" in str(program)
+    np.testing.assert_allclose(program(*args), function(*args), rtol=1e-6)
+
+
 @random_programs.budget
 @hypothesis.given(steps=random_programs.programs)
 def test_random_programs(steps):

@@ -354,6 +354,11 @@ def test_a_function_of_another_type_is_rejected(name):
             "attribute 'axis': expected 0 to 2, of a new dimension, got 3",
         ),
         (
+            '"jaxpr.cond"(%x, %x) {branches = [@b, @b]} : (tensor<4x3xf32>, tensor<4x3xf32>) -> '
+            "tensor<4x3xf32>",
+            "operand #0: expected an i32, the number of a branch, got tensor<4x3xf32>",
+        ),
+        (
             '"jaxpr.psum"(%x) {axes = ["i", "i"], axis_index_groups = none} : (tensor<4x3xf32>) '
             "-> tensor<4x3xf32>",
             "attribute 'axes': expected different axes, got",
@@ -373,7 +378,13 @@ def test_a_function_of_another_type_is_rejected(name):
 )
 def test_attributes_out_of_range_are_rejected(op, expected):
     """JAX checks these before it makes an equation, not of one that is there."""
-    text = f"func.func @f(%x: tensor<4x3xf32>) {{\n  %0 = {op}\n  return\n}}"
+    text = f"""func.func @f(%x: tensor<4x3xf32>) {{
+      %0 = {op}
+      return
+    }}
+    func.func private @b(%x: tensor<4x3xf32>) -> tensor<4x3xf32> {{
+      return %x : tensor<4x3xf32>
+    }}"""
     with pytest.raises(VerificationError) as e:
         jaxmlir.parse(text)
     (diagnostic,) = e.value.diagnostics

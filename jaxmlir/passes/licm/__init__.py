@@ -208,6 +208,9 @@ def _first(number: int, count: int) -> tuple[bool, ...]:
 
 
 def _as_index(predicate: Any) -> list[Any]:
+    """The branch for a predicate; a batch of loops goes on while one of them does."""
     from jax import lax
 
+    if predicate.ndim:
+        predicate = lax.reduce_or(predicate, tuple(range(predicate.ndim)))
     return [lax.convert_element_type(predicate, "int32")]
