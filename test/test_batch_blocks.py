@@ -156,6 +156,18 @@ def test_prints_stay_where_they_are(capfd):
     np.testing.assert_allclose(got, np.cumsum(each), 1e-4)
 
 
+@pytest.mark.parametrize("kind", ["threefry2x32", "rbg"])
+def test_random_numbers_stay_the_same(kind):
+    seeds, weights = np.arange(4, dtype=np.uint32), [normal(4, 4), normal(4, 4)]
+
+    def sampled(seeds, weights):
+        keys = [jax.random.key(seeds[i], impl=kind) for i in range(4)]
+        return sum(jnp.sum(network(jax.random.uniform(key, (4,)), weights)) for key in keys)
+
+    _, batched = after(sampled, seeds, weights)
+    np.testing.assert_allclose(batched(seeds, weights), sampled(seeds, weights), 1e-5)
+
+
 def large(weights, xs):
     return sum(jnp.sum(network(x, weights)) for x in xs)
 

@@ -35,12 +35,13 @@ from jaxmlir.passes import toolbox
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import NewFunction, clone, converted, copy, inline, ops_of
 from jaxmlir.passes._call_graph import CallGraph, keep_reachable
+from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._purity import is_pure
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._repeats import Text, Word
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._stacking import rows_of, stack
-from jaxmlir.passes._work import KERNEL, Work, is_plain_array, size
+from jaxmlir.passes._work import KERNEL, Work, is_plain_array, is_plain_op, size
 from jaxmlir.passes.fence import FUSED, MOVED
 from jaxmlir.passes.vmap import batch_axis
 
@@ -212,7 +213,7 @@ class _Blocks:
                 mask |= after.get(v, 0)
             if index in members:
                 m, i = members[index]
-                if mask & ~(1 << m) or not _can_be_batched(op, name):
+                if mask & ~(1 << m) or not _can_be_batched(self.rules, op, name, operands):
                     bound.add(i)
                     mask |= foreign
                 mask |= 1 << m
@@ -385,15 +386,30 @@ class _Blocks:
             value.replace_all_uses_with(row)
 
 
-def _can_be_batched(op: Any, name: str) -> bool:
-    """Whether an op is no dearer for each member of a batch than alone."""
-    attributes = op.attributes
-    if "jaxpr.effects" in attributes or "jaxpr.ctx" in attributes or not is_pure(name):
+# A batch of kernels is a grouped convolution, which is slow; and a batch of keys gives other random
+# numbers than each of them, unless they are made by threefry's own op.
+_BARRED = {"jaxpr.conv_general_dilated"} | {
+    f"jaxpr.{op.name}" for op in ops.random.OPS if op.name != "threefry2x32"
+}
+
+
+def _can_be_batched(rules: Rules, op: Any, name: str, operands: list[ir.Value]) -> bool:
+    """Whether an op gives the same in a batch, and is no dearer for each member than alone."""
+    if name in _BARRED or "jaxpr.effects" in op.attributes or not is_pure(name):
         return False
     record = ops.OPS.get(name.removeprefix("jaxpr."))
-    if record is None or name == "jaxpr.conv_general_dilated":
+    if record is None or not is_plain_op(OpNode(op, name, operands)):
         return False
-    return not record.functions or name in _CALLS
+    if name in _CALLS:
+        attributes = op.attributes
+        symbol = attributes["jaxpr" if "jaxpr" in attributes else "call_jaxpr"].value
+        return rules.functions.once(_function_can_be_batched, symbol)
+    return not record.functions
+
+
+def _function_can_be_batched(rules: Rules, symbol: str) -> bool:
+    """Whether all ops of ``@symbol`` can."""
+    return all(_can_be_batched(rules, *op) for op in ops_of(rules.program.function(symbol)))
 
 
 def _is_used_without(value: ir.Value, own: set[ir.Value]) -> bool:
