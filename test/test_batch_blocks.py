@@ -156,15 +156,43 @@ def test_prints_stay_where_they_are(capfd):
     np.testing.assert_allclose(got, np.cumsum(each), 1e-4)
 
 
+def uniform(seed, kind):
+    return jax.random.uniform(jax.random.key(seed, impl=kind), (8,))
+
+
+def in_blocks(seeds, weights, kind):
+    return sum(jnp.sum(network(uniform(seeds[i], kind), weights)) for i in range(4))
+
+
+def in_a_loop(seeds, weights, kind):
+    def add(total, seed):
+        return total + jnp.sum(network(uniform(seed, kind), weights)), None
+
+    return jax.lax.scan(add, 0.0, seeds)[0]
+
+
+def in_several_loops(seeds, weights, kind):
+    def simulate(seed):
+        def step(x, k):
+            return x + uniform(seed + k, kind), None
+
+        return jax.lax.scan(step, jnp.zeros(8), jnp.arange(3, dtype=seeds.dtype))[0]
+
+    return jnp.sum(simulate(seeds[0]) * simulate(seeds[1]))
+
+
 @pytest.mark.parametrize("kind", ["threefry2x32", "rbg"])
-def test_random_numbers_stay_the_same(kind):
-    seeds, weights = np.arange(4, dtype=np.uint32), [normal(4, 4), normal(4, 4)]
+@pytest.mark.parametrize("function", [in_blocks, in_a_loop, in_several_loops])
+def test_random_numbers_stay_the_same(function, kind):
+    """A batch of keys draws what each of them does, but not by all generators."""
+    seeds, weights = np.arange(16, dtype=np.uint32), [normal(8, 8), normal(8, 8)]
 
     def sampled(seeds, weights):
-        keys = [jax.random.key(seeds[i], impl=kind) for i in range(4)]
-        return sum(jnp.sum(network(jax.random.uniform(key, (4,)), weights)) for key in keys)
+        return function(seeds, weights, kind)
 
-    _, batched = after(sampled, seeds, weights)
+    batching = f"jaxpr-raise-loops,jaxpr-batch-scans,{EAGER}"
+    program, batched = after(sampled, seeds, weights, pipeline=batching)
+    assert (str(batched) == str(program)) == (kind == "rbg")
     np.testing.assert_allclose(batched(seeds, weights), sampled(seeds, weights), 1e-5)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 
 from jaxmlir import ops
+from jaxmlir.ir import ir
 
 # What they do depends on where they are, or is seen by somebody else.
 _FIXED_FAMILIES = (
@@ -29,3 +31,22 @@ def is_pure(name: str) -> bool:
 
 def _is_fixed(record: ops.Op) -> bool:
     return any(record in family.OPS for family in _FIXED_FAMILIES)
+
+
+_RANDOM = frozenset(f"jaxpr.{op.name}" for op in ops.random.OPS if op.name != "threefry2x32")
+_WITHOUT_KEYS = frozenset({"jaxpr.rng_bit_generator", "jaxpr.rng_uniform"})
+
+
+def is_same_in_a_batch(name: str, types: Iterable[ir.Type]) -> bool:
+    """Whether ops of a name do to each member of a batch what they do to it alone.
+
+    Of JAX's generators of random numbers only threefry does; others draw other numbers for a batch
+    of keys.
+
+    Args:
+      types: of the operands and results.
+    """
+    if name not in _RANDOM:
+        return True
+    keys = [text for text in map(str, types) if "!jaxpr.key" in text]
+    return name not in _WITHOUT_KEYS and all('key<"fry">' in text for text in keys)

@@ -36,7 +36,7 @@ from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import NewFunction, clone, converted, copy, inline, ops_of
 from jaxmlir.passes._call_graph import CallGraph, keep_reachable
 from jaxmlir.passes._node import OpNode
-from jaxmlir.passes._purity import is_pure
+from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._repeats import Text, Word
 from jaxmlir.passes._rules import Rules
@@ -386,16 +386,14 @@ class _Blocks:
             value.replace_all_uses_with(row)
 
 
-# A batch of kernels is a grouped convolution, which is slow; and a batch of keys gives other random
-# numbers than each of them, unless they are made by threefry's own op.
-_BARRED = {"jaxpr.conv_general_dilated"} | {
-    f"jaxpr.{op.name}" for op in ops.random.OPS if op.name != "threefry2x32"
-}
-
-
 def _can_be_batched(rules: Rules, op: Any, name: str, operands: list[ir.Value]) -> bool:
     """Whether an op gives the same in a batch, and is no dearer for each member than alone."""
-    if name in _BARRED or "jaxpr.effects" in op.attributes or not is_pure(name):
+    if "jaxpr.effects" in op.attributes or not is_pure(name):
+        return False
+    if not is_same_in_a_batch(name, [v.type for v in (*operands, *op.results)]):
+        return False
+    if name == "jaxpr.conv_general_dilated":
+        # A batch of kernels is a grouped convolution, which is slow.
         return False
     record = ops.OPS.get(name.removeprefix("jaxpr."))
     if record is None or not is_plain_op(OpNode(op, name, operands)):

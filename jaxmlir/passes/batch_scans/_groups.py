@@ -11,6 +11,7 @@ from jaxmlir._signature import Signature
 from jaxmlir.ir import func
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import named_ops
+from jaxmlir.passes._purity import is_same_in_a_batch
 from jaxmlir.passes._work import KERNEL, Work, is_array, size
 from jaxmlir.passes.higher_order._scan_op import PLAIN_SCAN
 
@@ -192,6 +193,8 @@ class Finder:
             name = signature.name
             record = ops.OPS.get(name.removeprefix("jaxpr."))
             if record is None or signature.is_lasting:
+                return None
+            if not is_same_in_a_batch(name, (*signature.operands, *signature.results)):
                 return None
             if record.functions:
                 if name not in _CALLS:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir.ir import func, ir
 from jaxmlir.passes._build import ops_of, symbols_of
-from jaxmlir.passes._purity import is_pure
+from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
 from jaxmlir.passes._work import Work, elements
 
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ class _Walk:
             pattern = [v in varying for v in operands]
             if True not in pattern:
                 continue
+            if not is_same_in_a_batch(name, [v.type for v in (*operands, *op.results)]):
+                return False
             varying.update(op.results)
             if not self._op(op, name, operands, pattern, times):
                 return False
