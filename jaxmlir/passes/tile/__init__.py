@@ -34,7 +34,6 @@ from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import size
 from jaxmlir.passes.inline import inlined
-from jaxmlir.passes.remat._peak import peak
 from jaxmlir.passes.tile._choice import Plan, best_plan
 from jaxmlir.passes.tile._price import MIN_PEAK, TILE_BYTES
 from jaxmlir.passes.tile._regions import Uses
@@ -86,14 +85,14 @@ def tile(
       tile_size: rows of a tile, by default chosen, where it pays.
     """
     with scope():
-        if _total(program) < min_peak or peak(program) < min_peak:
+        if _total(program) < min_peak:
             return 0
         graph = CallGraph(program.functions)
         entries, kernels = graph.entry_points(), graph.kernels()
         count = 0
         for symbol in entries:
             if symbol not in kernels:
-                count += _tile(program, symbol, tile_size, tile_bytes)
+                count += _tile(program, symbol, tile_size, tile_bytes, min_peak)
         if count:
             keep_reachable(program, entries)
     program.changed()
@@ -110,11 +109,13 @@ def _total(program: Program) -> int:
     )
 
 
-def _tile(program: Program, symbol: str, tile_size: int | None, tile_bytes: int) -> int:
+def _tile(
+    program: Program, symbol: str, tile_size: int | None, tile_bytes: int, min_peak: int
+) -> int:
     """Rewrites a function, with what is called in it inlined if need be; how many loops it got."""
     function = program.function(symbol)
     whole = inlined(program.functions, function)
-    plan = best_plan(program, Uses(Body(whole)), tile_size, tile_bytes)
+    plan = best_plan(program, Uses(Body(whole)), tile_size, tile_bytes, min_peak)
     if plan is None:
         if whole is not function:
             whole.operation.erase()

@@ -17,9 +17,9 @@ from jaxmlir.passes.tile._price import (
     MARGIN,
     MEMORY,
     Estimate,
+    Stored,
     computed_again,
     estimate,
-    stored_values,
     tiles_of,
 )
 from jaxmlir.passes.tile._regions import Region, Schedule, Uses, grow
@@ -77,8 +77,11 @@ class Plan:
         return replace(self, estimates={number: self.estimates[number]})
 
 
-def best_plan(program: Program, uses: Uses, tile_size: int | None, tile_bytes: int) -> Plan | None:
-    """The plan for a function; ``None`` if there is nothing to gain.
+def best_plan(
+    program: Program, uses: Uses, tile_size: int | None, tile_bytes: int, min_peak: int
+) -> Plan | None:
+    """The plan for a function; ``None`` if there is nothing to gain, or less than ``min_peak``
+    bytes are stored at once.
 
     Args:
       tile_size: rows of a tile: what saves most memory is taken then.  By default what saves most
@@ -87,7 +90,10 @@ def best_plan(program: Program, uses: Uses, tile_size: int | None, tile_bytes: i
     if any(s.effects is not None or s.is_lasting for s in uses.body.signatures):
         # Stages change the order of ops.
         return None
-    search = _Search(uses, Prices(program), stored_values(uses), tile_size, tile_bytes)
+    stored = Stored(uses)
+    if stored.peak(range(len(uses.body.ops)), without=uses.is_returned) < min_peak:
+        return None
+    search = _Search(uses, Prices(program), stored, tile_size, tile_bytes)
     if tile_size is None:
         return max(search.plans(), key=lambda plan: plan.time, default=None)
     return max(search.plans(), key=lambda plan: (plan.saved, -plan.cost), default=None)
@@ -99,7 +105,7 @@ class _Search:
 
     uses: Uses
     prices: Prices
-    stored: set[int]
+    stored: Stored
     tile_size: int | None
     tile_bytes: int
 
@@ -158,7 +164,7 @@ class _Search:
         return sum(
             self.uses.bytes[v]
             for v in values
-            if v in self.stored and self.uses.dim(region, v) is not None
+            if v in self.stored.values and self.uses.dim(region, v) is not None
         )
 
     def _tiles(self, rows: int, bytes_: int) -> Tiles | None:

@@ -8,7 +8,8 @@ of 2048 elements, four times over; a perceptron of widths 256, 1024, 1024, 256.
 
 from __future__ import annotations
 
-from collections.abc import Set
+import heapq
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from jaxmlir._signature import Signature
@@ -76,21 +77,18 @@ class Estimate:
         return count * each + COPIED * self.rows + TRAFFIC * self.added
 
 
-def estimate(schedule: Schedule, number: int, stored: Set[int], again: Set[int]) -> Estimate:
+def estimate(schedule: Schedule, number: int, stored: Stored, again: Set[int]) -> Estimate:
     """What a stage takes.
 
     Args:
-      stored: the values that the compiler stores.
       again: those that are computed again rather than stored for another stage.
     """
     body, ops = schedule.uses.body, schedule.stages[number].rows
     outer = set(schedule.outer(number))
-    last: dict[int, int] = {}
     reads: set[int] = set()
     shared: set[int] = set()
     for i in ops:
         for k, v in enumerate(body.operands[i]):
-            last[v] = i
             if schedule.is_inner(i, k):
                 continue
             if schedule.rows[i].operands[k] is not None:
@@ -100,26 +98,16 @@ def estimate(schedule: Schedule, number: int, stored: Set[int], again: Set[int])
     sums = schedule.sums(number)
     bytes_of = schedule.uses.bytes.__getitem__
     # Rows that are computed again are there while they are read, from before the loop or after it.
-    linked = sum(map(bytes_of, (outer | reads) & again & stored))
-    added = sum(map(bytes_of, outer - stored - again))
-    live = peak = kernels = 0
-    ends: dict[int, int] = {}
-    for i in ops:
-        for v in range(*body.results[i]):
-            if schedule.dim(v) is None or v in outer:
-                kernels += 1
-            elif v in stored:
-                kernels += 1
-                bytes_ = schedule.uses.bytes[v]
-                live += bytes_
-                ends[last.get(v, i)] = ends.get(last.get(v, i), 0) + bytes_
-        peak = max(peak, live)
-        live -= ends.pop(i, 0)
+    linked = sum(map(bytes_of, (outer | reads) & again & stored.values))
+    added = sum(map(bytes_of, outer - stored.values - again))
+    # Parts of sums are small beside what they are summed up from.
+    results = [v for i in ops for v in range(*body.results[i])]
+    leaving = outer | {v for v in results if schedule.dim(v) is None}
     return Estimate(
-        peak + linked,
+        stored.peak(ops, without=leaving) + linked,
         sum(map(bytes_of, reads - again)) + sum(map(bytes_of, outer - again)),
         sum(map(bytes_of, shared)) + 2 * sum(map(bytes_of, sums)),
-        kernels,
+        sum(v in stored.values or v in leaving for v in results),
         added,
     )
 
@@ -152,25 +140,53 @@ def computed_again(schedule: Schedule, prices: Prices) -> set[int]:
     return found
 
 
-def stored_values(uses: Uses) -> set[int]:
-    """The values of a function that the compiler has in memory, not only in the kernels that they
-    are a part of: those that it does not compute elementwise, or that are dear and used twice."""
-    body = uses.body
-    found = set(range(body.arity))
-    # Of an element, in ops, if all that is not stored is computed with it.
-    ops_of = [0] * len(body.types)
-    for i, name in enumerate(body.names):
-        cost = sum(ops_of[v] for v in body.operands[i]) + SLOW.get(name, 1)
-        fused = _is_fused(body, i)
-        for v in range(*body.results[i]):
-            users = uses.users[v]
-            is_dear = name in FUNCTIONS or cost > Fence.threshold
-            read = any(body.names[u] in _STORING for u in users)
-            if not fused or v in uses.is_returned or read or (len(users) > 1 and is_dear):
-                found.add(v)
-            else:
-                ops_of[v] = cost
-    return found
+class Stored:
+    """What the compiler has in memory of a function, not only in kernels as a part of them.
+
+    Attributes:
+      values: those that it does not compute elementwise, or that are dear and used twice.
+      end: of each value the op that reads it last, by index, or reads last what is computed where
+        it is read, of that value.
+    """
+
+    def __init__(self, uses: Uses):
+        self._uses, body = uses, uses.body
+        self.values = set(range(body.arity))
+        # Of an element, in ops, if all that is not stored is computed with it.
+        ops_of = [0] * len(body.types)
+        for i, name in enumerate(body.names):
+            cost = sum(ops_of[v] for v in body.operands[i]) + SLOW.get(name, 1)
+            fused = _is_fused(body, i)
+            for v in range(*body.results[i]):
+                users = uses.users[v]
+                is_dear = name in FUNCTIONS or cost > Fence.threshold
+                read = any(body.names[u] in _STORING for u in users)
+                if not fused or v in uses.is_returned or read or (len(users) > 1 and is_dear):
+                    self.values.add(v)
+                else:
+                    ops_of[v] = cost
+        self.end = [0] * len(body.types)
+        for i in reversed(range(len(body.ops))):
+            last = max([i, *(self.end[v] for v in self._made(i) if v not in self.values)])
+            for v in body.operands[i]:
+                self.end[v] = max(self.end[v], last)
+
+    def peak(self, ops: Iterable[int], without: Set[int]) -> int:
+        """Bytes of the values that some ops, in order, have stored at once."""
+        ends: list[tuple[int, int]] = []
+        live = most = 0
+        for i in ops:
+            while ends and ends[0][0] < i:
+                live -= heapq.heappop(ends)[1]
+            for v in self._made(i):
+                if v in self.values and v not in without:
+                    live += self._uses.bytes[v]
+                    heapq.heappush(ends, (max(i, self.end[v]), self._uses.bytes[v]))
+            most = max(most, live)
+        return most
+
+    def _made(self, i: int) -> range:
+        return range(*self._uses.body.results[i])
 
 
 def tiles_of(rows: int, bytes_: int, tile_bytes: int) -> Tiles | None:
