@@ -197,7 +197,7 @@ def test_names_stay_stored():
         return jnp.log(jnp.sum(jnp.exp(x)))
 
     gradient = jaxmlir.trace(loss)(X).optimize(1).grad().optimize(1)
-    after, _ = tiled(gradient, 7)
+    after, _ = tiled(gradient, 2)
     after = after.run_passes("jaxpr-remat")
     assert loops(after) >= 1
     assert count_named(after) <= count_named(gradient)
