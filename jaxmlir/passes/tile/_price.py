@@ -33,17 +33,21 @@ MIN_PEAK = 33_554_432
 # Nanoseconds for each byte of that memory: 0.5 to 0.7.
 MEMORY = 0.5
 # For each byte that every tile reads or writes as a whole: the weights of its matrix products, and
-# their gradients, which are summed up.  Tiles of 64 rows instead of 256: 0.15 and 0.3.
+# their gradients, which are summed up.  Of the perceptron, tiles of 64 or 128 rows, not 256: 0.08
+# to 0.19.
 SHARED = 0.12
-# For each byte that a tile reads of rows, and writes of them, apart from its ops.
+# For each byte that a tile reads of rows, and writes of them, apart from its ops: a copy in cache.
 COPIED = 0.1
-# Of a tile for each of its kernels.
+# Of a tile for each of its kernels: 1 to 2 microseconds, as of any loop.
 KERNEL = 2000
-# A gain that is less than what tiles cost is no gain, nor is one that is a tenth more.
+# What a gain has to exceed the cost by: neither is known better.
 MARGIN = 1.5
-# What the values of a tile take together: caches are larger than a MiB, and much larger than a tile
-# there is nothing to win.  Time at 4 / 8 / 16 / 32 MiB: softmaxes 1.15 / 1.05 / 1 / 1.06, attention
-# 1.05 / 1 / 1.02 / 1.1, normalization - / 1.03 / 1 / 1.06, perceptron 1.3 / 1.1 / 1 / 1.
+# What the values of a tile take together.  CPU time by that, 4096 rows or 64 sequences, jax 0.10:
+#                  4 to 5 MiB  7 to 9  11 to 16  22 to 31  58
+#   softmaxes      1.24        1.07    1         1.03      1.23
+#   attention                  1       1.08      1.16      1.46
+#   normalization  1.17                1.07      1
+#   perceptron     1.25        1.03    1         1
 TILE_BYTES = 16_777_216
 
 
