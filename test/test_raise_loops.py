@@ -95,6 +95,11 @@ def blocks(x):
     return for_loop(0, 4, body, jnp.zeros(8))
 
 
+def from_a_constant(x):
+    first = lax.reshape(lax.iota(jnp.int32, 1), ())
+    return for_loop(0, 8, lambda i, o: o.at[first + i].set(x[i]), 0 * x)
+
+
 RAISED = {
     "rows": (lambda x: for_loop(0, 8, lambda i, o: o.at[i].set(x[i] @ W), 0 * x), M),
     "columns": (lambda x: for_loop(0, 3, lambda i, o: o.at[:, i].set(jnp.sin(x[:, i])), 0 * x), M),
@@ -104,6 +109,7 @@ RAISED = {
     "in place": (lambda x: for_loop(0, 8, lambda i, o: o.at[i].set(jnp.sin(o[i])), x), X),
     "added": (lambda x: for_loop(0, 8, lambda i, o: o.at[i].add(jnp.sin(x[i])), x), X),
     "multiplied": (lambda x: for_loop(0, 8, lambda i, o: o.at[i].mul(jnp.sin(x[i])), x), X),
+    "from a constant": (from_a_constant, X),
     "backwards": (lambda x: for_loop(0, 8, lambda i, o: o.at[7 - i].set(x[i]), 0 * x), X),
     "every other": (lambda x: for_loop(0, 4, lambda i, o: o.at[2 * i].set(x[2 * i + 1]), x), X),
     "permuted": (lambda x: for_loop(0, 8, lambda i, o: o.at[i * 3 % 8].set(x[i]), 0 * x), X),

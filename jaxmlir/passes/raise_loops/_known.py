@@ -265,13 +265,13 @@ def _broadcast(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.n
     shape = [1] * len(aval.shape)
     for d, size in zip(mapped, x.shape[depth:], strict=True):
         shape[d] = size
-    return np.broadcast_to(x.reshape(*axes, *shape), (*axes, *aval.shape))
+    return np.broadcast_to(x.reshape((*axes, *shape)), (*axes, *aval.shape))
 
 
 def _reshape(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
     if len(arrays) > 1 or _get(op, "dimensions") is not None and op.name == "jaxpr.reshape":
         return None
-    return arrays[0].reshape(*arrays[0].shape[:depth], *aval.shape)
+    return arrays[0].reshape((*arrays[0].shape[:depth], *aval.shape))
 
 
 def _convert(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
