@@ -74,7 +74,6 @@ _CALLS = frozenset(
 _ADDITIONS = frozenset({"jaxpr.add", "jaxpr.add_any"})
 
 
-@dataclass(frozen=True)
 class BatchBlocks(Pass):
     """Make blocks of ops that are alike and independent of each other one block on a batch.
 

@@ -67,7 +67,6 @@ _MOVES = frozenset({"jaxpr.concatenate", "jaxpr.pad"})
 _PARTS = frozenset({"jaxpr.slice", "jaxpr.split"})
 
 
-@dataclass(frozen=True)
 class Halo(Pass):
     """Store arrays that are read at shifted places with a margin, of which these are slices.
 
