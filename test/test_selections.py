@@ -70,6 +70,19 @@ def test_selected_early(name):
     )
 
 
+def test_what_is_needed_as_a_whole_is_selected_from_late():
+    """The steps of a stencil whose margin is made of its edges."""
+
+    def step(x):
+        return jnp.tanh(x) * 2 + jnp.pad(x, 1, mode="wrap")[2:, 2:]
+
+    def f(x, _):
+        return step(step(x))
+
+    before, after = passed("jaxpr-select-early{factor=1}, jaxpr-cse, jaxpr-dce", f, X, LABELS)
+    assert '"jaxpr.slice"' in str(before) and str(after) == str(before)
+
+
 def test_the_cotangents_are_as_small_as_what_was_selected():
     _, after = passed("jaxpr-select-early, jaxpr-cse, jaxpr-dce", by_hand, X, LABELS)
     text = str(after)

@@ -11,8 +11,10 @@ the cotangents are as small as what was selected, up to the last one, that of ``
 
 A slice, a gather or a ``dynamic_slice`` moves from the result of elementwise ops to the values that
 these are made of, as far as they go.  What the elements are computed by does not change, and so no
-bit of the result does.  A value that others need as a whole is computed as a whole too; so
-selections move only where they take a small part, by ``FACTOR``, of what is computed.
+bit of the result does.  Only a value of which all that is used is selected has a small cotangent
+then; selections of others stay where they are.  A value further up that others need as a whole is
+computed as a whole too; so selections move only where they take a small part, by ``FACTOR``, of
+what is computed.
 
 A gather that fills what is out of bounds has that filled in the end.
 """
@@ -188,6 +190,9 @@ class _Function:
         """Moves what there is; how many selections."""
         count = 0
         for node in reversed(self._selections):
+            users = [use.owner.name for use in node.operands[0].uses]
+            if not _SELECTING.issuperset(users):
+                continue
             inner, leaves = self._tree(node)
             taken = _size(node.op.results[0]) * (len(inner) + len(leaves))
             if not inner or self._factor * taken > sum(map(_size, inner)):
