@@ -19,7 +19,7 @@ func.func @result_count(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @missing_attribute(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error@+1 {{'jaxpr.cumsum' op requires attribute 'axis': expected int, got attributes 'reverse'}}
+  // expected-error@+1 {{'jaxpr.cumsum' op requires attribute 'axis': expected dimension, got attributes 'reverse'}}
   %0 = "jaxpr.cumsum"(%x) {reverse = true} : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }

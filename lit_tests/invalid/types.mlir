@@ -34,10 +34,10 @@ func.func @refused_dtypes(%x: tensor<4xf32>, %y: tensor<4xi32>) -> tensor<4xf32>
 
 // -----
 
-func.func @refused_parameters(%x: tensor<2x3xf32>) -> tensor<3x2xf32> {
-  // expected-error@+1 {{'jaxpr.transpose' op: expected operands that JAX's abstract evaluation accepts, got tensor<2x3xf32>: TypeError: transpose permutation isn't a permutation of operand dimensions}}
-  %0 = "jaxpr.transpose"(%x) {permutation = array<i64: 1, 1>} : (tensor<2x3xf32>) -> tensor<3x2xf32>
-  return %0 : tensor<3x2xf32>
+func.func @refused_parameters(%x: tensor<2x3xf32>) -> tensor<3xf32> {
+  // expected-error@+1 {{'jaxpr.squeeze' op: expected operands that JAX's abstract evaluation accepts, got tensor<2x3xf32>: ValueError: cannot select an axis to squeeze out which has size not equal to one, got shape=(2, 3) and dimensions=(0,)}}
+  %0 = "jaxpr.squeeze"(%x) {dimensions = array<i64: 0>} : (tensor<2x3xf32>) -> tensor<3xf32>
+  return %0 : tensor<3xf32>
 }
 
 // -----

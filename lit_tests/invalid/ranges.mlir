@@ -1,0 +1,60 @@
+// RUN: jaxmlir-opt %s --jaxpr-verify --split-input-file --verify-diagnostics
+
+// What JAX checks before it makes an equation, and not of one that is there: ranges of attributes,
+// what functions take and give, and effects.
+
+func.func @permutation(%x: tensor<2x3xf32>) -> tensor<3x2xf32> {
+  // expected-error@+1 {{'jaxpr.transpose' op attribute 'permutation': expected different dimensions of tensor<2x3xf32>, counted from 0, got array<i64: 1, 1>}}
+  %0 = "jaxpr.transpose"(%x) {permutation = array<i64: 1, 1>} : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  return %0 : tensor<3x2xf32>
+}
+
+// -----
+
+func.func @sort_keys(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'jaxpr.sort' op attribute 'num_keys': expected 1 to 1, of so many operands, got 2}}
+  %0 = "jaxpr.sort"(%x) {dimension = 0 : i64, is_stable = true, num_keys = 2 : i64} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// Over an axis that is named twice XLA would end the process.
+func.func @mesh_axes(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'jaxpr.psum' op attribute 'axes': expected different axes, got ["i", "i"]}}
+  %0 = "jaxpr.psum"(%x) {axes = ["i", "i"], axis_index_groups = none} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func private @identity(%x: tensor<f32>) -> tensor<f32> {
+  return %x : tensor<f32>
+}
+func.func @index_of_a_branch(%i: tensor<2xi32>, %x: tensor<f32>) -> tensor<f32> {
+  // expected-error@+1 {{'jaxpr.cond' op operand #0: expected an i32, the number of a branch, got tensor<2xi32>}}
+  %0 = "jaxpr.cond"(%i, %x) {branches = [@identity, @identity]} : (tensor<2xi32>, tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
+func.func private @first(%x: tensor<f32>, %y: tensor<i32>) -> tensor<f32> {
+  return %x : tensor<f32>
+}
+func.func @function_of_a_reduction(%x: tensor<4xf32>, %start: tensor<f32>) -> tensor<f32> {
+  // expected-error@+1 {{'jaxpr.reduce' op attribute 'jaxpr': expected a function that takes tensor<f32> for other element #0, got @first, which takes tensor<i32>}}
+  %0 = "jaxpr.reduce"(%x, %start) {dimensions = array<i64: 0>, jaxpr = @first} : (tensor<4xf32>, tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
+// A write that nobody is told of would be dropped, as its result is not used.
+func.func @effect(%x: tensor<3xf32>, %y: tensor<3xf32>) -> tensor<3xf32> {
+  %0 = "jaxpr.new_ref"(%x) {jaxpr.effects = [{InternalMutableArrayEffect = none}]} : (tensor<3xf32>) -> !jaxpr.ref<tensor<3xf32>>
+  // expected-error@+1 {{'jaxpr.swap' op attribute 'jaxpr.effects': expected it to list {WriteEffect = 0 : i64} (by JAX's abstract evaluation of swap); an op without its effects may be dropped or reordered}}
+  %1 = "jaxpr.swap"(%0, %y) {tree = {pytree = []}} : (!jaxpr.ref<tensor<3xf32>>, tensor<3xf32>) -> tensor<3xf32>
+  %2 = "jaxpr.freeze"(%0) {jaxpr.effects = [{InternalMutableArrayEffect = none}]} : (!jaxpr.ref<tensor<3xf32>>) -> tensor<3xf32>
+  return %2 : tensor<3xf32>
+}
