@@ -4,6 +4,7 @@ Where the lowered text is what ``jax.jit`` lowers, results are the same by const
 is compiled; elsewhere they have to agree to a rounding that fusing differently explains.
 """
 
+import itertools
 import sys
 from pathlib import Path
 
@@ -108,6 +109,24 @@ def test_runs(name):
         steps.canonical(program.lower()),
         steps.canonical(jitted.lower(*args)),
     )
+
+
+@each_program
+def test_optimizes(name):
+    """The passes of -O2 leave a valid program of the same type, which can be lowered.
+
+    That its numbers are the same is tested on random programs, and pass by pass.
+    """
+    function, args = PROGRAMS[name]()
+    program = jaxmlir.trace(function)(*args)
+    optimized = program.optimize(2)
+    optimized.verify()
+    optimized.lower()
+    for ours, given in (
+        (optimized.in_avals, program.in_avals),
+        (optimized.out_avals, program.out_avals),
+    ):
+        assert all(itertools.starmap(core.typematch, zip(ours, given, strict=True)))
 
 
 @each_program
