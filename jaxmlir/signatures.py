@@ -233,25 +233,21 @@ def _custom_linear_solve(op: _Op) -> Iterator[str]:
             yield from function.gives(*given)
 
 
-def _linear_call(op: _Op) -> Iterator[str]:
-    yield from _call("callee")(op)
-    transpose = op.function("transpose")
-    if transpose is not None:
-        first = op.get("num_callee_consts", 0)
-        last = first + op.get("num_res", 0)
-        residuals, linear = op.operands[first:last], op.operands[last:]
-        yield from transpose.takes(("residual", residuals), ("cotangent", _cotangents(op.results)))
-        yield from transpose.gives(("cotangent", _cotangents(linear)))
+def _linear(callee: str, transpose: str) -> Callable[[_Op], Iterator[str]]:
+    """The check of a call that is linear in its last operands and names its transpose."""
 
+    def check(op: _Op) -> Iterator[str]:
+        yield from _call(callee)(op)
+        function = op.function(transpose)
+        if function is not None:
+            first = op.get("num_callee_consts", 0)
+            last = first + op.get("num_res", 0)
+            residuals, cotangents = op.operands[first:last], _cotangents(op.operands[last:])
+            given = _cotangents(op.results)
+            yield from function.takes(("residual", residuals), ("cotangent", given))
+            yield from function.gives(("cotangent", cotangents))
 
-def _linear_map(op: _Op) -> Iterator[str]:
-    yield from _call("call_jaxpr")(op)
-    transpose = op.function("transpose_jaxpr")
-    if transpose is not None:
-        n_res = op.get("num_res", 0)
-        residuals, linear = op.operands[:n_res], op.operands[n_res:]
-        yield from transpose.takes(("residual", residuals), ("cotangent", _cotangents(op.results)))
-        yield from transpose.gives(("cotangent", _cotangents(linear)))
+    return check
 
 
 def _custom_jvp(op: _Op) -> Iterator[str]:
@@ -358,8 +354,8 @@ _CHECKS: dict[str, Callable[[_Op], Iterator[str]]] = {
         for kind in ("", "_add", "_sub", "_mul", "_min", "_max")
     },
     "jaxpr.custom_linear_solve": _custom_linear_solve,
-    "jaxpr.linear_call": _linear_call,
-    "jaxpr.linear_map": _linear_map,
+    "jaxpr.linear_call": _linear("callee", "transpose"),
+    "jaxpr.linear_map": _linear("call_jaxpr", "transpose_jaxpr"),
     "jaxpr.pallas_call": _pallas_call,
     "jaxpr.dot_general": _product,
     "jaxpr.conv_general_dilated": _product,
