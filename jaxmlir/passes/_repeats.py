@@ -21,15 +21,18 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import SPREAD, ops_of, returned
+from jaxmlir.passes._build import SPREAD, NewFunction, clone, copy, ops_of, returned
 from jaxmlir.passes._work import ELEMENTWISE
+
+if TYPE_CHECKING:
+    from jaxmlir.passes._rules import Rules
 
 SHORTEST = 8
 """The shortest word that is looked for."""
@@ -62,6 +65,7 @@ class Text:
     """The ops of a function as letters, and where their operands come from.
 
     Attributes:
+      function: that was read.
       ops: the ops that are letters, each with its name.
       letters: their numbers, equal for equal ops.
       sources: for each operand of each op the index of the op that gives it and which of its
@@ -72,6 +76,7 @@ class Text:
     """
 
     def __init__(self, function: func.FuncOp):
+        self.function = function
         self.ops: list[tuple[Any, str]] = []
         self.sources: list[list[tuple[int, int] | None]] = []
         self.last_use: list[list[int]] = []
@@ -202,6 +207,52 @@ class Text:
             for j in range(len(self.last_use[word.starts[0] + i]))
             if any(self.last_use[s + i][j] >= s + word.length for s in word.starts)
         ]
+
+
+Place = tuple[int, int]
+"""An op of a block, and one of its operands or results."""
+
+
+def write_block(
+    rules: Rules,
+    name: str,
+    text: Text,
+    start: int,
+    indices: Iterable[int],
+    arguments: Sequence[Sequence[Place]],
+    constants: Sequence[Sequence[Place]],
+    outputs: Sequence[Place],
+) -> str:
+    """Writes a block as a function of its own; the function's symbol.
+
+    Args:
+      start: the block's first op in the text.
+      indices: those of its ops that the function has.
+      arguments: operands from without, each as the places that read it.
+      constants: likewise, those that are written again in the function.
+      outputs: the results that it gives.
+    """
+
+    def operand(places: Sequence[Place]) -> ir.Value:
+        i, j = places[0]
+        return text.ops[start + i][0].operands[j]
+
+    types = [operand(places).type for places in arguments]
+    new = NewFunction(rules, name, types, text.function)
+    columns = zip(arguments, new.args, strict=True)
+    given = {place: arg for places, arg in columns for place in places}
+    values: dict[ir.Value, ir.Value] = {}
+    with new.body():
+        for places in constants:
+            constant = clone(operand(places))
+            given.update((place, constant) for place in places)
+        for i in indices:
+            op, op_name = text.ops[start + i]
+            operands = [
+                given[i, j] if (i, j) in given else values[v] for j, v in enumerate(op.operands)
+            ]
+            values.update(zip(op.results, copy(op, op_name, operands), strict=True))
+    return new.finish([values[text.ops[start + i][0].results[j]] for i, j in outputs])
 
 
 def _costs_nothing(name: str, results: Sequence[ir.Value]) -> bool:

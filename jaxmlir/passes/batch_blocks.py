@@ -33,12 +33,12 @@ from jaxmlir import ops
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes import toolbox
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import NewFunction, clone, converted, copy, inline, ops_of
+from jaxmlir.passes._build import converted, inline, ops_of
 from jaxmlir.passes._call_graph import CallGraph, keep_reachable
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
 from jaxmlir.passes._remarks import remark
-from jaxmlir.passes._repeats import Text, Word
+from jaxmlir.passes._repeats import Place, Text, Word, write_block
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._stacking import rows_of, stack
 from jaxmlir.passes._work import KERNEL, Work, is_plain_array, is_plain_op, size
@@ -140,10 +140,6 @@ class _Order:
         self.index: dict[ir.Value, int] = {
             v: i for i, (op, _, _) in enumerate(self.ops) for v in op.results
         }
-
-
-Place = tuple[int, int]
-"""An op of a block, and one of its operands or results."""
 
 
 @dataclass
@@ -332,28 +328,20 @@ class _Blocks:
 
     def _write_function(self) -> tuple[str, list[list[Place]]]:
         """A block as a function; its symbol, and the inputs that are its arguments."""
-        start, free = self.word.starts[0], self.text.free
+        free = self.text.free
         constants = [p for p in self.inputs if self.column(p)[0] in free and self.is_same(p)]
         arguments = [places for places in self.inputs if places not in constants]
-        types = [self.column(places)[0].type for places in arguments]
-        name = self.function.name.value
-        new = NewFunction(self.rules, f"{name}.block", types, self.function)
-        given = {
-            place: arg for places, arg in zip(arguments, new.args, strict=True) for place in places
-        }
-        values: dict[ir.Value, ir.Value] = {}
-        with new.body():
-            for places in constants:
-                constant = clone(self.column(places)[0])
-                given.update((place, constant) for place in places)
-            for i in self.free:
-                op, name = self.text.ops[start + i]
-                operands = [
-                    given[i, j] if (i, j) in given else values[v] for j, v in enumerate(op.operands)
-                ]
-                values.update(zip(op.results, copy(op, name, operands), strict=True))
-        outs = [values[self.op(start, i).results[j]] for i, j in self.outputs]
-        return new.finish(outs), arguments
+        symbol = write_block(
+            self.rules,
+            f"{self.function.name.value}.block",
+            self.text,
+            self.word.starts[0],
+            self.free,
+            arguments,
+            constants,
+            self.outputs,
+        )
+        return symbol, arguments
 
     def _use(self, values: Sequence[ir.Value], batched: ir.Value, place: ir.Operation) -> None:
         """Uses the rows of a batched result, or all of them at once."""

@@ -24,10 +24,9 @@ import numpy as np
 
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import NewFunction, clone, copy
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._remarks import remark
-from jaxmlir.passes._repeats import Text, Word
+from jaxmlir.passes._repeats import Text, Word, write_block
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.fence import kept_call
 
@@ -160,27 +159,17 @@ class _Block:
         return symbol
 
     def write_function(self) -> str:
-        start = self.word.starts[0]
-        types = [self.operand(start, *places[0]).type for places in self.arguments]
-        name = self.function.name.value.removesuffix(".block")
-        new = NewFunction(self.rules, f"{name}.block", types, self.function)
-        values: dict[ir.Value, ir.Value] = {}
-        given: dict[tuple[int, int], ir.Value] = {
-            place: arg
-            for places, arg in zip(self.arguments, new.args, strict=True)
-            for place in places
-        }
-        with new.body():
-            for places in self.constants:
-                constant = clone(self.operand(start, *places[0]))
-                given.update((place, constant) for place in places)
-            for i in range(self.word.length):
-                op, name = self.text.ops[start + i]
-                operands = [
-                    given[i, j] if (i, j) in given else values[v] for j, v in enumerate(op.operands)
-                ]
-                values.update(zip(op.results, copy(op, name, operands), strict=True))
-        return new.finish([values[self.result(start, *output)] for output in self.outputs])
+        name = f"{self.function.name.value.removesuffix('.block')}.block"
+        return write_block(
+            self.rules,
+            name,
+            self.text,
+            self.word.starts[0],
+            range(self.word.length),
+            self.arguments,
+            self.constants,
+            self.outputs,
+        )
 
     def write_call(self, start: int, symbol: str, keep_calls: bool) -> None:
         ops = [op for op, _ in self.text.ops[start : start + self.word.length]]

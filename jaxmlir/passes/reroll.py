@@ -32,10 +32,10 @@ import numpy as np
 
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import NewFunction, clone, copy, ops_of
+from jaxmlir.passes._build import ops_of
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._remarks import remark
-from jaxmlir.passes._repeats import Text, Word
+from jaxmlir.passes._repeats import Place, Text, Word, write_block
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._stacking import rows_of, stack
 from jaxmlir.passes._work import KERNEL, Work, is_array, size
@@ -120,10 +120,6 @@ def _in_a_row(word: Word) -> Word:
         run = [*run, start] if run and start == run[-1] + word.length else [start]
         best = max(best, run, key=len)
     return Word(word.length, tuple(best))
-
-
-Place = tuple[int, int]
-"""An op of a block, and one of its operands or results."""
 
 
 @dataclass
@@ -284,27 +280,13 @@ class _Loop:
 
     def write_body(self) -> str:
         """The block as a function: ``(*consts, *carry, *xs) -> (*carry, *ys)``."""
-        start = self.word.starts[0]
         groups = [*self.consts, *(places for places, _ in self.carry), *self.xs]
-        types = [self.operand(start, places[0]).type for places in groups]
-        name = self.function.name.value
-        new = NewFunction(self.rules, f"{name}.body", types, self.function)
-        given = {
-            place: arg for places, arg in zip(groups, new.args, strict=True) for place in places
-        }
-        values: dict[ir.Value, ir.Value] = {}
-        with new.body():
-            for places in self.constants:
-                constant = clone(self.operand(start, places[0]))
-                given.update((place, constant) for place in places)
-            for i in range(self.word.length):
-                op, name = self.text.ops[start + i]
-                operands = [
-                    given[i, j] if (i, j) in given else values[v] for j, v in enumerate(op.operands)
-                ]
-                values.update(zip(op.results, copy(op, name, operands), strict=True))
         outs = [*(before for _, before in self.carry), *self.ys]
-        return new.finish([values[self.result(start, place)] for place in outs])
+        name, word = f"{self.function.name.value}.body", self.word
+        indices = range(word.length)
+        return write_block(
+            self.rules, name, self.text, word.starts[0], indices, groups, self.constants, outs
+        )
 
 
 def _result_before(sources: Sequence[Place | None], word: Word) -> Place | None:
