@@ -108,6 +108,26 @@ def test_examples():
     same_as_jax(batched, examples, xs, weights)
 
 
+@pytest.mark.parametrize("between", [lambda x: x, lambda x: x @ x.T])
+def test_blocks_of_which_others_use_the_results(between):
+    """Both are found when the function is read once; the sums of the first stand in the second."""
+    xs, weights = normal(4, 3, 3), [normal(3, 3), normal(3, 3)]
+
+    def layers(xs, weights):
+        first = [network(xs[i], 2 * weights) + 1.0 for i in range(4)]
+        found, total = [], jnp.zeros((3, 3))
+        for x in first:
+            y = between(x) - xs[0]
+            found.append(jnp.exp(jnp.sin(y @ weights[1] + 0.5)) * y)
+            total = total + x
+        return found, total
+
+    program, batched = after(layers, xs, weights)
+    batched.verify()
+    assert products(program) > products(batched)
+    same_as_jax(batched, layers, xs, weights)
+
+
 def test_heads():
     x = normal(5, 8)
     heads = [[normal(8, 2) for _ in "qkv"] for _ in range(4)]

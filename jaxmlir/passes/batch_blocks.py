@@ -122,24 +122,30 @@ def _round(rules: Rules, work: Work, function: func.FuncOp, min_gain: float, sta
         span = slice(word.starts[0], word.starts[-1] + word.length)
         if len(word.starts) < 2 or word.length < MIN_OPS or taken[span].any():
             continue
-        order = order or _Order(function)
+        order = order or _Order(function, text)
         blocks = _Blocks.of(rules, function, text, word, order)
         if blocks is None or not blocks.pays(work, min_gain, stacked):
             continue
         taken[span] = True
-        blocks.write(order)
+        taken[blocks.write(order)] = True
         count += 1
     return count
 
 
 class _Order:
-    """The ops of a function as they stood, constants and all."""
+    """The ops of a function as they stood, constants and all.
 
-    def __init__(self, function: func.FuncOp):
-        self.ops = list(ops_of(function))
+    Attributes:
+      index: of what gives a value, among these ops.
+      letter: likewise, among those of the text.
+    """
+
+    def __init__(self, function: func.FuncOp, text: Text):
+        self.ops = [(op, name) for op, name, _ in ops_of(function)]
         self.index: dict[ir.Value, int] = {
-            v: i for i, (op, _, _) in enumerate(self.ops) for v in op.results
+            v: i for i, (op, _) in enumerate(self.ops) for v in op.results
         }
+        self.letter = {v: i for i, (op, _) in enumerate(text.ops) for v in op.results}
 
 
 @dataclass
@@ -202,7 +208,9 @@ class _Blocks:
         after: dict[ir.Value, int] = {}
         needs: dict[int, int] = {}
         for index in range(min(members), max(members) + 1):
-            op, name, operands = order.ops[index]
+            op, name = order.ops[index]
+            # As they are now: batches that were made meanwhile give other values.
+            operands = list(op.operands)
             mask = 0
             for v in operands:
                 mask |= after.get(v, 0)
@@ -295,8 +303,8 @@ class _Blocks:
                 moved += count * size(values[0].type)
         return moved <= stacked * (count - 1) * saved
 
-    def write(self, order: _Order) -> None:
-        """Writes the batch in place of the blocks."""
+    def write(self, order: _Order) -> list[int]:
+        """Writes the batch in place of the blocks; which ops of the text besides these are gone."""
         starts, count = self.word.starts, len(self.word.starts)
         first = self.op(starts[0], self.free[0])
         remark(
@@ -320,11 +328,16 @@ class _Blocks:
                 for places, dim in zip(arguments, dims, strict=True)
             ]
             results = inline(self.rules.program.function(symbol), args)
+        gone: list[int] = []
         for output, batched in zip(self.outputs, results, strict=True):
-            self._use(self.results(output), batched, last)
+            users = self._use(self.results(output), batched, last)
+            gone += [order.letter[op.results[0]] for op in users]
+            for op in reversed(users):
+                op.erase()
         for start in reversed(starts):
             for i in reversed(self.free):
                 self.op(start, i).operation.erase()
+        return gone
 
     def _write_function(self) -> tuple[str, list[list[Place]]]:
         """A block as a function; its symbol, and the inputs that are its arguments."""
@@ -343,8 +356,11 @@ class _Blocks:
         )
         return symbol, arguments
 
-    def _use(self, values: Sequence[ir.Value], batched: ir.Value, place: ir.Operation) -> None:
-        """Uses the rows of a batched result, or all of them at once."""
+    def _use(
+        self, values: Sequence[ir.Value], batched: ir.Value, place: ir.Operation
+    ) -> list[ir.Operation]:
+        """Uses the rows of a batched result, or all of them at once; the ops that are needed no
+        more."""
         chain = _sum_of(values)
         if chain is not None:
             start, users = chain
@@ -355,9 +371,7 @@ class _Blocks:
                     name, type_ = users[0].name, users[-1].results[0].type
                     total = ir.Operation.create(name, [type_], [start, total]).result
             users[-1].results[0].replace_all_uses_with(total)
-            for op in reversed(users):
-                op.erase()
-            return
+            return users
         whole = _concatenation_of(values)
         if whole is not None:
             dim = int(toolbox.attribute(whole, "dimension"))
@@ -365,12 +379,12 @@ class _Blocks:
             with ir.InsertionPoint(whole), whole.location:
                 (value,) = self.rules.emit(joined, [batched], joined)
             whole.results[0].replace_all_uses_with(converted(value, whole.results[0].type))
-            whole.erase()
-            return
+            return [whole]
         with ir.InsertionPoint(place), place.location:
             rows = self.rules.emit(_rows, [batched], _rows)
         for value, row in zip(values, rows, strict=True):
             value.replace_all_uses_with(row)
+        return []
 
 
 def _can_be_batched(rules: Rules, op: Any, name: str, operands: list[ir.Value]) -> bool:
