@@ -397,24 +397,39 @@ def wrapped_rule(function: Any) -> Any | None:
     return None
 
 
+def _layers(fwd: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The functions of JAX's around a forward rule, outermost first, with the cells of each."""
+    while fwd is not None:
+        fwd = fwd.f if hasattr(fwd, "f") else fwd
+        if isinstance(fwd, functools.partial) or not (fwd.__module__ or "").startswith("jax._src."):
+            break
+        cells = dict(zip(fwd.__code__.co_freevars, fwd.__closure__ or (), strict=True))
+        yield fwd, cells
+        inner = next((cells[n] for n in ("fn", "fwd", "fwd_jaxpr_thunk") if n in cells), None)
+        fwd = inner and inner.cell_contents
+
+
 def closed_over(fwd: Any) -> int:
     """How many leading operands of a forward rule it refuses to be differentiated in.
 
     They were values that the ``custom_vjp`` function closed over when its jaxpr was traced first.
     """
-    count = 0
-    while fwd is not None:
-        fwd = fwd.f if hasattr(fwd, "f") else fwd
-        cells = dict(zip(fwd.__code__.co_freevars, fwd.__closure__ or (), strict=True))
-        inner = next((cells[n] for n in ("fn", "fwd", "fwd_jaxpr_thunk") if n in cells), None)
-        if inner is None or not (fwd.__module__ or "").startswith("jax._src."):
-            break
-        if fwd.__qualname__.startswith("lift_fwd."):
-            count += cells["num_consts"].cell_contents
-        fwd = inner.cell_contents
-        if isinstance(getattr(fwd, "f", fwd), functools.partial):
-            break
-    return count
+    return sum(
+        cells["num_consts"].cell_contents
+        for layer, cells in _layers(fwd)
+        if layer.__qualname__.startswith("lift_fwd.")
+    )
+
+
+def forget_traced(fwd: Any) -> None:
+    """Makes a forward rule trace anew when it is called next, whatever it was called with before.
+
+    By tracing it tells what residuals there are, to its backward rule too, and that is of the last
+    call that it was traced for: not of one that it remembered, nor of one that failed.
+    """
+    for layer, cells in _layers(fwd):
+        if layer.__qualname__ == "_memoize.<locals>.memoized":
+            cells["cells"].cell_contents.clear()
 
 
 def rule_transforms(function: Any) -> list[tuple[Any, Any]]:

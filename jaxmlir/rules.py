@@ -5,7 +5,7 @@ that trace the user's function when they are called.  They are called with every
 cotangent present, and the jaxpr they return is written; export hands JAX a thunk that returns it.
 A JVP rule that asks to be told which tangents are zero (``symbolic_zeros``) is called once more for
 each combination of these, unless it is of an op in another rule: their numbers would multiply.  A
-VJP rule that asks so is told that none is.
+VJP rule that asks so is told that none is, but for tangents that it refuses (:func:`_call_fwd`).
 
 This module knows how to trace the rules of an equation; when that is done, :mod:`jaxmlir.untraced`
 does.
@@ -37,6 +37,7 @@ from jaxmlir._compat import (
     closed_over,
     core,
     dtypes,
+    forget_traced,
     lu,
     pe,
     rule_transforms,
@@ -137,19 +138,22 @@ def _trace_vjp_rules(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attri
     in_avals = [v.aval for v in eqn.invars[num_consts:]]
     out_avals = [v.aval for v in eqn.outvars]
     shared = (pending.identity(fwd), pending.identity(bwd), tuple(in_avals))
+    # Integers have no tangents, nor has what the function closed over.
+    tangible = tuple(i >= closed_over(fwd) and has_tangent(a) for i, a in enumerate(in_avals))
 
-    def run_fwd() -> tuple[Any, Sequence[Any], int, tuple[int | None, ...]]:
-        jaxpr, consts = _differentiable_operands(fwd, in_avals)
+    @functools.cache
+    def run_fwd() -> tuple[Any, Sequence[Any], dict[str, Any]]:
+        taken, (jaxpr, consts) = _call_fwd(fwd, tangible, params["symbolic_zeros"])
         _, res_tree, input_fwds = params["out_trees"]()
         # JAX counts forwarded operands with the constants in front; fwd does not take these.
         operands = tuple(i if i is None else i - num_consts for i in input_fwds)
-        return jaxpr, consts, res_tree.num_leaves, operands
+        found = {"jaxpr.num_res": res_tree.num_leaves, "jaxpr.input_fwds": operands}
+        if taken != tangible:
+            zeros = zip(tangible, taken, strict=True)
+            found["jaxpr.in_zeros"] = tuple(may and not does for may, does in zeros)
+        return jaxpr, consts, found
 
-    def trace_fwd() -> tuple[Any, Sequence[Any], dict[str, Any]]:
-        jaxpr, consts, num_res, input_fwds = run_fwd()
-        return jaxpr, consts, {"jaxpr.num_res": num_res, "jaxpr.input_fwds": input_fwds}
-
-    name, found = pending.function("fwd_jaxpr", ("fwd", shared), fwd.debug_info, trace_fwd)
+    name, found = pending.function("fwd_jaxpr", ("fwd", shared), fwd.debug_info, run_fwd)
     yield name, found
     if name != "fwd_jaxpr":
         return
@@ -157,7 +161,8 @@ def _trace_vjp_rules(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attri
     def trace_bwd() -> tuple[Any, Sequence[Any], dict[str, Any]]:
         # Tracing the forward rule tells JAX what the backward rule takes; that may have been done
         # for the same rule in another equation only.
-        jaxpr, _, _, input_fwds = run_fwd()
+        jaxpr, _, about = run_fwd()
+        input_fwds = about["jaxpr.input_fwds"]
         own = iter(jaxpr.outvars)
         # From JAX 0.11 the constants of a jaxpr may stand before its operands.
         operands = jaxpr.invars[len(jaxpr.invars) - len(in_avals) :]
@@ -170,14 +175,56 @@ def _trace_vjp_rules(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attri
     yield pending.function("bwd_jaxpr", ("bwd", shared), bwd.debug_info, trace_bwd)
 
 
-def _differentiable_operands(fwd: Any, in_avals: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
-    """The jaxpr of a forward rule for tangents of all operands that can have one.
+def _call_fwd(fwd: Any, tangible: tuple[bool, ...], choosy: bool) -> tuple[tuple[bool, ...], Any]:
+    """Traces a forward rule for all tangents that there can be, or as many as it does not fail for.
 
-    Integers have none, nor what the function closed over.
+    A rule with ``symbolic_zeros`` (``choosy``) may insist that some are zero, as equinox's do for
+    what was not meant to be differentiated.  Which, shows in its failing: of those that it fails
+    for halves are tried, and halves of these.  So ``k`` of ``n`` take about ``2 k log2(n / k)``
+    calls, of which most fail at once.
+
+    Returns:
+      the tangents, and what the rule returned.
     """
-    fixed = closed_over(fwd)
-    nonzeros = [i >= fixed and has_tangent(a) for i, a in enumerate(in_avals)]
-    return fwd.call_wrapped(*nonzeros)
+
+    def call(nonzeros: Sequence[bool]) -> Any:
+        forget_traced(fwd)
+        return fwd.call_wrapped(*nonzeros)
+
+    taken = [False] * len(tangible)
+
+    def extend(more: Sequence[int]) -> None:
+        """Adds those of some tangents that the rule does not fail for, with the ones before."""
+        try:
+            call([known or i in more for i, known in enumerate(taken)])
+        except Exception:
+            extend_by_halves(more)
+        else:
+            for i in more:
+                taken[i] = True
+
+    def extend_by_halves(more: Sequence[int]) -> None:
+        if len(more) > 1:
+            extend(more[: len(more) // 2])
+            extend(more[len(more) // 2 :])
+
+    try:
+        return tangible, call(tangible)
+    except Exception:
+        if choosy:
+            extend_by_halves([i for i, may in enumerate(tangible) if may])
+        if not any(taken):
+            raise
+    return tuple(taken), call(taken)
+
+
+def refused(rule: str, operand: int) -> str:
+    """What is wrong where an operand has a tangent that a forward rule insists is zero."""
+    return (
+        f"the custom derivative rule @{rule} fails if told that argument {operand} of the function "
+        "has a tangent; it has one here: stop it with jax.lax.stop_gradient, or pass the argument "
+        "as one that is differentiated"
+    )
 
 
 def _trace_lin_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:

@@ -135,7 +135,12 @@ def _read_vjp(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
     n_out = len(op.results)
 
     def fwd(*nonzeros: bool) -> tuple[Any, Sequence[Any]]:
-        return open_jaxpr(exporter.jaxpr(_rule(exporter, attributes, "fwd_jaxpr")))
+        symbol = _rule(exporter, attributes, "fwd_jaxpr")
+        zeros = _function_attribute(exporter, symbol, "jaxpr.in_zeros", (False,) * len(in_avals))
+        for i, (nonzero, zero) in enumerate(zip(nonzeros, zeros, strict=True)):
+            if nonzero and zero:
+                raise ExportError(rules.refused(symbol, i))
+        return open_jaxpr(exporter.jaxpr(symbol))
 
     def bwd(*args: Any) -> list[Any]:
         symbol = _rule(exporter, attributes, "bwd_jaxpr")

@@ -15,6 +15,7 @@ from jax import lax
 import jaxmlir
 from jaxmlir import untraced
 from jaxmlir.errors import (
+    JaxmlirError,
     LoweringError,
     TransformError,
 )
@@ -221,6 +222,49 @@ def test_batched_rules_are_told_which_tangents_are_zero():
             for g in (batched, expected)
         )
         same(ours, theirs)
+
+
+@jax.custom_vjp
+def weighted(w, x, fixed, y, also_fixed, n):
+    return w * x * fixed + jnp.sin(y) * also_fixed * n
+
+
+def weighted_fwd(*args):
+    """Insists that two arguments have no tangent; keeps what those need that have one."""
+    assert not args[2].perturbed and not args[4].perturbed, "two arguments are fixed"
+    w, x, fixed, y, also_fixed, n = values = [arg.value for arg in args]
+    kept = {0: x * fixed, 1: w * fixed, 3: jnp.cos(y) * also_fixed * n}
+    return weighted(*values), {i: v for i, v in kept.items() if args[i].perturbed}
+
+
+def weighted_bwd(kept, ct):
+    return tuple(kept[i] * ct if i in kept else None for i in range(6))
+
+
+weighted.defvjp(weighted_fwd, weighted_bwd, symbolic_zeros=True)
+
+
+@compat
+def test_a_rule_may_insist_that_some_arguments_have_no_tangent():
+    args = (2.0, 0.3, 1.5, 0.4, 3.0, 2)
+
+    def f(*args):
+        return weighted(*args) ** 2
+
+    program = reread(jaxmlir.trace(f)(*args))
+    program.verify()
+    for argnums in (0, 1, 3, (0, 1), (1, 3), (0, 1, 3)):
+        expected = jax.jit(jax.grad(f, argnums))(*args)
+        same(program.grad(argnums)(*args), expected)
+        same(jax.jit(jax.grad(program, argnums))(*args), expected)
+    exported = jax.extend.core.jaxpr_as_fun(program.to_jaxpr())
+    for argnums, refused in ((2, 2), ((0, 4), 4)):
+        for differentiate in (
+            program.grad,
+            lambda argnums: jax.grad(lambda *args: exported(*args)[0], argnums)(*args),
+        ):
+            with pytest.raises(JaxmlirError, match=f"argument {refused} of the function has a tan"):
+                differentiate(argnums)
 
 
 @compat

@@ -34,13 +34,6 @@ def written_and_read(name):
     return reread(jaxmlir.trace(function)(*args))
 
 
-# Programs whose jaxpr JAX differentiates and the exported one does not -> why.
-RULES_DEPEND_ON_USE = {
-    "diffrax_solve": "equinox's filter_custom_vjp takes tangents of some operands only, which it "
-    "finds out when it is differentiated",
-}
-
-
 def agree(expected, got, lowered_text, expected_text):
     """The results of two calls, each of a factory's fresh arguments: references change."""
     if lowered_text == expected_text:
@@ -140,7 +133,7 @@ def test_exported_jaxpr(name):
         return jax.tree.unflatten(program.out_tree, exported(*jax.tree.leaves(args)))
 
     pairs = [(function, call)]
-    if differentiable(function, args) and name not in RULES_DEPEND_ON_USE:
+    if differentiable(function, args):
         pairs.append((gradient(function), gradient(call)))
     for theirs, ours in pairs:
         theirs, ours = jax.jit(theirs), jax.jit(ours)

@@ -10,7 +10,8 @@ What belongs to a rule rather than to a call of it stands on the rule's function
 residuals a forward rule gives, and ``jaxpr.input_fwds`` which of them are operands, by index, and
 so left out too.  ``jaxpr.in_zeros`` tells which of its tangents a JVP rule takes for zero, and so
 does not take; there is a rule for each of these patterns, or for those of a single tangent, where
-there are more than a few.
+there are more than a few.  Of a forward rule it tells which operands must have no tangents: told
+that they have, the rule fails.
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ from jaxmlir.passes.higher_order._rule import HigherOrderRule, Linearization, Wr
 from jaxmlir.passes.higher_order.call import call
 from jaxmlir.passes.jvp import tangent_type
 from jaxmlir.passes.vmap import batched_type, vmap
+from jaxmlir.rules import refused
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -86,6 +87,9 @@ class CustomVjp(HigherOrderRule):
         if any(active[:consts]):
             raise error_at(op, _CLOSED_OVER)
         fwd = _Forward(rules.program.function(rule_symbol(op, "fwd_jaxpr")))
+        for i, (used, zero) in enumerate(zip(active[consts:], fwd.in_zeros, strict=True)):
+            if used and zero:
+                raise error_at(op, refused(fwd.symbol, i))
         attributes = _lin_attributes(op, fwd.num_res, active[consts:])
         results = list(op.results)
         pattern = tuple(map(has_tangent, results))
@@ -189,6 +193,7 @@ class _Forward:
         self.symbol = function.name.value
         self.num_res = attribute(function, "jaxpr.num_res", 0)
         self.input_fwds = attribute(function, "jaxpr.input_fwds", (None,) * self.num_res)
+        self.in_zeros = attribute(function, "jaxpr.in_zeros", (False,) * len(function.type.inputs))
 
     @property
     def num_extra(self) -> int:
