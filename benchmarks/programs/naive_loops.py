@@ -66,6 +66,48 @@ def gray_scott_unrolled(size: int, steps: int) -> Program:
     return gray_scott_unrolled, (rates, u, v, target)
 
 
+@benchmark(naive=True, small={"size": 8, "steps": 3}, full={"size": 1024, "steps": 6})
+def stencil_unrolled(size: int, steps: int) -> Program:
+    """Nonlinear diffusion on a periodic 2-D grid, its explicit steps in a Python loop.
+
+    Few steps: the time XLA takes to compile and to run the gradient grows with their square.
+    """
+    rng = np.random.RandomState(7)
+
+    def stencil_unrolled(field, diffusivity):
+        for _ in range(steps):
+            neighbours = sum(jnp.roll(field, s, axis) for s in (-1, 1) for axis in (0, 1))
+            field = field + diffusivity * (neighbours - 4 * field) + 0.01 * field * (1 - field**2)
+        return jnp.mean(field**2)
+
+    return stencil_unrolled, (normal(rng, size, size), np.float32(0.1))
+
+
+@benchmark(naive=True, small={"size": 8, "steps": 2}, full={"size": 100_000, "steps": 4})
+def lorenz96_unrolled(size: int, steps: int) -> Program:
+    """Lorenz-96 weather model, steps of the classical Runge-Kutta method in a Python loop.
+
+    Few steps, as XLA's CPU fusions compute every stage again for each of its rolled uses: with 20
+    steps the program takes seconds.
+    """
+    rng = np.random.RandomState(12)
+
+    def lorenz96_unrolled(state, forcing):
+        def rate(x):
+            return (jnp.roll(x, -1) - jnp.roll(x, 2)) * jnp.roll(x, 1) - x + forcing
+
+        h = 0.01
+        for _ in range(steps):
+            k1 = rate(state)
+            k2 = rate(state + h / 2 * k1)
+            k3 = rate(state + h / 2 * k2)
+            k4 = rate(state + h * k3)
+            state = state + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+        return jnp.mean(state**2)
+
+    return lorenz96_unrolled, (normal(rng, size) + np.float32(8.0), np.float32(8.0))
+
+
 @benchmark(naive=True, small={"size": 16, "steps": 4}, full={"size": 50_000, "steps": 12})
 def newton_unrolled(size: int, steps: int) -> Program:
     """Kepler's equation `x - e sin(x) = m` by a fixed number of Newton steps in a Python loop."""

@@ -90,21 +90,19 @@ def kalman_filter(state: int, steps: int) -> Program:
     return kalman_filter, (model, normal(rng, steps, seen))
 
 
-@benchmark(small={"size": 8, "steps": 3}, full={"size": 1024, "steps": 6})
-def stencil_unrolled(size: int, steps: int) -> Program:
-    """Nonlinear diffusion on a periodic 2-D grid, each explicit step traced by itself.
-
-    Few steps: the time XLA takes to compile and to run the gradient grows with their square.
-    """
+@benchmark(small={"size": 8, "steps": 3}, full={"size": 512, "steps": 30})
+def stencil_loop(size: int, steps: int) -> Program:
+    """Nonlinear diffusion on a periodic 2-D grid, its explicit steps in a loop."""
     rng = np.random.RandomState(7)
 
-    def stencil_unrolled(field, diffusivity):
-        for _ in range(steps):
+    def stencil_loop(field, diffusivity):
+        def step(_, field):
             neighbours = sum(jnp.roll(field, s, axis) for s in (-1, 1) for axis in (0, 1))
-            field = field + diffusivity * (neighbours - 4 * field) + 0.01 * field * (1 - field**2)
-        return jnp.mean(field**2)
+            return field + diffusivity * (neighbours - 4 * field) + 0.01 * field * (1 - field**2)
 
-    return stencil_unrolled, (normal(rng, size, size), np.float32(0.1))
+        return jnp.mean(lax.fori_loop(0, steps, step, field) ** 2)
+
+    return stencil_loop, (normal(rng, size, size), np.float32(0.1))
 
 
 @benchmark(small={"points": 8, "inputs": 2}, full={"points": 400, "inputs": 8})
@@ -144,29 +142,26 @@ def matrix_chain(size: int, count: int) -> Program:
     return matrix_chain, ([normal(rng, size, size, scale=size**-0.5) for _ in range(count)],)
 
 
-@benchmark(small={"size": 8, "steps": 2}, full={"size": 100_000, "steps": 4})
-def lorenz96_unrolled(size: int, steps: int) -> Program:
-    """Lorenz-96 weather model, unrolled steps of the classical Runge-Kutta method.
-
-    Few steps, as XLA's CPU fusions compute every stage again for each of its rolled uses: with 20
-    steps the program takes seconds.
-    """
+@benchmark(small={"size": 8, "steps": 2}, full={"size": 20_000, "steps": 50})
+def lorenz96_loop(size: int, steps: int) -> Program:
+    """Lorenz-96 weather model, steps of the classical Runge-Kutta method in a loop."""
     rng = np.random.RandomState(12)
 
-    def lorenz96_unrolled(state, forcing):
+    def lorenz96_loop(state, forcing):
         def rate(x):
             return (jnp.roll(x, -1) - jnp.roll(x, 2)) * jnp.roll(x, 1) - x + forcing
 
-        h = 0.01
-        for _ in range(steps):
+        def step(_, state):
+            h = 0.01
             k1 = rate(state)
             k2 = rate(state + h / 2 * k1)
             k3 = rate(state + h / 2 * k2)
             k4 = rate(state + h * k3)
-            state = state + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
-        return jnp.mean(state**2)
+            return state + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
 
-    return lorenz96_unrolled, (normal(rng, size) + np.float32(8.0), np.float32(8.0))
+        return jnp.mean(lax.fori_loop(0, steps, step, state) ** 2)
+
+    return lorenz96_loop, (normal(rng, size) + np.float32(8.0), np.float32(8.0))
 
 
 @benchmark(small={"size": 16}, full={"size": 200_000})
