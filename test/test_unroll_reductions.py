@@ -48,6 +48,19 @@ def test_random_reductions(data):
     np.testing.assert_allclose(got.astype(np.complex64), want.astype(np.complex64), rtol)
 
 
+def test_reductions_of_reductions():
+    x = np.random.RandomState(0).randn(3, 4, 5, 2).astype(np.float32)
+
+    def function(x):
+        return jnp.max(jnp.prod(jnp.min(jnp.sum(x, 3), 1), 1))
+
+    after = jaxmlir.trace(function)(x).optimize(1)
+    after = after.run_passes("jaxpr-unroll-reductions{platform=cpu min-results=0}")
+    after.verify()
+    assert "reduce_" not in str(after)
+    np.testing.assert_allclose(after(x), function(x), 1e-6)
+
+
 def test_few_results_are_left_alone():
     program = jaxmlir.trace(lambda x: jnp.sum(x, 1))(np.zeros((20, 3), np.float32)).optimize(1)
     assert str(program.run_passes("jaxpr-unroll-reductions{platform=cpu}")) == str(program)

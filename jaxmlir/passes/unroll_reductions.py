@@ -26,12 +26,13 @@ from jax import lax
 from jaxmlir._compat import dtypes
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import converted, ops_of
+from jaxmlir.passes._build import converted
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import is_plain_op
+from jaxmlir.passes.toolbox import ops_of
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def unroll_reductions(
     with scope():
         rules = Rules(program)
         for function in outside_kernels(program):
-            for op, name, operands in list(ops_of(function)):
+            for op, name, operands in ops_of(function):
                 node = OpNode(op, name, operands)
                 if name in _COMBINED and _is_short(node, max_size, min_results):
                     _unroll(rules, node)
