@@ -128,6 +128,25 @@ def test_blocks_of_which_others_use_the_results(between):
     same_as_jax(batched, layers, xs, weights)
 
 
+@pytest.mark.parametrize("count", [2, 4])
+def test_two_sums_in_one_chain(count):
+    """The first sum that is written stands in the chain of the second one."""
+    xs, weights = normal(count, 5), [normal(5, 5), normal(5, 5)]
+
+    def blocks(xs, weights):
+        found = []
+        for x in xs:
+            y = jnp.sin(jnp.tanh(x @ weights[0])) @ weights[0]
+            found.append((jnp.exp(y) * y + x, jnp.cos(y @ weights[1]) + 1.0))
+        first, second = zip(*found, strict=True)
+        return sum(second[1:], sum(first, second[0]))
+
+    program, batched = after(blocks, xs, weights)
+    batched.verify()
+    assert products(program) > products(batched)
+    same_as_jax(batched, blocks, xs, weights)
+
+
 def test_heads():
     x = normal(5, 8)
     heads = [[normal(8, 2) for _ in "qkv"] for _ in range(4)]

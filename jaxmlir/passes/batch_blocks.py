@@ -331,7 +331,9 @@ class _Blocks:
         gone: list[int] = []
         for output, batched in zip(self.outputs, results, strict=True):
             users = self._use(self.results(output), batched, last)
-            gone += [order.letter[op.results[0]] for op in users]
+            # A sum that a batch before has written is no letter.
+            letters = (order.letter.get(op.results[0]) for op in users)
+            gone += [letter for letter in letters if letter is not None]
             for op in reversed(users):
                 op.erase()
         for start in reversed(starts):
