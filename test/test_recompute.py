@@ -53,6 +53,18 @@ def test_what_is_computed_again(function, count):
     same_numbers(before, after, X)
 
 
+def test_of_a_mask_alone():
+    """There is nothing that could be multiplied by one."""
+
+    def function(mask):
+        t = jnp.tanh(jnp.where(mask, 0.5, -1.0))
+        return jnp.sum(t, 0), jnp.sum(t * t, 1)
+
+    before, after, found = recomputed(function, X > 0)
+    assert found == 1
+    same_numbers(before, after, X > 0)
+
+
 def test_small_programs_store():
     program = jaxmlir.trace(lambda x: (e := jnp.exp(x)) / jnp.sum(e))(X).optimize(1)
     assert str(program.run_passes("jaxpr-recompute{platform=cpu}")) == str(program)

@@ -30,6 +30,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import copy, filled, is_constant, ops_of, returned
@@ -39,6 +41,7 @@ from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import ELEMENTWISE, is_plain_op, size, with_shape
 from jaxmlir.passes.fence import SLOW, fences
 from jaxmlir.passes.remat._peak import peak
+from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -260,7 +263,8 @@ def _again(
         values[v] = fence(v)
     if not fenced:
         one = fence(filled(with_shape(largest.type, ()), 1))
-        values[largest] = ir.Operation.create("jaxpr.mul", [largest.type], [one, largest]).result
+        times = "jaxpr.and" if aval_of(largest.type).dtype == np.bool_ else "jaxpr.mul"
+        values[largest] = ir.Operation.create(times, [largest.type], [one, largest]).result
     for node in tree:
         (result,) = copy(node.op, node.name, [values.get(v, v) for v in node.operands])
         values[node.op.results[0]] = result
