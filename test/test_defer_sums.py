@@ -147,6 +147,23 @@ def test_special_numbers():
         np.testing.assert_allclose(got, want, 1e-5, 1e-5)
 
 
+def test_sums_of_what_products_read():
+    """The gradient of a bias beside that of weights: a sum of slices, which are there as it is."""
+
+    def function(xs, ys):
+        def step(carry, rows):
+            weights, bias = carry
+            return (weights + outer(*rows), bias + rows[1]), None
+
+        return lax.scan(step, (jnp.zeros((32, 16)), jnp.ones(16)), (xs, ys))[0]
+
+    ys = RNG.randn(5, 16).astype(np.float32)
+    after, leaving = deferred(function, X, ys)
+    assert leaving == 2
+    for a, b in zip(after(X, ys), function(X, ys), strict=True):
+        np.testing.assert_allclose(a, b, 1e-5, 1e-5)
+
+
 def test_memory_is_kept():
     def function(w, x):
         def step(s, _):

@@ -145,6 +145,7 @@ class _Term:
       node: the op of a core that is a product or an update.
       rows: what is stacked for the core's sum: the operands of its op that differ between
         iterations, or itself; nothing if the loop sums it up.
+      type: of the core, which is gone once the loop is written anew.
       after: the chain, after the loop.
       carried: the sum of a core that the loop sums up, but not as a part of the sum as it was.
     """
@@ -155,6 +156,7 @@ class _Term:
     core: ir.Value
     node: OpNode | None = None
     rows: list[ir.Value] = field(default_factory=list)
+    type: ir.Type | None = None
     after: list[_Outside] = field(default_factory=list)
     carried: Carried | None = None
 
@@ -365,7 +367,8 @@ def _write(rules: Rules, editor: ScanEditor, body: _Body, sums: list[_Sum]) -> N
     for found in sums:
         found.item.result = None
         for term in found.terms:
-            _report(term)
+            _report(term, editor.op)
+            term.type = term.core.type
             with before, editor.op.location:
                 term.after = [_outside(body, node, [body.varying(node)]) for node in term.chain]
                 if term.node is not None:
@@ -458,7 +461,7 @@ def _summed(
     """
     if op is None:
         (value,) = rules.emit(_sum_of_rows, list(rows.values()), "defer_sums.rows")
-        return converted(value, term.core.type)
+        return converted(value, term.type)
     operands = [
         rows[v] if known is None else known
         for v, known in zip(term.node.operands, op.operands, strict=True)
@@ -520,12 +523,14 @@ class _Scatter:
         return [lax.scatter_add(array, indices, update, numbers, mode=self.mode)]
 
 
-def _report(term: _Term) -> None:
+def _report(term: _Term, loop: Any) -> None:
     if term.leaves:
         node = term.node
         of = f"'{node.name}' of {size(term.core.type)} bytes" if node else "the sum"
         later = "is computed" if term.rows else "is continued"
-        remark(term.value.owner, f"moved out of the loop: {of} {later} once, after it")
+        place = term.value.owner
+        place = loop if isinstance(place, ir.Block) else place
+        remark(place, f"moved out of the loop: {of} {later} once, after it")
 
 
 def _is_addition(node: OpNode) -> bool:
