@@ -172,6 +172,29 @@ def test_chains_of_data_movement(steps):
     same_bits(program, after, [x])
 
 
+def test_slices_of_nothing():
+    """What is taken of a slice with strides may begin behind the last element of the array."""
+    x = np.arange(70, dtype=np.int32).reshape(10, 7)
+    program = jaxmlir.trace(lambda x: (x[::3][4:], x[1::4, ::2][3:3]))(x)
+    after = program.run_passes("jaxpr-canonicalize")
+    after.verify()
+    assert after.as_text().count("jaxpr.slice") == 2
+    same_bits(program, after, [x])
+
+
+def test_sign_of_negative_zero():
+    """Backends differ on it, so it is not folded."""
+
+    @jax.jit
+    def reciprocal(x):
+        return 1 / jnp.sign(x)
+
+    program = jaxmlir.trace(lambda x: (reciprocal(-0.0) + x, reciprocal(0.0) + x))(0.0)
+    after = program.run_passes("jaxpr-inline,jaxpr-canonicalize")
+    assert after.as_text().count("jaxpr.sign") == 1
+    same_bits(program, after, [np.float32(0)])
+
+
 @budget
 @given(steps=programs)
 def test_random_programs(steps):

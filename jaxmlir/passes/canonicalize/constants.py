@@ -35,7 +35,14 @@ ANY: dict[str, Callable[..., Any]] = {
     "gt": np.greater,
     "ge": np.greater_equal,
 }
-_FLOATS = {"div": np.divide, "floor": np.floor, "ceil": np.ceil, "sign": np.sign}
+
+
+def _sign(x: np.ndarray) -> np.ndarray | None:
+    """Not of a negative zero, which has its sign by JAX, but not wherever XLA folds it."""
+    return None if np.any((x == 0) & np.signbit(x)) else np.sign(x)
+
+
+_FLOATS = {"div": np.divide, "floor": np.floor, "ceil": np.ceil, "sign": _sign}
 INTEGERS = {
     "and": np.bitwise_and,
     "or": np.bitwise_or,

@@ -197,10 +197,11 @@ def slice_of_slice(r: Rewriter, node: Node) -> list[ir.Value] | None:
     starts, limits, strides = [], [], []
     for a, b, s, c, t in zip(*_slice(node), _slice(inner)[0], _slice(inner)[2], strict=True):
         count = -(-(b - a) // s)
-        starts.append(c + a * t)
+        # Where nothing is taken, c + a t may be out of bounds.
+        starts.append(c + a * t if count else c)
         strides.append(s * t)
         # Up to one behind the last element taken.
-        limits.append(c + a * t + (count - 1) * s * t + 1 if count else c + a * t)
+        limits.append(starts[-1] + (count - 1) * s * t + 1 if count else c)
     attributes = _slice_attributes(tuple(starts), tuple(limits), tuple(strides))
     return [r.build("slice", inner.operands, node.type, attributes)]
 
