@@ -3,7 +3,7 @@
     python tools/jax_tests.py ~/jax lax_test api_test pallas/pallas_test
     python tools/jax_tests.py ~/jax shard_map_test --round-trip --workers 2
     python tools/jax_tests.py ~/jax nn_test --pipeline jaxpr-canonicalize,jaxpr-cse -k softmax
-    python tools/jax_tests.py ~/jax lax_test --every 10
+    python tools/jax_tests.py ~/jax lax_test --level 2 --every 10
 
 The checkout has to be at the tag of the installed JAX (``jax-v0.10.2``): its tests are run with the
 installed package.  A test that passes plainly has to pass through the dialect, unless
@@ -34,6 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 STATE = ROOT / "build" / "jax_tests"
 sys.path.insert(0, str(ROOT))
 
+from jaxmlir.passes import LEVELS, level_pipeline, parse_pipeline  # noqa: E402
 from tools.jax_tests_report import Comparison, Record, outcomes, progress, read, show  # noqa: E402
 
 
@@ -45,8 +46,13 @@ class Mode:
     env: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def through(cls, round_trip: bool, pipeline: str) -> Mode:
-        words = ["dialect", *(["text"] if round_trip else []), *re.findall(r"[\w-]+", pipeline)]
+    def through(cls, round_trip: bool, pipeline: str, level: int) -> Mode:
+        words = ["dialect", *(["text"] if round_trip else [])]
+        if level:
+            words.append(f"O{level}")
+            pipeline = level_pipeline(level)
+        else:
+            words += re.findall(r"[\w-]+", pipeline)
         env = {
             "JAXMLIR_BACKEND": "1",
             "JAXMLIR_ROUND_TRIP": str(int(round_trip)),
@@ -189,18 +195,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", metavar="N", type=int, default=2, help="processes (2)")
     parser.add_argument("--timeout", metavar="S", type=int, default=300, help="of a test (300 s)")
     parser.add_argument("--round-trip", action="store_true", help="print and parse every program")
-    parser.add_argument("--pipeline", metavar="PASSES", default="", help="passes on every program")
+    passes = parser.add_mutually_exclusive_group()
+    passes.add_argument("--pipeline", metavar="PASSES", default="", help="passes on every program")
+    passes.add_argument("--level", type=int, default=0, choices=LEVELS, help="or those of a level")
     parser.add_argument("--resume", action="store_true", help="go on with an earlier run")
     parser.add_argument("--slowest", metavar="N", type=int, default=10, help="tests to list (10)")
     options = parser.parse_args(argv)
 
     import jax
 
-    from jaxmlir.passes import parse_pipeline
-
     if options.pipeline:
         parse_pipeline(options.pipeline)
-    mode = Mode.through(options.round_trip, options.pipeline)
+    mode = Mode.through(options.round_trip, options.pipeline, options.level)
     files = [name.removesuffix(".py").removeprefix("tests/") for name in options.files]
     jobs = {
         (file, m.name): Job(
