@@ -48,6 +48,7 @@ def mode(name, fill=None):
 EARLY = {
     "by_hand": (by_hand, LABELS),
     "slice": (lambda x, i: (jnp.sin(x) * x[:, :1] + 1)[3:5, ::7], LABELS),
+    "strides": (lambda x, i: jnp.sin(x)[::6, 1::7], LABELS),
     "last": (lambda x, i: jnp.where(x > 0, jnp.exp(x), x)[:, -1], LABELS),
     "diagonal": (lambda x, i: jnp.diag(jnp.tanh(x[:, :ROWS]) / x[:, :1]), LABELS),
     "moving": (moving, LABELS),

@@ -137,7 +137,7 @@ def _slice(array: Any, whole: Any, shape: Any, indices: Any, params: Any) -> Any
     if bounds == [(0, size, 1) for size in array.shape]:
         return array
     starts, limits, strides = zip(*bounds, strict=True)
-    return lax.slice(array, starts, limits, strides if set(strides) > {1} else None)
+    return lax.slice(array, starts, limits, None if set(strides) == {1} else strides)
 
 
 def _dynamic_slice(array: Any, whole: Any, shape: Any, indices: Any, params: Any) -> Any:
