@@ -91,6 +91,11 @@ def small(x):
     return jnp.roll(x[:100], 1) + jnp.roll(x[:100], -1)
 
 
+def test_arrays_of_nothing():
+    program = jaxmlir.trace(lambda x: jnp.pad(x, 1) + jnp.pad(x, (2, 0)))(jnp.ones(0)).optimize(1)
+    assert str(program.run_passes(EAGER)) == str(program)
+
+
 @pytest.mark.parametrize("function", [wide, alone, small])
 def test_left_alone(function):
     program = jaxmlir.trace(function)(np.zeros(6000, np.float32)).optimize(1)

@@ -260,7 +260,7 @@ class _Stencils:
         groups: dict[tuple[ir.Value, bytes | None], list[_View]] = collections.defaultdict(list)
         for node in self._moves:
             view = self._view(node, views)
-            if view is None or elements(view.x.type) < self._min_elements:
+            if view is None or elements(view.x.type) < max(1, self._min_elements):
                 continue
             views[view.y] = view
             if _margin(view.x, view.margins()) <= margin and _is_fused(view.y):
