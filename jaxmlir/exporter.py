@@ -94,7 +94,9 @@ def constant_value(program: Program, op: Any) -> Any:
     if isinstance(aval, core.ShapedArray):
         if isinstance(aval.dtype, dtypes.ExtendedDType):
             if isinstance(value, (np.ndarray, jax.Array)) and value.dtype != aval.dtype:
-                value = jax.random.wrap_key_data(value, impl=aval.dtype._impl.name)
+                # While something is traced, too, it is an array.
+                with jax.ensure_compile_time_eval():
+                    value = jax.random.wrap_key_data(value, impl=aval.dtype._impl.name)
         elif aval.dtype == dtypes.float0:
             value = np.zeros(aval.shape, dtypes.float0)
     return value

@@ -244,8 +244,11 @@ def key_data(values: Any, dtype: Any) -> Any | None:
     """The integers under an array of random keys; ``None`` for other extended dtypes."""
     import jax
 
-    is_key = jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
-    return jax.random.key_data(values) if is_key else None
+    if not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+        return None
+    # Of a function that is being traced, too, the keys that it closes over are known.
+    with jax.ensure_compile_time_eval():
+        return jax.random.key_data(values)
 
 
 class _Function:

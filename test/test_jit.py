@@ -100,6 +100,21 @@ def test_jit_under_transformations_sees_outer_values():
     same(jax.vmap(outer)(jnp.arange(3.0)), jnp.arange(3.0) ** 2)
 
 
+@compat
+def test_jit_with_random_keys_from_without():
+    """Known keys, of a function that is traced, in one function and in several."""
+    keys = jax.random.split(jax.random.key(0), 3)
+    few, many = keys[0], jax.random.split(jax.random.key(1), 5000)
+
+    def draw(x):
+        y = jax.lax.cond(x > 0, lambda: jax.random.normal(few), lambda: 0.0)
+        return x * y * jax.random.normal(keys[1]) + jax.random.normal(many[4000])
+
+    for function in (draw, jax.grad(draw)):
+        np.testing.assert_allclose(jaxmlir.jit(function)(2.0), function(2.0), 1e-6)
+    np.testing.assert_allclose(jax.grad(jaxmlir.jit(draw))(2.0), jax.grad(draw)(2.0), 1e-6)
+
+
 def test_trace_refuses_values_of_an_outer_transformation():
     def outer(x):
         return jaxmlir.trace(lambda y: y * x)(1.0)(1.0)

@@ -196,6 +196,26 @@ def test_rolled_up_with_two_carried_values_and_weights_of_their_own():
     same_as_jax(rolled, f, *args)
 
 
+@pytest.mark.parametrize("pipeline", ["jaxpr-reroll", "jaxpr-batch-blocks{min-gain=0 stacked=1e9}"])
+def test_keys_of_blocks(pipeline):
+    """Known random keys are put together as a constant."""
+    keys, weights = [jax.random.key(i) for i in range(6)], normal(4, 4)
+
+    def chain(x):
+        for key in keys:
+            x = jnp.tanh(x @ weights) + jax.random.normal(key, x.shape)
+        return x
+
+    def apart(x):
+        return sum(jnp.tanh(x @ weights * jax.random.normal(key, x.shape)) for key in keys)
+
+    function = chain if pipeline == "jaxpr-reroll" else apart
+    before, changed = after(pipeline, function, normal(4))
+    changed.verify()
+    assert len(ops(changed)) < len(ops(before))
+    same_as_jax(changed, function, normal(4))
+
+
 def test_weights_are_not_put_together_for_a_loop():
     def f(ws, x):
         for w in ws:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxmlir._compat import dtypes
 from jaxmlir.ir import ir
 from jaxmlir.passes import toolbox
 from jaxmlir.passes.higher_order._loops import stacked
@@ -21,7 +22,7 @@ def stack(rules: Rules, values: Sequence[ir.Value]) -> ir.Value:
     type_ = stacked(values[0].type, len(values))
     known = [toolbox.constant_value(rules.program, v) for v in values]
     if all(k is not None for k in known):
-        return toolbox.constant(rules.program, np.stack(known), type_)
+        return toolbox.constant(rules.program, _stack_known(known), type_)
     found = rows_of(values)
     if found is not None:
         array, first = found
@@ -57,6 +58,17 @@ def _row(value: ir.Value) -> tuple[ir.Value, int] | None:
     shape = tuple(array.type.shape)
     is_row = limit[0] == start[0] + 1 and limit[1:] == shape[1:] and not any(start[1:])
     return (array, start[0]) if is_row and tuple(value.type.shape) == shape[1:] else None
+
+
+def _stack_known(values: Sequence[Any]) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    if not isinstance(values[0].dtype, dtypes.ExtendedDType):
+        return np.stack(values)
+    # Random keys: arrays, while something is traced, too.
+    with jax.ensure_compile_time_eval():
+        return jnp.stack(values)
 
 
 def _stack(*values: Any) -> list[Any]:
