@@ -65,6 +65,13 @@ def test_of_a_mask_alone():
     same_numbers(before, after, X > 0)
 
 
+def test_functions_that_are_called_from_elsewhere():
+    """A program that is lowered for the derivative of another one need not have a public one."""
+    program = jaxmlir.trace(lambda x: (e := jnp.exp(x)) / jnp.sum(e))(X).optimize(1)
+    private = jaxmlir.parse(str(program).replace("func.func public", "func.func private"))
+    assert str(private.run_passes(ALL)).count("jaxpr.exp") == 2
+
+
 def test_small_programs_store():
     program = jaxmlir.trace(lambda x: (e := jnp.exp(x)) / jnp.sum(e))(X).optimize(1)
     assert str(program.run_passes("jaxpr-recompute{platform=cpu}")) == str(program)
