@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from jaxlib.mlir import ir
 
+from jaxmlir._collector import collector_paused
 from jaxmlir.errors import JaxmlirError, PassError, PipelineError
 from jaxmlir.ir import context, diagnostics_of
 from jaxmlir.passes import _cxx
@@ -157,6 +158,7 @@ class Pipeline:
     def names(self) -> tuple[str, ...]:
         return tuple(p.name for p in self.passes)
 
+    @collector_paused
     def run(self, program: Program, instrumentation: Instrumentation | None = None) -> None:
         """Runs the passes on ``program`` in place.
 

@@ -20,6 +20,7 @@ Equal letters do not make equal code: that operands come from the same places is
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -141,16 +142,33 @@ class Text:
 
     def _crossing(self, period: int) -> np.ndarray:
         """How many values that are used within a period cross from above each op to it."""
+        values, made, used = self._uses
+        near = used - made <= period
+        last = np.full(len(self._made), -1)
+        np.maximum.at(last, values[near], used[near])
+        crosses = last >= 0
         change = np.zeros(len(self.ops) + 1, np.int64)
-        near: dict[tuple[int, int], int] = {}
-        for index, places in enumerate(self.sources):
-            for place in places:
-                if place is not None and index - place[0] <= period:
-                    near[place] = index
-        for (index, _), last in near.items():
-            change[index + 1] += 1
-            change[last + 1] -= 1
+        np.add.at(change, self._made[crosses] + 1, 1)
+        np.subtract.at(change, last[crosses] + 1, 1)
         return np.cumsum(change)[:-1]
+
+    @functools.cached_property
+    def _made(self) -> np.ndarray:
+        """The op that gives each result of the ops, which are numbered one after the other."""
+        return np.repeat(np.arange(len(self.ops)), [len(last) for last in self.last_use])
+
+    @functools.cached_property
+    def _uses(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Each use of a result: the result's number, the op that gives it, the op that uses it."""
+        first = np.cumsum([0, *(len(last) for last in self.last_use)])
+        found = [
+            (*place, index)
+            for index, places in enumerate(self.sources)
+            for place in places
+            if place is not None
+        ]
+        made, result, used = np.array(found, np.int64).reshape(-1, 3).T
+        return first[made] + result, made, used
 
     def alike(self, word: Word) -> Word:
         """The places of a word where operands come from the same ops in it, or from without.

@@ -77,7 +77,7 @@ class Work:
     """How much work the ops of a program are."""
 
     def __init__(self, program: Program):
-        self._counter = Counter(program)
+        self._counter = Counter(program, by_line=False)
         self._known: dict[Signature, float] = {}
 
     def at(self, body: Body, index: int) -> float:

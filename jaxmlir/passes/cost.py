@@ -123,10 +123,15 @@ def costs(program: Program, symbol: str = "") -> Costs:
 
 
 class Counter:
-    """Counts each function once."""
+    """Counts each function once.
 
-    def __init__(self, program: Program):
+    Args:
+      by_line: tell the source lines apart, which takes longer than counting; else all is one.
+    """
+
+    def __init__(self, program: Program, by_line: bool = True):
         self.program = program
+        self.by_line = by_line
         self.known: dict[str, Costs] = {}
 
     def of(self, op: Any, name: str) -> Costs:
@@ -160,9 +165,9 @@ class Counter:
         elif name in CALLED:
             found.add(self.function(node.get(CALLED[name])))
         else:
-            file, line, _ = locations.position(node.op.location)
+            line = locations.position(node.op.location)[:2] if self.by_line else ("", 0)
             cost, counted = leaf_cost(node, name)
-            found.by_line[file, line] += cost
+            found.by_line[line] += cost
             if not counted:
                 found.uncounted[name] += 1
 
