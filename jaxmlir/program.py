@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,20 +25,18 @@ from jaxmlir.callee import Callee
 from jaxmlir.constants import Constants
 from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError, TransformError
 from jaxmlir.exporter import Exporter
-from jaxmlir.importer import Importer
-from jaxmlir.ir import context, func, functions, ir, scope
-from jaxmlir.passes._build import reachable
+from jaxmlir.ir import context, func, functions, ir
 from jaxmlir.passes._liveness import Liveness
-from jaxmlir.passes.dedupe_functions import merge_functions
 from jaxmlir.placement import placement_of
+from jaxmlir.rule_tracing import RuleTracing
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
     from jax.stages import Lowered
 
+    from jaxmlir.importer import Importer
     from jaxmlir.interpreter import Hook
     from jaxmlir.passes import Pipeline
-    from jaxmlir.untraced import Pending, Untraced
 
 
 class Signature(NamedTuple):
@@ -54,12 +51,8 @@ class Signature(NamedTuple):
 class Program:
     """A module of the jaxpr dialect and what it refers to outside itself.
 
-    The custom derivative rules of an imported program are traced when its module, or a side table,
-    is first looked at: calling and lowering do without.  Differentiating it traces those of its own
-    ops; those of the ops in these rules are traced when the derivative is differentiated or looked
-    at.  Batching it traces none.
-
     Attributes:
+      rule_tracing: traces custom derivative rules when they are needed.
       custom_calls: of a program that somebody else wrote, what it may reach beyond XLA (see
         :mod:`jaxmlir.custom_calls`); ``None`` of one's own.
     """
@@ -75,13 +68,7 @@ class Program:
         self._constants = Constants(constants or {})
         self._handles = dict(handles or {})
         self.custom_calls = custom_calls
-        # Rules that are not traced yet, and the importer that wrote the module if that is there.
-        self.untraced: Untraced | None = None
-        self._importer: Importer | None = None
-        self.holds_rules = False
-        self._lock = threading.RLock()
-        self._tracing_rules = False
-        self._pending: Pending | None = None
+        self.rule_tracing = RuleTracing(self)
         # Passes that run where the program is lowered, and where one derived from it is.
         self.when_lowered: Pipeline | None = None
         self.changed()
@@ -93,41 +80,41 @@ class Program:
         program._constants, program._handles = importer.constants, importer.handles
         if importer.pending:
             importer.pending.program = program
-            program.untraced, program._importer = importer.pending.table, importer
+            program.rule_tracing = RuleTracing(program, importer.pending.table, importer)
         return program
-
-    def _looked_at(self) -> None:
-        """Traces the rules of ops for somebody who may look for them."""
-        if not self.holds_rules:
-            self.trace_rules()
 
     @property
     def module(self) -> ir.Module:
         """The MLIR module.  Passes change it in place; call :meth:`changed` after doing so."""
-        self._looked_at()
+        self.rule_tracing.looked_at()
         return self._module
 
     @module.setter
     def module(self, module: ir.Module) -> None:
         self._module = module
-        self.untraced = self._importer = None
+        self.rule_tracing.forget()
+
+    @property
+    def module_as_is(self) -> ir.Module:
+        """The module as it is: its ops may lack custom rules that are not traced yet."""
+        return self._module
 
     @property
     def constants(self) -> Constants:
         """Arrays too large for the IR, by the name their ``jaxpr.constant`` ops give them."""
-        self._looked_at()
+        self.rule_tracing.looked_at()
         return self._constants
 
     @property
     def handles(self) -> dict[str, handles.Box]:
         """What keeps alive the Python objects that the module names by handle."""
-        self._looked_at()
+        self.rule_tracing.looked_at()
         return self._handles
 
     @property
     def has_untraced_rules(self) -> bool:
         """Whether custom derivative rules are still to be traced."""
-        return self.untraced is not None
+        return self.rule_tracing.table is not None
 
     def trace_rules(self, *, met: bool = False, of: Any = None) -> None:
         """Traces the custom derivative rules that are still to be traced.
@@ -139,55 +126,12 @@ class Program:
             ops in these rules are left for the derivative's derivative.
           of: only of this op.
         """
-        if not self.has_untraced_rules:
-            return
-        with self._lock:
-            # A rule that looks at the program it belongs to sees it as far as it is.
-            if self._tracing_rules:
-                if of is not None:
-                    self._pending.trace_op(of)
-                return
-            self._tracing_rules = True
-            try:
-                with scope():
-                    self._trace_rules(met, of)
-            finally:
-                self._tracing_rules = False
-                self.reread()
-
-    def _trace_rules(self, met: bool, of: Any) -> None:
-        before = dict(self._functions)
-        if self._importer is not None:
-            self._pending = self._importer.pending
-        else:
-            self._pending = Importer.into(self).pending
-            self._pending.resume(before.values(), self.untraced)
-        if of is not None:
-            self._pending.trace_op(of)
-        else:
-            self._pending.trace(reachable(before, self.name, custom_rules=False) if met else None)
-        if self._importer is None and not self.holds_rules:
-            self._tidy(before)
-        if not self._pending:
-            self.untraced = self._importer = None
+        self.rule_tracing.trace(met=met, of=of)
 
     def reread(self) -> None:
         """Takes note of functions that an importer has added to the module."""
         for name in ("_functions", "liveness"):
             self.__dict__.pop(name, None)
-
-    def _tidy(self, before: Mapping[str, func.FuncOp]) -> None:
-        """Drops functions that traced rules have brought and that the program has already, or that
-        served to make others.
-
-        While a transformation goes on some functions are half written; it tidies up in the end.
-        """
-        after = functions(self._module)
-        merge_functions(after, after.keys() - before.keys())
-        self._functions = functions(self._module)
-        reached = reachable(self._functions, self.name)
-        for name in self._functions.keys() - before.keys() - reached:
-            self._functions[name].operation.erase()
 
     def changed(self) -> None:
         """Forgets what was derived from the module."""
@@ -218,7 +162,7 @@ class Program:
     @property
     def functions(self) -> dict[str, func.FuncOp]:
         """The module's functions by symbol."""
-        self._looked_at()
+        self.rule_tracing.looked_at()
         return self._functions
 
     @functools.cached_property
@@ -236,7 +180,7 @@ class Program:
         Raises:
           JaxmlirError: the module has none.
         """
-        self._looked_at()
+        self.rule_tracing.looked_at()
         return self._function(symbol)
 
     def _function(self, symbol: str) -> func.FuncOp:
@@ -418,16 +362,17 @@ class Program:
 
         Args:
           hold_rules: leave custom rules that are not traced yet so in the copy, which holds them
-            until its ``holds_rules`` is unset; by default they are traced now.
+            until its ``rule_tracing.held`` is unset; by default they are traced now.
         """
-        hold_rules = hold_rules or self.holds_rules
+        hold_rules = hold_rules or self.rule_tracing.held
         if not hold_rules:
             self.trace_rules()
-        with self._lock:
+        with self.rule_tracing.lock:
             module = mlir_ir.clone_module(self._module)
         result = Program(module, self._constants, self._handles, self.custom_calls)
         result.when_lowered = self.when_lowered
-        result.untraced, result.holds_rules = self.untraced, hold_rules
+        result.rule_tracing = RuleTracing(result, self.rule_tracing.table)
+        result.rule_tracing.held = hold_rules
         return result
 
     @functools.cached_property
@@ -638,7 +583,7 @@ class Program:
     @functools.cached_property
     def custom_calls_found(self) -> tuple[custom_calls.CustomCall, ...]:
         """The ops that reach beyond XLA."""
-        self._looked_at()
+        self.rule_tracing.looked_at()
         with context():
             return tuple(custom_calls.among(self.liveness.all_ops()))
 

@@ -410,7 +410,7 @@ def _finish(
         attributes["jaxpr.in_tree"] = pytrees.encode(in_tree)
         attributes["jaxpr.out_tree"] = pytrees.encode(out_tree)
     program.changed()
-    program.holds_rules = False
+    program.rule_tracing.held = False
     return program
 
 

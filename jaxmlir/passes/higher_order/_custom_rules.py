@@ -145,7 +145,7 @@ def with_batched_rules(
     result that is not batched may have to be.
     """
     if is_untraced(op):
-        table = rules.program.untraced
+        table = rules.program.rule_tracing.table
         if None not in out_dims:
             later = _Batched(table.of(op), batch_attributes, dims, axis, out_dims)
             return dict(op.attributes.items()) | {MARK: table.number(later)}, out_dims
