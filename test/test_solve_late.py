@@ -75,6 +75,19 @@ def test_what_is_solved_for(function, args, count):
     same_as_jax(program, function, *args)
 
 
+def test_no_two_ways_take_turns():
+    """Either of ``y^T (A^-1 B)`` and ``(A^-T y)^T B`` could be had from the other."""
+    a, b, y = (RNG.randn(*shape).astype(np.float32) for shape in ((6, 6), (6, 5), (1, 6)))
+
+    def function(a, b, y):
+        return y @ jax.scipy.linalg.solve_triangular(a, b, lower=True)
+
+    remarks = []
+    program = jaxmlir.trace(function)(a, b, y).optimize(1)
+    program.run_passes("jaxpr-solve-late{min-gain=0}", remarks=remarks.append)
+    assert len(remarks) == 1
+
+
 def test_one_factorization_serves_both_systems():
     def function(a, y):
         inverse = jnp.linalg.inv(a)

@@ -364,7 +364,8 @@ class _Systems:
         before = 2 * n * n * k + sum(2 * n * k * m for m in sizes)
         products = 0 if system.b is None else k
         after = sum(2 * n * m * (n + products) for m in sizes)
-        if after * min_gain > before:
+        # Fewer in any case: else two ways of solving would take turns for ever.
+        if after >= before or after * min_gain > before:
             return False
         remark(
             system.node.op,
