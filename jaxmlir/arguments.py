@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -23,11 +25,8 @@ def flatten(program: Program, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
       ArgumentError: they have another pytree, shape or dtype.
     """
     flat = check_tree(program, args, kwargs)
-    paths = [path for path, _ in jax.tree_util.tree_flatten_with_path((args, kwargs))[0]]
-    return [
-        _convert(program, value, aval, path)
-        for value, aval, path in zip(flat, program.in_avals, paths, strict=True)
-    ]
+    columns = zip(flat, program.in_avals, strict=True)
+    return [_convert(program, value, aval, i) for i, (value, aval) in enumerate(columns)]
 
 
 def check_tree(program: Program, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
@@ -61,7 +60,58 @@ def refines(value: Any, aval: Any) -> bool:
     return specialization.is_symbolic(aval) and core.is_constant_shape(np.shape(value))
 
 
-def _convert(program: Program, value: Any, aval: Any, path: Any) -> Any:
+def name(program: Program, index: int) -> str:
+    """What to call a flat argument: as the user's function does (``params['w']``), or by its place
+    (``0['w']``)."""
+    if program.arg_names[index]:
+        return program.arg_names[index]
+    args, kwargs = jax.tree.unflatten(program.in_tree, range(len(program.in_avals)))
+    path = jax.tree_util.tree_flatten_with_path((args, kwargs))[0][index][0]
+    (side, first, *rest) = path
+    return str(first.idx if side.idx == 0 else first.key) + jax.tree_util.keystr(rest)
+
+
+def called(program: Program, function: Callable[..., Any], as_name: str) -> Callable[..., Any]:
+    """A function of ``(*args, **kwargs)`` that calls itself ``as_name``, and what it takes what the
+    program's function did: so JAX names the module that it compiles, and the arguments."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    call.__name__ = call.__qualname__ = as_name
+    signature = _signature(program)
+    if signature is not None:
+        call.__signature__ = signature
+    return call
+
+
+_ROOT = re.compile(r"[^\W\d]\w*")
+
+
+def _signature(program: Program) -> inspect.Signature | None:
+    """The signature of the function that a program was traced from, as far as names tell."""
+    args, kwargs = jax.tree.unflatten(program.in_tree, program.arg_names)
+    parameters: list[inspect.Parameter] = []
+    for arg in args:
+        leaves = jax.tree_util.tree_flatten_with_path(arg)[0]
+        root = _ROOT.match(leaves[0][1]) if leaves else None
+        if root is None:
+            return None
+        # `rest[1]` is all there is to an argument where the function has `*rest`.
+        whole = leaves[0][1] == root[0] + jax.tree_util.keystr(leaves[0][0])
+        kind = (
+            inspect.Parameter.POSITIONAL_OR_KEYWORD if whole else inspect.Parameter.VAR_POSITIONAL
+        )
+        if whole or not parameters or parameters[-1].name != root[0]:
+            parameters.append(inspect.Parameter(root[0], kind))
+    parameters += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in kwargs]
+    try:
+        return inspect.Signature(parameters)
+    except ValueError:
+        return None
+
+
+def _convert(program: Program, value: Any, aval: Any, index: int) -> Any:
     """A flat argument with the aval that the program was traced for."""
     have = core.typeof(value)
     if not isinstance(aval, core.ShapedArray) or not isinstance(have, core.ShapedArray):
@@ -72,7 +122,7 @@ def _convert(program: Program, value: Any, aval: Any, path: Any) -> Any:
         have = have.update(dtype=aval.dtype)
     if not same_shape or have.dtype != aval.dtype:
         raise ArgumentError(
-            f"@{program.name}: argument {_argument_name(path)} must be "
+            f"@{program.name}: argument {name(program, index)} must be "
             f"{aval.str_short(short_dtypes=True)}, got {have.str_short(short_dtypes=True)}"
         )
     if have.weak_type != aval.weak_type:
@@ -96,9 +146,3 @@ def _tree_text(tree: Any) -> str:
     args, kwargs = jax.tree.unflatten(tree, ["*"] * tree.num_leaves)
     parts = [*map(str, args), *(f"{k}={v}" for k, v in kwargs.items())]
     return f"({', '.join(parts)})".replace("'*'", "*")
-
-
-def _argument_name(path: Any) -> str:
-    (side, first, *rest) = path
-    name = str(first.idx) if side.idx == 0 else str(first.key)
-    return name + jax.tree_util.keystr(rest)

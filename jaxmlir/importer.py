@@ -200,6 +200,8 @@ class Importer:
         for key, value in (attributes or {}).items():
             op.attributes[key] = codec.encode(value, self)
         block = op.add_entry_block()
+        if public:
+            locations.name_arguments(op, jaxpr.debug_info.arg_names or ())
         waiting = len(self.pending)
         try:
             env = dict(zip(invars, block.arguments, strict=True))

@@ -10,6 +10,7 @@ import functools
 import os
 import re
 import types
+from collections.abc import Sequence
 from typing import Any
 
 from jaxmlir._compat import jax_mlir_ext, jaxlib_jax, mlir, source_info_util
@@ -78,6 +79,24 @@ def of_function(debug_info: Any) -> ir.Location:
         return ir.Location.unknown()
     child = ir.Location.file(match["file"], int(match["line"]), 1)
     return ir.Location.name(match["name"], childLoc=child)
+
+
+def name_arguments(function: Any, names: Sequence[str]) -> None:
+    """Has the arguments of a function, by their locations, carry names: ``params['w']``.
+
+    An empty name is none.  Nothing is done where there is not one for each argument.
+    """
+    arguments = function.arguments
+    if len(names) == len(arguments):
+        for argument, name in zip(arguments, names, strict=True):
+            if name:
+                argument.set_location(ir.Location.name(name))
+
+
+def names_of_arguments(function: Any) -> tuple[str, ...]:
+    """The names of a function's arguments; empty where one has none."""
+    places = (argument.location for argument in function.arguments)
+    return tuple([place.name_str if isinstance(place, ir.NameLoc) else "" for place in places])
 
 
 def traceback_of(location: ir.Location) -> Any | None:

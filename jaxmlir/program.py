@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxmlir import arguments, codec, custom_calls, handles, pytrees, runtime
+from jaxmlir import arguments, codec, custom_calls, handles, locations, pytrees, runtime
 from jaxmlir import ir as mlir_ir
 from jaxmlir import specialize as specialization
 from jaxmlir._calls import Calls
@@ -145,6 +145,7 @@ class Program:
             "liveness",
             "_functions",
             "taken_names",
+            "arg_names",
             "in_avals",
             "in_tree",
             "out_avals",
@@ -224,6 +225,12 @@ class Program:
         if tree.num_leaves != n:
             raise JaxmlirError(f"{name} has {tree.num_leaves} leaves, @{self.name} has {n} values")
         return tree
+
+    @functools.cached_property
+    def arg_names(self) -> tuple[str, ...]:
+        """What the user's function calls the flat arguments (``params['w']``); empty if unknown."""
+        with context():
+            return locations.names_of_arguments(self._function(self.name))
 
     @functools.cached_property
     def in_avals(self) -> tuple[Any, ...]:
@@ -608,7 +615,7 @@ class Program:
 
     @functools.cached_property
     def _jitted(self) -> Any:
-        return jax.jit(_named(self._call, self.name))
+        return jax.jit(arguments.called(self, self._call, self.name))
 
     @functools.cached_property
     def plans(self) -> dict[str, Any]:
@@ -690,7 +697,8 @@ class Program:
         args, kwargs = arguments.abstract(self)
         jitted = self._jitted
         if keep_unused:
-            jitted = jax.jit(_named(self._call, self.name), keep_unused=True)
+            called = arguments.called(self, self._call, self.name)
+            jitted = jax.jit(called, keep_unused=True)
         traced = jitted.trace(*args, **kwargs)
         if platforms is None:
             return traced.lower()
@@ -703,16 +711,6 @@ def _transforms() -> Any:
     from jaxmlir import transforms
 
     return transforms
-
-
-def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The function under the name that JAX gives the compiled module."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    call.__name__ = call.__qualname__ = name
-    return call
 
 
 def _is_public(op: func.FuncOp) -> bool:

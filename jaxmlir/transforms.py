@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 
-from jaxmlir import pytrees
+from jaxmlir import arguments, locations, pytrees
 from jaxmlir._collector import collector_paused
 from jaxmlir._compat import core
 from jaxmlir.errors import ArgumentError, TransformError
@@ -160,7 +160,13 @@ def _pair(
     fwd_out = _tuple([program.out_tree, residual_tree])
     in_tree = _arguments(residual_tree, *in_trees)
     return (
-        _finish(rules.program.clone(), halves.fwd, program.in_tree, fwd_out),
+        _finish(
+            rules.program.clone(),
+            halves.fwd,
+            program.in_tree,
+            fwd_out,
+            names=program.arg_names,
+        ),
         _finish(rules.program, new, in_tree, out_tree, name),
     )
 
@@ -223,7 +229,7 @@ def grad(
         tree = _tuple([first_tree, grads])
     else:
         tree = grads if aux_tree is None else _tuple([grads, aux_tree])
-    return _finish(result, new, program.in_tree, tree, f"{symbol}.grad")
+    return _finish(result, new, program.in_tree, tree, f"{symbol}.grad", program.arg_names)
 
 
 def jacobian(
@@ -238,7 +244,6 @@ def jacobian(
     These are compositions of jvp, vjp and vmap with pytree bookkeeping: JAX composes them, and the
     passes do the work, for a program inside JAX code is transformed by them.
     """
-    from jaxmlir import arguments
     from jaxmlir.staging import trace
 
     program, _, _ = _start(program, while_loops, checkpoints, custom_rules="all")
@@ -246,7 +251,7 @@ def jacobian(
     def transformed(*args: Any, **kwargs: Any) -> Any:
         return getattr(jax, kind)(program, **options)(*args, **kwargs)
 
-    transformed.__name__ = f"{program.name}.{kind}"
+    transformed = arguments.called(program, transformed, f"{program.name}.{kind}")
     args, kwargs = arguments.abstract(program)
     return trace(transformed)(*args, **kwargs)
 
@@ -284,7 +289,7 @@ def vmap(
     with scope():
         axis = batch_axis(axis_size, axis_name, spmd_axis_name)
         new, _ = vmap_function(rules, symbol, in_dims, axis, out_dims)
-    return _finish(result, new, program.in_tree, program.out_tree)
+    return _finish(result, new, program.in_tree, program.out_tree, names=program.arg_names)
 
 
 class _Unsized:
@@ -394,9 +399,18 @@ def _start(
 
 
 def _finish(
-    program: Program, symbol: str, in_tree: Any, out_tree: Any, name: str | None = None
+    program: Program,
+    symbol: str,
+    in_tree: Any,
+    out_tree: Any,
+    name: str | None = None,
+    names: Sequence[str] = (),
 ) -> Program:
-    """Makes ``@symbol`` the program's function, under ``name`` where that is free."""
+    """Makes ``@symbol`` the program's function, under ``name`` where that is free.
+
+    Args:
+      names: of the flat arguments, if these have any.
+    """
     with scope():
         program.changed()
         make_public(program, symbol)
@@ -409,6 +423,7 @@ def _finish(
         attributes = function.attributes
         attributes["jaxpr.in_tree"] = pytrees.encode(in_tree)
         attributes["jaxpr.out_tree"] = pytrees.encode(out_tree)
+        locations.name_arguments(function, names)
     program.changed()
     program.rule_tracing.held = False
     return program
@@ -446,8 +461,10 @@ def _arguments(*trees: Any) -> Any:
 
 def _positions(argnums: int | Sequence[int], args_tree: Any) -> list[int]:
     n = len(args_tree.children())
-    wanted = [argnums] if isinstance(argnums, int) else list(argnums)
+    wanted = list(argnums) if isinstance(argnums, (tuple, list)) else [argnums]
     for i in wanted:
+        if not isinstance(i, int):
+            raise ArgumentError(f"argnums={argnums!r}: expected an int, or a sequence of ints")
         if not -n <= i < n:
             raise ArgumentError(f"argnums={argnums} for a program of {n} positional arguments")
     return [i % n for i in wanted]
@@ -480,7 +497,8 @@ def _check_dtypes(
     for dtype, i in first_of.items():
         if not jax.dtypes.issubdtype(dtype, kind) and not (allow_int and not holomorphic):
             raise TransformError(
-                f"grad of @{program.name}: flat argument {i} must have a dtype under "
+                f"grad of @{program.name}: argument {arguments.name(program, i)} must have a "
+                f"dtype under "
                 f"{kind.__name__}, got {dtype}"
                 + ("" if holomorphic else "; allow_int=True gives integers a gradient of float0")
             )

@@ -264,13 +264,13 @@ ONES = np.ones((2, 3), np.float32)
         pytest.param(
             ({"a": np.ones((2, 4), np.float32)},),
             {"scale": 2.0},
-            "@loss: argument 0['a'] must be f32[2,3], got f32[2,4]",
+            "@loss: argument w['a'] must be f32[2,3], got f32[2,4]",
             id="shape",
         ),
         pytest.param(
             ({"a": np.ones((2, 3), np.int32)},),
             {"scale": 2.0},
-            "@loss: argument 0['a'] must be f32[2,3], got i32[2,3]",
+            "@loss: argument w['a'] must be f32[2,3], got i32[2,3]",
             id="dtype",
         ),
         pytest.param(

@@ -166,7 +166,7 @@ def test_pytrees_numbers_and_keywords():
         {"sum": jnp.full(2, 4.0, jnp.float32)},
         rtol=0,
     )
-    with pytest.raises(ArgumentError, match=r"argument 0\[1\] must be f32\[2\]"):
+    with pytest.raises(ArgumentError, match=r"argument pair\[1\] must be f32\[2\]"):
         program.eval((1, np.ones(3, np.float32)), scale=3)
 
 

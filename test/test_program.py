@@ -6,6 +6,7 @@ import collections
 import concurrent.futures
 import functools
 import inspect
+import re
 
 import jax
 import jax.extend
@@ -238,12 +239,12 @@ def test_keywords_and_defaults():
         (({"a": jnp.ones(3)},), r"\(\{'a': \*, 'b': \*\}\)", r"\(\{'a': \*\}\)"),
         (
             ({"a": jnp.ones(4), "b": jnp.ones(2)},),
-            r"argument 0\['a'\] must be f32\[3\]",
+            r"argument d\['a'\] must be f32\[3\]",
             r"f32\[4\]",
         ),
         (
             ({"a": jnp.ones(3, int), "b": jnp.ones(2)},),
-            r"argument 0\['a'\] must be f32\[3\]",
+            r"argument d\['a'\] must be f32\[3\]",
             r"i32\[3\]",
         ),
     ],
@@ -256,6 +257,35 @@ def test_wrong_arguments_are_named(args, expected, got):
     program = jaxmlir.trace(f)({"a": jnp.ones(3), "b": jnp.ones(2)})
     with pytest.raises(ArgumentError, match=rf"@f.*{expected}.*got {got}"):
         program(*args)
+
+
+@compat
+def test_arguments_keep_their_names(tmp_path):
+    def f(d, x, *rest, scale):
+        return jnp.sum(d["a"] * x) * scale + sum(map(jnp.sum, rest))
+
+    args = {"a": jnp.ones(3), "b": jnp.ones(2)}, jnp.ones(3), jnp.ones(1), jnp.ones(2)
+    names = ("d['a']", "d['b']", "x", "rest[0]", "rest[1]", "scale")
+    program = jaxmlir.trace(f)(*args, scale=2.0)
+    path = tmp_path / "f.jaxmlir"
+    program.save(path)
+    for same_arguments in (
+        program,
+        jaxmlir.load(path),
+        jaxmlir.parse(program.as_text(debug_info=True)),
+        program.optimize(2),
+        program.grad(1),
+        program.value_and_grad().optimize(2),
+        program.hessian(1),
+        program.vmap((None, 0, 0, 0), axis_size=2),
+    ):
+        assert same_arguments.arg_names == names
+    assert jaxmlir.parse(program.as_text()).arg_names == ("",) * 6
+    # JAX names the arguments of its own function so.
+    lowered = [p.lower(*args, scale=2.0) for p in (jax.jit(f), jaxmlir.jit(f))]
+    for stage in (*lowered, program.lower()):
+        found = re.findall(r'loc\("([^"]*)"\)', stage.as_text(debug_info=True))
+        assert {*found} & {*names} == {*names} - {"d['b']"}
 
 
 @compat
