@@ -21,6 +21,7 @@ first used: most processes use the algorithms of a few passes, and none of their
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing
 from collections.abc import Mapping
@@ -74,12 +75,7 @@ class Pass:
     @classmethod
     def options(cls) -> dict[str, Option]:
         """The options by their kebab-case name."""
-        cls._become_dataclass()
-        hints = typing.get_type_hints(cls)
-        return {
-            (option := Option(field, hints[field.name])).name: option
-            for field in dataclasses.fields(cls)  # type: ignore[arg-type]
-        }
+        return _options_of(cls)
 
     @classmethod
     def from_options(cls, texts: Mapping[str, str]) -> Pass:
@@ -108,6 +104,16 @@ class Pass:
             if (value := getattr(self, option.field.name)) != option.field.default
         ]
         return f"{self.name}{{{' '.join(shown)}}}" if shown else self.name
+
+
+@functools.cache
+def _options_of(cls: type[Pass]) -> dict[str, Option]:
+    cls._become_dataclass()
+    hints = typing.get_type_hints(cls)
+    return {
+        (option := Option(field, hints[field.name])).name: option
+        for field in dataclasses.fields(cls)  # type: ignore[arg-type]
+    }
 
 
 class Option(NamedTuple):

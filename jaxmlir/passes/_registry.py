@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -35,6 +37,12 @@ def find(name: str, builtin: tuple[tuple[str, str], ...]) -> type[Pass] | None:
 
 def plugins() -> tuple[EntryPoint, ...]:
     """The passes that installed packages offer: ``[project.entry-points."jaxmlir.passes"]``."""
+    return _plugins_on(tuple(sys.path))
+
+
+@functools.cache
+def _plugins_on(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Those of the packages on a path, each of which has to be read: that takes milliseconds."""
     from importlib.metadata import entry_points
 
     return tuple(entry_points(group=ENTRY_POINT_GROUP))
