@@ -279,12 +279,12 @@ def vmap(
     from jaxmlir.passes.vmap import batch_axis
     from jaxmlir.passes.vmap import vmap as vmap_function
 
-    if axis_size is None:
-        return _Unsized(program, in_axes, out_axes, axis_name, spmd_axis_name)
     args_tree, _ = program.in_tree.children()
     in_dims = _flat_axes("in_axes", in_axes, args_tree, program.in_avals)
     in_dims += [0] * (len(program.in_avals) - len(in_dims))
     out_dims = _flat_axes("out_axes", out_axes, program.out_tree, program.out_avals)
+    if axis_size is None:
+        return _Unsized(program, in_axes, out_axes, axis_name, spmd_axis_name)
     result, rules, symbol = _start(program, custom_rules="none")
     with scope():
         axis = batch_axis(axis_size, axis_name, spmd_axis_name)
@@ -299,6 +299,9 @@ class _Unsized:
         self._program = program
         self._in_axes, *self._rest = options
         self._of_size = functools.lru_cache(maxsize=None)(self._make)
+
+    def __repr__(self) -> str:
+        return f"<{self._program!r} batched along in_axes={self._in_axes}, of a size still to come>"
 
     def _make(self, size: int) -> Program:
         out_axes, axis_name, spmd_axis_name = self._rest
