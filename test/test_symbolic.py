@@ -8,6 +8,7 @@ from jax import lax
 
 import jaxmlir
 from jaxmlir.errors import ArgumentError
+from jaxmlir.passes.cost import costs
 
 pytestmark = pytest.mark.compat
 
@@ -49,6 +50,38 @@ def values(b, c):
 def test_results(program, sizes):
     x, y = values(*sizes)
     same(program(x, y), attention(x, y))
+
+
+def nested(x, w):
+    """Loops over symbolic sizes in other loops, in branches, and beside each other."""
+
+    def total(h):
+        return lax.scan(lambda a, row: (jnp.tanh(a @ w @ w + row), a.sum()), h, x)
+
+    def turn(i, h):
+        h = h + jnp.sum(jnp.sin(x @ w), 0) * x.shape[0] + total(x[0])[0]
+        return lax.cond(h[0] > 0, lambda: h - x.mean(), lambda: h + total(h)[1].sum())
+
+    return lax.fori_loop(0, 3, turn, x[0]), total(x[0])[0], total(x[1])[1]
+
+
+def test_optimized(program):
+    x, y = values(2, 8)
+    same(program.optimize(2)(x, y), attention(x, y))
+
+
+def test_loops_of_unknown_length():
+    (size,) = jax.export.symbolic_shape("b")
+    x, w = jnp.cos(jnp.arange(20.0)).reshape(5, 4), jnp.eye(4) / 3
+
+    def gradient(x, w):
+        return jax.grad(lambda x, w: sum(map(jnp.sum, nested(x, w))), (0, 1))(x, w)
+
+    program = jaxmlir.trace(gradient)(jax.ShapeDtypeStruct((size, 4), np.float32), w)
+    assert costs(program).unbounded
+    after = program.optimize(2).run_passes("jaxpr-raise-loops{platform=gpu}")
+    after.verify()
+    same(after(x, w), gradient(x, w))
 
 
 def loss(f):

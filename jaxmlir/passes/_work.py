@@ -7,6 +7,7 @@ to 2^22 floats; nothing here is so exact that a factor of two would matter.
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import core, dtypes
@@ -89,7 +90,7 @@ class Work:
         return found
 
     def of(self, op: Any, name: str) -> float:
-        """The work of one op, with the functions that it refers to."""
+        """The work of one op, with the functions that it refers to; 0 if that is not a number."""
         if name in _FREE:
             return 0
         if name in _MOVES:
@@ -101,7 +102,7 @@ class Work:
         found = total.flops + TRANSCENDENTAL * total.transcendentals
         if costs.uncounted:
             found += UNKNOWN_PER_BYTE * total.bytes
-        return found
+        return found if isinstance(found, Real) else 0
 
 
 def elements(type_: ir.Type) -> int:

@@ -6,9 +6,9 @@ contraction, and functions such as ``exp`` apart from them.  Its traffic is the 
 and results, as if each op were a kernel of its own: an upper bound, of which fusion saves a part.
 
 A called function counts as often as it is called, the body of a scan times the trip count, of the
-branches the costliest.  The trip count of a ``while`` is not known: its body counts once, and its
-line is marked.  Ops without a formula (factorizations, kernels, callbacks) are listed by name; of
-them only the bytes are counted.
+branches the costliest.  The trip count of a ``while`` is not known, nor that of a scan over a
+symbolic size: its body counts once, and its line is marked.  Ops without a formula (factorizations,
+kernels, callbacks) are listed by name; of them only the bytes are counted.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import locations, ops
@@ -151,7 +152,12 @@ class Counter:
     def op(self, node: Node, found: Costs) -> None:
         name = node.name.removeprefix("jaxpr.")
         if name == "scan":
-            found.add(self.function(node.get("jaxpr")), node.get("length"))
+            length, once = node.get("length"), self.function(node.get("jaxpr"))
+            if isinstance(length, int):
+                found.add(once, length)
+            else:
+                found.add(once)
+                found.unbounded |= once.by_line.keys()
         elif name == "while":
             for key in ("cond_jaxpr", "body_jaxpr"):
                 once = self.function(node.get(key))
@@ -159,7 +165,7 @@ class Counter:
                 found.unbounded |= once.by_line.keys()
         elif name == "cond":
             branches = [self.function(symbol) for symbol in node.get("branches")]
-            found.add(max(branches, key=lambda c: (c.total.flops, c.total.bytes)))
+            found.add(max(branches, key=_order))
         elif name == "custom_linear_solve":
             found.add(self.function(node.get("jaxprs").solve))
         elif name in CALLED:
@@ -170,6 +176,14 @@ class Counter:
             found.by_line[line] += cost
             if not counted:
                 found.uncounted[name] += 1
+
+
+def _order(costs: Costs) -> tuple[float, float]:
+    """By which functions are compared; a symbolic number is more than any other."""
+    flops, size = (
+        n if isinstance(n, Real) else math.inf for n in (costs.total.flops, costs.total.bytes)
+    )
+    return flops, size
 
 
 def leaf_cost(node: Node, name: str) -> tuple[Cost, bool]:

@@ -206,7 +206,8 @@ class _Deferral:
             return False
         editor = ScanEditor(self._bodies, op)
         body = _Body(editor)
-        sums = _Choice(self, editor, body).sums if editor.scan.length > 1 else []
+        repeats = editor.scan.is_counted and editor.scan.length > 1
+        sums = _Choice(self, editor, body).sums if repeats else []
         if not sums:
             editor.cancel()
             return False

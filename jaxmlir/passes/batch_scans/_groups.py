@@ -6,7 +6,7 @@ import collections
 import functools
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir import ops
+from jaxmlir import codec, ops
 from jaxmlir._signature import Signature
 from jaxmlir.ir import func
 from jaxmlir.passes._body import Body
@@ -158,6 +158,8 @@ class Finder:
         if not PLAIN_SCAN.issuperset(attributes) or not signature.results:
             return None
         if not all(map(is_array, (*signature.operands, *signature.results))):
+            return None
+        if not isinstance(codec.decode(attributes["length"]), int):
             return None
         number = self._number(attributes.pop("jaxpr").value)
         return number, tuple(attributes.items()), signature.operands, signature.results

@@ -48,6 +48,11 @@ class ScanOp:
             attributes,
         )
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether its length is a number, not a symbolic size."""
+        return isinstance(self.length, int)
+
     def operands(self, values: Sequence[Any]) -> list[list[Any]]:
         """Constants, carry, slices."""
         return split(values, self.num_consts, self.num_carry)

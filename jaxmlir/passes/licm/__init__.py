@@ -111,7 +111,7 @@ class _Motion:
         split, attributes = self._scans[signature]
         if split is None:
             return
-        self._report(split, f"{attributes['length'].value} times")
+        self._report(split, f"{codec.decode(attributes['length'])} times")
         with ir.InsertionPoint(op), op.location:
             args = split.arguments(operands, computed(split, operands))
             new = ir.Operation.create("jaxpr.scan", signature.results, args, attributes)
@@ -120,7 +120,7 @@ class _Motion:
     def _split_scan(self, op: Any) -> tuple[Split | None, dict[str, ir.Attribute]]:
         """The body of a scan in two, and the attributes of the scan with what is left of it."""
         scan, attributes = ScanOp.of(op), dict(op.attributes.items())
-        if scan.length < 2 or not self._can_change(scan.body):
+        if (scan.is_counted and scan.length < 2) or not self._can_change(scan.body):
             return None, attributes
         consts, carry, xs = map(len, scan.operands(op.operands))
         # Nobody misses constants and slices that the body does without.

@@ -25,6 +25,7 @@ from jaxmlir.passes._base import Pass
 from jaxmlir.passes._bodies import Bodies, ScanEditor, can_change, loops_of
 from jaxmlir.passes._call_graph import CallGraph, visit_functions
 from jaxmlir.passes._rules import Rules
+from jaxmlir.passes.higher_order._scan_op import ScanOp
 
 if TYPE_CHECKING:
     from jaxmlir.passes.raise_loops._known import Known
@@ -112,7 +113,7 @@ class _Raiser:
                 return 0
             count += 1
         body = self._program.function(op.attributes["jaxpr"].value)
-        if not can_change(body):
+        if not can_change(body) or not ScanOp.of(op).is_counted:
             return count
         # Without an argument that could be a counter, it does nothing by one.
         if op.attributes["length"].value and any(map(is_integer, body.arguments)):

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from jaxmlir import codec
 from jaxmlir.ir import func, ir
 from jaxmlir.passes._build import ops_of, symbols_of
 from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
@@ -124,7 +125,9 @@ class _Walk:
                 moved = op.results[0] if name in _READS else operands[_UPDATE[name]]
                 self._gain.indexed += times * elements(moved.type)
         elif name == "jaxpr.scan":
-            length = op.attributes["length"].value
+            length = codec.decode(op.attributes["length"])
+            if not isinstance(length, int):
+                return False
             self._gain.shared += times * ITERATION * length
             body = self._program.function(op.attributes["jaxpr"].value)
             return self.function(body, _in_scan(op, pattern), times * length)

@@ -149,6 +149,8 @@ def in_body(
             # The first axis of the value is that of the loop.
             given[arg] = array
     known = Known(given, depth + 1)
+    if not scan.is_counted:
+        return known
     counters: dict[ir.Value, np.ndarray] = {}
     times = np.arange(scan.length)[:: -1 if scan.reverse else 1]
     for (init, arg), out in zip(carry, returned(body), strict=False):

@@ -11,6 +11,7 @@ import functools
 import math
 from dataclasses import dataclass, field
 from math import inf
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import _signature, ops
@@ -86,7 +87,8 @@ class Prices:
         return BUFFER + size_of(type_) * (TRAFFIC + self.memory)
 
     def computing(self, op: Any, name: str) -> float:
-        """Running an op once more; infinite if it must not be run twice."""
+        """Running an op once more; infinite if it must not be run twice, or depends on symbolic
+        sizes."""
         if has_lasting_effects(op, name) or _is_distinct(name):
             return inf
         if may_have_functions(name) and any(True for _ in symbols_of(op)):
@@ -99,7 +101,8 @@ class Prices:
     def _calling(self, node: Node) -> float:
         match node.name.removeprefix("jaxpr."):
             case "scan":
-                return self.function(node.get("jaxpr")) * node.get("length")
+                length = node.get("length")
+                return self.function(node.get("jaxpr")) * length if type(length) is int else inf
             case "cond":
                 return max(map(self.function, node.get("branches")))
             case "custom_linear_solve":
@@ -137,6 +140,8 @@ def _leaf(node: Node, name: str) -> float:
     if name == "constant":
         return 0.0
     cost, counted = leaf_cost(node, name)
+    if not all(isinstance(n, Real) for n in (cost.flops, cost.transcendentals, cost.bytes)):
+        return inf
     if not counted:
         return UNKNOWN * cost.bytes / 4
     if name in _CONTRACTIONS:
