@@ -17,6 +17,7 @@ EAGER = {
     # As much as they can rewrite, whether or not it pays.
     "jaxpr-reassociate": "jaxpr-reassociate{min-gain=0}",
     "jaxpr-gather-dot": "jaxpr-gather-dot{min-gain=0}",
+    "jaxpr-collapse": "jaxpr-collapse{min-gain=0}",
     "jaxpr-select-early": "jaxpr-select-early{factor=0}",
     "jaxpr-stop-shifts": "jaxpr-stop-shifts",
     "jaxpr-batch-blocks": "jaxpr-batch-blocks{min-gain=0 stacked=1e9}",

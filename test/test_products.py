@@ -17,7 +17,7 @@ from jaxmlir.passes.products._order import Network, best_order
 
 pytestmark = pytest.mark.compat
 
-PASSES = ("jaxpr-reassociate", "jaxpr-gather-dot")
+PASSES = ("jaxpr-reassociate", "jaxpr-gather-dot", "jaxpr-collapse")
 INDICES = np.array([2, 0, 2, 5, 1, 1, -1, 9, 3, 0])
 
 # Each takes values of a dtype and gives one, or none where their shapes do not suit.

@@ -43,6 +43,7 @@ BUILTIN_PASSES = (
     ("jaxpr-batch-scans", "jaxmlir.passes.batch_scans:BatchScans"),
     ("jaxpr-canonicalize", "jaxmlir.passes.canonicalize:Canonicalize"),
     ("jaxpr-checkpoint-while", "jaxmlir.passes.checkpoint_while:CheckpointWhile"),
+    ("jaxpr-collapse", "jaxmlir.passes.collapse:Collapse"),
     ("jaxpr-cost", "jaxmlir.passes.cost:PrintCost"),
     ("jaxpr-cse", "jaxmlir.passes.cse:Cse"),
     ("jaxpr-dce", "jaxmlir.passes.dce:Dce"),

@@ -28,6 +28,7 @@ STRUCTURE = (
     "jaxpr-batch-blocks",
     "jaxpr-reassociate",
     "jaxpr-gather-dot",
+    "jaxpr-collapse",
     "jaxpr-solve-late",
     "jaxpr-stop-shifts",
     "jaxpr-select-early",

@@ -1,0 +1,310 @@
+"""A linear function of a function's values, and its transpose.
+
+From a value, its *root*, a walk leads backwards through what it is linear in: sums, products with
+something else, masks.  Each expression on the way has a cotangent, a tensor ``c`` with which
+
+    root[o] = sum over all other labels of c[o, ...] expr[o, ...] + ...
+
+holds, summed over the expressions that the walk has come to.  At first that is the root with the
+cotangent 1.  The labels ``o`` of the root's dimensions are nowhere summed over.  A step replaces an
+expression by an operand, whose cotangent is the transpose of the op applied to that of the result.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from jaxmlir.passes.collapse._cost import cost
+from jaxmlir.passes.collapse._reading import LINEAR, Reading
+from jaxmlir.passes.collapse._tensors import Algebra, Expr, Tensor
+from jaxmlir.passes.products._cost import BYTE_NS
+
+
+class Unfit(Exception):
+    """A dimension of an expression stands for different dimensions of the root."""
+
+
+@dataclass(eq=False)
+class Place:
+    """An expression that the walk has come to.
+
+    Attributes:
+      labels: of its dimensions.
+      cotangent: the sum of what it was handed.
+      factors: of the cotangent as well, which are not multiplied into it yet.
+      handed: how often.
+      step: what was handed to operands.
+      price: of computing what was handed.
+    """
+
+    expr: Expr
+    labels: tuple[int, ...]
+    cotangent: Tensor
+    factors: tuple[Tensor, ...] = ()
+    handed: int = 1
+    step: list[Expr] = field(default_factory=list)
+    price: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Op:
+    """An op that the walk goes through: its place, its operands, and the sizes of labels."""
+
+    place: Place
+    operands: list[Tensor]
+    sizes: dict[int, int]
+
+
+_Handed = tuple[Tensor, Tensor, tuple[Tensor, ...]]
+"""An operand, its cotangent, and factors of that which wait."""
+
+
+class Walk:
+    """The walk from a root.
+
+    Attributes:
+      places: the expressions that it has come to, users first.
+      read: the program's expressions that cotangents are made of.
+      precision: of the matrix products that sum over labels; ``None`` of other sums.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        root: Expr,
+        is_there: Callable[[Expr], bool],
+        stops: Collection[Expr] = (),
+    ):
+        """
+        Args:
+          is_there: whether the program has computed an expression before the root.
+          stops: expressions from which the walk does not go on.
+        """
+        self.algebra = algebra = reading.algebra
+        self._weight = reading.weight
+        self.root = root
+        self.stops = stops
+        self.places: dict[Expr, Place] = {}
+        self.read: set[Expr] = set()
+        self.precision: dict[int, Any] = {}
+        self._is_there = is_there
+        self._fresh = itertools.count(root.rank)
+        self._counted: set[Expr] = set()
+        self._one = algebra.one(root.dtype)
+        labels = tuple(range(root.rank))
+        self.places[root] = Place(root, labels, self._one, handed=root.uses)
+        pending = [-root.number]
+        by_number = {root.number: root}
+        while pending:
+            for operand in self._step(self.places[by_number[-heapq.heappop(pending)]]):
+                by_number[operand.number] = operand
+                heapq.heappush(pending, -operand.number)
+
+    def leaves(self) -> Iterator[Place]:
+        """Where it ends."""
+        return (place for place in self.places.values() if not place.step)
+
+    def _step(self, place: Place) -> list[Expr]:
+        """Hands the cotangent of an expression to its operands; those that are met first."""
+        expr = place.expr
+        if expr in self.stops or expr.kind not in LINEAR or expr.value is None:
+            return []
+        # What other cotangents are made of is computed anyway: nothing is saved from there on.
+        if place.handed < expr.uses or expr in self.read:
+            return []
+        labels = [*place.labels, *(next(self._fresh) for _ in expr.sizes[expr.rank :])]
+        self.precision.update(dict.fromkeys(labels[expr.rank :], expr.params))
+        op = _Op(
+            place,
+            [Tensor(e, tuple([labels[i] for i in w]), s) for e, w, s in expr.operands],
+            dict(zip(labels, expr.sizes, strict=True)),
+        )
+        first = []
+        for operand, cotangent, factors in self._handed(op):
+            place.price += self._price(cotangent.expr)
+            place.step.append(operand.expr)
+            known = self.places.get(operand.expr)
+            if known is None:
+                self.places[operand.expr] = Place(
+                    operand.expr, operand.labels, cotangent.times(operand.sign), factors
+                )
+                first.append(operand.expr)
+            else:
+                self._add(known, operand, cotangent.times(operand.sign), factors)
+                place.price += self._price(known.cotangent.expr)
+        return first
+
+    def _add(
+        self, known: Place, operand: Tensor, cotangent: Tensor, factors: tuple[Tensor, ...]
+    ) -> None:
+        """Hands a cotangent to an expression that has one, by other labels."""
+        at = dict(zip(operand.labels, known.labels, strict=True))
+        if any(a != b and min(a, b) < self.root.rank for a, b in at.items()):
+            raise Unfit
+        cotangent, *factors = (
+            t.relabelled({k: at.get(k, k) for k in t.labels}) for t in (cotangent, *factors)
+        )
+        if tuple(factors) != known.factors:
+            for factor in factors:
+                cotangent = self.algebra.product(cotangent, factor)
+            for factor in known.factors:
+                known.cotangent = self.algebra.product(known.cotangent, factor)
+            known.factors = ()
+        known.cotangent = self.algebra.add(known.cotangent, cotangent)
+        known.handed += 1
+
+    def _handed(self, op: _Op) -> list[_Handed]:
+        """What the operands of an op are handed."""
+        expr, tensors = op.place.expr, op.operands
+        given = op.place.cotangent
+        if expr.kind == "add":
+            return [self._summed(op, given, t) for t in tensors]
+        if expr.kind == "div":
+            by = self.algebra.apply("div", None, [self._one, tensors[1]], expr.dtype)
+            return [self._times(op, tensors[0], by)]
+        if expr.kind == "mask":
+            operands = [tensors[0], given.unsigned]
+            masked = self.algebra.apply("mask", expr.params, operands, expr.dtype)
+            return [self._summed(op, masked.times(given.sign), tensors[1])]
+        if len(tensors) == 1:
+            return [self._summed(op, given, tensors[0])]
+        # Of two factors, the one whose cotangent costs less.
+        found = [
+            self._times(op, t, other)
+            for t, other in (tensors, tensors[::-1])
+            if t.expr.kind in LINEAR
+        ]
+        found.sort(
+            key=lambda h: (self._price(h[1].expr, count=False), -self._weight.get(h[0].expr, 0.0))
+        )
+        return found[:1]
+
+    def _times(self, op: _Op, operand: Tensor, other: Tensor) -> _Handed:
+        """What one factor of a product is handed."""
+        waits = op.place.cotangent.expr is self._one.expr and not op.place.expr.sums
+        if waits and set(other.labels) <= set(operand.labels):
+            return self._summed(op, op.place.cotangent, operand, (other,))
+        return self._summed(op, op.place.cotangent, operand, (), other)
+
+    def _summed(
+        self,
+        op: _Op,
+        given: Tensor,
+        operand: Tensor,
+        factors: tuple[Tensor, ...] = (),
+        other: Tensor | None = None,
+    ) -> _Handed:
+        """A cotangent times the other factor, summed over labels that an operand has not.
+
+        Args:
+          factors: new ones that can wait.
+        """
+        gone = {k for k in op.sizes if k >= self.root.rank and k not in operand.labels}
+        waiting = []
+        for factor in (*op.place.factors, *factors):
+            if gone.isdisjoint(factor.labels):
+                waiting.append(factor)
+            else:
+                given = self.algebra.product(given, factor)
+        there = {*given.labels, *(other.labels if other else ())}
+        times = math.prod(op.sizes[k] for k in gone - there)
+        if other is None:
+            found = self.algebra.sum(given, gone)
+        else:
+            found = self.algebra.product(given, other, gone, op.place.expr.params)
+        if times != 1:
+            waiting.append(self.algebra.constant(times, self.root.dtype))
+        return operand, found, tuple(waiting)
+
+    def _price(self, expr: Expr, count: bool = True) -> float:
+        """What an expression costs that is not in the program; a second time it costs nothing."""
+        total = 0.0
+        seen = self._counted if count else set(self._counted)
+        pending = [expr]
+        while pending:
+            expr = pending.pop()
+            if self._is_there(expr):
+                if count:
+                    self.read.add(expr)
+            elif expr not in seen:
+                seen.add(expr)
+                total += cost(expr)
+                pending += [e for e, _, _ in expr.operands]
+        return total
+
+
+def stops(walk: Walk) -> set[Expr]:
+    """Where the walk should have ended: where to go on costs more than what it saves.
+
+    What is handed to an expression on several ways is paid for in equal parts.
+    """
+    found: set[Expr] = set()
+    forward: dict[Expr, float] = {}
+    total: dict[Expr, float] = {}
+    for expr in sorted(walk.places, key=lambda e: e.number):
+        place = walk.places[expr]
+        end = expr.size * expr.dtype.itemsize * BYTE_NS
+        if not place.step:
+            forward[expr], total[expr] = 0.0, end
+            continue
+        forward[expr] = cost(expr) + sum(forward[e] / walk.places[e].handed for e in place.step)
+        further = place.price + sum(total[e] / walk.places[e].handed for e in place.step)
+        total[expr] = further
+        if end + forward[expr] <= further and expr is not walk.root:
+            found.add(expr)
+            total[expr] = end + forward[expr]
+    return found
+
+
+def transposed(walk: Walk) -> Tensor:
+    """The root, as the sum of all leaves times their cotangents."""
+    algebra, rank = walk.algebra, walk.root.rank
+    groups: dict[Any, list[Tensor]] = {}
+    for place in walk.leaves():
+        kept = {k for f in place.factors for k in f.labels}
+        leaf = Tensor(place.expr, place.labels)
+        gone = {k for k in (*leaf.labels, *place.cotangent.labels) if k >= rank and k not in kept}
+        product = _contracted(walk, place.cotangent, leaf, gone)
+        groups.setdefault((frozenset(product.labels), place.factors), []).append(product)
+    # What is summed over the same labels is added up before.
+    sums = [
+        _multiplied(algebra, _added(algebra, terms), factors, rank)
+        for (_, factors), terms in groups.items()
+    ]
+    return _added(algebra, sums)
+
+
+def _contracted(walk: Walk, a: Tensor, b: Tensor, gone: Collection[int]) -> Tensor:
+    """The product of two tensors, summed over as many labels as is worth a loop of its own: all
+    if it is one of matrices, and else those that some factor has not."""
+    algebra = walk.algebra
+    if not set(a.labels) <= set(b.labels) and not set(b.labels) <= set(a.labels):
+        asked = {walk.precision[k] for k in gone if k in a.labels and k in b.labels}
+        return algebra.product(a, b, gone, asked.pop() if len(asked) == 1 else None)
+    for k in gone:
+        if len(algebra.pulled(a, {k})) + len(algebra.pulled(b, {k})) > 2:
+            return algebra.product(a, b, {k})
+    return algebra.product(a, b)
+
+
+def _multiplied(algebra: Algebra, t: Tensor, factors: tuple[Tensor, ...], rank: int) -> Tensor:
+    """A tensor times some factors, summed over all labels but those of the root."""
+    left = list(factors)
+    while True:
+        kept = {k for f in left for k in f.labels}
+        t = algebra.sum(t, {k for k in t.labels if k >= rank and k not in kept})
+        if not left:
+            return t
+        t = algebra.product(t, left.pop())
+
+
+def _added(algebra: Algebra, terms: list[Tensor]) -> Tensor:
+    total = terms[0]
+    for term in terms[1:]:
+        total = algebra.add(total, term)
+    return total

@@ -1,0 +1,316 @@
+"""Tensors without a layout: what a program computes, whatever the order of its dimensions.
+
+An :class:`Expr` is an operation on other expressions, whose dimensions are wired together by
+*labels*, as the letters of an Einstein sum do.  A :class:`Tensor` is an expression with labels on
+its dimensions, and a sign.  Transposes, broadcasts, reshapes that move nothing and changes of sign
+are no operations here: they give other labels to the same expression.  So does an identity matrix
+that is multiplied by.  There is one expression for each key, so that what is computed twice, in
+two layouts, is one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Wiring = tuple[int, ...]
+"""For each dimension of an operand, a label: that of a dimension of the result, or a higher one,
+over which the operation sums."""
+
+# A sum of more terms than this is one term of another sum.
+MAX_TERMS = 16
+# So many ops are looked through for factors that can be taken out of a sum.
+MAX_DEPTH = 32
+
+
+@dataclass(eq=False, slots=True)
+class Expr:
+    """An operation on expressions; equal to itself only.
+
+    Attributes:
+      number: higher than that of the operands.
+      kind: ``"product"`` of one or two operands, ``"add"`` of two, ``"div"``, ``"mask"`` of a mask
+        and what it lets through, ``"eye"``, ``"constant"``, ``"leaf"``; else an elementwise op.
+      params: what else tells it from others; of a product that is a ``dot_general``, its precision.
+      operands: with the wiring of each, and its sign.
+      sizes: of its dimensions, and then of the labels that are summed over.
+      rank: the number of dimensions.
+      terms: of a sum, with those of operands that are sums themselves.
+      value: the program's value that it is, by number, if it is one.
+      layout: for each dimension of that value the dimension of the expression, or ``None``.
+      sign: that of the value.
+      uses: how often the program's expressions, other ops and results need it.
+    """
+
+    number: int
+    kind: str
+    params: Any
+    operands: tuple[tuple[Expr, Wiring, int], ...]
+    sizes: tuple[int, ...]
+    rank: int
+    dtype: Any
+    terms: tuple[tuple[Expr, Wiring, int], ...] = ()
+    value: int | None = None
+    layout: tuple[int | None, ...] = ()
+    sign: int = 1
+    uses: int = 0
+
+    @property
+    def sums(self) -> bool:
+        return len(self.sizes) > self.rank
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.sizes[: self.rank])
+
+
+class Tensor(NamedTuple):
+    """An expression with a label on each dimension, and a sign."""
+
+    expr: Expr
+    labels: tuple[int, ...]
+    sign: int = 1
+
+    def relabelled(self, new: Any) -> Tensor:
+        """With other labels, by a mapping or a sequence."""
+        return Tensor(self.expr, tuple([new[k] for k in self.labels]), self.sign)
+
+    @property
+    def unsigned(self) -> Tensor:
+        return self if self.sign == 1 else Tensor(self.expr, self.labels)
+
+    def times(self, sign: int) -> Tensor:
+        return self if sign == 1 else Tensor(self.expr, self.labels, -self.sign)
+
+    def size_of(self, label: int) -> int:
+        return self.expr.sizes[self.labels.index(label)]
+
+
+@dataclass
+class Algebra:
+    """All expressions of a function and of its rewrites, one for each key."""
+
+    known: dict[Any, Expr] = field(default_factory=dict)
+    _pulled: dict[Any, list[Tensor]] = field(default_factory=dict)
+    _depth: int = 0
+
+    def leaf(self, sizes: Sequence[int], dtype: Any) -> Expr:
+        """An expression of which nothing is known."""
+        expr = self._new("leaf", None, (), tuple(sizes), len(sizes), dtype)
+        self.known[expr] = expr
+        return expr
+
+    def atom(self, kind: str, params: Any, sizes: Sequence[int], dtype: Any) -> Expr:
+        """An expression without operands, known by its parameters."""
+        key = (kind, params, dtype, tuple(sizes))
+        found = self.known.get(key)
+        if found is None:
+            found = self._new(kind, params, (), tuple(sizes), len(sizes), dtype)
+            self.known[key] = found
+        return found
+
+    def constant(self, number: Any, dtype: Any) -> Tensor:
+        return Tensor(
+            self.atom("constant", np.asarray(number).astype(dtype).tobytes(), (), dtype), ()
+        )
+
+    def one(self, dtype: Any) -> Tensor:
+        return self.constant(1, dtype)
+
+    def apply(
+        self,
+        kind: str,
+        params: Any,
+        operands: Sequence[Tensor],
+        dtype: Any,
+        gone: Collection[int] = (),
+    ) -> Tensor:
+        """The expression of an operation as it is; labels that are ``gone`` are summed over."""
+        labels, sizes, wirings = _wired(operands, gone)
+        used = tuple([(t.expr, w, t.sign) for t, w in zip(operands, wirings, strict=True)])
+        key = (kind, params, dtype, tuple([(e.number, w, s) for e, w, s in used]), len(labels))
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = self._new(kind, params, used, sizes, len(labels), dtype)
+        return Tensor(found, labels)
+
+    def product(
+        self, a: Tensor, b: Tensor, gone: Collection[int] = (), params: Any = None
+    ) -> Tensor:
+        """The product of two tensors, summed over labels; simplified."""
+        one = self.one(a.expr.dtype).expr
+        for x, y in ((a, b), (b, a)):
+            if x.expr is one:
+                return self.sum(y.times(x.sign), gone)
+            renamed = _through_identity(x, y, gone)
+            if renamed is not None:
+                return self.sum(renamed, gone)
+        own_a = [k for k in a.labels if k in gone and k not in b.labels]
+        own_b = [k for k in b.labels if k in gone and k not in a.labels]
+        a, b = self.sum(a, own_a), self.sum(b, own_b)
+        if params is not None or not any(k in gone for k in (*a.labels, *b.labels)):
+            return self.raw_product(a, b, gone, params)
+        (a, *outer), (b, *others) = self.pulled(a, gone), self.pulled(b, gone)
+        found = self.raw_product(a, b, gone)
+        for factor in (*outer, *others):
+            found = self.product(found, factor)
+        return found
+
+    def raw_product(
+        self, a: Tensor, b: Tensor, gone: Collection[int] = (), params: Any = None
+    ) -> Tensor:
+        """The product as it is."""
+        if a.expr.number > b.expr.number:
+            a, b = b, a
+        if not any(k in gone for k in (*a.labels, *b.labels)):
+            params = None
+        unsigned = [a.unsigned, b.unsigned]
+        found = self.apply("product", params, unsigned, a.expr.dtype, gone)
+        return found.times(a.sign * b.sign)
+
+    def sum(self, a: Tensor, gone: Collection[int]) -> Tensor:
+        """A tensor summed over those of some labels that it has."""
+        if not any(k in gone for k in a.labels):
+            return a
+        a, *factors = self.pulled(a, gone)
+        if factors:
+            return self.product(self.sum(a, gone), factors[0], gone)
+        expr = a.expr
+        if expr.kind == "product" and not expr.sums and len(expr.operands) == 2:
+            x, y = (Tensor(e, w).relabelled(a.labels) for e, w, _ in expr.operands)
+            return self.product(x, y, gone).times(a.sign)
+        found = self.apply("product", None, [a.unsigned], a.expr.dtype, gone)
+        return found.times(a.sign)
+
+    # Pattern: sum over i of (x[i] f + x[i] g) b[i] = (f + g) (sum over i of x[i] b[i])
+    def pulled(self, a: Tensor, gone: Collection[int]) -> list[Tensor]:
+        """A tensor as a product: what has labels that are gone, and a factor without, if any."""
+        if not any(k in gone for k in a.labels):
+            return [a]
+        key = (a.expr, tuple([k in gone for k in a.labels]))
+        found = self._pulled.get(key)
+        if found is None:
+            if self._depth == MAX_DEPTH:
+                return [a]
+            dims = range(a.expr.rank)
+            own = [d for d in dims if key[1][d]]
+            self._depth += 1
+            found = self._pulled[key] = self._pull(Tensor(a.expr, tuple(dims)), own)
+            self._depth -= 1
+        core, *factors = (t.relabelled(a.labels) for t in found)
+        return [core.times(a.sign), *factors]
+
+    def _pull(self, a: Tensor, gone: Collection[int]) -> list[Tensor]:
+        expr = a.expr
+        if expr.sums or len(expr.operands) != 2 or expr.kind not in ("add", "product"):
+            return [a]
+        operands = [Tensor(e, w, s) for e, w, s in expr.operands]
+        if expr.kind == "product":
+            return self._pull_factors(a, operands, gone)
+        (x, *f), (y, *g) = (self.pulled(t, gone) for t in operands)
+        if (x.expr, x.labels) != (y.expr, y.labels) or not any(k in gone for k in x.labels):
+            return [a]
+        one = self.one(expr.dtype)
+        f, g = (t[0] if t else one for t in (f, g))
+        return [x.unsigned, self.add(f.times(x.sign), g.times(y.sign))]
+
+    def _pull_factors(
+        self, a: Tensor, operands: list[Tensor], gone: Collection[int]
+    ) -> list[Tensor]:
+        inner, outer = [], []
+        for t in operands:
+            if any(k in gone for k in t.labels):
+                core, *factors = self.pulled(t, gone)
+                inner.append(core)
+                outer += factors
+            else:
+                outer.append(t)
+        if not inner or not outer:
+            return [a]
+        core, factor = inner[0], outer[0]
+        for t in inner[1:]:
+            core = self.product(core, t)
+        for t in outer[1:]:
+            factor = self.product(factor, t)
+        return [core, factor]
+
+    def add(self, a: Tensor, b: Tensor) -> Tensor:
+        """The sum of two tensors; the same for all ways to add up the same terms."""
+        terms = [*_terms(a), *_terms(b)]
+        if len(terms) > MAX_TERMS:
+            terms = [a, b]
+        terms.sort(key=lambda t: (t.expr.number, t.labels))
+        sign = terms[0].sign
+        labels, sizes, wirings = _wired(terms, ())
+        flat = tuple([(t.expr, w, t.sign * sign) for t, w in zip(terms, wirings, strict=True)])
+        dtype = a.expr.dtype
+        key = ("add", dtype, tuple([(e.number, w, s) for e, w, s in flat]))
+        found = self.known.get(key)
+        if found is None:
+            at = {label: k for k, label in enumerate(labels)}
+            operands = tuple([(t.expr, t.relabelled(at).labels, t.sign * sign) for t in (a, b)])
+            found = self._new("add", None, operands, sizes, len(labels), dtype)
+            found.terms = flat
+            self.known[key] = found
+        return Tensor(found, labels, sign)
+
+    def scaled(self, a: Tensor, times: int) -> Tensor:
+        """A tensor times a whole number."""
+        if times == 1:
+            return a
+        return self.product(a, self.constant(times, a.expr.dtype))
+
+    def _new(
+        self, kind: str, params: Any, operands: Any, sizes: Any, rank: int, dtype: Any
+    ) -> Expr:
+        return Expr(len(self.known), kind, params, operands, sizes, rank, dtype)
+
+
+def _terms(t: Tensor) -> Iterable[Tensor]:
+    """What a tensor is the sum of."""
+    if t.expr.kind != "add":
+        return (t,)
+    return [Tensor(e, tuple([t.labels[k] for k in w]), s * t.sign) for e, w, s in t.expr.terms]
+
+
+def _wired(
+    tensors: Sequence[Tensor], gone: Collection[int]
+) -> tuple[tuple[int, ...], tuple[int, ...], list[Wiring]]:
+    """Numbers labels in the order in which they occur, those that are gone last.
+
+    Returns:
+      The labels of the result, the sizes by number, and the numbers of each tensor's labels.
+    """
+    first = tensors[0]
+    if not gone and all([t.labels == first.labels or not t.labels for t in tensors]):
+        # As most are: elementwise ops of tensors that are laid out alike.
+        wiring = tuple(range(len(first.labels)))
+        wirings = [wiring if t.labels else () for t in tensors]
+        return first.labels, first.expr.sizes[: len(wiring)], wirings
+    sizes: dict[int, int] = {}
+    for t in tensors:
+        for label, size in zip(t.labels, t.expr.sizes, strict=False):
+            sizes.setdefault(label, size)
+    kept = [k for k in sizes if k not in gone]
+    order = [*kept, *(k for k in sizes if k in gone)] if gone else kept
+    at = {label: k for k, label in enumerate(order)}
+    wirings = [tuple([at[k] for k in t.labels]) for t in tensors]
+    return tuple(kept), tuple([sizes[k] for k in order]), wirings
+
+
+# Pattern: sum over k of I[i,k] B[k] = B[i]
+def _through_identity(eye: Tensor, b: Tensor, gone: Collection[int]) -> Tensor | None:
+    """The product of an identity matrix, one of whose labels is gone, with another tensor."""
+    if eye.expr.kind != "eye":
+        return None
+    for kept, summed in (eye.labels, eye.labels[::-1]):
+        if summed in gone and kept not in b.labels:
+            if summed not in b.labels and kept in gone:
+                return None
+            new = tuple([kept if k == summed else k for k in b.labels])
+            return Tensor(b.expr, new, b.sign * eye.sign)
+    return None

@@ -1,0 +1,217 @@
+"""Sums of linear functions: Laplacians and the like of random networks, against JAX."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jax import lax
+from random_programs import budget
+
+import jaxmlir
+
+pytestmark = pytest.mark.compat
+
+ACTIVATIONS = {
+    "tanh": jnp.tanh,
+    "sin": jnp.sin,
+    "gelu": jax.nn.gelu,
+    "silu": jax.nn.silu,
+    "softplus": jax.nn.softplus,
+    "square": jnp.square,
+}
+
+
+def network(activation, skip, layers, x):
+    first, *middle, last = layers
+    x = activation(x @ first)
+    for w in middle:
+        x = activation(x @ w) + (x if skip else 0)
+    return x @ last
+
+
+def weights(widths):
+    random = np.random.RandomState(sum(widths))
+    pairs = zip(widths, widths[1:], strict=False)
+    return [random.standard_normal((m, n)) / np.sqrt(m) for m, n in pairs]
+
+
+def basis(x):
+    return jnp.eye(x.size, dtype=x.dtype)
+
+
+# Each takes a function of a vector, whose values are vectors, and a vector.
+
+
+def trace_of_hessian(f, x):
+    return jnp.trace(jax.hessian(f)(x), axis1=-2, axis2=-1)
+
+
+def weighted_trace(f, x):
+    return jnp.sum(jax.hessian(lambda x: f(x)[0])(x) * jnp.outer(jnp.cos(x), x))
+
+
+def forward_over_forward(f, x):
+    def second(v):
+        return jax.jvp(lambda x: jax.jvp(f, (x,), (v,))[1], (x,), (v,))[1]
+
+    return jnp.sum(jax.vmap(second)(basis(x)), 0)
+
+
+def products_with_hessian(f, x):
+    gradient = jax.grad(lambda x: f(x).sum())
+    return jnp.sum(jax.vmap(lambda v: jax.jvp(gradient, (x,), (v,))[1] @ v)(basis(x)))
+
+
+def quadratic_form(f, x):
+    v = jnp.sin(x)
+    return jax.jvp(jax.grad(lambda x: f(x).sum()), (x,), (v,))[1] @ v
+
+
+def divergence(f, x):
+    return jnp.trace(jax.jacfwd(lambda x: x * f(x)[0])(x))
+
+
+def biharmonic(f, x):
+    return trace_of_hessian(lambda x: trace_of_hessian(f, x), x)
+
+
+def bundle(f, x):
+    return jax.hessian(lambda x: f(x)[0])(x)
+
+
+OPERATORS = [
+    trace_of_hessian,
+    weighted_trace,
+    forward_over_forward,
+    products_with_hessian,
+    quadratic_form,
+    divergence,
+    biharmonic,
+    bundle,
+]
+
+
+def residual(operator, f, layers, xs):
+    return jnp.sin(jax.vmap(lambda x: operator(functools.partial(f, layers), x))(xs))
+
+
+@budget
+@given(
+    operator=st.sampled_from(OPERATORS),
+    activation=st.sampled_from(sorted(ACTIVATIONS)),
+    skip=st.booleans(),
+    sizes=st.tuples(*[st.integers(1, 5)] * 3),
+    depth=st.integers(1, 3),
+    min_gain=st.sampled_from([0, 1]),
+)
+def test_operators_on_random_networks(operator, activation, skip, sizes, depth, min_gain):
+    inputs, width, outputs = sizes
+    f = functools.partial(network, ACTIVATIONS[activation], skip)
+    with jax.enable_x64(True):
+        layers = weights([inputs, *[width] * depth, outputs])
+        xs = np.random.RandomState(0).standard_normal((3, inputs))
+        program = jaxmlir.trace(functools.partial(residual, operator, f))(layers, xs).optimize(1)
+        other = program.run_passes(f"jaxpr-collapse{{min-gain={min_gain}}}")
+        other.verify()
+        np.testing.assert_allclose(other(layers, xs), program(layers, xs), rtol=1e-9, atol=1e-11)
+
+
+def matrix_products(program):
+    return str(program).count("dot_general")
+
+
+def problem(operator, activation="tanh"):
+    f = functools.partial(network, ACTIVATIONS[activation], False)
+    layers = [w.astype(np.float32) for w in weights([5, 64, 64, 1])]
+    xs = np.random.RandomState(0).standard_normal((100, 5)).astype(np.float32)
+
+    def loss(layers, xs):
+        return jnp.mean(residual(operator, f, layers, xs) ** 2)
+
+    return loss, layers, xs
+
+
+@pytest.mark.parametrize(
+    "operator, activation",
+    [
+        (trace_of_hessian, "tanh"),
+        (trace_of_hessian, "silu"),
+        (products_with_hessian, "sin"),
+        (quadratic_form, "gelu"),
+    ],
+)
+def test_no_batch_goes_back_through_the_network(operator, activation):
+    """The products of the backward pass that are made for each basis vector go, one per layer."""
+    loss, layers, xs = problem(operator, activation)
+    program = jaxmlir.trace(loss)(layers, xs).optimize(1)
+    remarks = []
+    other = program.run_passes("jaxpr-collapse", remarks=remarks.append).optimize(1)
+    assert len(remarks) == 1
+    assert matrix_products(other) <= matrix_products(program) - 2
+    want = jax.grad(loss)(layers, xs)
+    for a, b in zip(other.grad()(layers, xs), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4 * np.abs(b).max())
+
+
+def test_sums_move_in_front_of_the_network():
+    """Second derivatives along all basis vectors are added up before they go on."""
+    loss, layers, xs = problem(forward_over_forward)
+    program = jaxmlir.trace(loss)(layers, xs).optimize(1)
+    remarks = []
+    other = program.run_passes("jaxpr-collapse", remarks=remarks.append).optimize(1)
+    assert len(remarks) == 1
+    batched = [line for line in str(other).splitlines() if "-> tensor<100x5x64xf32>" in line]
+    assert sum("dot_general" in line for line in batched) == 1  # of the first derivatives
+    np.testing.assert_allclose(other(layers, xs), loss(layers, xs), rtol=1e-5)
+
+
+WIDE, SMALL = np.ones((300, 64), np.float32), np.ones((64, 64), np.float32)
+
+
+@pytest.mark.parametrize(
+    "function, args",
+    [
+        # The product is a result as well.
+        (lambda x, w: ((y := (jnp.sin(x) * x) @ w), jnp.sum(y * x, 1)), (WIDE, SMALL)),
+        # Nothing is linear for long.
+        (lambda x, w: jnp.mean(jnp.tanh(jnp.tanh(x @ w) @ w) ** 2), (WIDE, SMALL)),
+        # Halves are rounded too soon.
+        (
+            lambda x, w: jnp.sum(((x @ w) * x) @ w.T * x, 1),
+            (WIDE.astype(np.float16), SMALL.astype(np.float16)),
+        ),
+        # The loop is another function.
+        (
+            lambda x, w: jnp.sum(lax.fori_loop(0, 3, lambda _, y: (y * x) @ w, x), 1),
+            (WIDE, SMALL),
+        ),
+    ],
+)
+def test_leaves_alone(function, args):
+    program = jaxmlir.trace(function)(*args).optimize(1)
+    assert str(program.run_passes("jaxpr-collapse")) == str(program)
+
+
+def test_does_it_once():
+    loss, layers, xs = problem(trace_of_hessian)
+    once = jaxmlir.trace(loss)(layers, xs).optimize(1).run_passes("jaxpr-collapse").optimize(1)
+    assert str(once.run_passes("jaxpr-collapse")) == str(once)
+
+
+def test_integers_are_exact():
+    def function(x, w, v):
+        y = jnp.einsum("pih,kh->pik", x * v[:, None], w)
+        return jnp.max(jnp.trace(y, axis1=1, axis2=2))
+
+    random = np.random.RandomState(0)
+    shapes = [(200, 8, 32), (8, 32), (200, 32)]
+    args = [random.randint(-(2**30), 2**30, shape).astype(np.int32) for shape in shapes]
+    program = jaxmlir.trace(function)(*args).optimize(1)
+    remarks = []
+    other = program.run_passes("jaxpr-collapse", remarks=remarks.append)
+    assert remarks
+    assert other(*args) == function(*args)
