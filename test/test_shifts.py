@@ -124,3 +124,15 @@ def test_one_maximum_serves_several_temperatures():
     count = '"jaxpr.reduce_max"'
     assert (str(program).count(count), str(after).count(count)) == (2, 1)
     np.testing.assert_allclose(after(X), program(X), rtol=1e-6)
+
+
+def test_scaled_integers_wrap_around():
+    """The maximum of what is scaled is not that of the numbers, scaled."""
+
+    def softmax(x):
+        e = jnp.exp((x * 3 - jnp.max(x * 3)).astype(jnp.float32))
+        return e / jnp.sum(e)
+
+    x = np.array([2**30, 1, 5], np.int32)
+    after = jaxmlir.trace(softmax)(x).optimize(1).run_passes("jaxpr-stop-shifts")
+    np.testing.assert_array_equal(after(x), softmax(x))

@@ -26,6 +26,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
+from jaxmlir._compat import dtypes
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import ops_of, returned
@@ -113,6 +116,9 @@ def _scaled_maximum(node: OpNode, sources: dict[ir.Value, OpNode]) -> ir.Value |
     if number is None or not 0 < number < math.inf or aval_of(factor.type).shape:
         return None
     if not aval_of(x.type).shape or x.type != inner.op.results[0].type:
+        return None
+    # Integers wrap around, and lose their order.
+    if not dtypes.issubdtype(aval_of(x.type).dtype, np.floating):
         return None
     type_ = node.op.results[0].type
     maximum = ir.Operation.create(node.name, [type_], [x], node.attributes).result
