@@ -139,7 +139,8 @@ def _trace_vjp_rules(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attri
     out_avals = [v.aval for v in eqn.outvars]
     shared = (pending.identity(fwd), pending.identity(bwd), tuple(in_avals))
     # Integers have no tangents, nor has what the function closed over.
-    tangible = tuple(i >= closed_over(fwd) and has_tangent(a) for i, a in enumerate(in_avals))
+    fixed = closed_over(fwd)
+    tangible = tuple(i >= fixed and has_tangent(a) for i, a in enumerate(in_avals))
 
     @functools.cache
     def run_fwd() -> tuple[Any, Sequence[Any], dict[str, Any]]:
@@ -218,13 +219,17 @@ def _call_fwd(fwd: Any, tangible: tuple[bool, ...], choosy: bool) -> tuple[tuple
     return tuple(taken), call(taken)
 
 
-def refused(rule: str, operand: int) -> str:
-    """What is wrong where an operand has a tangent that a forward rule insists is zero."""
-    return (
-        f"the custom derivative rule @{rule} fails if told that argument {operand} of the function "
-        "has a tangent; it has one here: stop it with jax.lax.stop_gradient, or pass the argument "
-        "as one that is differentiated"
-    )
+def refused(rule: str, nonzeros: Sequence[bool], in_zeros: Sequence[bool]) -> str | None:
+    """What is wrong where an operand has a tangent that a forward rule insists is zero; ``None``
+    where none has."""
+    for operand, (nonzero, zero) in enumerate(zip(nonzeros, in_zeros, strict=True)):
+        if nonzero and zero:
+            return (
+                f"the custom derivative rule @{rule} fails if told that argument {operand} of the "
+                "function has a tangent; it has one here: stop it with jax.lax.stop_gradient, or "
+                "pass the argument as one that is differentiated"
+            )
+    return None
 
 
 def _trace_lin_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:

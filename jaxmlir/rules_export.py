@@ -137,9 +137,9 @@ def _read_vjp(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
     def fwd(*nonzeros: bool) -> tuple[Any, Sequence[Any]]:
         symbol = _rule(exporter, attributes, "fwd_jaxpr")
         zeros = _function_attribute(exporter, symbol, "jaxpr.in_zeros", (False,) * len(in_avals))
-        for i, (nonzero, zero) in enumerate(zip(nonzeros, zeros, strict=True)):
-            if nonzero and zero:
-                raise ExportError(rules.refused(symbol, i))
+        refused = rules.refused(symbol, nonzeros, zeros)
+        if refused is not None:
+            raise ExportError(refused)
         return open_jaxpr(exporter.jaxpr(symbol))
 
     def bwd(*args: Any) -> list[Any]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 import jax
 
@@ -464,9 +464,9 @@ def _arguments(*trees: Any) -> Any:
 
 def _positions(argnums: int | Sequence[int], args_tree: Any) -> list[int]:
     n = len(args_tree.children())
-    wanted = list(argnums) if isinstance(argnums, (tuple, list)) else [argnums]
+    wanted = list(argnums) if isinstance(argnums, Iterable) else [argnums]
     for i in wanted:
-        if not isinstance(i, int):
+        if not isinstance(i, SupportsIndex):
             raise ArgumentError(f"argnums={argnums!r}: expected an int, or a sequence of ints")
         if not -n <= i < n:
             raise ArgumentError(f"argnums={argnums} for a program of {n} positional arguments")
@@ -501,8 +501,7 @@ def _check_dtypes(
         if not jax.dtypes.issubdtype(dtype, kind) and not (allow_int and not holomorphic):
             raise TransformError(
                 f"grad of @{program.name}: argument {arguments.name(program, i)} must have a "
-                f"dtype under "
-                f"{kind.__name__}, got {dtype}"
+                f"dtype under {kind.__name__}, got {dtype}"
                 + ("" if holomorphic else "; allow_int=True gives integers a gradient of float0")
             )
     dtype = program.out_avals[0].dtype if program.out_avals else None

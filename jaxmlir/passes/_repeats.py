@@ -41,6 +41,9 @@ SHORTEST = 8
 MOST_APART = 256
 """How many of the words that do not follow on one another are looked for: the longest."""
 
+Place = tuple[int, int]
+"""An op of a block, and one of its operands or results."""
+
 _VIEWS = frozenset({"jaxpr.reshape", "jaxpr.slice", "jaxpr.squeeze"})
 
 
@@ -115,6 +118,16 @@ class Text:
                 i, j = source[v]
                 self.last_use[i][j] = len(self.ops)
         self.letters = np.array(letters, np.int64)
+
+    def operand(self, start: int, place: Place) -> ir.Value:
+        """An operand of the block that starts there."""
+        i, j = place
+        return self.ops[start + i][0].operands[j]
+
+    def result(self, start: int, place: Place) -> ir.Value:
+        """A result of the block that starts there."""
+        i, j = place
+        return self.ops[start + i][0].results[j]
 
     def words(self) -> Iterator[Word]:
         """Words that stand at two places at least, those that cover most first; they may overlap
@@ -227,10 +240,6 @@ class Text:
         ]
 
 
-Place = tuple[int, int]
-"""An op of a block, and one of its operands or results."""
-
-
 def write_block(
     rules: Rules,
     name: str,
@@ -251,18 +260,14 @@ def write_block(
       outputs: the results that it gives.
     """
 
-    def operand(places: Sequence[Place]) -> ir.Value:
-        i, j = places[0]
-        return text.ops[start + i][0].operands[j]
-
-    types = [operand(places).type for places in arguments]
+    types = [text.operand(start, places[0]).type for places in arguments]
     new = NewFunction(rules, name, types, text.function)
     columns = zip(arguments, new.args, strict=True)
     given = {place: arg for places, arg in columns for place in places}
     values: dict[ir.Value, ir.Value] = {}
     with new.body():
         for places in constants:
-            constant = clone(operand(places))
+            constant = clone(text.operand(start, places[0]))
             given.update((place, constant) for place in places)
         for i in indices:
             op, op_name = text.ops[start + i]
@@ -270,7 +275,7 @@ def write_block(
                 given[i, j] if (i, j) in given else values[v] for j, v in enumerate(op.operands)
             ]
             values.update(zip(op.results, copy(op, op_name, operands), strict=True))
-    return new.finish([values[text.ops[start + i][0].results[j]] for i, j in outputs])
+    return new.finish([values[text.result(start, place)] for place in outputs])
 
 
 def _costs_nothing(name: str, results: Sequence[ir.Value]) -> bool:

@@ -122,8 +122,8 @@ def _round(rules: Rules, work: Work, function: func.FuncOp, min_gain: float, sta
         span = slice(word.starts[0], word.starts[-1] + word.length)
         if len(word.starts) < 2 or word.length < MIN_OPS or taken[span].any():
             continue
-        order = order or _Order(function, text)
-        blocks = _Blocks.of(rules, function, text, word, order)
+        order = order or _Order(text)
+        blocks = _Blocks.of(rules, text, word, order)
         if blocks is None or not blocks.pays(work, min_gain, stacked):
             continue
         taken[span] = True
@@ -140,8 +140,8 @@ class _Order:
       letter: likewise, among those of the text.
     """
 
-    def __init__(self, function: func.FuncOp, text: Text):
-        self.ops = [(op, name) for op, name, _ in ops_of(function)]
+    def __init__(self, text: Text):
+        self.ops = [(op, name) for op, name, _ in ops_of(text.function)]
         self.index: dict[ir.Value, int] = {
             v: i for i, (op, _) in enumerate(self.ops) for v in op.results
         }
@@ -160,7 +160,6 @@ class _Blocks:
     """
 
     rules: Rules
-    function: func.FuncOp
     text: Text
     word: Word
     free: list[int]
@@ -169,11 +168,9 @@ class _Blocks:
     moved: list[int]
 
     @classmethod
-    def of(
-        cls, rules: Rules, function: func.FuncOp, text: Text, word: Word, order: _Order
-    ) -> _Blocks | None:
+    def of(cls, rules: Rules, text: Text, word: Word, order: _Order) -> _Blocks | None:
         """The blocks; ``None`` if they cannot be one."""
-        found = cls(rules, function, text, word, [], [], [], [])
+        found = cls(rules, text, word, [], [], [], [])
         if not found._find_free(order) or len(found.free) < MIN_OPS:
             return None
         found._find_edges()
@@ -186,13 +183,11 @@ class _Blocks:
 
     def column(self, places: Sequence[Place]) -> list[ir.Value]:
         """An operand of each of the blocks."""
-        i, j = places[0]
-        return [self.op(start, i).operands[j] for start in self.word.starts]
+        return [self.text.operand(start, places[0]) for start in self.word.starts]
 
     def results(self, place: Place) -> list[ir.Value]:
         """A result of each of the blocks."""
-        i, j = place
-        return [self.op(start, i).results[j] for start in self.word.starts]
+        return [self.text.result(start, place) for start in self.word.starts]
 
     def _find_free(self, order: _Order) -> bool:
         """Finds the ops that need nothing of another block; whether the others can move."""
@@ -348,7 +343,7 @@ class _Blocks:
         arguments = [places for places in self.inputs if places not in constants]
         symbol = write_block(
             self.rules,
-            f"{self.function.name.value}.block",
+            f"{self.text.function.name.value}.block",
             self.text,
             self.word.starts[0],
             self.free,

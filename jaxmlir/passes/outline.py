@@ -26,7 +26,7 @@ from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._remarks import remark
-from jaxmlir.passes._repeats import Text, Word, write_block
+from jaxmlir.passes._repeats import Place, Text, Word, write_block
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.fence import kept_call
 
@@ -94,7 +94,7 @@ def _outline(rules: Rules, function: func.FuncOp, min_ops: int, keep_calls: bool
             f"outlined: {block.length} ops stand at {len(block.starts)} places, where "
             f"{len(inputs)} values go in and {len(outputs)} come out; {saved:.0f} ops less",
         )
-        made.append(_Block(rules, function, text, block, inputs, outputs).write(keep_calls))
+        made.append(_Block(rules, text, block, inputs, outputs).write(keep_calls))
     return made
 
 
@@ -129,27 +129,22 @@ class _Block:
     def __init__(
         self,
         rules: Rules,
-        function: func.FuncOp,
         text: Text,
         word: Word,
-        inputs: Sequence[Sequence[tuple[int, int]]],
-        outputs: Sequence[tuple[int, int]],
+        inputs: Sequence[Sequence[Place]],
+        outputs: Sequence[Place],
     ):
         self.rules = rules
-        self.function = function
         self.text = text
         self.word = word
         self.outputs = outputs
-        values = [[self.operand(s, *places[0]) for s in word.starts] for places in inputs]
+        values = [[text.operand(s, places[0]) for s in word.starts] for places in inputs]
         self.constants = [
             places
             for places, column in zip(inputs, values, strict=True)
             if column[0] in text.free and all(v == column[0] for v in column)
         ]
         self.arguments = [places for places in inputs if places not in self.constants]
-
-    def operand(self, start: int, op: int, index: int) -> ir.Value:
-        return self.text.ops[start + op][0].operands[index]
 
     def write(self, keep_calls: bool) -> str:
         """Writes the function, and calls in place of the blocks; the function's symbol."""
@@ -159,7 +154,7 @@ class _Block:
         return symbol
 
     def write_function(self) -> str:
-        name = f"{self.function.name.value.removesuffix('.block')}.block"
+        name = f"{self.text.function.name.value.removesuffix('.block')}.block"
         return write_block(
             self.rules,
             name,
@@ -179,8 +174,8 @@ class _Block:
         }
         if keep_calls:
             attributes["jaxpr.ctx"] = kept_call()
-        operands = [self.operand(start, *places[0]) for places in self.arguments]
-        results = [self.result(start, *output) for output in self.outputs]
+        operands = [self.text.operand(start, places[0]) for places in self.arguments]
+        results = [self.text.result(start, output) for output in self.outputs]
         types = [v.type for v in results]
         # The last op of the block comes after all that the block reads.
         with ir.InsertionPoint(ops[-1]), ops[0].location:
@@ -189,6 +184,3 @@ class _Block:
             old.replace_all_uses_with(new)
         for op in reversed(ops):
             op.operation.erase()
-
-    def result(self, start: int, op: int, index: int) -> ir.Value:
-        return self.text.ops[start + op][0].results[index]

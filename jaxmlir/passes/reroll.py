@@ -103,7 +103,7 @@ def _reroll(rules: Rules, work: Work, function: func.FuncOp, stored: float, max_
         span = slice(row.starts[0], row.starts[-1] + row.length)
         if len(row.starts) < MIN_LENGTH or taken[span].any():
             continue
-        loop = _Loop.of(rules, function, text, row)
+        loop = _Loop.of(rules, text, row)
         if loop is None or not loop.pays(work, stored, max_work):
             continue
         taken[span] = True
@@ -135,7 +135,6 @@ class _Loop:
     """
 
     rules: Rules
-    function: func.FuncOp
     text: Text
     word: Word
     consts: list[list[Place]]
@@ -145,9 +144,9 @@ class _Loop:
     ys: list[Place]
 
     @classmethod
-    def of(cls, rules: Rules, function: func.FuncOp, text: Text, word: Word) -> _Loop | None:
+    def of(cls, rules: Rules, text: Text, word: Word) -> _Loop | None:
         """The loop; ``None`` if a block uses what only one block before the last one gives."""
-        loop = cls(rules, function, text, word, [], [], [], [], [])
+        loop = cls(rules, text, word, [], [], [], [], [])
         for places in text.inputs(word):
             values = loop.column(places)
             if not all(is_array(v.type) for v in values):
@@ -183,18 +182,12 @@ class _Loop:
             for start in word.starts[:-1]
         )
 
-    def operand(self, start: int, place: Place) -> ir.Value:
-        return self.text.ops[start + place[0]][0].operands[place[1]]
-
-    def result(self, start: int, place: Place) -> ir.Value:
-        return self.text.ops[start + place[0]][0].results[place[1]]
-
     def column(self, places: Sequence[Place]) -> list[ir.Value]:
         """An operand in each of the blocks."""
-        return [self.operand(start, places[0]) for start in self.word.starts]
+        return [self.text.operand(start, places[0]) for start in self.word.starts]
 
     def results(self, place: Place) -> list[ir.Value]:
-        return [self.result(start, place) for start in self.word.starts]
+        return [self.text.result(start, place) for start in self.word.starts]
 
     def pays(self, work: Work, stored: float, max_work: float) -> bool:
         """Whether the blocks are small kernels, and bytes to store few beside what they do."""
@@ -208,12 +201,12 @@ class _Loop:
         own = sum(work.of(op, name) for op, name in block)
         # Its kernels' results are stored by straight-line code as well.
         values = [v for op, name in block if name in FUSED for v in op.results]
-        values += [self.operand(first, places[0]) for places, _ in self.carry]
-        values += [self.result(first, place) for place in self.ys]
+        values += [self.text.operand(first, places[0]) for places, _ in self.carry]
+        values += [self.text.result(first, place) for place in self.ys]
         for places in self.xs:
             if not self.is_at_hand(places):
                 # Put together, and taken apart; the same of its cotangent.
-                values += 4 * [self.operand(first, places[0])]
+                values += 4 * [self.text.operand(first, places[0])]
         num_bytes = sum(size(v.type) for v in values)
         return own <= max_work and num_bytes <= stored * (own + KERNEL * len(kernels))
 
@@ -255,13 +248,13 @@ class _Loop:
         scan = ScanOp(body, len(self.consts), len(self.carry), len(word.starts), False, {})
         with ir.InsertionPoint(ops[-1]), ops[0].location:
             operands = [
-                *(self.operand(last, places[0]) for places in self.consts),
-                *(self.operand(word.starts[0], places[0]) for places, _ in self.carry),
+                *(self.text.operand(last, places[0]) for places in self.consts),
+                *(self.text.operand(word.starts[0], places[0]) for places, _ in self.carry),
                 *(self.stack(places) for places in self.xs),
             ]
             outs = scan.write(self.rules, operands)
             for (_, place), out in zip(self.carry, outs, strict=False):
-                self.result(last, place).replace_all_uses_with(out)
+                self.text.result(last, place).replace_all_uses_with(out)
             for place, rows in zip(self.ys, outs[len(self.carry) :], strict=True):
                 self.use_rows(place, rows)
         for op in reversed(ops):
@@ -282,7 +275,7 @@ class _Loop:
         """The block as a function: ``(*consts, *carry, *xs) -> (*carry, *ys)``."""
         groups = [*self.consts, *(places for places, _ in self.carry), *self.xs]
         outs = [*(before for _, before in self.carry), *self.ys]
-        name, word = f"{self.function.name.value}.body", self.word
+        name, word = f"{self.text.function.name.value}.body", self.word
         indices = range(word.length)
         return write_block(
             self.rules, name, self.text, word.starts[0], indices, groups, self.constants, outs

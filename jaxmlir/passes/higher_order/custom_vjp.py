@@ -87,9 +87,9 @@ class CustomVjp(HigherOrderRule):
         if any(active[:consts]):
             raise error_at(op, _CLOSED_OVER)
         fwd = _Forward(rules.program.function(rule_symbol(op, "fwd_jaxpr")))
-        for i, (used, zero) in enumerate(zip(active[consts:], fwd.in_zeros, strict=True)):
-            if used and zero:
-                raise error_at(op, refused(fwd.symbol, i))
+        wrong = refused(fwd.symbol, active[consts:], fwd.in_zeros)
+        if wrong is not None:
+            raise error_at(op, wrong)
         attributes = _lin_attributes(op, fwd.num_res, active[consts:])
         results = list(op.results)
         pattern = tuple(map(has_tangent, results))
