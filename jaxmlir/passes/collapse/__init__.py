@@ -28,7 +28,6 @@ less than four bytes, and arrays that are sharded, are left alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -39,7 +38,7 @@ from jaxmlir.passes._build import converted, drop_dead_ops, named_ops
 from jaxmlir.passes._call_graph import CallGraph, keep_reachable
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes.collapse._cost import contracts, cost
+from jaxmlir.passes.collapse._cost import contracts, cost, price
 from jaxmlir.passes.collapse._emit import Plan, plan
 from jaxmlir.passes.collapse._reading import CONTRACTING, LINEAR, Reading
 from jaxmlir.passes.collapse._region import Unfit, Walk, stops, transposed
@@ -193,7 +192,7 @@ def _walked(reading: Reading, root: Expr, min_gain: float) -> tuple[Walk, _Chang
     new = transposed(short)
     made, inputs = plan(root, tuple(aval_of(reading.body.types[root.value]).shape), new, is_there)
     gone = _dying(root, inputs)
-    before, after = sum(map(cost, gone)), _price(new.expr, is_there)
+    before, after = sum(map(cost, gone)), price(new.expr, is_there, set(), set())
     if before < min_gain * after or (min_gain and not any(map(contracts, gone))):
         return walk, None
     return walk, _Change(root, made, inputs, gone, before, after)
@@ -212,18 +211,6 @@ def _dying(root: Expr, inputs: list[Expr]) -> list[Expr]:
             if not left[e]:
                 pending.append(e)
     return found
-
-
-def _price(expr: Expr, is_there: Callable[[Expr], bool]) -> float:
-    """What an expression costs that is made of what is there."""
-    total, pending, seen = 0.0, [expr], set()
-    while pending:
-        expr = pending.pop()
-        if expr not in seen and not is_there(expr):
-            seen.add(expr)
-            total += cost(expr)
-            pending += [e for e, _, _ in expr.operands]
-    return total
 
 
 def _write(rules: Rules, reading: Reading, change: _Change, new: dict[Expr, ir.Value]) -> None:

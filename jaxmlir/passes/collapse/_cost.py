@@ -8,6 +8,7 @@ tensor has.  A sum reads what it sums up.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from jaxmlir.passes.collapse._tensors import Expr
 from jaxmlir.passes.products._cost import BYTE_NS, FLOP_NS, OP_NS
@@ -31,6 +32,27 @@ def cost(expr: Expr) -> float:
         moved = expr.size + sum(e.size for e, _, _ in expr.operands)
         return 2 * math.prod(expr.sizes) * flop + moved * itemsize * BYTE_NS + OP_NS
     return math.prod(expr.sizes) * itemsize * BYTE_NS
+
+
+def price(
+    expr: Expr, is_there: Callable[[Expr], bool], counted: set[Expr], read: set[Expr]
+) -> float:
+    """Of computing an expression, and what it is made of, as far as that is not there.
+
+    Args:
+      counted: what has been paid for; what is now, is added.
+      read: to which what is there, and used, is added.
+    """
+    total, pending = 0.0, [expr]
+    while pending:
+        expr = pending.pop()
+        if is_there(expr):
+            read.add(expr)
+        elif expr not in counted:
+            counted.add(expr)
+            total += cost(expr)
+            pending += [e for e, _, _ in expr.operands]
+    return total
 
 
 def _is_small(expr: Expr) -> bool:

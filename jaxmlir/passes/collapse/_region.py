@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from jaxmlir.passes.collapse._cost import cost
+from jaxmlir.passes.collapse._cost import cost, price
 from jaxmlir.passes.collapse._reading import LINEAR, Reading
 from jaxmlir.passes.collapse._tensors import Algebra, Expr, Tensor
 from jaxmlir.passes.products._cost import BYTE_NS
@@ -223,19 +223,9 @@ class Walk:
 
     def _price(self, expr: Expr, count: bool = True) -> float:
         """What an expression costs that is not in the program; a second time it costs nothing."""
-        total = 0.0
-        seen = self._counted if count else set(self._counted)
-        pending = [expr]
-        while pending:
-            expr = pending.pop()
-            if self._is_there(expr):
-                if count:
-                    self.read.add(expr)
-            elif expr not in seen:
-                seen.add(expr)
-                total += cost(expr)
-                pending += [e for e, _, _ in expr.operands]
-        return total
+        if count:
+            return price(expr, self._is_there, self._counted, self.read)
+        return price(expr, self._is_there, set(self._counted), set())
 
 
 def stops(walk: Walk) -> set[Expr]:
