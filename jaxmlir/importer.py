@@ -76,7 +76,6 @@ class Importer:
     ) -> None:
         self.constants = constants
         self.handles = boxes
-        self.identity = rules.Identities()
         self.pending = Pending(self, program)
         self._names: set[str] = set()
         # Of each name that is taken, the numbers that may be free.

@@ -1,15 +1,16 @@
 """Who traces the custom derivative rules of a program, and when.
 
 What waits to be traced is :mod:`jaxmlir.untraced`.  The rules of an imported program are traced
-when its module, or a side table, is first looked at: calling and lowering do without.
+when its module, or a side table, is first looked at: calling, optimizing and lowering do without.
 Differentiating it traces those of its own ops; those of the ops in these rules are traced when the
 derivative is differentiated or looked at.  Batching it traces none.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.importer import Importer
@@ -48,6 +49,23 @@ class RuleTracing:
     def forget(self) -> None:
         """Takes the rules of the module, which is another one now, for traced."""
         self.table = self._importer = None
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """Leaves rules untraced meanwhile, for passes that change and compare ops.
+
+        Ops whose rules are equal are marked alike, as they would name the same functions.
+        """
+        self.held = True
+        # It remembers ops, which passes may erase.
+        self._importer = None
+        if self.table is not None:
+            with scope():
+                self.table.unify(functions(self.program.module_as_is).values())
+        try:
+            yield
+        finally:
+            self.held = False
 
     def looked_at(self) -> None:
         """Traces the rules of ops for somebody who may look for them."""

@@ -275,6 +275,19 @@ TRACERS = {
 
 # --- what makes two rules the same --------------------------------------------------------------
 
+
+def rules_key(eqn: Any, identity: Identities) -> Any:
+    """Equal for equations whose rules would trace alike."""
+    params = eqn.params
+    functions = tuple(identity(params[name]) for name in _THUNKS if name in params)
+    numbers = tuple(params.get(name) for name in ("num_consts", "num_res", "symbolic_zeros"))
+    avals = tuple(v.aval for v in (*eqn.invars, *eqn.outvars))
+    cotangents = tuple(params.get("out_avals", ()))
+    return eqn.primitive.name, functions, numbers, cotangents, avals
+
+
+_THUNKS = ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd")
+
 _ATOMS = (str, bytes, int, float, complex, bool, type(None), type, np.dtype, tree_util.PyTreeDef)
 
 

@@ -112,7 +112,8 @@ def jit(
     Args:
       fun: a function of pytrees of arrays.
       optimize: the optimization level; see :meth:`Program.optimize`.  Derivatives that JAX takes
-        of the function are those of the optimized program.
+        of the function are those of the optimized program; custom rules are traced then, and as
+        they are written.
       without: names of passes of that level to leave out.
       options: those of ``jax.jit``: ``static_argnums``, ``static_argnames``, ``donate_argnums``,
         ``donate_argnames``, ``in_shardings``, ``out_shardings``, ``keep_unused`` ...
@@ -155,7 +156,8 @@ class JitFunction:
                 jaxpr, used = without_dead_code(jaxpr)
                 values = [value for value, use in zip(values, used, strict=True) if use]
             program = from_jaxpr(jaxpr, _name_of(fun))
-            structure.run(program, unverified)
+            with program.rule_tracing.holding():
+                structure.run(program, unverified)
             program.when_lowered = storage if storage.passes else None
             results = runtime.call(program, program.name, values)
             return jax.tree.unflatten(jax.tree.structure(traced.out_info), results)

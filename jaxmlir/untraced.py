@@ -14,7 +14,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
-import itertools
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jaxmlir._compat import ConfigSnapshot, config, core, named_axes
 from jaxmlir.errors import JaxmlirError
 from jaxmlir.ir import functions, ir
-from jaxmlir.rules import OPS, TRACERS
+from jaxmlir.rules import OPS, TRACERS, Identities, rules_key
 
 if TYPE_CHECKING:
     from jaxmlir.importer import Importer
@@ -59,29 +58,50 @@ class Untraced:
 
     Attributes:
       config: JAX's configuration at the time of the import, under which rules are traced.
+      identity: numbers Python's side of rules, equal ones alike.
     """
 
     def __init__(self) -> None:
         self.config = ConfigSnapshot()
-        self._sources: dict[int, Source] = {}
+        self.identity = Identities()
+        self._sources: list[Source] = []
         self._numbers: dict[Source, int] = {}
-        self._next = itertools.count()
 
-    def mark(self, op: Any, source: Source) -> None:
-        """Marks an op with the number of its rules."""
-        op.attributes[MARK] = self.number(source)
+    def add(self, op: Any, source: Source) -> None:
+        """Marks an op with a number of its own: comparing rules takes longer than an import."""
+        op.attributes[MARK] = _mark(self._append(source))
 
     def number(self, source: Source) -> ir.IntegerAttr:
-        """The mark of an op with such rules."""
+        """The mark of ops with such rules; equal ones have the same."""
         number = self._numbers.get(source)
         if number is None:
-            number = self._numbers[source] = next(self._next)
-            self._sources[number] = source
-        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+            number = self._numbers[source] = self._append(source)
+        return _mark(number)
+
+    def unify(self, functions: Iterable[Any]) -> None:
+        """Marks the marked ops of some functions alike where their rules are equal."""
+        for op in marked_ops(functions):
+            op.attributes[MARK] = self.number(self.of(op))
 
     def of(self, op: Any) -> Source:
         """What the rules of a marked op are made of."""
         return self._sources[op.attributes[MARK].value]
+
+    def _append(self, source: Source) -> int:
+        self._sources.append(source)
+        return len(self._sources) - 1
+
+
+def _mark(number: int) -> ir.IntegerAttr:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+
+
+def marked_ops(functions: Iterable[Any]) -> Iterator[Any]:
+    """The ops of some functions that lack their rules."""
+    for function in functions:
+        for op in function.entry_block.operations:
+            if type(op) is ir.OpView and op.name in OPS and is_untraced(op):
+                yield op
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +114,19 @@ class _OfEquation:
     check_vma: bool
     """Whether types tell the mesh axes that values vary over: around it is a shard_map that checks
     them."""
+    identity: Identities
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _OfEquation) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @functools.cached_property
+    def _key(self) -> Any:
+        within = frozenset(self.within.items())
+        # JAX has one context of a kind only.
+        return rules_key(self.eqn, self.identity), id(self.eqn.ctx), within, self.check_vma
 
     def trace(self, op: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
         ctx = self.eqn.ctx
@@ -133,16 +166,14 @@ class Pending:
         """Puts off the rules of the op of a custom-derivative equation."""
         if self.table is None:
             self.table = Untraced()
-        self.table.mark(op, _OfEquation(eqn, self._within, self._check_vma))
+        source = _OfEquation(eqn, self._within, self._check_vma, self.table.identity)
+        self.table.add(op, source)
         self._queue.append(op)
 
     def resume(self, functions: Iterable[Any], table: Untraced) -> None:
         """Has the marked ops of some functions wait here."""
         self.table = table
-        for function in functions:
-            for op in function.entry_block.operations:
-                if type(op) is ir.OpView and op.name in OPS and is_untraced(op):
-                    self._queue.append(op)
+        self._queue.extend(marked_ops(functions))
 
     def drop(self, count: int) -> None:
         """Forgets the last ``count`` ops, which are being erased."""
@@ -251,7 +282,7 @@ class Pending:
                 return f"{name.split('_')[0]}_error", ir.StringAttr.get(error)
 
     def identity(self, value: Any) -> int:
-        return self._importer.identity(value)
+        return self.table.identity(value)
 
 
 def _length(jaxpr: Any) -> int:

@@ -46,6 +46,27 @@ def test_calling_and_lowering_trace_no_rule():
     assert traced
 
 
+@pytest.mark.parametrize("level", [1, 2])
+def test_optimizing_for_jit_traces_no_rule(level):
+    square, traced = square_with_counted_rule()
+
+    def alike(x):
+        # Two equations, each with thunks of its own: the rules are equal all the same.
+        return square(x) - jax.jit(square)(x) + x
+
+    jitted = jaxmlir.jit(alike, optimize=level)
+    assert jitted.lower(matrix()).as_text().count("dot_general") == 1
+    np.testing.assert_array_equal(jitted(matrix()), matrix())
+    assert not traced
+    for ours, theirs in zip(
+        jax.jvp(jitted, (matrix(),), (np.eye(3, dtype=np.float32),)),
+        jax.jvp(alike, (matrix(),), (np.eye(3, dtype=np.float32),)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+    assert traced
+
+
 def test_rules_are_traced_under_the_configuration_of_the_import():
     square, _ = square_with_counted_rule()
     with jax.default_matmul_precision("highest"):
