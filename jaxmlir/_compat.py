@@ -24,7 +24,7 @@ import functools
 import importlib
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 _MODULES = {
@@ -198,6 +198,34 @@ def hi_primitive_named(name: str) -> Any | None:
                 return cls
             pending += cls.__subclasses__()
     return None
+
+
+def is_registered_node(cls: type) -> bool:
+    """Whether functions were registered that say what the children of a class are."""
+    from jaxmlir._compat import tree_util
+
+    return cls in tree_util._registry
+
+
+def custom_node(registry: Any, cls: type, metadata: Any, children: Sequence[Any]) -> Any:
+    """The ``PyTreeDef`` of a registered node.
+
+    ``PyTreeDef.from_node_data_and_children`` makes the same, but of a named tuple an unregistered
+    one.  A state lists the nodes children first, each as (kind, arity, metadata, class, leaves,
+    nodes).
+
+    Raises:
+      RuntimeError: the class is not in the registry.
+    """
+    from jaxmlir._compat import tree_util
+
+    custom_kind = 6
+    nodes = [node for child in children for node in child.__getstate__()[1]]
+    leaves = sum(child.num_leaves for child in children)
+    node = (custom_kind, len(children), metadata, cls, leaves, len(nodes) + 1)
+    tree = tree_util.PyTreeDef.__new__(tree_util.PyTreeDef)
+    tree.__setstate__((registry, [*nodes, node]))
+    return tree
 
 
 def policy_classes() -> list[type]:

@@ -3,7 +3,8 @@
 A leaf is ``"*"``; ``None`` is ``none``; a tuple is an array; a list, dict, named tuple or custom
 node is a dictionary with one entry that says which: ``{list = [...]}``,
 ``{dict = [["key", child], ...]}``, ``{namedtuple = ["module:Name", [...]]}``,
-``{node = ["module:Name", metadata, [...]]}``.
+``{node = ["module:Name", metadata, [...]]}``.  A named tuple that is registered with JAX is a
+custom node: what its functions say are its children, which need not be its fields.
 
 Reading never imports anything: a named tuple or node type must already be known to the process, or
 be made known with :func:`register_node_type`.
@@ -17,7 +18,7 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
-from jaxmlir import codec
+from jaxmlir import _compat, codec
 from jaxmlir._compat import tree_util
 from jaxmlir.errors import ExportError
 from jaxmlir.ir import context, ir
@@ -64,7 +65,7 @@ def _encode(tree: Any, writer: codec.Writer) -> ir.Attribute:
         ]
         tag = "dict" if cls is dict else "ordered_dict"
         return codec.tagged(tag, ir.ArrayAttr.get(items))
-    if _is_namedtuple(cls):
+    if _is_plain_namedtuple(cls):
         _node_types.setdefault(_type_name(cls), cls)
         name = ir.StringAttr.get(_type_name(cls))
         return codec.tagged("namedtuple", ir.ArrayAttr.get([name, ir.ArrayAttr.get(children)]))
@@ -139,13 +140,13 @@ class _Decoder:
             case "namedtuple":
                 name, children = payload
                 cls = self.find_type(ir.StringAttr(name).value)
-                if not _is_namedtuple(cls) or len(cls._fields) != len(children):
+                if not _is_plain_namedtuple(cls) or len(cls._fields) != len(children):
                     raise ValueError(f"{cls} is no named tuple of {len(children)} fields")
                 return self.make(cls, cls, children)
             case "node":
                 name, metadata, children = payload
                 cls = self.find_type(ir.StringAttr(name).value)
-                if cls in _BUILTIN or _is_namedtuple(cls):
+                if cls in _BUILTIN or _is_plain_namedtuple(cls):
                     raise ValueError(f"{cls} is no registered pytree node")
                 return self.make(cls, codec.decode(metadata, self.reader), children)
         raise ValueError(f"unknown node {item.name!r}")
@@ -162,6 +163,8 @@ class _Decoder:
     def make(self, cls: type, metadata: Any, children: Iterable[ir.Attribute]) -> Any:
         """A tree; JAX refuses classes that are neither named tuples nor registered with it."""
         trees = list(map(self.tree, children))
+        if _is_namedtuple(cls) and not _is_plain_namedtuple(cls):
+            return _compat.custom_node(self.registry, cls, metadata, trees)
         return tree_util.PyTreeDef.from_node_data_and_children(
             self.registry, (cls, metadata), trees
         )
@@ -172,6 +175,11 @@ _BUILTIN = frozenset({tuple, list, dict, type(None), collections.OrderedDict})
 
 def _is_namedtuple(cls: type) -> bool:
     return issubclass(cls, tuple) and hasattr(cls, "_fields")
+
+
+def _is_plain_namedtuple(cls: type) -> bool:
+    """Whether JAX takes a class for a node with the children that its fields are."""
+    return _is_namedtuple(cls) and not _compat.is_registered_node(cls)
 
 
 def _find_type(name: str) -> type:

@@ -198,6 +198,15 @@ class Box:
         return cls(children[0], label)
 
 
+class Part(collections.namedtuple("Part", "value kind")):
+    """A named tuple with a field that is no child, as the state of an optimizer has them."""
+
+
+jax.tree_util.register_pytree_node(
+    Part, lambda part: ((part.value,), part.kind), lambda kind, children: Part(*children, kind)
+)
+
+
 @compat
 @pytest.mark.parametrize(
     "tree",
@@ -208,10 +217,11 @@ class Box:
         {1: 2.0, 3: None},
         None,
         Point(1.0, None),
+        {"a": Part([1.0, Part(2.0, None)], "kind"), "b": 3.0},
         collections.OrderedDict(b=1.0, a=2.0),
         Box((1.0, {"k": 2.0}), "label"),
     ],
-    ids=["tuple", "list", "dict", "int-keys", "none", "namedtuple", "ordered", "node"],
+    ids=["tuple", "list", "dict", "int-keys", "none", "namedtuple", "part", "ordered", "node"],
 )
 def test_pytrees_in_and_out(tree):
     def f(tree, *, scale):
