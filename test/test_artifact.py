@@ -349,6 +349,22 @@ def test_nothing_else_is_found_as_a_sentinel(name):
             codec.decode(attr)
 
 
+def test_axes_given_as_a_range_are_saved(tmp_path):
+    dimensions = jax.lax.ScatterDimensionNumbers(
+        update_window_dims=range(1), inserted_window_dims=(1,), scatter_dims_to_operand_dims=(1,)
+    )
+
+    def fill(rows):
+        zeros, columns = jnp.zeros((2, 4)), np.array([[0], [2], [3]])
+        return jax.lax.scatter_add(zeros, columns, rows, dimensions)
+
+    rows = jnp.arange(6.0).reshape(2, 3)
+    jaxmlir.trace(fill)(rows).save(tmp_path / "a")
+    loaded = jaxmlir.load(tmp_path / "a")
+    assert loaded(rows).tolist() == fill(rows).tolist()
+    loaded.verify()
+
+
 # --- what cannot be saved ---------------------------------------------------------------------
 
 
@@ -583,6 +599,7 @@ def test_classes_that_are_no_pytree_nodes_are_not_called(path):
     for node in ('{namedtuple = ["subprocess:Popen", ["*"]]}', '{node = ["os:popen", none, []]}',
                  '{node = ["builtins:dict", ["a"], ["*"]]}', '{namedtuple = ["builtins:int", []]}',
                  '{dict = [["a", "*"], ["a", "*"]]}', '{dict = [[{list = []}, "*"]]}',
+                 '{node = ["test_artifact:Point", none, ["*", "*"]]}',
                  '{namedtuple = ["os:terminal_size", ["*"]]}', '{none = 1 : i64}'):  # fmt: skip
         with_text(
             path,

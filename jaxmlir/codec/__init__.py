@@ -9,7 +9,8 @@
 ``"s"``                  ``"s"``
 ``np.dtype("f4")``       ``f32`` (an element type); ``np.float32`` is ``{scalar_type = f32}``
 an aval                  ``tensor<4xf32>`` (a whole type)
-``(1, 2)``               ``array<i64: 1, 2>``; ``(True,)`` is ``array<i1: true>``
+``(1, 2)``               ``array<i64: 1, 2>``, and so is ``range(1, 3)``; ``(True,)`` is
+                         ``array<i1: true>``
 other tuples             ``[...]``
 ``[...]``                ``{list = [...]}``; ``{dict = [[k, v], ...]}``; ``{set = [...]}``
 an enum                  ``{GatherScatterMode = "CLIP"}``

@@ -143,6 +143,8 @@ encoders.update(
         complex: _complex,
         str: cached(ir.StringAttr.get),
         tuple: _tuple,
+        # A sequence of axes is a tuple to JAX, whatever a caller of `lax` wrote.
+        range: lambda value, writer: _tuple(tuple(value), writer),
         list: _list,
         dict: _dict,
         frozenset: _set,
