@@ -109,10 +109,7 @@ def _export_function(exporter: Exporter, function: func.FuncOp) -> Any:
     for argument in block.arguments:
         env[argument] = var = core.Var(_own_aval(argument.type))
         invars.append(var)
-    # Those that the op passes itself: other constants are literals then.
-    num_constvars = 0
-    if "jaxpr.num_constvars" in function.attributes:
-        num_constvars = codec.decode(function.attributes["jaxpr.num_constvars"])
+    num_constvars = count_constvars(function)
     constvars: list[Any] = []
     consts: list[Any] = []
     eqns: list[Any] = []
@@ -145,6 +142,14 @@ def _export_function(exporter: Exporter, function: func.FuncOp) -> Any:
     effects = pe.make_jaxpr_effects(constvars, invars, outvars, eqns)
     jaxpr = core.Jaxpr(constvars, invars, outvars, eqns, effects, info)
     return jaxpr if own_constvars else close_jaxpr(jaxpr, consts)
+
+
+def count_constvars(function: func.FuncOp) -> int:
+    """How many first arguments are constants that an op's rules pass to an open jaxpr."""
+    attributes = function.attributes
+    if "jaxpr.num_constvars" not in attributes:
+        return 0
+    return codec.decode(attributes["jaxpr.num_constvars"])
 
 
 def _own_aval(type_: ir.Type) -> Any:

@@ -28,6 +28,7 @@ from jaxmlir._compat import (
 )
 from jaxmlir._lists import chosen
 from jaxmlir.callee import Callee, Pruned
+from jaxmlir.exporter import count_constvars
 from jaxmlir.ir import context, ir
 from jaxmlir.passes._liveness import Cut, Variant
 from jaxmlir.passes.dce import reduced
@@ -314,11 +315,11 @@ class Stubs:
         found = self._jaxprs.get(symbol)
         if found is None:
             signature = self.program.signature(symbol)
-            found = (
-                self.program.exporter.jaxpr(symbol)
-                if signature.uses_refs
-                else _stub(self.program.callee(symbol), signature)
-            )
+            if signature.uses_refs:
+                found = self.program.exporter.jaxpr(symbol)
+            else:
+                num_constvars = count_constvars(self.program._function(symbol))
+                found = _stub(self.program.callee(symbol), signature, num_constvars)
             self._jaxprs[symbol] = found
         return found
 
@@ -343,10 +344,13 @@ class Stubs:
         return name
 
 
-def _stub(callee: Callee, signature: Any) -> Any:
-    invars = [core.Var(aval) for aval in signature.operands]
+def _stub(callee: Callee, signature: Any, num_constvars: int = 0) -> Any:
+    """The jaxpr of one call: open, where constants are for the op that has it to pass."""
+    operands = [core.Var(aval) for aval in signature.operands]
     outvars = [core.Var(aval) for aval in signature.results]
     params = {"callee": callee, "placement": None}
-    eqn = core.new_jaxpr_eqn(invars, outvars, call_p, params, signature.effects)
+    eqn = core.new_jaxpr_eqn(operands, outvars, call_p, params, signature.effects)
+    constvars, invars = operands[:num_constvars], operands[num_constvars:]
     info = debug_info("jit", callee.symbol, len(invars), len(outvars))
-    return close_jaxpr(core.Jaxpr([], invars, outvars, [eqn], signature.effects, info))
+    jaxpr = core.Jaxpr(constvars, invars, outvars, [eqn], signature.effects, info)
+    return jaxpr if num_constvars else close_jaxpr(jaxpr)

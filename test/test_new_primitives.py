@@ -3,6 +3,7 @@
 The numbers are those of JAX's document on new primitives, and JAX's of the same function.
 """
 
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from jax.interpreters import ad, batching, mlir
 
 import jaxmlir
 from jaxmlir import debug
+from jaxmlir._compat import closed_and_open_differ, core
 from jaxmlir.errors import EvaluationError, LoweringError, TransformError
 
 pytestmark = pytest.mark.compat
@@ -229,3 +231,32 @@ def test_two_primitives_of_one_name_do_not_meet():
     assert program(2.0) == 12.0
     assert program.eval(2.0) == 12.0
     assert "jaxpr.primitive = {handle =" in str(program)
+
+
+@pytest.mark.skipif(not closed_and_open_differ(), reason="this JAX has no open jaxprs")
+def test_an_open_jaxpr_among_the_parameters():
+    """The rules pass operands for its constants, as those of solvers do."""
+    primitive = Primitive("apply_open")
+    opened = jax.make_jaxpr(lambda x: x * np.float32(2.0) * np.ones(2, np.float32))(1.0).jaxpr
+    assert len(opened.constvars) == 1
+
+    def apply(constant, x, *, jaxpr):
+        return core.eval_jaxpr(jaxpr, [constant], x)[0]
+
+    def abstract_eval(*avals, jaxpr):
+        result = jax.eval_shape(functools.partial(apply, jaxpr=jaxpr), *avals)
+        return core.ShapedArray(result.shape, result.dtype)
+
+    primitive.def_abstract_eval(abstract_eval)
+    mlir.register_lowering(primitive, mlir.lower_fun(apply, multiple_results=False))
+    ad.primitive_jvps[primitive] = lambda primals, tangents, jaxpr: jax.jvp(
+        functools.partial(apply, jaxpr=jaxpr), primals, tuple(map(ad.instantiate_zeros, tangents))
+    )
+
+    program = jaxmlir.trace(lambda *args: primitive.bind(*args, jaxpr=opened).sum())
+    program = jaxmlir.parse(program(jnp.ones(2), 1.0).as_text())
+    program.verify()
+    arguments = jnp.array([3.0, 4.0]), jnp.float32(5.0)
+    assert program(*arguments) == 70.0
+    assert program.grad(1)(*arguments) == 14.0
+    assert jax.grad(program, 1)(*arguments) == 14.0
