@@ -22,18 +22,17 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from jaxmlir._signature import Signature
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import SPREAD, NewFunction, clone, copy, ops_of, returned
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import SPREAD
 from jaxmlir.passes._work import ELEMENTWISE
-
-if TYPE_CHECKING:
-    from jaxmlir.passes._rules import Rules
 
 SHORTEST = 8
 """The shortest word that is looked for."""
@@ -69,65 +68,97 @@ class Text:
     """The ops of a function as letters, and where their operands come from.
 
     Attributes:
-      function: that was read.
-      ops: the ops that are letters, each with its name.
+      body: the function that was read.
+      index: of each letter, its op's index in the body.
       letters: their numbers, equal for equal ops.
-      sources: for each operand of each op the index of the op that gives it and which of its
-        results it is; ``None`` of arguments and of what is no letter.
       free: the constants among the values that are no letters.
-      last_use: of each result of each op, the index of the last op that uses it; ``len(ops)`` of
-        what the function returns.
     """
 
     def __init__(self, function: func.FuncOp):
-        self.function = function
-        self.ops: list[tuple[Any, str]] = []
-        self.sources: list[list[tuple[int, int] | None]] = []
-        self.last_use: list[list[int]] = []
-        self.free: set[ir.Value] = set()
-        arguments = set(function.arguments)
+        self.body = body = Body(function)
+        self.free: set[int] = set()
+        self.index: list[int] = []
+        arguments = set(range(body.arity))
         numbers: dict[Any, int] = {}
         letters: list[int] = []
-        source: dict[ir.Value, tuple[int, int]] = {}
-        for op, name, operands in ops_of(function):
-            attributes, results = op.attributes, list(op.results)
-            if name == "jaxpr.constant" or (
-                self.free.issuperset(operands) and _costs_nothing(name, results)
+        for i, signature in enumerate(body.signatures):
+            operands = body.operands[i]
+            if signature.name == "jaxpr.constant" or (
+                self.free.issuperset(operands) and _costs_nothing(signature)
             ):
-                self.free.update(results)
-                continue
-            if name in _VIEWS and arguments.issuperset(operands):
-                arguments.update(results)
-                continue
-            items = tuple(attributes.items()) if len(attributes) else ()
-            types = (tuple([v.type for v in operands]), tuple([v.type for v in results]))
-            # What has effects is like nothing else.
-            unlike = len(letters) if "jaxpr.effects" in attributes else None
-            letters.append(numbers.setdefault((name, items, types, unlike), len(numbers)))
-            index = len(self.ops)
-            found = [source.get(v) for v in operands]
-            for place in found:
-                if place is not None:
-                    self.last_use[place[0]][place[1]] = index
-            self.ops.append((op, name))
-            self.sources.append(found)
-            self.last_use.append([-1] * len(results))
-            source.update((v, (index, i)) for i, v in enumerate(results))
-        for v in returned(function):
-            if v in source:
-                i, j = source[v]
-                self.last_use[i][j] = len(self.ops)
+                self.free.update(range(*body.results[i]))
+            elif signature.name in _VIEWS and arguments.issuperset(operands):
+                arguments.update(range(*body.results[i]))
+            else:
+                # What has effects is like nothing else.
+                key = signature if signature.effects is None else i
+                letters.append(numbers.setdefault(key, len(numbers)))
+                self.index.append(i)
         self.letters = np.array(letters, np.int64)
 
+    @functools.cached_property
+    def _operands(self) -> _Lists:
+        return _Lists([self.body.operands[i] for i in self.index])
+
+    @functools.cached_property
+    def _results(self) -> _Lists:
+        return _Lists([range(*self.body.results[i]) for i in self.index])
+
+    @functools.cached_property
+    def made(self) -> np.ndarray:
+        """Of each value, by its number in the body, the letter that gives it; -1 of arguments and
+        of what is no letter."""
+        found = np.full(len(self.body.types), -1)
+        found[self._results.items] = self._results.owners
+        return found
+
+    @functools.cached_property
+    def last_use(self) -> np.ndarray:
+        """Of each value the last letter that uses it; ``len(letters)`` of what the function
+        returns, -1 of what nobody uses."""
+        found = np.full(len(self.body.types), -1)
+        # Of several uses the last one counts, which is written last.
+        found[self._operands.items] = self._operands.owners
+        found[self.body.returned] = len(self.letters)
+        return found
+
+    def op(self, letter: int) -> Any:
+        """The op of a letter."""
+        return self.body.ops[self.index[letter]]
+
+    def signature(self, letter: int) -> Signature:
+        return self.body.signatures[self.index[letter]]
+
+    def operand_number(self, start: int, place: Place) -> int:
+        """The number of an operand of the block that starts there, as the function was read."""
+        return self.body.operands[self.index[start + place[0]]][place[1]]
+
+    def result_number(self, start: int, place: Place) -> int:
+        """The number of a result of the block that starts there."""
+        return self.body.results[self.index[start + place[0]]][0] + place[1]
+
     def operand(self, start: int, place: Place) -> ir.Value:
-        """An operand of the block that starts there."""
-        i, j = place
-        return self.ops[start + i][0].operands[j]
+        """An operand of the block that starts there, as it is now."""
+        return self.op(start + place[0]).operands[place[1]]
 
     def result(self, start: int, place: Place) -> ir.Value:
         """A result of the block that starts there."""
-        i, j = place
-        return self.ops[start + i][0].results[j]
+        return self.op(start + place[0]).results[place[1]]
+
+    def source(self, start: int, place: Place) -> Place | None:
+        """The letter that gives an operand of the block that starts there, and its result."""
+        number = self.operand_number(start, place)
+        made = int(self.made[number])
+        return None if made < 0 else (made, number - self.result_number(made, (0, 0)))
+
+    def used_by(self, first: int, which: np.ndarray) -> np.ndarray:
+        """The values that some letters use, by their numbers.
+
+        Args:
+          which: of the letters from the first one on, as a mask.
+        """
+        slots = self._operands.of(first, len(which))
+        return self._operands.items[slots][which[self._operands.owners[slots] - first]]
 
     def words(self) -> Iterator[Word]:
         """Words that stand at two places at least, those that cover most first; they may overlap
@@ -155,33 +186,21 @@ class Text:
 
     def _crossing(self, period: int) -> np.ndarray:
         """How many values that are used within a period cross from above each op to it."""
-        values, made, used = self._uses
-        near = used - made <= period
-        last = np.full(len(self._made), -1)
-        np.maximum.at(last, values[near], used[near])
+        values, used = self._uses
+        near = used - self.made[values] <= period
+        last = np.full(len(self.made), -1)
+        last[values[near]] = used[near]
         crosses = last >= 0
-        change = np.zeros(len(self.ops) + 1, np.int64)
-        np.add.at(change, self._made[crosses] + 1, 1)
+        change = np.zeros(len(self.letters) + 1, np.int64)
+        np.add.at(change, self.made[crosses] + 1, 1)
         np.subtract.at(change, last[crosses] + 1, 1)
         return np.cumsum(change)[:-1]
 
     @functools.cached_property
-    def _made(self) -> np.ndarray:
-        """The op that gives each result of the ops, which are numbered one after the other."""
-        return np.repeat(np.arange(len(self.ops)), [len(last) for last in self.last_use])
-
-    @functools.cached_property
-    def _uses(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Each use of a result: the result's number, the op that gives it, the op that uses it."""
-        first = np.cumsum([0, *(len(last) for last in self.last_use)])
-        found = [
-            (*place, index)
-            for index, places in enumerate(self.sources)
-            for place in places
-            if place is not None
-        ]
-        made, result, used = np.array(found, np.int64).reshape(-1, 3).T
-        return first[made] + result, made, used
+    def _uses(self) -> tuple[np.ndarray, np.ndarray]:
+        """Each use of a letter's result, in order: its number, and the letter that uses it."""
+        of_letters = self.made[self._operands.items] >= 0
+        return self._operands.items[of_letters], self._operands.owners[of_letters]
 
     def alike(self, word: Word) -> Word:
         """The places of a word where operands come from the same ops in it, or from without.
@@ -190,97 +209,98 @@ class Text:
         """
         if len(word.starts) < 2:
             return word
+        wiring = self._wiring(word)
         classes = collections.defaultdict(list)
-        for start in word.starts:
-            classes[tuple(self._wiring(start, word.length))].append(start)
+        for start, row in zip(word.starts, wiring, strict=True):
+            classes[row.tobytes()].append(start)
         best = max(classes.values(), key=len)
         if len(best) > 1:
             return Word(word.length, tuple(best))
-        one, other = (self._wiring(start, word.length) for start in word.starts[:2])
-        differ = [i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b]
-        edges = [-1, *differ, word.length]
+        slots = self._operands.of(word.starts[0], word.length)
+        differ = np.unique(self._operands.owners[slots][wiring[0] != wiring[1]]) - word.starts[0]
+        edges = [-1, *differ.tolist(), word.length]
         before, end = max(itertools.pairwise(edges), key=lambda edge: edge[1] - edge[0])
         starts = tuple([start + before + 1 for start in word.starts[:2]])
         return Word(end - before - 1, starts)
 
-    def _wiring(self, start: int, length: int) -> list[tuple[tuple[int, int] | None, ...]]:
-        """For each op of a word and each operand the op in the word that gives it, and its result;
-        ``None`` where it comes from without."""
-        return [
-            tuple(
-                [
-                    None if place is None or place[0] < start else (place[0] - start, place[1])
-                    for place in places
-                ]
-            )
-            for places in self.sources[start : start + length]
-        ]
+    def _wiring(self, word: Word) -> np.ndarray:
+        """For each place of a word, and each operand there, the result in the word that it is, by a
+        number that is the same at all places; -1 where it comes from without."""
+        values = self._at(self._operands, word)
+        starts = np.array(word.starts)[:, None]
+        made = self.made[values]
+        within = made - starts
+        number = values - self._first_result[made]
+        return np.where(within < 0, -1, within * self._most_results + number)
 
-    def inputs(self, word: Word) -> list[list[tuple[int, int]]]:
+    @functools.cached_property
+    def _first_result(self) -> np.ndarray:
+        """Of each letter the number of its first result."""
+        return np.array([self.body.results[i][0] for i in self.index], np.int64)
+
+    @functools.cached_property
+    def _most_results(self) -> int:
+        """How many results a letter has at most."""
+        return int(np.diff(self._results.starts).max())
+
+    @staticmethod
+    def _at(lists: _Lists, word: Word) -> np.ndarray:
+        """What the letters of a word have, a row for each of its places."""
+        first = lists.of(word.starts[0], word.length)
+        slots = lists.starts[list(word.starts)][:, None] + np.arange(first.stop - first.start)
+        return lists.items[slots]
+
+    def inputs(self, word: Word) -> list[list[Place]]:
         """The operands of a word that come from without: each as the places in the word, op and
         operand, that read it, at all places of the word the same value."""
-        columns: dict[tuple[ir.Value, ...], list[tuple[int, int]]] = collections.defaultdict(list)
         first = word.starts[0]
-        for i in range(word.length):
-            operands = None
-            for j, place in enumerate(self.sources[first + i]):
-                if place is None or place[0] < first:
-                    if operands is None:
-                        operands = [list(self.ops[s + i][0].operands) for s in word.starts]
-                    columns[tuple([values[j] for values in operands])].append((i, j))
+        columns: dict[bytes, list[Place]] = collections.defaultdict(list)
+        values = self._at(self._operands, word).T
+        places = self._operands.places(first, word.length)
+        without = self.made[values[:, 0]] < first
+        for column, place in zip(values[without], places[without].tolist(), strict=True):
+            columns[column.tobytes()].append(tuple(place))
         return list(columns.values())
 
-    def outputs(self, word: Word) -> list[tuple[int, int]]:
+    def outputs(self, word: Word) -> list[Place]:
         """The results, op and result, that are used outside of the word, at some of its places."""
-        return [
-            (i, j)
-            for i in range(word.length)
-            for j in range(len(self.last_use[word.starts[0] + i]))
-            if any(self.last_use[s + i][j] >= s + word.length for s in word.starts)
-        ]
+        ends = np.array(word.starts)[:, None] + word.length
+        used = (self.last_use[self._at(self._results, word)] >= ends).any(0)
+        places = self._results.places(word.starts[0], word.length)
+        return [tuple(place) for place in places[used].tolist()]
 
 
-def write_block(
-    rules: Rules,
-    name: str,
-    text: Text,
-    start: int,
-    indices: Iterable[int],
-    arguments: Sequence[Sequence[Place]],
-    constants: Sequence[Sequence[Place]],
-    outputs: Sequence[Place],
-) -> str:
-    """Writes a block as a function of its own; the function's symbol.
+class _Lists:
+    """Lists of numbers as one array.
 
-    Args:
-      start: the block's first op in the text.
-      indices: those of its ops that the function has.
-      arguments: operands from without, each as the places that read it.
-      constants: likewise, those that are written again in the function.
-      outputs: the results that it gives.
+    Attributes:
+      items: of all lists, one after the other.
+      starts: where each list begins, and where the last one ends.
+      owners: of each item the list that it is in.
     """
 
-    types = [text.operand(start, places[0]).type for places in arguments]
-    new = NewFunction(rules, name, types, text.function)
-    columns = zip(arguments, new.args, strict=True)
-    given = {place: arg for places, arg in columns for place in places}
-    values: dict[ir.Value, ir.Value] = {}
-    with new.body():
-        for places in constants:
-            constant = clone(text.operand(start, places[0]))
-            given.update((place, constant) for place in places)
-        for i in indices:
-            op, op_name = text.ops[start + i]
-            operands = [
-                given[i, j] if (i, j) in given else values[v] for j, v in enumerate(op.operands)
-            ]
-            values.update(zip(op.results, copy(op, op_name, operands), strict=True))
-    return new.finish([values[text.result(start, place)] for place in outputs])
+    def __init__(self, lists: Sequence[Sequence[int]]):
+        lengths = np.fromiter(map(len, lists), np.int64, len(lists))
+        self.starts = np.concatenate(([0], np.cumsum(lengths)))
+        self.items = np.fromiter(itertools.chain.from_iterable(lists), np.int64, self.starts[-1])
+        self.owners = np.repeat(np.arange(len(lists)), lengths)
+
+    def of(self, first: int, count: int) -> slice:
+        """The items of some lists."""
+        return slice(int(self.starts[first]), int(self.starts[first + count]))
+
+    def places(self, first: int, count: int) -> np.ndarray:
+        """Likewise, each item as the number of its list, from the first one on, and where in it."""
+        items = self.of(first, count)
+        owners = self.owners[items]
+        within = np.arange(items.start, items.stop) - self.starts[owners]
+        return np.stack([owners - first, within], 1)
 
 
-def _costs_nothing(name: str, results: Sequence[ir.Value]) -> bool:
+def _costs_nothing(signature: Signature) -> bool:
     """Whether an op makes a constant of constants: spreads one out, or computes a number."""
-    return name in SPREAD or (name in ELEMENTWISE and not results[0].type.shape)
+    name = signature.name
+    return name in SPREAD or (name in ELEMENTWISE and not signature.results[0].shape)
 
 
 def _stretches(letters: np.ndarray) -> Iterator[tuple[int, int, int]]:

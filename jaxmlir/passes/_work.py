@@ -150,7 +150,16 @@ def is_plain_array(type_: ir.Type) -> bool:
 _plain: dict[ir.Type, bool] = {}
 
 
+_ASKED = frozenset({"jaxpr.ctx", "sharding", "out_sharding"})
+
+
 def is_plain_op(node: OpNode) -> bool:
     """Whether the values of an op are plain arrays, with nothing asked of where they are."""
-    asked = {"jaxpr.ctx", "sharding", "out_sharding"} & node.attributes.keys()
-    return not asked and all(is_plain_array(v.type) for v in (*node.operands, *node.op.results))
+    plain = (is_plain_array(v.type) for v in (*node.operands, *node.op.results))
+    return _ASKED.isdisjoint(node.attributes) and all(plain)
+
+
+def is_plain_signature(signature: Signature) -> bool:
+    """The same of all ops of a signature."""
+    asked = not _ASKED.isdisjoint(name for name, _ in signature.attributes)
+    return not asked and all(map(is_plain_array, (*signature.operands, *signature.results)))

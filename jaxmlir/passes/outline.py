@@ -24,9 +24,10 @@ import numpy as np
 
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
+from jaxmlir.passes._blocks import Blocks
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._remarks import remark
-from jaxmlir.passes._repeats import Place, Text, Word, write_block
+from jaxmlir.passes._repeats import Place, Text, Word
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.fence import kept_call
 
@@ -76,7 +77,7 @@ def outline(program: Program, min_ops: int = MIN_OPS, keep_calls: bool = False) 
 def _outline(rules: Rules, function: func.FuncOp, min_ops: int, keep_calls: bool) -> list[str]:
     """Outlines the blocks of one function; the symbols of the new functions."""
     text = Text(function)
-    taken = np.zeros(len(text.ops), bool)
+    taken = np.zeros(len(text.letters), bool)
     made = []
     for word in text.words():
         block = text.alike(_free(_long_enough(word, min_ops), taken))
@@ -88,13 +89,12 @@ def _outline(rules: Rules, function: func.FuncOp, min_ops: int, keep_calls: bool
             continue
         for start in block.starts:
             taken[start : start + block.length] = True
-        first, _ = text.ops[block.starts[0]]
         remark(
-            first,
+            text.op(block.starts[0]),
             f"outlined: {block.length} ops stand at {len(block.starts)} places, where "
             f"{len(inputs)} values go in and {len(outputs)} come out; {saved:.0f} ops less",
         )
-        made.append(_Block(rules, text, block, inputs, outputs).write(keep_calls))
+        made.append(_Block(rules, text, block).write(inputs, outputs, keep_calls))
     return made
 
 
@@ -119,63 +119,44 @@ def _saved(block: Word, num_values: int) -> float:
     return (count - 1) * block.length - count * (CALL + VALUE * num_values)
 
 
-class _Block:
-    """A repeated block that is to be outlined.
+class _Block(Blocks):
+    """A repeated block that is to be outlined."""
 
-    Args:
-      inputs, outputs: as :class:`Text` gives them.
-    """
+    def write(
+        self, inputs: Sequence[Sequence[Place]], outputs: Sequence[Place], keep_calls: bool
+    ) -> str:
+        """Writes the function, and calls in place of the blocks; the function's symbol.
 
-    def __init__(
-        self,
-        rules: Rules,
-        text: Text,
-        word: Word,
-        inputs: Sequence[Sequence[Place]],
-        outputs: Sequence[Place],
-    ):
-        self.rules = rules
-        self.text = text
-        self.word = word
-        self.outputs = outputs
-        values = [[text.operand(s, places[0]) for s in word.starts] for places in inputs]
-        self.constants = [
-            places
-            for places, column in zip(inputs, values, strict=True)
-            if column[0] in text.free and all(v == column[0] for v in column)
-        ]
-        self.arguments = [places for places in inputs if places not in self.constants]
-
-    def write(self, keep_calls: bool) -> str:
-        """Writes the function, and calls in place of the blocks; the function's symbol."""
-        symbol = self.write_function()
+        Args:
+          inputs, outputs: as :class:`Text` gives them.
+        """
+        constants = [places for places in inputs if self.is_constant(places)]
+        arguments = [places for places in inputs if places not in constants]
+        name = f"{self.text.body.function.name.value.removesuffix('.block')}.block"
+        indices = range(self.word.length)
+        symbol = self.write_function(name, indices, arguments, constants, outputs)
         for start in self.word.starts:
-            self.write_call(start, symbol, keep_calls)
+            self.write_call(start, symbol, arguments, outputs, keep_calls)
         return symbol
 
-    def write_function(self) -> str:
-        name = f"{self.text.function.name.value.removesuffix('.block')}.block"
-        return write_block(
-            self.rules,
-            name,
-            self.text,
-            self.word.starts[0],
-            range(self.word.length),
-            self.arguments,
-            self.constants,
-            self.outputs,
-        )
-
-    def write_call(self, start: int, symbol: str, keep_calls: bool) -> None:
-        ops = [op for op, _ in self.text.ops[start : start + self.word.length]]
+    def write_call(
+        self,
+        start: int,
+        symbol: str,
+        arguments: Sequence[Sequence[Place]],
+        outputs: Sequence[Place],
+        keep_calls: bool,
+    ) -> None:
+        """Writes a call in place of the block that starts there."""
+        ops = [self.text.op(start + i) for i in range(self.word.length)]
         attributes = {
             "jaxpr": ir.FlatSymbolRefAttr.get(symbol),
             "name": ir.StringAttr.get(symbol.partition(".")[0]),
         }
         if keep_calls:
             attributes["jaxpr.ctx"] = kept_call()
-        operands = [self.text.operand(start, places[0]) for places in self.arguments]
-        results = [self.text.result(start, output) for output in self.outputs]
+        operands = [self.text.operand(start, places[0]) for places in arguments]
+        results = [self.text.result(start, output) for output in outputs]
         types = [v.type for v in results]
         # The last op of the block comes after all that the block reads.
         with ir.InsertionPoint(ops[-1]), ops[0].location:

@@ -32,12 +32,13 @@ import numpy as np
 
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
+from jaxmlir.passes._blocks import Blocks
 from jaxmlir.passes._build import ops_of
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._remarks import remark
-from jaxmlir.passes._repeats import Place, Text, Word, write_block
+from jaxmlir.passes._repeats import Place, Text, Word
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes._stacking import rows_of, stack
+from jaxmlir.passes._stacking import stack
 from jaxmlir.passes._work import KERNEL, Work, is_array, size
 from jaxmlir.passes.fence import FUSED, MOVED
 from jaxmlir.passes.higher_order._scan_op import ScanOp
@@ -94,7 +95,7 @@ def reroll(program: Program, stored: float = STORED, max_work: float = MAX_WORK)
 
 def _reroll(rules: Rules, work: Work, function: func.FuncOp, stored: float, max_work: float) -> int:
     text = Text(function)
-    taken = np.zeros(len(text.ops), bool)
+    taken = np.zeros(len(text.letters), bool)
     count = 0
     for word in text.words():
         if len(word.starts) < MIN_LENGTH or not word.is_tandem:
@@ -123,7 +124,7 @@ def _in_a_row(word: Word) -> Word:
 
 
 @dataclass
-class _Loop:
+class _Loop(Blocks):
     """Blocks that are to be the iterations of a loop.
 
     Attributes:
@@ -134,9 +135,6 @@ class _Loop:
       ys: results that are used after the block, other than by the next one.
     """
 
-    rules: Rules
-    text: Text
-    word: Word
     consts: list[list[Place]]
     carry: list[tuple[list[Place], Place]]
     xs: list[list[Place]]
@@ -148,13 +146,12 @@ class _Loop:
         """The loop; ``None`` if a block uses what only one block before the last one gives."""
         loop = cls(rules, text, word, [], [], [], [], [])
         for places in text.inputs(word):
-            values = loop.column(places)
-            if not all(is_array(v.type) for v in values):
+            if not is_array(loop.operand_type(places)):
                 return None
-            if all(v == values[0] for v in values):
-                (loop.constants if values[0] in text.free else loop.consts).append(places)
+            if loop.is_same(places):
+                (loop.constants if loop.is_known(places) else loop.consts).append(places)
                 continue
-            sources = [text.sources[s + places[0][0]][places[0][1]] for s in word.starts]
+            sources = [text.source(start, places[0]) for start in word.starts]
             before = _result_before(sources, word)
             if before is not None:
                 loop.carry.append((places, before))
@@ -165,7 +162,7 @@ class _Loop:
         finals = {before for _, before in loop.carry}
         for place in text.outputs(word):
             if loop.is_stacked(place, place in finals):
-                if not all(is_array(v.type) for v in loop.results(place)):
+                if not is_array(loop.result_type(place)):
                     return None
                 loop.ys.append(place)
         return loop
@@ -178,49 +175,43 @@ class _Loop:
         word = self.word
         end = word.starts[-1] + word.length
         return any(
-            self.text.last_use[start + place[0]][place[1]] >= min(start + 2 * word.length, end)
+            self.text.last_use[self.text.result_number(start, place)]
+            >= min(start + 2 * word.length, end)
             for start in word.starts[:-1]
         )
-
-    def column(self, places: Sequence[Place]) -> list[ir.Value]:
-        """An operand in each of the blocks."""
-        return [self.text.operand(start, places[0]) for start in self.word.starts]
-
-    def results(self, place: Place) -> list[ir.Value]:
-        return [self.text.result(start, place) for start in self.word.starts]
 
     def pays(self, work: Work, stored: float, max_work: float) -> bool:
         """Whether the blocks are small kernels, and bytes to store few beside what they do."""
         if not (self.is_chain() or all(map(self.is_at_hand, self.xs))):
             return False
-        first = self.word.starts[0]
-        block = self.text.ops[first : first + self.word.length]
-        kernels = [(op, name) for op, name in block if not self.is_fused(op, name)]
+        body, first = self.text.body, self.word.starts[0]
+        block = self.text.index[first : first + self.word.length]
+        kernels = [i for i in block if not self.is_fused(body.ops[i], body.names[i])]
         if not kernels:
             return False
-        own = sum(work.of(op, name) for op, name in block)
+        own = sum(work.at(body, i) for i in block)
         # Its kernels' results are stored by straight-line code as well.
-        values = [v for op, name in block if name in FUSED for v in op.results]
-        values += [self.text.operand(first, places[0]) for places, _ in self.carry]
-        values += [self.text.result(first, place) for place in self.ys]
+        types = [t for i in block if body.names[i] in FUSED for t in body.signatures[i].results]
+        types += [self.operand_type(places) for places, _ in self.carry]
+        types += [self.result_type(place) for place in self.ys]
         for places in self.xs:
             if not self.is_at_hand(places):
                 # Put together, and taken apart; the same of its cotangent.
-                values += 4 * [self.text.operand(first, places[0])]
-        num_bytes = sum(size(v.type) for v in values)
+                types += 4 * [self.operand_type(places)]
+        num_bytes = sum(map(size, types))
         return own <= max_work and num_bytes <= stored * (own + KERNEL * len(kernels))
 
     def is_chain(self) -> bool:
         """Whether a kernel of a block needs what the block before gives."""
-        start = self.word.starts[0]
+        body, first = self.text.body, self.word.starts[0]
         carried = {place for places, _ in self.carry for place in places}
-        values: set[ir.Value] = set()
-        for i in range(self.word.length):
-            op, name = self.text.ops[start + i]
-            if any((i, j) in carried or v in values for j, v in enumerate(op.operands)):
-                if not self.is_fused(op, name):
+        values: set[int] = set()
+        for k in range(self.word.length):
+            i = self.text.index[first + k]
+            if any((k, j) in carried or v in values for j, v in enumerate(body.operands[i])):
+                if not self.is_fused(body.ops[i], body.names[i]):
                     return True
-                values.update(op.results)
+                values.update(range(*body.results[i]))
         return False
 
     def is_fused(self, op: Any, name: str) -> bool:
@@ -230,15 +221,10 @@ class _Loop:
         function = self.rules.program.function(op.attributes["jaxpr"].value)
         return all(self.is_fused(op, name) for op, name, _ in ops_of(function))
 
-    def is_at_hand(self, places: Sequence[Place]) -> bool:
-        """Whether the slices are rows of one array, or known."""
-        values = self.column(places)
-        return all(v in self.text.free for v in values) or rows_of(values) is not None
-
     def write(self) -> None:
         """Writes the loop in place of the blocks."""
         word, last = self.word, self.word.starts[-1]
-        ops = [op for op, _ in self.text.ops[word.starts[0] : last + word.length]]
+        ops = [self.text.op(i) for i in range(word.starts[0], last + word.length)]
         remark(
             ops[0],
             f"rolled up: {len(word.starts)} blocks of {word.length} ops are one loop, "
@@ -275,11 +261,8 @@ class _Loop:
         """The block as a function: ``(*consts, *carry, *xs) -> (*carry, *ys)``."""
         groups = [*self.consts, *(places for places, _ in self.carry), *self.xs]
         outs = [*(before for _, before in self.carry), *self.ys]
-        name, word = f"{self.text.function.name.value}.body", self.word
-        indices = range(word.length)
-        return write_block(
-            self.rules, name, self.text, word.starts[0], indices, groups, self.constants, outs
-        )
+        name = f"{self.text.body.function.name.value}.body"
+        return self.write_function(name, range(self.word.length), groups, self.constants, outs)
 
 
 def _result_before(sources: Sequence[Place | None], word: Word) -> Place | None:

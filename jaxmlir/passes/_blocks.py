@@ -1,0 +1,98 @@
+"""Equal blocks of a function's ops (:mod:`jaxmlir.passes._repeats`), to be written as one function.
+
+What a block reads from without, and gives, is named by a *place* in it, op and operand or result;
+an operand that several ops of a block read has several places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jaxmlir.ir import ir
+from jaxmlir.passes._build import NewFunction, clone
+from jaxmlir.passes._repeats import Place, Text, Word
+from jaxmlir.passes._stacking import rows_of
+
+if TYPE_CHECKING:
+    from jaxmlir.passes._rules import Rules
+
+
+@dataclass
+class Blocks:
+    """The blocks that are a word of a text."""
+
+    rules: Rules
+    text: Text
+    word: Word
+
+    def column(self, places: Sequence[Place]) -> list[ir.Value]:
+        """An operand of each of the blocks."""
+        return [self.text.operand(start, places[0]) for start in self.word.starts]
+
+    def results(self, place: Place) -> list[ir.Value]:
+        """A result of each of the blocks."""
+        return [self.text.result(start, place) for start in self.word.starts]
+
+    def numbers(self, places: Sequence[Place]) -> set[int]:
+        """The values that are an operand of one of the blocks."""
+        return {self.text.operand_number(start, places[0]) for start in self.word.starts}
+
+    def is_same(self, places: Sequence[Place]) -> bool:
+        """Whether an operand is the same value in all blocks."""
+        return len(self.numbers(places)) == 1
+
+    def is_constant(self, places: Sequence[Place]) -> bool:
+        """Whether it is the same constant."""
+        return self.is_same(places) and self.is_known(places)
+
+    def is_known(self, places: Sequence[Place]) -> bool:
+        """Whether it is a constant in each block."""
+        return self.numbers(places) <= self.text.free
+
+    def is_at_hand(self, places: Sequence[Place]) -> bool:
+        """Whether it is known, or the blocks read the rows of one array."""
+        return self.is_known(places) or rows_of(self.column(places)) is not None
+
+    def operand_type(self, places: Sequence[Place]) -> ir.Type:
+        """The type of an operand: the same for all blocks."""
+        return self.text.body.types[self.text.operand_number(self.word.starts[0], places[0])]
+
+    def result_type(self, place: Place) -> ir.Type:
+        return self.text.body.types[self.text.result_number(self.word.starts[0], place)]
+
+    def write_function(
+        self,
+        name: str,
+        indices: Iterable[int],
+        arguments: Sequence[Sequence[Place]],
+        constants: Sequence[Sequence[Place]],
+        outputs: Sequence[Place],
+    ) -> str:
+        """Writes the first block as a function; the function's symbol.
+
+        Args:
+          indices: those of its ops that the function has.
+          arguments: operands from without, each as the places that read it.
+          constants: likewise, those that are written again in the function.
+          outputs: the results that it gives.
+        """
+        text, body, start = self.text, self.text.body, self.word.starts[0]
+        new = NewFunction(self.rules, name, list(map(self.operand_type, arguments)), body.function)
+        columns = zip(arguments, new.args, strict=True)
+        given = {place: arg for places, arg in columns for place in places}
+        values: dict[int, ir.Value] = {}
+        with new.body():
+            for places in constants:
+                constant = clone(text.operand(start, places[0]))
+                given.update((place, constant) for place in places)
+            for i in indices:
+                index = text.index[start + i]
+                operands = [
+                    given[i, j] if (i, j) in given else values[v]
+                    for j, v in enumerate(body.operands[index])
+                ]
+                copies = body.copy(index, operands)
+                values.update(zip(range(*body.results[index]), copies, strict=True))
+        return new.finish([values[text.result_number(start, place)] for place in outputs])

@@ -1,0 +1,107 @@
+"""``jaxpr-batch-blocks``: the same done to several things one after another is done to a batch.
+
+A loop over examples, over the heads of an attention or over the members of an ensemble, unrolled by
+Python, is a block of ops that stands several times in a program.  Of blocks that are equal but for
+their operands (:mod:`jaxmlir.passes._repeats`), those ops are taken that need nothing of another
+block; they are one block on a batch::
+
+    y0 = f(x0, w);  y1 = f(x1, w);  ...   ->   y = vmap(f, (0, None))(stack(x0, x1, ...), w)
+
+Operands that are the same everywhere are not batched, others are stacked, or are the rows of an
+array as it is.  Results are rows of the batched ones, but often all of them go to one place::
+
+    t + y0 + y1 + ...        ->   t + sum(y, 0)
+    concatenate(y0, y1, ...) ->   reshape(moveaxis(y, ...))
+
+What stands between the blocks and needs results of the first ones moves behind the batch.
+
+What is gained: a factor that products have in common is read once, so that those of a matrix and
+many vectors are one product of matrices; and a kernel is started once, not once for each block.
+What it costs is to put operands together, and to take results apart.  Blocks that are large gain
+nothing and stay.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from jaxmlir.ir import func, scope
+from jaxmlir.passes._base import Pass
+from jaxmlir.passes._call_graph import CallGraph, keep_reachable
+from jaxmlir.passes._repeats import Text
+from jaxmlir.passes._rules import Rules
+from jaxmlir.passes._work import Work
+from jaxmlir.passes.batch_blocks._choice import MIN_GAIN, MIN_OPS, STACKED, Batchable, Candidate
+from jaxmlir.passes.batch_blocks._write import write
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+# How often a function is read again after blocks of it have been batched.
+MAX_ROUNDS = 4
+
+
+class BatchBlocks(Pass):
+    """Make blocks of ops that are alike and independent of each other one block on a batch.
+
+    Options:
+      min-gain: the part of the work that has to be saved.
+      stacked: how many bytes may be put together or taken apart for each flop that is saved.
+    """
+
+    name: ClassVar[str] = "jaxpr-batch-blocks"
+    min_gain: float = MIN_GAIN
+    stacked: float = STACKED
+
+    def run(self, program: Program) -> None:
+        batch_blocks(program, self.min_gain, self.stacked)
+
+
+def batch_blocks(program: Program, min_gain: float = MIN_GAIN, stacked: float = STACKED) -> int:
+    """Batches blocks in place; how many batches were made."""
+    count = 0
+    with scope():
+        graph = CallGraph(program.functions)
+        entries = graph.entry_points()
+        search = _Search(Rules(program), Work(program), min_gain, stacked)
+        for function in graph.outside_kernels():
+            for _ in range(MAX_ROUNDS):
+                made = search.batched(function)
+                count += made
+                if not made:
+                    break
+        if count:
+            keep_reachable(program, entries)
+    program.changed()
+    return count
+
+
+class _Search:
+    """The search for blocks of a program that are worth batching."""
+
+    def __init__(self, rules: Rules, work: Work, min_gain: float, stacked: float):
+        self._rules, self._work = rules, work
+        self._min_gain, self._stacked = min_gain, stacked
+        self._batchable = Batchable(rules)
+
+    def batched(self, function: func.FuncOp) -> int:
+        """Batches blocks of a function that do not stand within each other; how many batches."""
+        text = Text(function)
+        taken = np.zeros(len(text.letters), bool)
+        count = 0
+        for word in text.words():
+            if not word.is_tandem:
+                continue
+            word = text.alike(word)
+            span = slice(word.starts[0], word.starts[-1] + word.length)
+            if len(word.starts) < 2 or word.length < MIN_OPS or taken[span].any():
+                continue
+            blocks = Candidate.of(self._rules, text, word, self._batchable)
+            if blocks is None or not blocks.pays(self._work, self._min_gain, self._stacked):
+                continue
+            taken[span] = True
+            taken[write(blocks)] = True
+            count += 1
+        return count

@@ -1,0 +1,201 @@
+"""Which ops of equal blocks can be one batch, and whether that pays.
+
+An op of a block is *free* if nothing that it needs is made by another block, and if its batch does
+to each member what the op does to it alone, no dearer.  What an op that is not free gives is of all
+blocks, and so is what any op between the blocks makes of results of theirs: it moves behind the
+batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from jaxmlir import ops
+from jaxmlir._signature import Signature
+from jaxmlir.passes._blocks import Blocks
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
+from jaxmlir.passes._repeats import Place, Text, Word
+from jaxmlir.passes._rules import Rules
+from jaxmlir.passes._work import KERNEL, Work, is_plain_array, is_plain_signature, size
+from jaxmlir.passes.batch_blocks._results import concatenation_of, sum_of
+from jaxmlir.passes.fence import FUSED, MOVED
+
+# Gradients of blocks apart / batched, on two cores with the XLA of jax 0.10: k blocks, each of two
+# products of b x n numbers with matrices of n x n, unless it is attention.
+#   one matrix for all      k 16, b   1, n 128   1.8      saved 2.0 of  1 Mflops, nothing stacked
+#                           k 16, b  16, n 128   1.05           2.0    17
+#                           k  8, b 128, n 256   0.8            3.7   270
+#   a matrix for each       k  8, b   1, n  64   0.8            0.2   0.1         260 KB stacked
+#                           k  8, b  64, n 128   0.7            0.4    34           1 MB
+#   a head of attention     k  4, b  64, n  64   1.3            0.4     3          50 KB
+#                           k  8, b 128, n 128   1.5            1.9    25         200 KB
+#                           k  4, b 256, n 256   1.1            2.6   100         800 KB
+# The part of the work that has to be saved, and how many bytes may be stacked for each flop of it:
+# they are written and read, and so are their cotangents.
+MIN_GAIN = 0.05
+STACKED = 0.25
+# Ops of a block, at least.
+MIN_OPS = 4
+
+# Ops with functions that are no dearer in a batch.
+_CALLS = frozenset(
+    f"jaxpr.{name}" for name in ("custom_jvp_call_jaxpr", "custom_vjp_call_jaxpr", "jit", "remat2")
+)
+
+
+@dataclass
+class Candidate(Blocks):
+    """Blocks that are to be one.
+
+    Attributes:
+      free: the ops of a block that are free.
+      inputs: operands from without: each as the places that read it.
+      outputs: results that something without reads.
+      moved: ops between the blocks that need results of theirs, by index in the body.
+    """
+
+    free: list[int] = field(default_factory=list)
+    inputs: list[list[Place]] = field(default_factory=list)
+    outputs: list[Place] = field(default_factory=list)
+    moved: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, rules: Rules, text: Text, word: Word, batchable: Batchable) -> Candidate | None:
+        """The blocks; ``None`` if they cannot be one."""
+        found = cls(rules, text, word)
+        if not found._find_free(batchable) or len(found.free) < MIN_OPS:
+            return None
+        found._find_edges()
+        types = [*map(found.operand_type, found.inputs), *map(found.result_type, found.outputs)]
+        return found if all(map(is_plain_array, types)) else None
+
+    def _find_free(self, batchable: Batchable) -> bool:
+        """Finds the ops that are free; whether the others can move."""
+        text, body = self.text, self.text.body
+        first, length = self.word.starts[0], self.word.length
+        if not all(text.signature(first + i).results for i in range(length)):
+            return False
+        members = {
+            text.index[start + i]: (block, i)
+            for block, start in enumerate(self.word.starts)
+            for i in range(length)
+        }
+        bound: set[int] = set()
+        # The block of which each value is made, or several.
+        several = len(self.word.starts)
+        block_of: dict[int, int] = {}
+        dependent = []
+        for index in range(min(members), max(members) + 1):
+            read = {block_of[v] for v in body.operands[index] if v in block_of}
+            block, i = members.get(index, (several, None))
+            if i is not None and (
+                not read <= {block} or not batchable.is_so(body.signatures[index])
+            ):
+                bound.add(i)
+                block = several
+            if i is not None or read:
+                dependent.append(index)
+                block_of.update(dict.fromkeys(range(*body.results[index]), block))
+        # An op may be bound in one block only, by which those that use it are in all.
+        missing: set[int] = set()
+        for i, index in enumerate(text.index[first : first + length]):
+            if i in bound or not missing.isdisjoint(body.operands[index]):
+                missing.update(range(*body.results[index]))
+            else:
+                self.free.append(i)
+        if not self.free:
+            return False
+        free = set(self.free)
+        last = text.index[self.word.starts[-1] + self.free[-1]]
+        self.moved = [
+            index
+            for index in dependent
+            if index < last and not (index in members and members[index][1] in free)
+        ]
+        return all(body.signatures[index].effects is None for index in self.moved)
+
+    def _find_edges(self) -> None:
+        """Finds what goes in and what comes out."""
+        text, word, free = self.text, self.word, set(self.free)
+        groups = ([p for p in places if p[0] in free] for places in text.inputs(word))
+        self.inputs = sorted(filter(None, groups))
+        first, end = word.starts[0], word.starts[-1] + word.length
+        others = np.ones(end - first, bool)
+        for start in word.starts:
+            others[np.array(self.free) + start - first] = False
+        used = set(text.used_by(first, others).tolist())
+        for i in self.free:
+            for j in range(len(text.signature(first + i).results)):
+                numbers = [text.result_number(start, (i, j)) for start in word.starts]
+                if not used.isdisjoint(numbers) or (text.last_use[numbers] >= end).any():
+                    self.outputs.append((i, j))
+
+    def pays(self, work: Work, min_gain: float, stacked: float) -> bool:
+        """Whether what is saved is worth what is put together and taken apart."""
+        text, body, count = self.text, self.text.body, len(self.word.starts)
+        apart = [places for places in self.inputs if not self.is_same(places)]
+        varying = {place for places in apart for place in places}
+        inside: set[int] = set()
+        total = saved = 0.0
+        for i in self.free:
+            index = text.index[self.word.starts[0] + i]
+            operands = body.operands[index]
+            pattern = [(i, j) in varying or v in inside for j, v in enumerate(operands)]
+            if True not in pattern:
+                continue
+            inside.update(range(*body.results[index]))
+            total += work.at(body, index)
+            name = body.names[index]
+            if name not in FUSED and name not in MOVED:
+                saved += KERNEL
+            if name == "jaxpr.dot_general" and not all(pattern):
+                # The common factor is read once.
+                saved += size(body.types[operands[pattern.index(False)]])
+        if (count - 1) * saved < min_gain * count * total:
+            return False
+        moved = 0
+        for places in apart:
+            if not self.is_at_hand(places):
+                moved += count * size(self.operand_type(places))
+        for place in self.outputs:
+            values = self.results(place)
+            if sum_of(values) is None and concatenation_of(values) is None:
+                moved += count * size(self.result_type(place))
+        return moved <= stacked * (count - 1) * saved
+
+
+class Batchable:
+    """Which ops give the same in a batch, and are no dearer for each member than alone."""
+
+    def __init__(self, rules: Rules):
+        self._rules = rules
+        self._known: dict[Signature, bool] = {}
+
+    def is_so(self, signature: Signature) -> bool:
+        """Whether ops of a signature are."""
+        found = self._known.get(signature)
+        if found is None:
+            found = self._known[signature] = self._is_so(signature)
+        return found
+
+    def _is_so(self, signature: Signature) -> bool:
+        name = signature.name
+        if signature.effects is not None or not is_pure(name):
+            return False
+        if not is_same_in_a_batch(name, (*signature.operands, *signature.results)):
+            return False
+        if name == "jaxpr.conv_general_dilated":
+            # A batch of kernels is a grouped convolution, which is slow.
+            return False
+        record = ops.OPS.get(name.removeprefix("jaxpr."))
+        if record is None or not is_plain_signature(signature):
+            return False
+        if name in _CALLS:
+            attributes = dict(signature.attributes)
+            symbol = attributes["jaxpr" if "jaxpr" in attributes else "call_jaxpr"].value
+            body = Body(self._rules.program.function(symbol))
+            return all(map(self.is_so, body.signatures))
+        return not record.functions

@@ -1,0 +1,123 @@
+"""Where the results of blocks go: the rows of a batched result, or all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jaxmlir.ir import ir
+from jaxmlir.passes import toolbox
+from jaxmlir.passes._build import converted
+from jaxmlir.passes._rules import Rules
+
+_ADDITIONS = frozenset({"jaxpr.add", "jaxpr.add_any"})
+
+
+def use(
+    rules: Rules, values: Sequence[ir.Value], batched: ir.Value, place: ir.Operation
+) -> list[ir.Operation]:
+    """Uses the rows of a batched result, or all of them at once; the ops that are needed no more.
+
+    Args:
+      values: the results that the rows take the place of.
+      place: the op before which rows are taken apart.
+    """
+    chain = sum_of(values)
+    if chain is not None:
+        start, users = chain
+        with ir.InsertionPoint(users[-1]), users[-1].location:
+            (total,) = rules.emit(_total, [batched], _total)
+            total = converted(total, users[-1].results[0].type)
+            if start is not None:
+                name, type_ = users[0].name, users[-1].results[0].type
+                total = ir.Operation.create(name, [type_], [start, total]).result
+        users[-1].results[0].replace_all_uses_with(total)
+        return users
+    whole = concatenation_of(values)
+    if whole is not None:
+        dim = int(toolbox.attribute(whole, "dimension"))
+        joined = _Joined(dim)
+        with ir.InsertionPoint(whole), whole.location:
+            (value,) = rules.emit(joined, [batched], joined)
+        whole.results[0].replace_all_uses_with(converted(value, whole.results[0].type))
+        return [whole]
+    with ir.InsertionPoint(place), place.location:
+        rows = rules.emit(_rows, [batched], _rows)
+    for value, row in zip(values, rows, strict=True):
+        value.replace_all_uses_with(row)
+    return []
+
+
+def _only_user(value: ir.Value) -> ir.Operation | None:
+    users = [use.owner for use in value.uses]
+    return users[0] if len(users) == 1 else None
+
+
+def sum_of(values: Sequence[ir.Value]) -> tuple[ir.Value | None, list[ir.Operation]] | None:
+    """If values are added up one after another, and used by nothing else: what they are added to,
+    and the additions."""
+    users: list[ir.Operation] = []
+    start: ir.Value | None = None
+    total: ir.Value | None = None
+    for k, value in enumerate(values):
+        user = _only_user(value)
+        if user is None or user.name not in _ADDITIONS:
+            return None
+        left, right = user.operands
+        other = right if left == value else left
+        if user.results[0].type.shape != value.type.shape:
+            return None
+        if k == 0:
+            start = None if other == values[1] else other
+        elif k == 1 and start is None:
+            if user != users[0]:
+                return None
+            continue
+        elif other != total:
+            return None
+        if users and _only_user(total) != user:
+            return None
+        users.append(user)
+        total = user.results[0]
+    return start, users
+
+
+def concatenation_of(values: Sequence[ir.Value]) -> ir.Operation | None:
+    """The op that puts all of some values together in order, if nothing else uses them."""
+    user = _only_user(values[0])
+    if user is None or user.name != "jaxpr.concatenate" or list(user.operands) != list(values):
+        return None
+    return user if all(_only_user(v) is not None for v in values) else None
+
+
+def _total(rows: Any) -> list[Any]:
+    from jax import lax
+
+    return [lax.reduce(rows, np.zeros((), rows.dtype), lax.add, (0,))]
+
+
+def _rows(batched: Any) -> list[Any]:
+    """By one op, whose transpose is one op."""
+    from jax import lax
+
+    parts = lax.split(batched, (1,) * batched.shape[0], 0)
+    return [lax.reshape(part, part.shape[1:]) for part in parts]
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """The concatenation of the rows of an array; hashable."""
+
+    dim: int
+
+    def __call__(self, batched: Any) -> list[Any]:
+        from jax import lax
+
+        order = list(range(1, batched.ndim))
+        order.insert(self.dim, 0)
+        shape = list(batched.shape[1:])
+        shape[self.dim] *= batched.shape[0]
+        return [lax.reshape(lax.transpose(batched, order), shape)]
