@@ -195,6 +195,18 @@ def test_sign_of_negative_zero():
     same_bits(program, after, [np.float32(0)])
 
 
+def test_extremes_of_zeros():
+    """The greatest of a positive and a negative zero is the positive; to numpy they are equal."""
+    zeros = (
+        np.array([0.0, -0.0, -0.0, 0.0], np.float32),
+        np.array([-0.0, 0.0, -0.0, 0.0], np.float32),
+    )
+    program = jaxmlir.trace(lambda s: (s * jnp.maximum(*zeros), s * jnp.minimum(*zeros)))(1.0)
+    after = program.run_passes("jaxpr-inline,jaxpr-canonicalize")
+    assert after.as_text().count("jaxpr.max") == after.as_text().count("jaxpr.min") == 1
+    same_bits(program, after, [np.float32(1)])
+
+
 @budget
 @given(steps=programs)
 def test_random_programs(steps):

@@ -19,6 +19,17 @@ from jaxmlir.types import aval_of
 MAX_ELEMENTS = 64
 """The size of the largest constants that are folded: shapes, strides, indices, counters."""
 
+
+def _extreme(function: Callable[..., Any]) -> Callable[..., np.ndarray | None]:
+    """Not of two zeros of different signs, which are equal to numpy: it gives either."""
+
+    def of_plain(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
+        zeros = (x == 0) & (y == 0)
+        return None if np.any(zeros & (np.signbit(x) != np.signbit(y))) else function(x, y)
+
+    return of_plain
+
+
 ANY: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "add_any": np.add,
@@ -26,8 +37,8 @@ ANY: dict[str, Callable[..., Any]] = {
     "mul": np.multiply,
     "neg": np.negative,
     "abs": np.abs,
-    "max": np.maximum,
-    "min": np.minimum,
+    "max": _extreme(np.maximum),
+    "min": _extreme(np.minimum),
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,
