@@ -152,7 +152,15 @@ class _Lowering:
                 continue
             name = known.name
             try:
-                with self.location(op):
+                location = self.location(op)
+                template = cache.get(known)
+                if type(template) is _Template and i not in cuts:
+                    nodes = [values[v] for v in operands]
+                    outs = inlined_call(template.function, [*dim_vars, *nodes], location)
+                    values[first:last] = outs
+                    continue
+                # Entering a location takes as long as copying a template.
+                with location:
                     if name == "jaxpr.constant":
                         values[first] = self.constant(op, known)
                         continue
@@ -162,15 +170,7 @@ class _Lowering:
                         known = _signature.of_op(op, name, op.operands)
                         operands = chosen(operands, cuts[i].operands)
                         results = chosen(results, cuts[i].results)
-                    key = (self.program, known) if _may_differ(known) else known
-                    template = cache.get(key)
-                    if template is None:
-                        template = cache[key] = self.template(op, known)
-                    nodes = [values[v] for v in operands]
-                    if type(template) is _Template:
-                        outs = inlined_call(template.function, [*dim_vars, *nodes])
-                    else:
-                        outs = template(self, op, nodes)
+                    outs = self.op(op, known, [values[v] for v in operands])
                     for number, out in zip(results, outs, strict=True):
                         values[number] = out
             except JaxmlirError as e:
@@ -189,15 +189,28 @@ class _Lowering:
                 raise _at_op(unbound, op, name) from e
         return [values[v] for v in body.returned], self.tokens
 
+    def op(self, op: Any, known: Signature, nodes: list[Any]) -> Sequence[Any]:
+        """The results of an op, written in the current location."""
+        key = (self.program, known) if _may_differ(known) else known
+        template = self.cache.get(key)
+        if template is None:
+            template = self.cache[key] = self.template(op, known)
+        if type(template) is not _Template:
+            return template(self, op, nodes)
+        return self.inlined(template, nodes)
+
+    def inlined(self, template: _Template, nodes: Sequence[Any]) -> Sequence[Any]:
+        arguments = [*self.ctx.dim_var_values, *nodes]
+        return jax_mlir_ext.inlined_func_call(template.function, arguments)
+
     def constant(self, op: Any, known: Signature) -> Any:
         """A constant.  Programs write the same small ones over and over: they have templates."""
-        template = self.cache.get(known)
-        if template is None:
-            value, aval = constant_value(self.program, op), aval_of(known.results[0])
-            if "name" in op.attributes or not isinstance(value, np.ndarray):
-                return mlir.ir_constant(value, const_lowering=self.ctx.const_lowering, aval=aval)
-            template = self.cache[known] = _constant_template(value, aval)
-        (result,) = jax_mlir_ext.inlined_func_call(template.function, [])
+        value, aval = constant_value(self.program, op), aval_of(known.results[0])
+        if "name" in op.attributes or not isinstance(value, np.ndarray):
+            return mlir.ir_constant(value, const_lowering=self.ctx.const_lowering, aval=aval)
+        dim_types = [v.type for v in self.ctx.dim_var_values]
+        template = self.cache[known] = _constant_template(value, aval, dim_types)
+        (result,) = self.inlined(template, [])
         return result
 
     def template(self, op: Any, known: Signature) -> Any:
@@ -457,17 +470,19 @@ class _Template:
         self.function = function
 
 
-def _constant_template(value: np.ndarray, aval: Any) -> _Template:
-    with ir.Location.unknown():
+def _constant_template(value: np.ndarray, aval: Any, dim_types: Sequence[ir.Type]) -> _Template:
+    """A template without operands but, as all have, the sizes of symbolic dimensions."""
+    with ir.Location.unknown() as nowhere:
         attributes = {
             "sym_name": ir.StringAttr.get("constant"),
-            "function_type": ir.TypeAttr.get(ir.FunctionType.get([], [])),
+            "function_type": ir.TypeAttr.get(ir.FunctionType.get(dim_types, [])),
         }
         function = ir.Operation.create("func.func", attributes=attributes, regions=1, ip=False)
-        with ir.InsertionPoint(function.regions[0].blocks.append()):
+        block = function.regions[0].blocks.append(*dim_types, arg_locs=[nowhere] * len(dim_types))
+        with ir.InsertionPoint(block):
             result = mlir.ir_constant(value, aval=aval)
             func_dialect.ReturnOp([result])
-        type_ = ir.FunctionType.get([], [result.type])
+        type_ = ir.FunctionType.get(dim_types, [result.type])
         function.attributes["function_type"] = ir.TypeAttr.get(type_)
     return _Template(function)
 
