@@ -7,6 +7,7 @@ to 2^22 floats; nothing here is so exact that a factor of two would matter.
 
 from __future__ import annotations
 
+import functools
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +114,7 @@ def elements(type_: ir.Type) -> int:
     return aval.size
 
 
+@functools.cache
 def size(type_: ir.Type) -> int:
     """How many bytes a value of a type takes; 0 if that is not known."""
     aval = aval_of(type_)

@@ -102,10 +102,11 @@ class _Change:
 def _rewrite(program: Program, symbol: str, min_gain: float) -> int:
     """Rewrites a function, with what is called in it inlined if need be; how many sums."""
     function = program.function(symbol)
-    if sum(name in CONTRACTING for _, name in named_ops(function)) < 2:
+    ops = named_ops(function)
+    if sum(name in CONTRACTING for _, name in ops) < 2:
         return 0
     whole = inlined(program.functions, function)
-    reading = Reading(Body(whole))
+    reading = Reading(Body(whole, ops if whole is function else None))
     changes = _changes(reading, min_gain)
     if whole is not function:
         (function if changes else whole).operation.erase()
@@ -192,7 +193,7 @@ def _walked(reading: Reading, root: Expr, min_gain: float) -> tuple[Walk, _Chang
     new = transposed(short)
     made, inputs = plan(root, tuple(aval_of(reading.body.types[root.value]).shape), new, is_there)
     gone = _dying(root, inputs)
-    before, after = sum(map(cost, gone)), price(new.expr, is_there, set(), set())
+    before, after = sum(map(cost, gone)), price(new.expr, is_there).total
     if before < min_gain * after or (min_gain and not any(map(contracts, gone))):
         return walk, None
     return walk, _Change(root, made, inputs, gone, before, after)

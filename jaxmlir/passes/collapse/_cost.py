@@ -8,7 +8,8 @@ tensor has.  A sum reads what it sums up.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from typing import NamedTuple
 
 from jaxmlir.passes.collapse._tensors import Expr
 from jaxmlir.passes.products._cost import BYTE_NS, FLOP_NS, OP_NS
@@ -24,6 +25,12 @@ ATOMS = frozenset({"constant", "eye", "iota", "leaf"})
 
 def cost(expr: Expr) -> float:
     """Of computing an expression from its operands."""
+    if expr.cost is None:
+        expr.cost = _cost(expr)
+    return expr.cost
+
+
+def _cost(expr: Expr) -> float:
     if expr.kind in ATOMS:
         return 0.0
     itemsize = expr.dtype.itemsize
@@ -34,25 +41,34 @@ def cost(expr: Expr) -> float:
     return math.prod(expr.sizes) * itemsize * BYTE_NS
 
 
-def price(
-    expr: Expr, is_there: Callable[[Expr], bool], counted: set[Expr], read: set[Expr]
-) -> float:
-    """Of computing an expression, and what it is made of, as far as that is not there.
+class Price(NamedTuple):
+    """What it takes to compute an expression.
 
-    Args:
-      counted: what has been paid for; what is now, is added.
-      read: to which what is there, and used, is added.
+    Attributes:
+      total: in nanoseconds.
+      made: what is computed: this expression, and what it is made of.
+      read: what is there, and used.
     """
+
+    total: float
+    made: set[Expr]
+    read: set[Expr]
+
+
+def price(expr: Expr, is_there: Callable[[Expr], bool], counted: Set[Expr] = frozenset()) -> Price:
+    """Of computing an expression, as far as it is not there, and has not been counted."""
     total, pending = 0.0, [expr]
+    made: set[Expr] = set()
+    read: set[Expr] = set()
     while pending:
         expr = pending.pop()
         if is_there(expr):
             read.add(expr)
-        elif expr not in counted:
-            counted.add(expr)
+        elif expr not in counted and expr not in made:
+            made.add(expr)
             total += cost(expr)
             pending += [e for e, _, _ in expr.operands]
-    return total
+    return Price(total, made, read)
 
 
 def _is_small(expr: Expr) -> bool:

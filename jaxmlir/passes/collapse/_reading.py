@@ -7,6 +7,7 @@ that moves nothing gives its operand other labels.  An op that is not read is a 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -205,8 +206,22 @@ def _dot_general(
     if not _is_number(signature) or attrs.get("preferred_element_type") not in (None, dtype):
         return None
     contracted, batch = attrs["dimension_numbers"]
+    left, right, gone = _dot_labels(signature, contracted, batch)
+    a, b = operands[0].relabelled(left), operands[1].relabelled(right)
+    for k, d in zip(gone, contracted[0], strict=True):
+        if _described(signature.operands[0])[0][d] != 1 and k not in (*a.labels, *b.labels):
+            return None
+    found = _identity_product(algebra, a, b, gone)
+    return found or algebra.raw_product(a, b, gone, Dot(attrs.get("precision")))
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _dot_labels(
+    signature: Signature, contracted: Any, batch: Any
+) -> tuple[dict[int, int], dict[int, int], range]:
+    """The labels of the operands' dimensions, and those that are summed over."""
     rank = len(_described(signature.results[0])[0])
-    new: list[dict[int, int]] = []
+    found: list[dict[int, int]] = []
     count = len(batch[0])
     for side, type_ in enumerate(signature.operands):
         labels = {d: k for k, d in enumerate(batch[side])}
@@ -215,14 +230,8 @@ def _dot_general(
             if d not in labels:
                 labels[d] = count
                 count += 1
-        new.append(labels)
-    a, b = (t.relabelled(labels) for t, labels in zip(operands, new, strict=True))
-    gone = range(rank, rank + len(contracted[0]))
-    for k, d in zip(gone, contracted[0], strict=True):
-        if _described(signature.operands[0])[0][d] != 1 and k not in (*a.labels, *b.labels):
-            return None
-    found = _identity_product(algebra, a, b, gone)
-    return found or algebra.raw_product(a, b, gone, Dot(attrs.get("precision")))
+        found.append(labels)
+    return found[0], found[1], range(rank, rank + len(contracted[0]))
 
 
 def _identity_product(algebra: Algebra, a: Tensor, b: Tensor, gone: Sequence[int]) -> Tensor | None:

@@ -17,9 +17,9 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from jaxmlir.passes.collapse._cost import cost, price
+from jaxmlir.passes.collapse._cost import Price, cost, price
 from jaxmlir.passes.collapse._reading import LINEAR, Reading
 from jaxmlir.passes.collapse._tensors import Algebra, Expr, Tensor
 from jaxmlir.passes.products._cost import BYTE_NS
@@ -51,13 +51,12 @@ class Place:
     price: float = 0.0
 
 
-@dataclass(frozen=True)
-class _Op:
-    """An op that the walk goes through: its place, its operands, and the sizes of labels."""
+class _Op(NamedTuple):
+    """An op that the walk goes through: its place, its labels, and its operands."""
 
     place: Place
+    labels: tuple[int, ...]
     operands: list[Tensor]
-    sizes: dict[int, int]
 
 
 _Handed = tuple[Tensor, Tensor, tuple[Tensor, ...]]
@@ -117,16 +116,14 @@ class Walk:
         # What other cotangents are made of is computed anyway: nothing is saved from there on.
         if place.handed < expr.uses or expr in self.read:
             return []
-        labels = [*place.labels, *(next(self._fresh) for _ in expr.sizes[expr.rank :])]
-        self.precision.update(dict.fromkeys(labels[expr.rank :], expr.params))
-        op = _Op(
-            place,
-            [Tensor(e, tuple([labels[i] for i in w]), s) for e, w, s in expr.operands],
-            dict(zip(labels, expr.sizes, strict=True)),
-        )
+        labels = place.labels
+        if expr.sums:
+            labels = (*labels, *(next(self._fresh) for _ in expr.sizes[expr.rank :]))
+            self.precision.update(dict.fromkeys(labels[expr.rank :], expr.params))
+        operands = [Tensor(e, tuple([labels[i] for i in w]), s) for e, w, s in expr.operands]
         first = []
-        for operand, cotangent, factors in self._handed(op):
-            place.price += self._price(cotangent.expr)
+        for operand, cotangent, factors in self._handed(_Op(place, labels, operands)):
+            place.price += self._price(cotangent)
             place.step.append(operand.expr)
             known = self.places.get(operand.expr)
             if known is None:
@@ -136,7 +133,7 @@ class Walk:
                 first.append(operand.expr)
             else:
                 self._add(known, operand, cotangent.times(operand.sign), factors)
-                place.price += self._price(known.cotangent.expr)
+                place.price += self._price(known.cotangent)
         return first
 
     def _add(
@@ -179,9 +176,8 @@ class Walk:
             for t, other in (tensors, tensors[::-1])
             if t.expr.kind in LINEAR
         ]
-        found.sort(
-            key=lambda h: (self._price(h[1].expr, count=False), -self._weight.get(h[0].expr, 0.0))
-        )
+        if len(found) > 1:
+            found.sort(key=lambda h: (self._priced(h[1]).total, -self._weight.get(h[0].expr, 0.0)))
         return found[:1]
 
     def _times(self, op: _Op, operand: Tensor, other: Tensor) -> _Handed:
@@ -204,7 +200,11 @@ class Walk:
         Args:
           factors: new ones that can wait.
         """
-        gone = {k for k in op.sizes if k >= self.root.rank and k not in operand.labels}
+        if operand.labels == op.labels:
+            # Nothing is summed over.
+            product = given if other is None else self.algebra.product(given, other)
+            return operand, product, (*op.place.factors, *factors)
+        gone = {k for k in op.labels if k >= self.root.rank and k not in operand.labels}
         waiting = []
         for factor in (*op.place.factors, *factors):
             if gone.isdisjoint(factor.labels):
@@ -212,20 +212,28 @@ class Walk:
             else:
                 given = self.algebra.product(given, factor)
         there = {*given.labels, *(other.labels if other else ())}
-        times = math.prod(op.sizes[k] for k in gone - there)
+        expr = op.place.expr
+        sizes = zip(op.labels, expr.sizes, strict=True)
+        times = math.prod([size for k, size in sizes if k in gone and k not in there])
         if other is None:
             found = self.algebra.sum(given, gone)
         else:
-            found = self.algebra.product(given, other, gone, op.place.expr.params)
+            found = self.algebra.product(given, other, gone, expr.params)
         if times != 1:
             waiting.append(self.algebra.constant(times, self.root.dtype))
         return operand, found, tuple(waiting)
 
-    def _price(self, expr: Expr, count: bool = True) -> float:
+    def _priced(self, cotangent: Tensor) -> Price:
+        return price(cotangent.expr, self._is_there, self._counted)
+
+    def _price(self, cotangent: Tensor) -> float:
         """What an expression costs that is not in the program; a second time it costs nothing."""
-        if count:
-            return price(expr, self._is_there, self._counted, self.read)
-        return price(expr, self._is_there, set(self._counted), set())
+        if cotangent.expr in self._counted:
+            return 0.0
+        found = self._priced(cotangent)
+        self._counted |= found.made
+        self.read |= found.read
+        return found.total
 
 
 def stops(walk: Walk) -> set[Expr]:

@@ -10,7 +10,9 @@ two layouts, is one.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -20,6 +22,9 @@ import numpy as np
 Wiring = tuple[int, ...]
 """For each dimension of an operand, a label: that of a dimension of the result, or a higher one,
 over which the operation sums."""
+
+Term = tuple[int, Wiring, int, "Expr"]
+"""Of a sum: an expression with its number, and its wiring and sign."""
 
 # A sum of more terms than this is one term of another sum.
 MAX_TERMS = 16
@@ -39,11 +44,12 @@ class Expr:
       operands: with the wiring of each, and its sign.
       sizes: of its dimensions, and then of the labels that are summed over.
       rank: the number of dimensions.
-      terms: of a sum, with those of operands that are sums themselves.
+      terms: of a sum, with those of operands that are sums themselves, in the order of numbers.
       value: the program's value that it is, by number, if it is one.
       layout: for each dimension of that value the dimension of the expression, or ``None``.
       sign: that of the value.
       uses: how often the program's expressions, other ops and results need it.
+      cost: of computing it from its operands, once that has been asked for.
     """
 
     number: int
@@ -53,11 +59,12 @@ class Expr:
     sizes: tuple[int, ...]
     rank: int
     dtype: Any
-    terms: tuple[tuple[Expr, Wiring, int], ...] = ()
+    terms: tuple[Term, ...] = ()
     value: int | None = None
     layout: tuple[int | None, ...] = ()
     sign: int = 1
     uses: int = 0
+    cost: float | None = None
 
     @property
     def sums(self) -> bool:
@@ -95,6 +102,7 @@ class Algebra:
     """All expressions of a function and of its rewrites, one for each key."""
 
     known: dict[Any, Expr] = field(default_factory=dict)
+    _ones: dict[Any, Tensor] = field(default_factory=dict)
     _pulled: dict[Any, list[Tensor]] = field(default_factory=dict)
     _depth: int = 0
 
@@ -119,7 +127,10 @@ class Algebra:
         )
 
     def one(self, dtype: Any) -> Tensor:
-        return self.constant(1, dtype)
+        found = self._ones.get(dtype)
+        if found is None:
+            found = self._ones[dtype] = self.constant(1, dtype)
+        return found
 
     def apply(
         self,
@@ -132,7 +143,7 @@ class Algebra:
         """The expression of an operation as it is; labels that are ``gone`` are summed over."""
         labels, sizes, wirings = _wired(operands, gone)
         used = tuple([(t.expr, w, t.sign) for t, w in zip(operands, wirings, strict=True)])
-        key = (kind, params, dtype, tuple([(e.number, w, s) for e, w, s in used]), len(labels))
+        key = (kind, params, dtype, used, len(labels))
         found = self.known.get(key)
         if found is None:
             found = self.known[key] = self._new(kind, params, used, sizes, len(labels), dtype)
@@ -143,6 +154,8 @@ class Algebra:
     ) -> Tensor:
         """The product of two tensors, summed over labels; simplified."""
         one = self.one(a.expr.dtype).expr
+        if not gone and a.expr is not one and b.expr is not one:
+            return self.raw_product(a, b)
         for x, y in ((a, b), (b, a)):
             if x.expr is one:
                 return self.sum(y.times(x.sign), gone)
@@ -166,8 +179,8 @@ class Algebra:
         """The product as it is."""
         if a.expr.number > b.expr.number:
             a, b = b, a
-        if not any(k in gone for k in (*a.labels, *b.labels)):
-            params = None
+        if not gone or not any([k in gone for k in (*a.labels, *b.labels)]):
+            gone, params = (), None
         unsigned = [a.unsigned, b.unsigned]
         found = self.apply("product", params, unsigned, a.expr.dtype, gone)
         return found.times(a.sign * b.sign)
@@ -242,18 +255,25 @@ class Algebra:
         """The sum of two tensors; the same for all ways to add up the same terms."""
         terms = [*_terms(a), *_terms(b)]
         if len(terms) > MAX_TERMS:
-            terms = [a, b]
-        terms.sort(key=lambda t: (t.expr.number, t.labels))
-        sign = terms[0].sign
-        labels, sizes, wirings = _wired(terms, ())
-        flat = tuple([(t.expr, w, t.sign * sign) for t, w in zip(terms, wirings, strict=True)])
-        dtype = a.expr.dtype
-        key = ("add", dtype, tuple([(e.number, w, s) for e, w, s in flat]))
+            terms = [_term(a), _term(b)]
+        terms.sort(key=_by_number)
+        labels, sign = terms[0][1], terms[0][2]
+        if all([t[1] == labels for t in terms]):
+            # As most are: terms that are laid out alike.
+            sizes = terms[0][3].sizes[: len(labels)]
+            wiring = _numbered(len(labels))
+            flat = tuple([(number, wiring, s * sign, e) for number, _, s, e in terms])
+        else:
+            tensors = [Tensor(e, own) for _, own, _, e in terms]
+            labels, sizes, wirings = _wired(tensors, ())
+            pairs = zip(terms, wirings, strict=True)
+            flat = tuple([(number, w, s * sign, e) for (number, _, s, e), w in pairs])
+        key = ("add", a.expr.dtype, flat)
         found = self.known.get(key)
         if found is None:
             at = {label: k for k, label in enumerate(labels)}
             operands = tuple([(t.expr, t.relabelled(at).labels, t.sign * sign) for t in (a, b)])
-            found = self._new("add", None, operands, sizes, len(labels), dtype)
+            found = self._new("add", None, operands, sizes, len(labels), a.expr.dtype)
             found.terms = flat
             self.known[key] = found
         return Tensor(found, labels, sign)
@@ -270,11 +290,32 @@ class Algebra:
         return Expr(len(self.known), kind, params, operands, sizes, rank, dtype)
 
 
-def _terms(t: Tensor) -> Iterable[Tensor]:
-    """What a tensor is the sum of."""
+def _terms(t: Tensor) -> Iterable[Term]:
+    """What a tensor is the sum of, by its labels."""
     if t.expr.kind != "add":
-        return (t,)
-    return [Tensor(e, tuple([t.labels[k] for k in w]), s * t.sign) for e, w, s in t.expr.terms]
+        return (_term(t),)
+    labels, sign = t.labels, t.sign
+    own = _numbered(len(labels))
+    if sign == 1 and labels == own:
+        return t.expr.terms
+    return [
+        (number, labels if w == own else tuple([labels[k] for k in w]), s * sign, e)
+        for number, w, s, e in t.expr.terms
+    ]
+
+
+def _term(t: Tensor) -> Term:
+    """A tensor as one term."""
+    return (t.expr.number, t.labels, t.sign, t.expr)
+
+
+_by_number = operator.itemgetter(0, 1)
+
+
+@functools.cache
+def _numbered(rank: int) -> Wiring:
+    """The labels of dimensions in their order."""
+    return tuple(range(rank))
 
 
 def _wired(
@@ -288,7 +329,7 @@ def _wired(
     first = tensors[0]
     if not gone and all([t.labels == first.labels or not t.labels for t in tensors]):
         # As most are: elementwise ops of tensors that are laid out alike.
-        wiring = tuple(range(len(first.labels)))
+        wiring = _numbered(len(first.labels))
         wirings = [wiring if t.labels else () for t in tensors]
         return first.labels, first.expr.sizes[: len(wiring)], wirings
     sizes: dict[int, int] = {}

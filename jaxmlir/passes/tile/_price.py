@@ -92,10 +92,11 @@ def estimate(schedule: Schedule, number: int, stored: Stored, again: Set[int]) -
     reads: set[int] = set()
     shared: set[int] = set()
     for i in ops:
-        for k, v in enumerate(body.operands[i]):
-            if schedule.is_inner(i, k):
+        dims = schedule.rows[i].operands
+        for v, d, is_inner in zip(body.operands[i], dims, schedule.inner[i], strict=True):
+            if is_inner:
                 continue
-            if schedule.rows[i].operands[k] is not None:
+            if d is not None:
                 reads.add(v)
             elif not _is_fused(body, i):
                 shared.add(v)
@@ -130,8 +131,8 @@ def computed_again(schedule: Schedule, prices: Prices) -> set[int]:
             if signature not in of_ops:
                 of_ops[signature] = prices.computing(body.ops[i], signature.name)
             cost = of_ops[signature]
-            for k, v in enumerate(body.operands[i]):
-                if schedule.is_inner(i, k) and v not in outer:
+            for v, is_inner in zip(body.operands[i], schedule.inner[i], strict=True):
+                if is_inner and v not in outer:
                     cost += costs[v]
             for v in range(*body.results[i]):
                 costs[v] = cost
@@ -158,20 +159,27 @@ class Stored:
         self.values = set(range(body.arity))
         # Of an element, in ops, if all that is not stored is computed with it.
         ops_of = [0] * len(body.types)
+        storing = {i for i, name in enumerate(body.names) if name in _STORING}
         for i, name in enumerate(body.names):
-            cost = sum(ops_of[v] for v in body.operands[i]) + SLOW.get(name, 1)
-            fused = _is_fused(body, i)
-            for v in range(*body.results[i]):
+            results = range(*body.results[i])
+            if not _is_fused(body, i):
+                self.values.update(results)
+                continue
+            cost = sum([ops_of[v] for v in body.operands[i]]) + SLOW.get(name, 1)
+            is_dear = name in FUNCTIONS or cost > Fence.threshold
+            for v in results:
                 users = uses.users[v]
-                is_dear = name in FUNCTIONS or cost > Fence.threshold
-                read = any(body.names[u] in _STORING for u in users)
-                if not fused or v in uses.is_returned or read or (len(users) > 1 and is_dear):
+                read = not storing.isdisjoint(users)
+                if v in uses.is_returned or read or (len(users) > 1 and is_dear):
                     self.values.add(v)
                 else:
                     ops_of[v] = cost
         self.end = [0] * len(body.types)
         for i in reversed(range(len(body.ops))):
-            last = max([i, *(self.end[v] for v in self._made(i) if v not in self.values)])
+            last = i
+            for v in self._made(i):
+                if v not in self.values:
+                    last = max(last, self.end[v])
             for v in body.operands[i]:
                 self.end[v] = max(self.end[v], last)
 

@@ -68,6 +68,8 @@ class Uses:
     Attributes:
       users: of each value the ops that read it, by index.
       maker: of each value the op that gives it; ``None`` of arguments.
+      places: of each op its operands and results.
+      linear: the ops that are linear in all operands.
       is_returned: the values that the function returns.
       bytes: how many each value takes.
     """
@@ -78,11 +80,15 @@ class Uses:
         self.bytes = [sizes[type_] for type_ in body.types]
         self.users: list[list[int]] = [[] for _ in body.types]
         self.maker: list[int | None] = [None] * len(body.types)
+        self.places: list[tuple[int, ...]] = []
         for i, operands in enumerate(body.operands):
             for v in dict.fromkeys(operands):
                 self.users[v].append(i)
-            for v in range(*body.results[i]):
+            results = range(*body.results[i])
+            for v in results:
                 self.maker[v] = i
+            self.places.append((*operands, *results))
+        self.linear = {i for i, name in enumerate(body.names) if name in _LINEAR}
         self.is_returned = set(body.returned)
 
     def dim(self, rows: Region, value: int) -> int | None:
@@ -105,12 +111,11 @@ def grow(uses: Uses, value: int, dim: int) -> Region:
         for i in uses.users[v] if maker is None else (maker, *uses.users[v]):
             if i in found:
                 continue
-            op = _join(body, i, dims)
+            places = uses.places[i]
+            op = _join(body.signatures[i], tuple([dims.get(place) for place in places]))
             if op is None:
                 continue
             found[i] = op
-            first, last = body.results[i]
-            places = (*body.operands[i], *range(first, last))
             for place, d in zip(places, (*op.operands, *op.results), strict=True):
                 if d is not None and place not in dims:
                     dims[place] = d
@@ -118,18 +123,25 @@ def grow(uses: Uses, value: int, dim: int) -> Region:
     return found
 
 
-def _join(body: Body, i: int, dims: dict[int, int]) -> RowOp | None:
-    """An op of which a value follows the batch, as one that follows it as a whole."""
-    maps = maps_of(body.signatures[i])
+@functools.lru_cache(maxsize=1 << 14)
+def _join(signature: Signature, dims: tuple[int | None, ...]) -> RowOp | None:
+    """An op of which a value follows the batch, as one that follows it as a whole.
+
+    Args:
+      dims: of each operand and each result the dimension that is the batch, as far as known.
+    """
+    maps = maps_of(signature)
     if maps is None:
         return None
-    first, last = body.results[i]
-    of_results = [maps.results[k][dims[v]] for k, v in enumerate(range(first, last)) if v in dims]
-    of_operands = [maps.operands[k][dims[v]] for k, v in enumerate(body.operands[i]) if v in dims]
+    count = len(signature.operands)
+    of_operands, of_results = (
+        [loops[d] for loops, d in zip(group, given, strict=True) if d is not None]
+        for group, given in ((maps.operands, dims[:count]), (maps.results, dims[count:]))
+    )
     loop = next((loop for loop in (*of_results, *of_operands) if loop is not None), None)
     if loop is None or any(other != loop for other in of_results):
         return None
-    op = RowOp.of(body.signatures[i], loop)
+    op = RowOp.of(signature, loop)
     if op.is_reduction:
         # Where an operand's other dimension is the batch of the region, it would be read whole.
         return op if maps.combine and None not in op.operands else None
@@ -151,19 +163,30 @@ class Schedule:
       rows: the ops that are computed in loops, by index.
       stages: in order; the ops of each in the order of the function.
       stage: of each row op the number of its stage.
+      inner: of each row op and operand, whether that is a row, or a part, that its own loop has
+        computed.
     """
 
     def __init__(self, uses: Uses, rows: Region):
         self.uses, self.rows = uses, dict(rows)
         self.stage: dict[int, int] = {}
         self._found: dict[int, list[int]] = {}
+        self._dims: list[int | None] = [None] * len(uses.maker)
+        for i, op in rows.items():
+            first, last = uses.body.results[i]
+            self._dims[first:last] = op.results
         self._place()
         self._sink()
         self.stages = self._staged()
+        self.inner: dict[int, list[bool]] = {}
+        # The values that are read outside of the loop that computes them, and those that are read
+        # otherwise than by rows.
+        self._left, self._whole_read = set(uses.is_returned), set(uses.is_returned)
+        self._read()
 
     def dim(self, value: int) -> int | None:
         """The batch dimension of a value that is computed by rows; else ``None``."""
-        return self.uses.dim(self.rows, value)
+        return self._dims[value]
 
     def outer(self, stage: int) -> list[int]:
         """The values computed by rows in a stage that are read elsewhere."""
@@ -173,81 +196,71 @@ class Schedule:
         """The values that are reduced over the rows of a stage, and read elsewhere."""
         return [v for v in self._leaving(stage) if self.dim(v) is None]
 
-    def is_inner(self, i: int, k: int) -> bool:
-        """Whether operand ``k`` of an op of a loop is a row, or a part, that its own loop has
-        computed."""
-        if self.rows[i].is_of_parts:
-            return True
-        v = self.uses.body.operands[i][k]
-        maker = self.uses.maker[v]
-        d = self.rows[i].operands[k]
-        return d is not None and self.dim(v) == d and self.stage[maker] == self.stage[i]
-
     def is_read_whole(self, value: int) -> bool:
         """Whether a value that is computed by rows is returned, or read otherwise than by rows."""
-        if value in self.uses.is_returned:
-            return True
-        for i in self.uses.users[value]:
-            row = self.rows.get(i)
-            if row is None:
-                return True
-            pairs = zip(self.uses.body.operands[i], row.operands, strict=True)
-            if any(v == value and d != self.dim(v) for v, d in pairs):
-                return True
-        return False
+        return value in self._whole_read
 
     def _leaving(self, stage: int) -> list[int]:
         """The values that a stage computes and others read."""
         if stage not in self._found:
             results = (range(*self.uses.body.results[i]) for i in self.stages[stage].rows)
-            self._found[stage] = [v for group in results for v in group if self._leaves(v)]
+            self._found[stage] = [v for group in results for v in group if v in self._left]
         return self._found[stage]
 
-    def _leaves(self, value: int) -> bool:
-        if value in self.uses.is_returned:
-            return True
-        stage = self.stage[self.uses.maker[value]]
-        for i in self.uses.users[value]:
-            if self.stage.get(i) != stage:
-                return True
-            for k, v in enumerate(self.uses.body.operands[i]):
-                if v == value and not self.is_inner(i, k):
-                    return True
-        return False
+    def _read(self) -> None:
+        """Finds how operands are read."""
+        dims, maker, stage_of = self._dims, self.uses.maker, self.stage
+        for i, operands in enumerate(self.uses.body.operands):
+            row = self.rows.get(i)
+            if row is None:
+                self._left.update(operands)
+                self._whole_read.update(operands)
+            elif row.is_of_parts:
+                self.inner[i] = [True] * len(operands)
+            else:
+                inner = self.inner[i] = []
+                stage = stage_of[i]
+                for v, d in zip(operands, row.operands, strict=True):
+                    by_rows = d == dims[v]
+                    inner.append(by_rows and d is not None and stage_of[maker[v]] == stage)
+                    if not inner[-1]:
+                        self._left.add(v)
+                        if not by_rows:
+                            self._whole_read.add(v)
 
     def _place(self) -> None:
         """Each op in the first stage in which it can be computed."""
-        body = self.uses.body
+        body, rows, dims, maker = self.uses.body, self.rows, self._dims, self.uses.maker
         # The stage from which on a value is there as a whole, and that which computes its rows.
         whole = [0] * len(body.types)
-        self._whole = whole
-        self._last = 0
         self._ops = [0] * len(body.ops)
         for i, operands in enumerate(body.operands):
-            op = self.rows.get(i)
-            if op is None and self._is_of_parts(i):
-                op = self.rows[i] = RowOp.of(body.signatures[i], None)
+            op = rows.get(i)
+            if op is None and i in self.uses.linear and self._is_of_parts(i):
+                op = rows[i] = RowOp.of(body.signatures[i], None)
+            stage = 0
             if op is None:
-                stage = max((whole[v] for v in operands), default=0)
+                for v in operands:
+                    stage = max(stage, whole[v])
                 after = stage
             else:
-                stage = 0
                 for v, d in zip(operands, op.operands, strict=True):
-                    there = whole[v]
-                    if op.is_of_parts or (d is not None and self.dim(v) == d):
-                        there = self.stage[self.uses.maker[v]]
-                    stage = max(stage, there)
+                    if op.is_of_parts or (d is not None and dims[v] == d):
+                        stage = max(stage, self.stage[maker[v]])
+                    else:
+                        stage = max(stage, whole[v])
                 self.stage[i] = stage
                 after = stage + 1
             self._ops[i] = stage
-            for v in range(*body.results[i]):
-                whole[v] = after
+            if after:
+                for v in range(*body.results[i]):
+                    whole[v] = after
 
     def _is_of_parts(self, i: int) -> bool:
-        """Whether an op is linear in sums over the rows of one stage that nobody else reads."""
+        """Whether a linear op is one of sums over the rows of one stage that nobody else reads."""
         body = self.uses.body
         operands = body.operands[i]
-        if body.names[i] not in _LINEAR or not operands or maps_of(body.signatures[i]) is None:
+        if not operands or maps_of(body.signatures[i]) is None:
             return False
         makers = [self.uses.maker[v] for v in operands]
         ops = [self.rows.get(maker) for maker in makers]
@@ -268,8 +281,7 @@ class Schedule:
         for i in sorted(self.rows, reverse=True):
             if self.rows[i].is_reduction:
                 continue
-            made = body.operands[i]
-            if any(self.dim(v) is not None for v in made):
+            if any([self._dims[v] is not None for v in body.operands[i]]):
                 continue
             results = range(*body.results[i])
             if any(v in self.uses.is_returned for v in results):

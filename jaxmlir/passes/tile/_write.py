@@ -131,7 +131,7 @@ class Writer:
         for i in self._schedule.stages[number].rows:
             dims = self._schedule.rows[i].operands
             for k, (v, d) in enumerate(zip(self._body.operands[i], dims, strict=True)):
-                if self._schedule.is_inner(i, k):
+                if self._schedule.inner[i][k]:
                     continue
                 if d is None:
                     wholes[v] = None
@@ -226,7 +226,7 @@ class Writer:
             row, signature = self._schedule.rows[i], body.signatures[i]
             operands = []
             for k, (v, d) in enumerate(zip(body.operands[i], row.operands, strict=True)):
-                if self._schedule.is_inner(i, k):
+                if self._schedule.inner[i][k]:
                     operands.append(found[v])
                 else:
                     operands.append(wholes[v] if d is None else rows[v, d])
