@@ -267,6 +267,11 @@ def ops_with_symbols(function: func.FuncOp) -> Iterator[tuple[Any, str]]:
             yield op, name
 
 
+def trip_count(length: Any) -> int | None:
+    """How often a scan of a length runs its body; ``None`` if that is a symbolic size."""
+    return length if isinstance(length, int) else None
+
+
 def may_have_functions(name: str) -> bool:
     """Whether ops of a name can refer to functions; looking for these costs more than asking."""
     found = _with_functions.get(name)

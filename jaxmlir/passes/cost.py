@@ -26,6 +26,7 @@ from jaxmlir import locations, ops
 from jaxmlir._plans import Node, plan_of
 from jaxmlir.ir import scope
 from jaxmlir.passes._base import Pass
+from jaxmlir.passes._build import trip_count
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -152,12 +153,12 @@ class Counter:
     def op(self, node: Node, found: Costs) -> None:
         name = node.name.removeprefix("jaxpr.")
         if name == "scan":
-            length, once = node.get("length"), self.function(node.get("jaxpr"))
-            if isinstance(length, int):
-                found.add(once, length)
-            else:
+            count, once = trip_count(node.get("length")), self.function(node.get("jaxpr"))
+            if count is None:
                 found.add(once)
                 found.unbounded |= once.by_line.keys()
+            else:
+                found.add(once, count)
         elif name == "while":
             for key in ("cond_jaxpr", "body_jaxpr"):
                 once = self.function(node.get(key))

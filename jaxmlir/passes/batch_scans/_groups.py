@@ -10,7 +10,7 @@ from jaxmlir import codec, ops
 from jaxmlir._signature import Signature
 from jaxmlir.ir import func
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._build import named_ops
+from jaxmlir.passes._build import named_ops, trip_count
 from jaxmlir.passes._purity import is_same_in_a_batch
 from jaxmlir.passes._work import KERNEL, Work, is_array, size
 from jaxmlir.passes.higher_order._scan_op import PLAIN_SCAN
@@ -159,7 +159,7 @@ class Finder:
             return None
         if not all(map(is_array, (*signature.operands, *signature.results))):
             return None
-        if not isinstance(codec.decode(attributes["length"]), int):
+        if trip_count(codec.decode(attributes["length"])) is None:
             return None
         number = self._number(attributes.pop("jaxpr").value)
         return number, tuple(attributes.items()), signature.operands, signature.results

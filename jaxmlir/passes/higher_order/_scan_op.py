@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmlir import codec
 from jaxmlir._lists import split
 from jaxmlir.ir import ir
+from jaxmlir.passes._build import trip_count
 from jaxmlir.passes.higher_order._loops import stacked
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class ScanOp:
     @property
     def is_counted(self) -> bool:
         """Whether its length is a number, not a symbolic size."""
-        return isinstance(self.length, int)
+        return trip_count(self.length) is not None
 
     def operands(self, values: Sequence[Any]) -> list[list[Any]]:
         """Constants, carry, slices."""

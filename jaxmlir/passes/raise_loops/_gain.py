@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir import codec
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import ops_of, symbols_of
+from jaxmlir.passes._build import ops_of, symbols_of, trip_count
 from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
 from jaxmlir.passes._work import Work, elements
 
@@ -125,8 +125,8 @@ class _Walk:
                 moved = op.results[0] if name in _READS else operands[_UPDATE[name]]
                 self._gain.indexed += times * elements(moved.type)
         elif name == "jaxpr.scan":
-            length = codec.decode(op.attributes["length"])
-            if not isinstance(length, int):
+            length = trip_count(codec.decode(op.attributes["length"]))
+            if length is None:
                 return False
             self._gain.shared += times * ITERATION * length
             body = self._program.function(op.attributes["jaxpr"].value)

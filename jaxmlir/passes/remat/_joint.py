@@ -56,7 +56,7 @@ def loops_of(function: func.FuncOp) -> list[Loop]:
     for op, name, _ in ops_of(function):
         if name == "jaxpr.scan" and all(key in PLAIN_SCAN for key in op.attributes.keys()):
             loop = Loop(op)
-            if loop.results and isinstance(loop.scan.length, int) and loop.scan.length > 1:
+            if loop.results and loop.scan.is_counted and loop.scan.length > 1:
                 found.append(loop)
     return found
 

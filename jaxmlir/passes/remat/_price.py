@@ -18,7 +18,7 @@ from jaxmlir import _signature, ops
 from jaxmlir._plans import Node
 from jaxmlir.effect_attrs import has_lasting_effects
 from jaxmlir.ir import ir
-from jaxmlir.passes._build import may_have_functions, ops_of, symbols_of
+from jaxmlir.passes._build import may_have_functions, ops_of, symbols_of, trip_count
 from jaxmlir.passes.cost import CALLED, leaf_cost
 from jaxmlir.types import aval_of
 
@@ -101,8 +101,8 @@ class Prices:
     def _calling(self, node: Node) -> float:
         match node.name.removeprefix("jaxpr."):
             case "scan":
-                length = node.get("length")
-                return self.function(node.get("jaxpr")) * length if type(length) is int else inf
+                count = trip_count(node.get("length"))
+                return inf if count is None else self.function(node.get("jaxpr")) * count
             case "cond":
                 return max(map(self.function, node.get("branches")))
             case "custom_linear_solve":
