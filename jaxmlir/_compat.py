@@ -12,7 +12,7 @@ since 0.12              ``ShapedArray.layout``; ``JaxprEqnContext.no_collectives
                         ``cur_layout_mode``: read by name where present
 since 0.11              linearization rules have structured residuals:
                         :func:`register_linearization`
-since 0.12              ``custom_vjp``'s bwd returns ``(cotangents, logs)``:
+since 0.11.1            ``custom_vjp``'s bwd returns ``(cotangents, logs)``:
                         :func:`call_bwd`, :func:`wrap_bwd`
 ======================  =================================================================
 """
@@ -379,14 +379,14 @@ def flatten_primals(values: Any) -> Any:
 def call_bwd(bwd: Any, *args: Any) -> list[Any]:
     """The cotangents that a custom_vjp's flat backward rule returns."""
     out = bwd.call_wrapped(*args)
-    return list(out[0] if jax_version() >= (0, 12) else out)
+    return list(out[0] if jax_version() >= (0, 11, 1) else out)
 
 
 def wrap_bwd(function: Any, debug_info: Any) -> Any:
     """A flat backward rule, as the installed JAX wants it, of a function returning cotangents."""
     from jax._src import linear_util as lu
 
-    if jax_version() >= (0, 12):
+    if jax_version() >= (0, 11, 1):
         return lu.wrap_init(lambda *args: (list(function(*args)), None), debug_info=debug_info)
     return lu.wrap_init(lambda *args: list(function(*args)), debug_info=debug_info)
 

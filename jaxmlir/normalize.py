@@ -142,7 +142,7 @@ FROM_DIALECT: dict[str, Callable[[dict[str, Any], int, int], dict[str, Any]]] = 
 if _PACKED_SCAN:
     TO_DIALECT["scan"] = _scan_to_dialect
     FROM_DIALECT["scan"] = _scan_from_dialect
-if jax_version() >= (0, 12):
+if jax_version() >= (0, 11, 2):
     FROM_DIALECT["custom_vmap_call"] = _custom_vmap_from_dialect
 if jax_version() < (0, 11):
     TO_DIALECT["xla_metadata_call"] = _metadata_to_dialect
