@@ -143,6 +143,23 @@ def forever(x):
 
 
 @pytest.mark.parametrize("steps", [0, 2])
+def test_random_keys_are_moved_out_of_a_while(steps):
+    """Where the loop does not run, they are keys that nobody looks at."""
+
+    def function(seed, steps):
+        def body(state):
+            i, c = state
+            key = jax.random.split(jax.random.key(seed))[0]
+            return i + 1, c + jax.random.uniform(jax.random.fold_in(key, i))
+
+        return lax.while_loop(lambda state: state[0] < steps, body, (0, 1.0))
+
+    program, found = moved(function, 3, steps)
+    assert found == ["jaxpr.slice"] and "jaxpr.cond" in str(program)
+    np.testing.assert_allclose(program(3, steps), jax.jit(function)(3, steps))
+
+
+@pytest.mark.parametrize("steps", [0, 2])
 def test_what_a_while_may_not_need_is_computed_if_it_does(steps):
     """The body's code would not end: it must not run before a loop that does not."""
 

@@ -43,7 +43,7 @@ from jaxmlir.importer import Importer
 from jaxmlir.ir import func, ir, symbol_uses
 from jaxmlir.passes import higher_order
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._build import inline, ops_with_symbols, reachable, symbols_of
+from jaxmlir.passes._build import inline, ops_with_symbols, reachable, symbols_of, zeros
 from jaxmlir.passes._functions import Functions
 from jaxmlir.passes.higher_order import Halves, Linearization, Written
 from jaxmlir.types import aval_of
@@ -289,6 +289,13 @@ class Rules:
         if template is None:
             template = self._keep(key, trace, write, shared)
         return inline(template, args)
+
+    def filler(self, type_: ir.Type) -> ir.Value:
+        """A value that nobody reads."""
+        aval = aval_of(type_)
+        if isinstance(aval, core.ShapedArray) and not isinstance(aval.dtype, dtypes.ExtendedDType):
+            return zeros(type_)
+        return self.emit(lambda: [ad_util.empty_like_aval(aval)], [], ("filler", type_))[0]
 
     def mark(self) -> tuple[int, ...]:
         """A point to return to, for :meth:`undo`."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jax import lax
 
-from jaxmlir._compat import ad_util, core, dtypes
 from jaxmlir.ir import func, ir
 from jaxmlir.passes._build import returned, set_results, zeros
 from jaxmlir.passes._edit import before_return, set_arguments
@@ -26,7 +25,6 @@ from jaxmlir.passes.higher_order._rule import Halves, HigherOrderRule, Lineariza
 from jaxmlir.passes.higher_order.call import call
 from jaxmlir.passes.transpose import cotangent_type, transpose_nonzero
 from jaxmlir.passes.vmap import move, vmap
-from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -208,16 +206,8 @@ def _return_places(
     outs = returned(first)
     own = dict(zip(taken, outs[num_results:], strict=True))
     with before_return(first), first.location:
-        rest = [own[i] if i in own else _filler(rules, t) for i, t in enumerate(types)]
+        rest = [own[i] if i in own else rules.filler(t) for i, t in enumerate(types)]
     set_results(first, [*outs[:num_results], *rest])
-
-
-def _filler(rules: Rules, type_: ir.Type) -> ir.Value:
-    """A value that nobody reads."""
-    aval = aval_of(type_)
-    if isinstance(aval, core.ShapedArray) and not isinstance(aval.dtype, dtypes.ExtendedDType):
-        return zeros(type_)
-    return rules.emit(lambda: [ad_util.empty_like_aval(aval)], [], ("empty", type_))[0]
 
 
 def _take_residuals(second: func.FuncOp, types: Sequence[ir.Type], index: Sequence[int]) -> None:

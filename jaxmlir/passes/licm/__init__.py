@@ -42,7 +42,7 @@ from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes import toolbox
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._bodies import can_change, loops_of
-from jaxmlir.passes._build import NewFunction, inline, returned, zeros
+from jaxmlir.passes._build import NewFunction, inline, returned
 from jaxmlir.passes._call_graph import CallGraph, visit_functions
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
@@ -162,7 +162,7 @@ class _Motion:
     def _guarded(
         self, predicate: ir.Value, split: Split, consts: Sequence[ir.Value]
     ) -> list[ir.Value]:
-        """What a template computes if the predicate holds, else zeros, which nobody looks at."""
+        """What a template computes if the predicate holds, else values that nobody looks at."""
         if split not in self._branches:
             self._branches[split] = self._write_branches(split)
         (index,) = self._rules.emit(_as_index, [predicate], "licm.index")
@@ -179,7 +179,7 @@ class _Motion:
                 if name == "invariant":
                     values = inline(template, new.args)
                 else:
-                    values = [zeros(t) for t in template.type.results]
+                    values = [self._rules.filler(t) for t in template.type.results]
             branches.append(ir.FlatSymbolRefAttr.get(new.finish(values)))
         return ir.ArrayAttr.get(branches)
 
