@@ -1,10 +1,11 @@
 #!/bin/sh
 # Creates a virtual environment with jaxmlir (editable) and everything its tests need.
 #
-#   sh tools/setup.sh [DIRECTORY [PYTHON]]      default: .venv python3
+#   sh tools/setup.sh [DIRECTORY [PYTHON [REQUIREMENT]]]      default: .venv python3
 #
-# PYTHON may hold several words (`env PYENV_VERSION=3.12.1 python3.12`). A second run with the
-# same pyproject.toml does nothing: the stamp holds that file's hash.
+# PYTHON may hold several words (`env PYENV_VERSION=3.12.1 python3.12`), REQUIREMENT narrows what
+# pip chooses (`jax<0.12`). A second run with the same pyproject.toml does nothing: the stamp holds
+# that file's hash.
 set -eu
 cd "$(dirname "$0")/.."
 venv=${1:-.venv}
@@ -24,5 +25,5 @@ if [ ! -x "$venv/bin/python" ]; then
     $python -m venv "$venv"
 fi
 "$venv/bin/python" -m pip install -qq --disable-pip-version-check \
-    --no-input --timeout 120 --retries 10 --editable '.[test]'
+    --no-input --timeout 120 --retries 10 --editable '.[test]' ${3:+"$3"}
 printf '%s\n' "$wanted" > "$stamp"

@@ -4,6 +4,8 @@
 #
 #   sh tools/test.sh [STAGE ...]      default: lint pytest lit compat
 #
+# The stage `compat-0.11`, which is not among those, is `compat` with the JAX between the two.
+#
 # Tests that write a program down and read it back do so as an artifact; on Python 3.12, as text.
 #
 # One closing line per stage; the exit status is non-zero if any stage failed.
@@ -44,8 +46,10 @@ find_python312() {
     fi
 }
 
+# run_compat VENV PYTHON [REQUIREMENT]
 run_compat() {
-    sh tools/setup.sh .venv312 "$1" && .venv312/bin/python -m pytest -q -n 2 --dist worksteal -m compat --through=text
+    venv=$1
+    sh tools/setup.sh "$@" && "$venv/bin/python" -m pytest -q -n 2 --dist worksteal -m compat --through=text
 }
 
 sh tools/setup.sh || { echo "== setup: FAILED"; exit 1; }
@@ -62,8 +66,11 @@ for requested in "$@"; do
             elif [ -z "$python312" ]; then
                 echo "== compat: left out, there is no Python 3.12 here"
             else
-                stage compat run_compat "$python312"
+                stage compat run_compat .venv312 "$python312"
             fi
+            ;;
+        compat-0.11)
+            stage compat-0.11 run_compat .venv-0.11 "$(find_python312)" 'jax>=0.11,<0.12'
             ;;
         *) echo "tools/test.sh: unknown stage '$requested'" >&2; exit 2 ;;
     esac
