@@ -67,8 +67,8 @@ mlir.register_lowering(call_p, _lowering, cacheable=False)
 def _lower_hi_primitives() -> None:
     """Gives JAX's high-level primitive a lowering rule: what it expands to.
 
-    JAX expands them (since 0.12 ``lax.custom_root`` is one) in the whole jaxpr before it lowers; in
-    a program they stay, with their derivative rules, until they are lowered.
+    JAX expands them (since 0.11.2 ``lax.custom_root`` is one) in the whole jaxpr before it lowers;
+    in a program they stay, with their derivative rules, until they are lowered.
     """
     hi_p = resolve("jax._src.hijax", "call_hi_primitive_p")
     if hi_p is not None and hi_p not in mlir._lowerings:

@@ -71,7 +71,7 @@ CANNOT_BE_SAVED = {
     "pallas_kernel": "the grid of a kernel, with its index maps",
     "pure_callback": "a callback",
 }
-if jax_version() >= (0, 12):
+if jax_version() >= (0, 11, 2):
     CANNOT_BE_SAVED |= dict.fromkeys(
         ("custom_root", "custom_root_derivatives"),
         "lax.custom_root is an object there, which holds Python functions",
@@ -122,9 +122,15 @@ def test_optimizes(name):
         assert all(itertools.starmap(core.typematch, zip(ours, given, strict=True)))
 
 
+# JAX lowers an equation within others only if its parameters have a hash.
+NO_HASH = {"custom_root_derivatives"} if jax_version() == (0, 11, 2) else set()
+
+
 @each_program
 def test_exported_jaxpr(name):
     """The jaxpr of the parsed program evaluates, and where JAX can, differentiates the same."""
+    if name in NO_HASH:
+        pytest.skip("of this JAX, the batched lax.custom_root is an object without a hash")
     function, args = PROGRAMS[name]()
     program = written_and_read(name)
     exported = core.jaxpr_as_fun(program.to_jaxpr())
