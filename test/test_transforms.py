@@ -221,6 +221,15 @@ def unused_and_constant(x):
 REVERSE_ONLY = {"custom_rules_everywhere"}
 
 
+@pytest.mark.parametrize("reduce", [jnp.max, jnp.min, jnp.sum, jnp.prod])
+def test_reductions(reduce):
+    """Their parameters differ between the versions of JAX."""
+    x = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
+    program = jaxmlir.trace(lambda x: jnp.sum(reduce(x, 1) ** 2))(x)
+    expected = jax.grad(lambda x: jnp.sum(reduce(x, 1) ** 2))(x)
+    np.testing.assert_allclose(program.grad()(x), expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_derivatives_equal_jaxs(name):
     check_derivatives(*CASES[name], forward=name not in REVERSE_ONLY)
