@@ -10,7 +10,7 @@ Supported: 0.10.2, 0.11.x, 0.12.x.  Differences between them, and where they are
 since 0.11              ``ClosedJaxpr is Jaxpr``: :func:`close_jaxpr`, :func:`open_jaxpr`
 since 0.12              ``ShapedArray.layout``; ``JaxprEqnContext.no_collectives``,
                         ``cur_layout_mode``: read by name where present
-since 0.11              linearization rules have structured residuals:
+since 0.11.1            linearization rules have structured residuals:
                         :func:`register_linearization`
 since 0.11.1            ``custom_vjp``'s bwd returns ``(cotangents, logs)``:
                         :func:`call_bwd`, :func:`wrap_bwd`
@@ -352,7 +352,7 @@ def register_linearization(primitive: Any, rule: Any) -> None:
         results, nonzeros, residuals, linearized = rule(*args, **params)
         return results, nonzeros, residuals, None, lambda res, _, *ts: linearized(res, *ts)
 
-    new = jax_version() >= (0, 11)
+    new = jax_version() >= (0, 11, 1)
     ad.primitive_linearizations[primitive] = with_structured_residuals if new else rule
 
 
