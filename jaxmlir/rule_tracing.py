@@ -1,7 +1,8 @@
 """Who traces the custom derivative rules of a program, and when.
 
 What waits to be traced is :mod:`jaxmlir.untraced`.  The rules of an imported program are traced
-when its module, or a side table, is first looked at: calling, optimizing and lowering do without.
+when its module, or a side table, is first looked at: calling and lowering do without, and so do the
+passes that ``jit`` runs.
 Differentiating it traces those of its own ops; those of the ops in these rules are traced when the
 derivative is differentiated or looked at.  Batching it traces none.
 """

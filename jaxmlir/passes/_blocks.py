@@ -55,6 +55,16 @@ class Blocks:
         """Whether it is known, or the blocks read the rows of one array."""
         return self.is_known(places) or rows_of(self.column(places)) is not None
 
+    def arguments_and_constants(
+        self, inputs: Iterable[list[Place]]
+    ) -> tuple[list[list[Place]], list[list[Place]]]:
+        """Operands from without, in two: those that a function of the block takes, and those that
+        are the same constant in all blocks."""
+        parts: tuple[list[list[Place]], list[list[Place]]] = ([], [])
+        for places in inputs:
+            parts[self.is_constant(places)].append(places)
+        return parts
+
     def operand_type(self, places: Sequence[Place]) -> ir.Type:
         """The type of an operand: the same for all blocks."""
         return self.text.body.types[self.text.operand_number(self.word.starts[0], places[0])]

@@ -267,6 +267,12 @@ def ops_with_symbols(function: func.FuncOp) -> Iterator[tuple[Any, str]]:
             yield op, name
 
 
+def only_user(value: ir.Value) -> ir.Operation | None:
+    """The op with the only use of a value; ``None`` if there is none, or another use."""
+    users = [use.owner for use in value.uses]
+    return users[0] if len(users) == 1 else None
+
+
 def trip_count(length: Any) -> int | None:
     """How often a scan of a length runs its body; ``None`` if that is a symbolic size."""
     return length if isinstance(length, int) else None

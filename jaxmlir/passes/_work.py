@@ -34,6 +34,7 @@ UNKNOWN_PER_BYTE = 16
 # Starting a kernel: a loop over small matrices takes 1 to 2 microseconds for each product in it.
 KERNEL = 10_000
 
+ADDITIONS = frozenset({"jaxpr.add", "jaxpr.add_any"})
 ELEMENTWISE = frozenset(
     f"jaxpr.{op.name}"
     for family in (elementwise, transcendental, comparison, bitwise, special)

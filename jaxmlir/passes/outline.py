@@ -123,15 +123,14 @@ class _Block(Blocks):
     """A repeated block that is to be outlined."""
 
     def write(
-        self, inputs: Sequence[Sequence[Place]], outputs: Sequence[Place], keep_calls: bool
+        self, inputs: Sequence[list[Place]], outputs: Sequence[Place], keep_calls: bool
     ) -> str:
         """Writes the function, and calls in place of the blocks; the function's symbol.
 
         Args:
           inputs, outputs: as :class:`Text` gives them.
         """
-        constants = [places for places in inputs if self.is_constant(places)]
-        arguments = [places for places in inputs if places not in constants]
+        arguments, constants = self.arguments_and_constants(inputs)
         name = f"{self.text.body.function.name.value.removesuffix('.block')}.block"
         indices = range(self.word.length)
         symbol = self.write_function(name, indices, arguments, constants, outputs)

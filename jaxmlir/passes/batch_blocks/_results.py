@@ -10,10 +10,9 @@ import numpy as np
 
 from jaxmlir.ir import ir
 from jaxmlir.passes import toolbox
-from jaxmlir.passes._build import converted
+from jaxmlir.passes._build import converted, only_user
 from jaxmlir.passes._rules import Rules
-
-_ADDITIONS = frozenset({"jaxpr.add", "jaxpr.add_any"})
+from jaxmlir.passes._work import ADDITIONS
 
 
 def use(
@@ -51,11 +50,6 @@ def use(
     return []
 
 
-def _only_user(value: ir.Value) -> ir.Operation | None:
-    users = [use.owner for use in value.uses]
-    return users[0] if len(users) == 1 else None
-
-
 def sum_of(values: Sequence[ir.Value]) -> tuple[ir.Value | None, list[ir.Operation]] | None:
     """If values are added up one after another, and used by nothing else: what they are added to,
     and the additions."""
@@ -63,8 +57,8 @@ def sum_of(values: Sequence[ir.Value]) -> tuple[ir.Value | None, list[ir.Operati
     start: ir.Value | None = None
     total: ir.Value | None = None
     for k, value in enumerate(values):
-        user = _only_user(value)
-        if user is None or user.name not in _ADDITIONS:
+        user = only_user(value)
+        if user is None or user.name not in ADDITIONS:
             return None
         left, right = user.operands
         other = right if left == value else left
@@ -78,7 +72,7 @@ def sum_of(values: Sequence[ir.Value]) -> tuple[ir.Value | None, list[ir.Operati
             continue
         elif other != total:
             return None
-        if users and _only_user(total) != user:
+        if users and only_user(total) != user:
             return None
         users.append(user)
         total = user.results[0]
@@ -87,10 +81,10 @@ def sum_of(values: Sequence[ir.Value]) -> tuple[ir.Value | None, list[ir.Operati
 
 def concatenation_of(values: Sequence[ir.Value]) -> ir.Operation | None:
     """The op that puts all of some values together in order, if nothing else uses them."""
-    user = _only_user(values[0])
+    user = only_user(values[0])
     if user is None or user.name != "jaxpr.concatenate" or list(user.operands) != list(values):
         return None
-    return user if all(_only_user(v) is not None for v in values) else None
+    return user if all(only_user(v) is not None for v in values) else None
 
 
 def _total(rows: Any) -> list[Any]:

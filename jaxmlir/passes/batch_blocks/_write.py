@@ -59,8 +59,7 @@ def _write_batch(blocks: Candidate, location: ir.Location, last: ir.Operation) -
 
 def _write_function(blocks: Candidate) -> tuple[str, list[list[Place]]]:
     """A block as a function; its symbol, and the inputs that are its arguments."""
-    constants = [places for places in blocks.inputs if blocks.is_constant(places)]
-    arguments = [places for places in blocks.inputs if places not in constants]
+    arguments, constants = blocks.arguments_and_constants(blocks.inputs)
     name = f"{blocks.text.body.function.name.value}.block"
     symbol = blocks.write_function(name, blocks.free, arguments, constants, blocks.outputs)
     return symbol, arguments

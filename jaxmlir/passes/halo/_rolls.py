@@ -8,12 +8,11 @@ from typing import Any
 from jax import lax
 
 from jaxmlir.ir import ir
-from jaxmlir.passes._build import converted
+from jaxmlir.passes._build import converted, only_user
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._rules import Rules
+from jaxmlir.passes._work import ADDITIONS
 from jaxmlir.passes.halo._moves import Moves
-
-_ADDITIONS = frozenset({"jaxpr.add", "jaxpr.add_any"})
 
 
 def join_parts(rules: Rules, moves: Moves) -> int:
@@ -80,10 +79,10 @@ def _sum_of(value: ir.Value) -> ir.Value | None:
     """The sum of which a value is a term."""
     found = None
     while True:
-        users = [use.owner for use in value.uses]
-        if len(users) != 1 or users[0].name not in _ADDITIONS:
+        user = only_user(value)
+        if user is None or user.name not in ADDITIONS:
             return found
-        (found,) = users[0].results
+        (found,) = user.results
         if found.type != value.type:
             return None
         value = found
