@@ -95,6 +95,29 @@ def blocks(x):
     return for_loop(0, 4, body, jnp.zeros(8))
 
 
+def copied(where):
+    """What is written is what was read."""
+
+    def function(x):
+        def body(i, out):
+            return lax.dynamic_update_slice(out, lax.dynamic_slice(out, where(i), (2,)), (2 * i,))
+
+        return for_loop(1, 3, body, x)
+
+    return function
+
+
+def copied_from_another(x):
+    def body(i, carried):
+        first, second = carried
+        block = lax.dynamic_slice(second, (2 * i,), (2,))
+        first = lax.dynamic_update_slice(first, block, (2 * i,))
+        again = lax.dynamic_slice(first, (2 * i,), (2,))
+        return first, lax.dynamic_update_slice(second, again + jnp.sin(block), (2 * i,))
+
+    return for_loop(0, 4, body, (0 * x, x))
+
+
 def from_a_constant(x):
     first = lax.reshape(lax.iota(jnp.int32, 1), ())
     return for_loop(0, 8, lambda i, o: o.at[first + i].set(x[i]), 0 * x)
@@ -123,6 +146,10 @@ RAISED = {
     "counter": (lambda x: for_loop(0, 8, lambda i, o: o.at[i].set(x[i] * i), 0 * x), X),
     "scan, reversed": (backwards_scan, X),
     "blocks": (blocks, X),
+    "copied in place": (copied(lambda i: (2 * i,)), X),
+    "copied from one behind": (copied(lambda i: (2 * i - 2,)), X),
+    "copied from one ahead": (copied(lambda i: (2 * i + 2,)), X),
+    "copied from another": (copied_from_another, X),
     "windows": (windows(0, 1, 3), X),
     "windows, backwards": (windows(4, -1, 3), X),
     "wide windows": (windows(1, 2, 20), np.tile(X, 4)),

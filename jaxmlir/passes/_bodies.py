@@ -95,7 +95,7 @@ class Carried:
     init: ir.Value
     arg: ir.Value
     out: ir.Value | int
-    """What the body returns for it: a value, or the number of a result that it had before."""
+    """What the body returns for it: a value, or the number of a result that it has already."""
     result: ir.Value | None = None
     """The result of the old op whose place the last one takes."""
 
@@ -151,6 +151,12 @@ class ScanEditor:
     def out(self, item: Carried | Stacked) -> ir.Value:
         """The value of the body that it returns for a carried or stacked item."""
         return returned(self.body)[item.out] if isinstance(item.out, int) else item.out
+
+    def give(self, value: ir.Value) -> int:
+        """Has the body return one more value; its number, which stands for what takes its place."""
+        outs = returned(self.body)
+        set_results(self.body, [*outs, value])
+        return len(outs)
 
     def write(self) -> None:
         """Writes the new op before the old one, whose results it replaces where a record says so.

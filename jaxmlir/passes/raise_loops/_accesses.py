@@ -26,12 +26,16 @@ class Access:
     sizes: tuple[int, ...]
     shape: tuple[int, ...]
     """Of the array."""
-    update: ir.Value | None
-    """What is written; ``None`` if it reads."""
+    writes: bool
 
     @property
     def result(self) -> ir.Value:
         return self.op.results[0]
+
+    @property
+    def update(self) -> ir.Value:
+        """What is written, as it is now: what was read may have been replaced."""
+        return self.op.operands[1]
 
     def numbers(self, axis: int, known: Known, length: int) -> np.ndarray | None:
         """Where it begins along a dimension in each iteration, if that is known."""
@@ -52,7 +56,7 @@ def access_of(op: Any, name: str, operands: Sequence[ir.Value]) -> Access | None
     """The access that an op is."""
     if name == "jaxpr.dynamic_slice":
         array, *starts = operands
-        update, sizes = None, tuple(codec.decode(op.attributes["slice_sizes"]))
+        sizes = tuple(codec.decode(op.attributes["slice_sizes"]))
     elif name == "jaxpr.dynamic_update_slice":
         array, update, *starts = operands
         sizes = tuple(aval_of(update.type).shape)
@@ -61,7 +65,7 @@ def access_of(op: Any, name: str, operands: Sequence[ir.Value]) -> Access | None
     shape = tuple(aval_of(array.type).shape)
     if len(starts) != len(shape) or not all(type(d) is int for d in (*shape, *sizes)):
         return None
-    return Access(op, array, tuple(starts), sizes, shape, update)
+    return Access(op, array, tuple(starts), sizes, shape, name == "jaxpr.dynamic_update_slice")
 
 
 def users_of(body: func.FuncOp) -> dict[ir.Value, list[tuple[Any, str, list[ir.Value]]]]:
@@ -114,7 +118,7 @@ def chain_of(
             access = access_of(op, name, operands)
             if access is None or operands.count(version) > 1 or access.array != version:
                 return None
-            if access.update is None:
+            if not access.writes:
                 chain.reads.append((len(chain.writes), access))
             elif following is not None:
                 return None
@@ -128,7 +132,7 @@ def chain_of(
         return None
     for op, name, operands in users.get(out, ()):
         access = access_of(op, name, operands)
-        if access is None or access.update is not None or operands.count(out) > 1:
+        if access is None or access.writes or operands.count(out) > 1:
             return None
         chain.reads.append((len(chain.writes), access))
     return chain if chain.writes else None

@@ -270,26 +270,35 @@ class ArrayRaiser:
             (version, kind) for (version, _), (kind, _) in zip(chain.reads, plan.reads, strict=True)
         ]
         slabs = [self._slab(item.init, frame, plan.written) if seen else None]
-        for write in chain.writes:
-            with ir.InsertionPoint(write.op), write.op.location:
-                value = write.update
-                if write.sizes != frame.slab:
-                    (value,) = self.rules.emit(
-                        lambda x, u, *at: [_rows.dynamic_update_slice(x, u, at)],
-                        [slabs[-1], value, *self._within(write, frame)],
-                        ("put_slab",),
-                    )
-                slabs.append(converted(value, slab_type))
-        for (version, access), (kind, what) in zip(chain.reads, plan.reads, strict=True):
-            if kind == "now":
-                source = slabs[version]
-            elif kind == "before":
-                source = lagged[what - 1].arg
-            else:
-                source = self._slab(item.init, frame, what)
-            self._put(access, source, frame)
+        reads = list(zip(chain.reads, plan.reads, strict=True))
+        for now in range(len(chain.writes) + 1):
+            # In this order, since what was read may be what is written next.
+            if now:
+                slabs.append(self._written(chain.writes[now - 1], slabs[-1], frame))
+            for (version, access), (kind, what) in reads:
+                if version != now:
+                    continue
+                if kind == "now":
+                    source = slabs[now]
+                elif kind == "before":
+                    source = lagged[what - 1].arg
+                else:
+                    source = self._slab(item.init, frame, what)
+                self._put(access, source, frame)
         self._finish_lagged(lagged, slabs[-1])
         self._replace(item, plan, slabs[-1])
+
+    def _written(self, write: Access, slab: ir.Value | None, frame: Frame) -> ir.Value:
+        """The slab after a write; nobody looks at it before one that overwrites it."""
+        with ir.InsertionPoint(write.op), write.op.location:
+            value = write.update
+            if write.sizes != frame.slab:
+                (value,) = self.rules.emit(
+                    lambda x, u, *at: [_rows.dynamic_update_slice(x, u, at)],
+                    [slab, value, *self._within(write, frame)],
+                    ("put_slab",),
+                )
+            return converted(value, _rows.with_shape(write.result.type, frame.slab))
 
     def _lagged(self, item: Carried, plan: _Plan, type_: ir.Type) -> list[Carried]:
         """Carried slabs of the iterations before, the last one first."""
@@ -311,14 +320,15 @@ class ArrayRaiser:
 
     def _finish_lagged(self, lagged: list[Carried], last: ir.Value) -> None:
         for item, earlier in zip(lagged, [last, *(i.arg for i in lagged)], strict=False):
-            item.out = earlier
+            item.out = self.editor.give(earlier)
 
     def _replace(self, item: Carried, plan: _Plan, slab: ir.Value) -> None:
         """A stacked result instead of a carried value."""
         editor, frame = self.editor, plan.frame
         editor.carry.remove(item)
-        result, rows = item.result, Stacked(slab)
+        result = item.result
         if is_used(result):
+            rows = Stacked(editor.give(slab))
             editor.ys.append(rows)
 
             def put_together() -> None:
