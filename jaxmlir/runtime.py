@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from jaxmlir import manual_axes
 from jaxmlir._compat import (
     ad,
     ad_util,
@@ -34,6 +35,8 @@ from jaxmlir.passes._liveness import Cut, Variant
 from jaxmlir.passes.dce import reduced
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jaxmlir.program import Program
 
 
@@ -51,7 +54,7 @@ def _impl(*args: Any, **params: Any) -> list[Any]:
 @call_p.def_effectful_abstract_eval
 def _abstract_eval(*avals: Any, callee: Callee, placement: Any) -> tuple[list[Any], Any]:
     signature = callee.signature
-    return list(signature.results), signature.effects
+    return manual_axes.results(signature, avals), signature.effects
 
 
 def _lowering(ctx: Any, *args: Any, callee: Callee, placement: Any) -> list[Any]:
@@ -120,18 +123,46 @@ def call(program: Program, symbol: str, args: list[Any]) -> list[Any]:
         if pure is None or pure.signature(symbol).uses_refs:
             return core.jaxpr_as_fun(program.exporter.jaxpr(symbol))(*args)
         program = pure
-    return _bind(program, symbol, args)
+    return _call(program.callee(symbol), args)
+
+
+def _call(callee: Callee, args: list[Any]) -> list[Any]:
+    """Binds a call; inside ``jax.shard_map`` one for all results that vary over the same axes."""
+    signature = callee.signature
+    n = len(signature.results)
+
+    def part(indices: Sequence[int]) -> tuple[Sequence[bool], Callee]:
+        """The callee that gives these results, and the arguments it takes."""
+        found = callee.pruned(tuple(i in indices for i in range(n)))
+        return found or ([True] * len(args), callee)
+
+    axes = manual_axes.added(signature.operands, list(map(core.typeof, args)))
+    found = manual_axes.classes(axes, n, lambda i: part([i])[0])
+    if len(found) <= 1 or signature.effects:
+        return _bind_callee(callee, args)
+    results: dict[int, Any] = {}
+    for indices in found.values():
+        arguments, less = part(indices)
+        outs = _bind_callee(less, chosen(args, arguments))
+        results |= zip(indices if less is not callee else range(n), outs)
+    return [results[i] for i in range(n)]
 
 
 # --- transformation rules: the passes, applied to the called function ------------------------
 
 
-def _call_params(program: Program, symbol: str) -> dict[str, Any]:
-    return {"callee": program.callee(symbol), "placement": program.placement}
-
-
 def _bind(program: Program, symbol: str, args: list[Any]) -> list[Any]:
-    return call_p.bind(*args, **_call_params(program, symbol))
+    return _bind_callee(program.callee(symbol), args)
+
+
+def _bind_callee(callee: Callee, args: list[Any]) -> list[Any]:
+    cast = manual_axes.cast(callee.signature.operands, args)
+    return call_p.bind(*cast, callee=callee, placement=callee.placement)
+
+
+def _results(callee: Callee, primals: Any) -> list[Any]:
+    """The abstract values of what a call gives."""
+    return manual_axes.results(callee.signature, list(map(core.typeof, primals)))
 
 
 def _active(tangents: Any) -> tuple[bool, ...]:
@@ -157,8 +188,7 @@ def _jvp(
     given = [t for t, a in zip(tangents, active, strict=True) if a]
     outs = _bind(program, symbol, [*primals, *given])
     n = len(active_out)
-    results = callee.program.signature(callee.symbol).results
-    return outs[:n], _or_zeros(results, active_out, outs[n:])
+    return outs[:n], _or_zeros(_results(callee, primals), active_out, outs[n:])
 
 
 ad.primitive_jvps[call_p] = _jvp
@@ -167,7 +197,7 @@ ad.primitive_jvps[call_p] = _jvp
 def _linearize(
     is_vjp: bool, nonzeros: Any, *primals: Any, callee: Callee, placement: Any
 ) -> tuple[list[Any], list[bool], list[Any], Any]:
-    results = callee.program.signature(callee.symbol).results
+    results = _results(callee, primals)
     operands = callee.program.signature(callee.symbol).operands
     active = tuple(
         nz and a.to_tangent_aval().dtype != jax.dtypes.float0
@@ -232,9 +262,11 @@ def _partial_eval(trace: Any, *tracers: Any, callee: Callee, placement: Any) -> 
     results, residuals = split.values(known, _bind(program, split.first, known))
     rest = [t for t, u in zip(tracers, unknown, strict=True) if u]
     operands = [*map(trace.instantiate_const, map(trace.new_const, residuals)), *rest]
-    second = _call_params(program, split.second)
-    signature = second["callee"].signature
-    later = [pe.JaxprTracer(trace, pe.PartialVal.unknown(aval), None) for aval in signature.results]
+    rest_of = program.callee(split.second)
+    second = {"callee": rest_of, "placement": rest_of.placement}
+    signature = rest_of.signature
+    avals = manual_axes.results(signature, [tracer.aval for tracer in operands])
+    later = [pe.JaxprTracer(trace, pe.PartialVal.unknown(aval), None) for aval in avals]
     source = source_info_util.current().replace(name_stack=trace._current_truncated_name_stack())
     recipe = pe.new_eqn_recipe(trace, operands, later, call_p, second, signature.effects, source)
     for tracer in later:
@@ -283,7 +315,8 @@ def _partial_eval_by_policy(
         if not u
     ]
     first = program.callee(split.first)
-    extra = [core.Var(aval) for aval in first.signature.results[len(results) :]]
+    avals = manual_axes.results(first.signature, [x.aval for x in known])
+    extra = [core.Var(aval) for aval in avals[len(results) :]]
     now = _equation(eqn, first, known, [*results, *extra])
     if again:
         _, now = _dce([True] * len(results) + [False] * len(extra), now)
