@@ -28,6 +28,9 @@ def test_kills_its_process():
 
 def test_is_listed():
     assert "JAXMLIR_BACKEND" not in os.environ
+
+def test_has_64_bit_types():
+    assert os.environ["JAX_ENABLE_X64"] == "1"
 """
 
 
@@ -65,14 +68,19 @@ def test_tests_that_pass_plainly_and_not_through_the_dialect(checkout, capsys, m
     assert "tests/small_test.py::test_kills_its_process" in shown
     assert "the process ended with status 3" in shown
     assert "test_never_passes" not in shown.partition("┏")[0]
-    assert cells(shown, "small_test") == ["5", "4", "2", "1"]
+    assert cells(shown, "small_test") == ["6", "4", "2", "1"]
     assert cells(shown, "broken_test") == ["1", "0", "0", "0"]
+
+    options = ["-k", "passes or 64_bit", "--x64", "--level", "2"]
+    assert jax_tests.main([str(checkout), "small_test", *options]) == 0
+    assert cells(capsys.readouterr().out, "small_test") == ["3", "2", "0", "0"]
 
     # A run that is complete needs no process to be reported again.
     monkeypatch.setattr(jax_tests.subprocess, "Popen", None)
     assert jax_tests.main([str(checkout), "small_test", "--resume"]) == 1
-    assert cells(capsys.readouterr().out, "small_test") == ["5", "4", "2", "1"]
+    assert cells(capsys.readouterr().out, "small_test") == ["6", "4", "2", "1"]
 
     page = jax_tests_report.page(jax_tests.STATE)
-    assert re.search(r"^\| `small_test` \| 5 \| 5 \| 4 \| 1 \| 1 \| [\d.]+ \|$", page, re.MULTILINE)
+    assert re.search(r"^\| `small_test` \| 6 \| 6 \| 4 \| 1 \| 1 \| [\d.]+ \|$", page, re.MULTILINE)
+    assert " with 64-bit types, through the dialect, `-O2`\n" in page
     assert "- `small_test.py::test_is_listed`: it looks at the environment" in page

@@ -4,13 +4,15 @@
     python tools/jax_tests.py ~/jax shard_map_test --round-trip --workers 2
     python tools/jax_tests.py ~/jax nn_test --pipeline jaxpr-canonicalize,jaxpr-cse -k softmax
     python tools/jax_tests.py ~/jax lax_test --level 2 --every 10
+    python tools/jax_tests.py ~/jax linalg_test --x64
 
 The checkout has to be at the tag of the installed JAX (``jax-v0.10.2``): its tests are run with the
 installed package.  A test that passes plainly has to pass through the dialect, unless
 ``jax_tests_differ.toml`` names it, with the reason.  The exit status is 1 if one does not.
 
-Outcomes are lines of ``build/jax_tests/<jax version>/<mode>/<file>.jsonl``.  Plain outcomes are
-used again, and with ``--resume`` the others too, so a run that was stopped goes on where it was.
+Outcomes are lines of ``build/jax_tests/<jax version>/<mode>/<file>.jsonl``, with ``--x64`` below
+``<jax version>+x64``.  Plain outcomes are used again, and with ``--resume`` the others too, so a
+run that was stopped goes on where it was.
 Tests run in processes of their own: one that kills its process, or takes longer than
 ``--timeout``, has failed, and the rest of the file goes on in another.
 """
@@ -159,6 +161,7 @@ class Job:
             **os.environ,
             **self.mode.env,
             "JAX_PLATFORMS": "cpu",
+            "JAX_ENABLE_X64": str(int(self.options.x64)),
             "JAX_NUM_GENERATED_CASES": str(self.options.cases),
             "JAX_TESTS_CHECKOUT": str(self.checkout),
             "JAX_TESTS_EVERY": str(self.options.every),
@@ -198,6 +201,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     passes = parser.add_mutually_exclusive_group()
     passes.add_argument("--pipeline", metavar="PASSES", default="", help="passes on every program")
     passes.add_argument("--level", type=int, default=0, choices=LEVELS, help="or those of a level")
+    parser.add_argument("--x64", action="store_true", help="with 64-bit types (JAX_ENABLE_X64)")
     parser.add_argument("--resume", action="store_true", help="go on with an earlier run")
     parser.add_argument("--slowest", metavar="N", type=int, default=10, help="tests to list (10)")
     options = parser.parse_args(argv)
@@ -207,13 +211,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.pipeline:
         parse_pipeline(options.pipeline)
     mode = Mode.through(options.round_trip, options.pipeline, options.level)
+    version = jax.__version__ + ("+x64" if options.x64 else "")
     files = [name.removesuffix(".py").removeprefix("tests/") for name in options.files]
     jobs = {
         (file, m.name): Job(
             options.checkout.resolve(),
             file,
             m,
-            STATE / jax.__version__ / m.name / f"{file.replace('/', '.')}.jsonl",
+            STATE / version / m.name / f"{file.replace('/', '.')}.jsonl",
             options,
         )
         for file in files

@@ -177,7 +177,8 @@ def page(state: Path) -> str:
             if mode.name == "plain":
                 continue
             comparisons = list(_complete(version / "plain", mode))
-            parts += [f"## jax {version.name}, {_title(mode.name)}\n", _markdown(comparisons, mode)]
+            title = f"jax {version.name.replace('+x64', ' with 64-bit types')}, {_title(mode.name)}"
+            parts += [f"## {title}\n", _markdown(comparisons, mode)]
             for comparison in comparisons:
                 listed.update(comparison.listed)
     parts += ["## Listed\n", *(f"- `{_short(test)}`: {why}" for test, why in listed.items())]
@@ -193,8 +194,10 @@ def _complete(plain: Path, mode: Path) -> Iterator[Comparison]:
 def _title(mode: str) -> str:
     words = mode.split("+")
     text = ["printed and parsed"] if "text" in words else []
-    passes = [f"`{','.join(w for w in words if w.startswith('jaxpr-'))}`"] if len(words) > 2 else []
-    return ", ".join(["through the dialect", *text, *passes])
+    level = [f"`-{w}`" for w in words if w.startswith("O")]
+    names = ",".join(w for w in words if w.startswith("jaxpr-"))
+    passes = [f"`{names}`"] if names else []
+    return ", ".join(["through the dialect", *text, *level, *passes])
 
 
 def _markdown(comparisons: Sequence[Comparison], mode: Path) -> str:
