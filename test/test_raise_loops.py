@@ -344,7 +344,12 @@ POSITIONS = {
     "i xor 1": lambda i: i ^ 1,
 }
 position = st.sampled_from(sorted(POSITIONS))
-statement = st.tuples(st.sampled_from(["set", "add", "max"]), position, position, position)
+# How one of two carried arrays is written, where, and which one is read, where: as it is, or with
+# what is read of a constant.
+array = st.integers(0, 1)
+statement = st.tuples(
+    st.sampled_from(["set", "add", "max", "copy"]), array, position, array, position, position
+)
 
 
 @hypothesis.settings(random_programs.budget, max_examples=20)
@@ -357,17 +362,22 @@ statement = st.tuples(st.sampled_from(["set", "add", "max"]), position, position
 def test_random_loops(statements, low, count, reverse):
     """Reads and writes at random positions, out of bounds and on top of each other too."""
 
-    def function(x, out):
-        def body(out, i):
-            for kind, to, first, second in statements:
-                at = [POSITIONS[name](i) for name in (to, first, second)]
-                value = jnp.sin(x[at[1]]) + 0.5 * out[at[2]]
-                out = getattr(out.at[at[0]], kind)(value)
-            return out, out[i]
+    def function(x, *arrays):
+        def body(arrays, i):
+            arrays = list(arrays)
+            for kind, to, at, of, first, second in statements:
+                at, first, second = (POSITIONS[name](i) for name in (at, first, second))
+                value = arrays[of][first]
+                if kind == "copy":
+                    arrays[to] = arrays[to].at[at].set(value)
+                else:
+                    value = jnp.sin(x[second]) + 0.5 * value
+                    arrays[to] = getattr(arrays[to].at[at], kind)(value)
+            return tuple(arrays), arrays[0][i]
 
-        return lax.scan(body, out, low + np.arange(count), reverse=reverse)
+        return lax.scan(body, arrays, low + np.arange(count), reverse=reverse)
 
-    args = np.linspace(-1, 2, 16, dtype=np.float32), np.linspace(2, 0, 16, dtype=np.float32)
+    args = [np.linspace(*ends, 16, dtype=np.float32) for ends in ((-1, 2), (2, 0), (1, 4))]
     program, _ = raised(function, *args)
     with jax.disable_jit():
         # Op by op: compiled, fused multiply-adds round differently.
