@@ -144,7 +144,7 @@ def _call(callee: Callee, args: list[Any]) -> list[Any]:
     for indices in found.values():
         arguments, less = part(indices)
         outs = _bind_callee(less, chosen(args, arguments))
-        results |= zip(indices if less is not callee else range(n), outs)
+        results |= zip(indices if less is not callee else range(n), outs, strict=True)
     return [results[i] for i in range(n)]
 
 

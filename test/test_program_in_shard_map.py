@@ -21,7 +21,10 @@ def layer(w, x):
     return 2 * w, jnp.sum(jnp.sin(w * x)), jnp.float32(3)
 
 
-def over_rows(local, out_specs=P()):
+SHARED = P()
+
+
+def over_rows(local, out_specs=SHARED):
     mesh = jax.make_mesh((2,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
     return jax.shard_map(local, mesh=mesh, in_specs=(P(), P("i")), out_specs=out_specs)
 
