@@ -83,9 +83,12 @@ class Arguments:
     def integer(self, name: str) -> int | None:
         text = self.get(name)
         try:
-            return None if text is None else int(text)
+            value = None if text is None else int(text)
         except ValueError:
             raise UsageError(f"--{name} expects an integer, got '{text}'") from None
+        if value is not None and value < 0:
+            raise UsageError(f"--{name} expects an integer from 0 on, got '{text}'")
+        return value
 
 
 def parse_arguments(argv: Sequence[str], flags: Iterable[Flag]) -> Arguments:
@@ -229,7 +232,8 @@ def load_modules(arguments: Arguments) -> None:
         try:
             import_here(name)
         except Exception as e:
-            traceback.print_exc()
+            if not (isinstance(e, ModuleNotFoundError) and e.name == name):
+                traceback.print_exc()
             raise UsageError(f"--load: cannot import '{name}': {type(e).__name__}: {e}") from e
 
 

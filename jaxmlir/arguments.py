@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from jaxmlir import specialize as specialization
-from jaxmlir._compat import core
+from jaxmlir._compat import core, xla_bridge
 from jaxmlir.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -53,6 +53,17 @@ def _abstract(aval: Any) -> Any:
     if isinstance(aval, core.ShapedArray):
         return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
     return aval
+
+
+def check_platform(platform: str) -> None:
+    """Checks the name of a platform.
+
+    Raises:
+      ArgumentError: JAX does not know it.
+    """
+    if not xla_bridge.is_known_platform(platform):
+        known = ", ".join(sorted(xla_bridge.known_platforms()))
+        raise ArgumentError(f"expected platforms that JAX knows ({known}), got {platform!r}")
 
 
 def refines(value: Any, aval: Any) -> bool:

@@ -179,6 +179,11 @@ def functions(module: ir.Module) -> dict[str, func.FuncOp]:
         return {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
 
 
+def is_private(function: func.FuncOp) -> bool:
+    """Whether only the module itself can call a function; in a text, silence means public."""
+    return "sym_visibility" in function.attributes and function.visibility.value != "public"
+
+
 def free_symbol(name: str, taken: Container[str], numbers: Iterator[int] | None = None) -> str:
     """``name``, or ``name_0`` ... if that is taken; dots are kept.
 
@@ -215,6 +220,7 @@ __all__ = [
     "func",
     "functions",
     "ir",
+    "is_private",
     "module_bytecode",
     "module_text",
     "parse_module",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from jaxmlir import _cli
 from jaxmlir._cli import Arguments, Flag, UsageError
-from jaxmlir.errors import Diagnostic, JaxmlirError
+from jaxmlir.errors import Diagnostic, JaxmlirError, PassError
 
 if TYPE_CHECKING:
     from jaxlib.mlir import ir
@@ -147,9 +147,16 @@ def _dialects() -> str:
 
 def _pipeline(arguments: Arguments) -> Pipeline:
     """The pipeline of the command line: ``--pass-pipeline``, or the pass flags in their order."""
-    from jaxmlir.passes import parse_pipeline
+    from jaxmlir.passes import parse_pipeline, pass_exists
 
+    for flag in ("mlir-print-ir-before", "mlir-print-ir-after"):
+        for name in sorted(arguments.names(flag)):
+            if not pass_exists(name):
+                raise _unknown_pass(f"--{flag}: unknown pass '{name}'", name)
     text = arguments.get("pass-pipeline")
+    levels = [name for name, _ in arguments.unknown if re.fullmatch(r"O\d", name)]
+    if "disable-pass" in arguments.values and not levels:
+        raise UsageError("--disable-pass leaves passes out of -O1 ..., but none of these is given")
     if text is None:
         without = arguments.names("disable-pass")
         elements = (_element(name, options, without) for name, options in arguments.unknown)
@@ -163,6 +170,13 @@ def _pipeline(arguments: Arguments) -> Pipeline:
             f"'builtin.module({text.strip()})'"
         )
     return parse_pipeline(text)
+
+
+def _unknown_pass(message: str, name: str) -> UsageError:
+    """An error that goes on with the pass that was probably meant."""
+    from jaxmlir.passes import list_passes
+
+    return _cli.unknown_name(message, name, [n for group in list_passes().values() for n in group])
 
 
 def _element(name: str, options: str | None, without: frozenset[str]) -> str:
@@ -357,10 +371,28 @@ class _MlirModule:
 
 
 def _print_crash(error: JaxmlirError) -> None:
-    """The traceback of an exception that a pass did not mean to raise."""
+    """The traceback of an exception that a pass did not mean to raise, or that a user's rule did.
+
+    Of those that JAX's own rules raise, the message says all that there is to know.
+    """
     cause = error.__cause__
-    if cause is not None and not isinstance(cause, JaxmlirError):
+    if cause is None or isinstance(cause, JaxmlirError):
+        return
+    if isinstance(error, PassError) or any(
+        map(_is_users, traceback.extract_tb(cause.__traceback__))
+    ):
         traceback.print_exception(cause)
+
+
+def _is_users(frame: traceback.FrameSummary) -> bool:
+    """Whether code runs that belongs to neither jaxmlir, JAX nor Python."""
+    import jax
+    import jaxlib
+
+    import jaxmlir
+
+    modules = (jaxmlir, jax, jaxlib, contextlib)
+    return not frame.filename.startswith(tuple(os.path.dirname(m.__file__) for m in modules))
 
 
 @contextlib.contextmanager

@@ -20,12 +20,12 @@ from jaxmlir import ir as mlir_ir
 from jaxmlir import specialize as specialization
 from jaxmlir._calls import Calls
 from jaxmlir._collector import collector_paused
-from jaxmlir._compat import core, effects, state_types, xla_bridge
+from jaxmlir._compat import core, effects, state_types
 from jaxmlir.callee import Callee
 from jaxmlir.constants import Constants
-from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError, TransformError
+from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError, TransformError, at_op
 from jaxmlir.exporter import Exporter
-from jaxmlir.ir import context, func, functions, ir
+from jaxmlir.ir import context, func, functions, ir, is_private
 from jaxmlir.passes._liveness import Liveness
 from jaxmlir.placement import placement_of
 from jaxmlir.rule_tracing import RuleTracing
@@ -201,7 +201,7 @@ class Program:
         """The symbol of the function that a call of the program runs: the first public one."""
         with context():
             for symbol, op in self._functions.items():
-                if _is_public(op):
+                if not is_private(op):
                     return symbol
         raise JaxmlirError("the module has no public function to call")
 
@@ -249,7 +249,11 @@ class Program:
             with context():
                 function = self._function(symbol)
                 listed = self.liveness.listed_effects(symbol)
-                found = self._signatures[symbol] = _signature(function, listed)
+                try:
+                    found = self._signatures[symbol] = _signature(function, listed)
+                except ImportingError as e:
+                    place = locations.position(function.location)
+                    raise at_op(ImportingError, e, "func.func", place, f"op @{symbol}") from e
         return found
 
     def as_text(self, *, debug_info: bool = False) -> str:
@@ -689,11 +693,7 @@ class Program:
           LoweringError: an op cannot be lowered for a platform; names it and the user's line.
         """
         for platform in platforms or ():
-            if not xla_bridge.is_known_platform(platform):
-                known = ", ".join(sorted(xla_bridge.known_platforms()))
-                raise ArgumentError(
-                    f"expected platforms that JAX knows ({known}), got {platform!r}"
-                )
+            arguments.check_platform(platform)
         args, kwargs = arguments.abstract(self)
         jitted = self._jitted
         if keep_unused:
@@ -711,10 +711,6 @@ def _transforms() -> Any:
     from jaxmlir import transforms
 
     return transforms
-
-
-def _is_public(op: func.FuncOp) -> bool:
-    return "sym_visibility" not in op.attributes or op.visibility.value == "public"
 
 
 def _signature(function: func.FuncOp, effect_lists: Iterable[ir.ArrayAttr]) -> Signature:

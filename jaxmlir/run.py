@@ -14,6 +14,7 @@ from jaxmlir._cli import Arguments, Flag, UsageError
 if TYPE_CHECKING:
     import numpy as np
 
+    from jaxmlir.ir import ir
     from jaxmlir.program import Program
 
 FLAGS = (
@@ -88,6 +89,7 @@ def _run(path: str, arguments: Arguments) -> None:
     program = read_program(path, arguments.names("allow-custom-calls"))
     entry = _select_entry(program, arguments.get("entry"))
     program.verify()
+    _reject_foreign_ops(program)
     values = _Values(entry, program.signature(entry).operands).read(arguments)
     results = _call(program, entry, values)
     output = arguments.get("o")
@@ -102,6 +104,11 @@ def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:
     import jax
 
     from jaxmlir import runtime
+    from jaxmlir.specialize import is_symbolic
+
+    if any(map(is_symbolic, program.in_avals)):
+        args, kwargs = jax.tree.unflatten(program.in_tree, values)
+        program = program.specialize(*args, **kwargs)
 
     def run(*args: Any) -> Any:
         if _is_stablehlo(program):
@@ -111,14 +118,41 @@ def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:
     return jax.tree.unflatten(program.out_tree, jax.jit(run)(*values))
 
 
+def _ops_by_dialect(program: Program) -> dict[str, ir.OpView]:
+    """Of each dialect that functions have ops of, the first one, by the dialect's name."""
+    found: dict[str, ir.OpView] = {}
+    for function in program.functions.values():
+        for op in function.entry_block.operations:
+            found.setdefault(op.operation.name.partition(".")[0], op)
+    found.pop("func", None)
+    return found
+
+
 def _is_stablehlo(program: Program) -> bool:
     """Whether the functions hold ops of other dialects than the jaxpr dialect."""
-    return any(
-        not op.operation.name.startswith(("jaxpr.", "func."))
-        for function in program.functions.values()
-        for block in function.regions[0]
-        for op in block.operations
-    )
+    return not _ops_by_dialect(program).keys() <= {"jaxpr"}
+
+
+def _reject_foreign_ops(program: Program) -> None:
+    """Fails on what is neither jaxpr nor StableHLO, or both.
+
+    Raises:
+      LoweringError: names the op.
+    """
+    from jaxmlir.errors import Diagnostic, LoweringError
+    from jaxmlir.ir import ir
+    from jaxmlir.locations import position
+
+    found = _ops_by_dialect(program)
+    mixed = "jaxpr" in found
+    for dialect, op in found.items():
+        # Ops of dialects that XLA's compiler could know have classes of their own.
+        if dialect != "jaxpr" and (mixed or type(op) is ir.OpView):
+            message = (
+                f"'{op.operation.name}' op: expected a module of the jaxpr dialect or of StableHLO"
+            )
+            message += ", got ops of both" if mixed else ""
+            raise LoweringError([Diagnostic("error", message, *position(op.location))])
 
 
 @functools.cache
@@ -153,10 +187,10 @@ def _stablehlo_primitive() -> Any:
 
 def _select_entry(program: Program, name: str | None) -> str:
     """Makes the function to run the only public one, and returns its name."""
-    from jaxmlir.ir import functions, ir, scope
+    from jaxmlir.ir import functions, ir, is_private, scope
 
     defined = functions(program.module)
-    public = [n for n, f in defined.items() if f.visibility.value == "public"]
+    public = [n for n, f in defined.items() if not is_private(f)]
     if name is None:
         if len(public) != 1:
             raise UsageError(
@@ -207,16 +241,19 @@ class _Values:
         import jax
         import numpy as np
 
+        from jaxmlir.specialize import is_symbolic
+
         aval = self.avals[index]
         if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
             return self.key(aval, value)
         try:
-            array = np.asarray(value)
+            given = np.asarray(value)
             # npy files hold bfloat16, fp8 and int4 as bytes without a name.
-            array = array.view(aval.dtype) if array.dtype.kind == "V" else array.astype(aval.dtype)
+            unnamed = given.dtype.kind == "V"
+            array = given.view(aval.dtype) if unnamed else _cast(given, aval.dtype)
         except (TypeError, ValueError) as e:
             raise self.mismatch(index, repr(value), str(e)) from None
-        if array.shape != aval.shape:
+        if array.shape != aval.shape and not is_symbolic(aval):
             raise self.mismatch(index, f"an array of shape {list(array.shape)}")
         return array
 
@@ -243,7 +280,11 @@ class _Values:
         import jax
         import numpy as np
 
+        from jaxmlir.specialize import is_symbolic
+
         aval = self.avals[index]
+        if is_symbolic(aval):
+            raise self.error("--random-args cannot know the sizes of symbolic shapes")
         if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
             return self.key(aval, seed + index)
         generator = np.random.default_rng((seed, index))
@@ -254,6 +295,24 @@ class _Values:
             return np.asarray(drawn).astype(aval.dtype)
         top = 2 if aval.dtype.itemsize * 8 == 8 and aval.dtype == np.bool_ else 10
         return np.asarray(generator.integers(0, top, aval.shape)).astype(aval.dtype)
+
+
+def _cast(array: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
+    """The array in a dtype that holds its values, floats up to rounding.
+
+    Raises:
+      ValueError: a fraction, an imaginary part or the high bits of a number would be lost.
+    """
+    import jax
+    import numpy as np
+
+    real = not jax.numpy.issubdtype(dtype, np.complexfloating)
+    with np.errstate(invalid="ignore"):
+        result = (array.real if real else array).astype(dtype)
+    rounds = jax.numpy.issubdtype(dtype, np.inexact) and not (real and np.iscomplexobj(array))
+    if not rounds and np.any(result != array):
+        raise ValueError(f"the value is none of {np.dtype(dtype)}")
+    return result
 
 
 def _literals(text: str) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from jaxmlir import arguments, locations, pytrees
 from jaxmlir._collector import collector_paused
 from jaxmlir._compat import core
 from jaxmlir.errors import ArgumentError, TransformError
-from jaxmlir.ir import ir, scope
+from jaxmlir.ir import ir, is_private, scope
 from jaxmlir.passes._build import adapt, make_public, returned, set_results, zeros
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.checkpoint_while import checkpoint_while
@@ -438,7 +438,7 @@ def _shorten_names(program: Program) -> None:
     names = {}
     for name, function in program.functions.items():
         base = re.sub(r"(_\d+)+$", "", name)
-        if base not in taken and function.visibility.value == "private":
+        if base not in taken and is_private(function):
             taken.add(base)
             names[name] = base
     rename_functions(program, names)

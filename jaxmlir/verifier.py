@@ -48,7 +48,7 @@ from jaxmlir.errors import (
     VerificationError,
     message_of,
 )
-from jaxmlir.ir import context, func, ir, symbol_uses, verify_module
+from jaxmlir.ir import context, func, ir, is_private, symbol_uses, verify_module
 from jaxmlir.signatures import count
 from jaxmlir.types import aval_of, element_of, type_of
 
@@ -110,7 +110,7 @@ class _Verifier:
             for op in self.program._module.body.operations:
                 self.check_top_level(op)
             for symbol, function in self.functions.items():
-                if not _is_private(function):
+                if not is_private(function):
                     self.pending[symbol] = False
             self.walk_pending()
             for symbol in self.functions:
@@ -135,6 +135,11 @@ class _Verifier:
 
     def check_top_level(self, op: Any) -> None:
         if isinstance(op, func.FuncOp):
+            if len(op.body.blocks) != 1:
+                got = f"{len(op.body.blocks)} blocks" if op.body.blocks else "a declaration"
+                name = op.name.value
+                self.report(op, f"'func.func' op @{name}: expected a body of one block, got {got}")
+                raise _Full
             for error in _tree_errors(op):
                 self.report(op, error)
         elif type(op) is ir.OpView and op.name.startswith("jaxpr."):
@@ -524,11 +529,6 @@ def _payload_type(aval: Any) -> ir.Type:
 
 
 # --- the surroundings of abstract evaluation -----------------------------------------------------
-
-
-def _is_private(function: func.FuncOp) -> bool:
-    attributes = function.attributes
-    return "sym_visibility" in attributes and attributes["sym_visibility"].value != "public"
 
 
 def _given_effects(op: Any) -> Iterable[Any]:

@@ -113,3 +113,14 @@ def test_what_has_no_formula_is_named():
     found = ours(lambda x: jnp.linalg.qr(x)[0], np.ones((4, 4), np.float32))
     assert "geqrf" in found.uncounted or "qr" in found.uncounted
     assert "arithmetic not counted: " in found.table()
+
+
+def test_symbolic_sizes_are_counted():
+    b, c = jax.export.symbolic_shape("b, c")
+
+    def function(x):
+        y = jnp.sin(x)
+        return y.sum()
+
+    table = ours(function, jax.ShapeDtypeStruct((b, c), np.float32)).table()
+    assert "b*c - 1" in table and "8*b*c" in table

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from jaxmlir import custom_calls, locations
 from jaxmlir.artifact._load import Contents, refused
-from jaxmlir.ir import context, func, ir
+from jaxmlir.ir import context, func, ir, is_private
 
 # More source files than these say little.
 MAX_FILES = 20
@@ -61,10 +61,9 @@ class _Report:
 
     def signatures(self) -> Iterable[str]:
         for function in self.functions:
-            attributes = function.attributes
-            if "sym_visibility" in attributes and function.visibility.value != "public":
+            if is_private(function):
                 continue
-            type_ = function.type
+            type_, attributes = function.type, function.attributes
             takes, gives = (", ".join(map(str, types)) for types in (type_.inputs, type_.results))
             yield f"@{function.name.value}({takes}) -> ({gives})"
             for key in ("jaxpr.in_tree", "jaxpr.out_tree"):

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -182,8 +183,13 @@ def _parse(text: str, kind: Any) -> Any:
         if text not in _TRUE + _FALSE:
             raise ValueError(text)
         return text in _TRUE
-    if kind in (int, float, str):
-        return kind(text)
+    if kind is str:
+        return text
+    if kind in (int, float):
+        value = kind(text)
+        if kind is float and math.isnan(value):
+            raise ValueError(text)
+        return value
     raise TypeError(f"an option of a pass cannot be of type {kind}")
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir._lists import split
-from jaxmlir.ir import func, ir
+from jaxmlir.ir import func, ir, is_private
 from jaxmlir.passes._build import NewFunction, ops_with_symbols, references, returned, set_results
 from jaxmlir.passes._build import inline as inline_body
 from jaxmlir.passes._edit import remove_dead, set_arguments
@@ -38,7 +38,7 @@ class Bodies:
     def own(self, symbol: str) -> func.FuncOp:
         """``@symbol`` if nothing but one op uses it, else a copy for this op."""
         function = self.rules.program.function(symbol)
-        if self._uses[symbol] == 1 and function.visibility.value == "private":
+        if self._uses[symbol] == 1 and is_private(function):
             return function
         self._uses[symbol] -= 1
         copy = self.copy(symbol)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from jaxmlir import ops
-from jaxmlir.ir import func
+from jaxmlir.ir import func, is_private
 from jaxmlir.passes._build import ops_with_symbols, reachable, symbols_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class CallGraph:
         return [
             symbol
             for symbol, function in self._functions.items()
-            if symbol not in referred or function.visibility.value != "private"
+            if symbol not in referred or not is_private(function)
         ]
 
     def callees_first(self) -> Iterator[str]:

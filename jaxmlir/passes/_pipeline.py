@@ -129,6 +129,8 @@ def parse_options(text: str) -> dict[str, str]:
         value = "true" if match[2] is None else match[2]
         if value[:1] in ("'", '"', "{"):
             value = value[1:-1]
+        if match[1] in options:
+            raise PipelineError(f"option '{match[1]}' is given twice")
         options[match[1]] = value
         at = match.end()
     return options

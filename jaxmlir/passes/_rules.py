@@ -618,6 +618,11 @@ def _located(kind: str, op: Any, name: str) -> Iterator[None]:
 
 
 def _at_op(kind: str, op: Any, name: str, error: Exception) -> TransformError:
-    message = f"'{name}' op cannot be {_VERBS[kind]}: {type(error).__name__}: {error}"
+    if kind == "transpose" and isinstance(error, AssertionError):
+        # How JAX's rules say that other operands are linear than those that an op is linear in.
+        reason = "it is not linear in the operands that are to have cotangents"
+    else:
+        reason = f"{type(error).__name__}: {error}"
+    message = f"'{name}' op cannot be {_VERBS[kind]}: {reason}"
     message += _HINTS.get((kind, name), "")
     return TransformError([Diagnostic("error", message, *locations.position(op.location))])

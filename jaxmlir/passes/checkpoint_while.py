@@ -39,7 +39,8 @@ class CheckpointWhile(Pass):
     func: str = ""
 
     def run(self, program: Program) -> None:
-        checkpoint_while(program, self.func or program.name, "checkpointed", self.checkpoints)
+        symbol = program.function(self.func or program.name).name.value
+        checkpoint_while(program, symbol, "checkpointed", self.checkpoints)
 
 
 def checkpoint_while(

@@ -13,6 +13,7 @@ kernels, callbacks) are listed by name; of them only the bytes are counted.
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import math
 import sys
@@ -23,6 +24,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import locations, ops
+from jaxmlir._compat import core
 from jaxmlir._plans import Node, plan_of
 from jaxmlir.ir import scope
 from jaxmlir.passes._base import Pass
@@ -81,7 +83,10 @@ class Costs:
     def table(self, top: int | None = None) -> str:
         """The lines by falling cost, the source beside them."""
         rows = [_row("flops", "transcend.", "bytes", "flops/byte", "line")]
-        order = sorted(self.by_line.items(), key=lambda item: (-item[1].flops, -item[1].bytes))
+        order = list(self.by_line.items())
+        # Symbolic sizes may not say which is more.
+        with contextlib.suppress(core.InconclusiveDimensionOperation):
+            order.sort(key=lambda item: (-item[1].flops, -item[1].bytes))
         for (file, line), cost in order[:top]:
             source = linecache.getline(file, line).strip() if line else ""
             mark = " (per iteration)" if (file, line) in self.unbounded else ""
@@ -94,12 +99,14 @@ class Costs:
 
 
 def _cost_row(cost: Cost, where: str) -> str:
-    intensity = f"{cost.flops / cost.bytes:.2f}" if cost.bytes else "-"
+    numbers = isinstance(cost.flops, int) and isinstance(cost.bytes, int) and cost.bytes
+    intensity = f"{cost.flops / cost.bytes:.2f}" if numbers else "-"
     return _row(cost.flops, cost.transcendentals, cost.bytes, intensity, where)
 
 
 def _row(flops: Any, transcendentals: Any, size: Any, intensity: Any, where: str) -> str:
-    return f"{flops:>16} {transcendentals:>12} {size:>16} {intensity:>11}  {where}".rstrip()
+    counts = f"{flops!s:>16} {transcendentals!s:>12} {size!s:>16}"
+    return f"{counts} {intensity:>11}  {where}".rstrip()
 
 
 class PrintCost(Pass):

@@ -13,7 +13,7 @@ import collections
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxmlir.ir import func, ir, scope, symbol_uses
+from jaxmlir.ir import func, ir, is_private, scope, symbol_uses
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import ops_of, returned
 
@@ -79,7 +79,7 @@ def _equal_functions(functions: dict[str, func.FuncOp]) -> dict[str, str]:
     for name, function in functions.items():
         # The shape of a function that is unlike all others for a simpler reason is not needed.
         shape, uses[name] = name, ()
-        if types[function.type] > 1 and function.visibility.value == "private":
+        if types[function.type] > 1 and is_private(function):
             shape, uses[name] = _shape(function)
         class_of[name] = shapes.setdefault(shape, len(shapes))
     count = len(shapes)

@@ -34,6 +34,7 @@ from jaxmlir.ir import free_symbol, func, ir, scope
 from jaxmlir.ops import bitwise, comparison, elementwise, special, transcendental
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import ops_of, returned
+from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark
 from jaxmlir.types import aval_of
 
@@ -60,9 +61,8 @@ class Fence(Pass):
     threshold: int = 16
 
     def run(self, program: Program) -> None:
-        import jax
 
-        fence(program, self.platform or jax.default_backend(), self.threshold)
+        fence(program, platform_or_default(self.platform), self.threshold)
 
 
 def fence(program: Program, platform: str = "cpu", threshold: int = Fence.threshold) -> int:

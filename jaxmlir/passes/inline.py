@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxmlir.ir import func, ir, scope
+from jaxmlir.ir import func, ir, is_private, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import inline as inline_body
 from jaxmlir.passes._build import ops_with_symbols, references
@@ -58,14 +58,14 @@ def inline(program: Program, max_ops: int = 8, single_use: bool = True) -> int:
                 callee = _callee(op, name, functions)
                 if callee is None or callee not in sizes:
                     continue
-                once = single_use and uses[callee] == 1 and _is_private(functions[callee])
+                once = single_use and uses[callee] == 1 and is_private(functions[callee])
                 if not once and sizes[callee] > max_ops:
                     continue
                 remark(op, f"inlined @{callee}: " + _reason(once, sizes[callee]))
                 _inline(op, functions[callee])
                 count += 1
                 uses[callee] -= 1
-                if uses[callee] == 0 and _is_private(functions[callee]):
+                if uses[callee] == 0 and is_private(functions[callee]):
                     functions[callee].operation.erase()
                 else:
                     uses.update(references(functions[callee]))
@@ -119,7 +119,3 @@ def _callee(op: Any, name: str, functions: dict[str, func.FuncOp]) -> str | None
 def is_plain_call(op: Any, name: str) -> bool:
     """Whether an op calls a function, and asks for nothing of its own."""
     return name in _CALLS and all(key in _PLAIN for key, _ in op.attributes.items())
-
-
-def _is_private(function: func.FuncOp) -> bool:
-    return function.visibility.value == "private"

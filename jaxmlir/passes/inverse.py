@@ -17,6 +17,7 @@ from jaxmlir.inverses._invert import Inverted, invert
 from jaxmlir.ir import functions, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import NewFunction, drop_dead_ops, filled, inline, reachable
+from jaxmlir.passes._options import named_arguments
 from jaxmlir.passes._rules import Rules
 from jaxmlir.types import type_of
 
@@ -43,11 +44,8 @@ class Inverse(Pass):
     def run(self, program: Program) -> None:
         with scope():
             symbol = self.func or program.name
-            count = len(program.function(symbol).arguments)
             argnums, known = self.argnums, self.known
-            for i in (*argnums, *known):
-                if not 0 <= i < count:
-                    raise TransformError(f"@{symbol} has {count} arguments, and none is number {i}")
+            count = len(named_arguments(program, symbol, (*argnums, *known)))
             if not known and argnums:
                 known = tuple(i for i in range(count) if i not in argnums)
             wanted = argnums or tuple(i for i in range(count) if i not in known)

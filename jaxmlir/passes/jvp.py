@@ -16,6 +16,7 @@ from jaxmlir._signature import Signature
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import NewFunction, copy, set_attribute, zeros
+from jaxmlir.passes._options import at_function, named_arguments
 from jaxmlir.passes._rules import Rule, Rules, Written, has_tangent
 from jaxmlir.passes.discharge_refs import discharge_refs
 from jaxmlir.types import aval_of, type_of
@@ -55,11 +56,21 @@ class Jvp(Pass):
 
 
 def active_arguments(program: Program, symbol: str, argnums: tuple[int, ...]) -> tuple[bool, ...]:
-    """Which flat arguments are differentiated: those asked for, or all, if they have tangents."""
-    arguments = program.function(symbol).arguments
-    return tuple(
-        has_tangent(value) and (not argnums or i in argnums) for i, value in enumerate(arguments)
-    )
+    """Which flat arguments are differentiated: those asked for, by default all with tangents.
+
+    Raises:
+      TransformError: there is no such argument, or it has no tangents.
+    """
+    named = named_arguments(program, symbol, argnums)
+    function = program.function(symbol)
+    active = tuple(map(has_tangent, function.arguments))
+    if not argnums:
+        return active
+    for i in argnums:
+        if not active[i]:
+            type_ = function.arguments[i].type
+            raise at_function(function, f"argument {i} of @{symbol}, a {type_}, has no tangents")
+    return named
 
 
 def jvp(

@@ -18,12 +18,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import jax
 import numpy as np
 
 from jaxmlir import codec, locations
 from jaxmlir._compat import core
 from jaxmlir.errors import PassError
 from jaxmlir.ir import ir, scope
+from jaxmlir.ops import OPS
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import ops_of
 from jaxmlir.passes._remarks import remark
@@ -53,16 +55,36 @@ class MatmulPrecision(Pass):
 
     def run(self, program: Program) -> None:
         with scope():
-            try:
-                narrow = element_of(np.dtype(self.dtype))
-            except TypeError:
-                raise PassError(f"option 'dtype': '{self.dtype}' is no dtype") from None
+            narrow = self.checked()
             names = {f"jaxpr.{name}" for name in self.ops}
             for function in program.functions.values():
                 for op, name, operands in list(ops_of(function)):
                     if name in names and self.wants(op, operands):
                         _narrow(op, operands, narrow)
         program.changed()
+
+    def checked(self) -> ir.Type:
+        """The type of the operands; the options mean something.
+
+        Raises:
+          PassError: one does not.
+        """
+        unknown = [name for name in self.ops if name not in OPS]
+        if unknown:
+            raise PassError(f"option 'ops': there is no op '{unknown[0]}'")
+        try:
+            re.compile(self.exact)
+        except re.error as e:
+            raise PassError(
+                f"option 'exact': '{self.exact}' is no regular expression: {e}"
+            ) from None
+        try:
+            dtype = np.dtype(self.dtype)
+        except TypeError:
+            raise PassError(f"option 'dtype': '{self.dtype}' is no dtype") from None
+        if not jax.numpy.issubdtype(dtype, np.floating):
+            raise PassError(f"option 'dtype': expected a type of floats, got '{self.dtype}'")
+        return element_of(dtype)
 
     def wants(self, op: Any, operands: list[ir.Value]) -> bool:
         """Whether the policy asks for this op to be narrowed."""

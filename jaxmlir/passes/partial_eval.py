@@ -15,6 +15,7 @@ from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import NewFunction, clone, copy, is_constant, set_attribute
+from jaxmlir.passes._options import named_arguments
 from jaxmlir.passes._rules import Rules
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ class PartialEval(Pass):
     def run(self, program: Program) -> None:
         with scope():
             symbol = self.func or program.name
-            count = len(program.function(symbol).arguments)
-            partial_eval(Rules(program), symbol, tuple(i in self.unknown for i in range(count)))
+            unknown = named_arguments(program, symbol, self.unknown)
+            partial_eval(Rules(program), symbol, unknown)
         program.changed()
 
 

@@ -37,6 +37,7 @@ from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import copy, filled, is_constant, ops_of, returned
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
+from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import ELEMENTWISE, is_plain_op, size, with_shape
 from jaxmlir.passes.fence import SLOW, fences
@@ -84,9 +85,8 @@ class Recompute(Pass):
     min_bytes: int = MIN_BYTES
 
     def run(self, program: Program) -> None:
-        import jax
 
-        recompute(program, self.platform or jax.default_backend(), self.min_peak, self.min_bytes)
+        recompute(program, platform_or_default(self.platform), self.min_peak, self.min_bytes)
 
 
 def recompute(

@@ -17,6 +17,7 @@ from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import NewFunction, copy, set_attribute, zeros
+from jaxmlir.passes._options import named_arguments
 from jaxmlir.passes._rules import Rule, Rules, Written
 from jaxmlir.types import aval_of, type_of
 
@@ -44,10 +45,9 @@ class Transpose(Pass):
             first = 0
             if "jaxpr.num_res" in function.attributes:
                 first = codec.decode(function.attributes["jaxpr.num_res"])
-            linear = tuple(
-                i in self.linear if self.linear else i >= first
-                for i in range(len(function.arguments))
-            )
+            linear = named_arguments(program, symbol, self.linear)
+            if not self.linear:
+                linear = tuple(i >= first for i in range(len(linear)))
             transpose(Rules(program), symbol, linear, f"{symbol}.transpose")
         program.changed()
 

@@ -29,6 +29,7 @@ from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import converted
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
+from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import is_plain_op
@@ -64,9 +65,8 @@ class UnrollReductions(Pass):
     min_results: int = MIN_RESULTS
 
     def run(self, program: Program) -> None:
-        import jax
 
-        if (self.platform or jax.default_backend()) == "cpu":
+        if platform_or_default(self.platform) == "cpu":
             unroll_reductions(program, self.max_size, self.min_results)
 
 

@@ -51,18 +51,28 @@ class Vmap(Pass):
         with scope():
             symbol = self.func or program.name
             signature = program.signature(symbol)
-            in_axes = _axes(self.in_axes, len(signature.operands))
-            out_axes = _axes(self.out_axes, len(signature.results))
+            if not 0 <= self.axis_size < 2**63:
+                raise TransformError(f"axis-size: expected 0 to 2^63 - 1, got {self.axis_size}")
+            in_axes = _axes("in-axes", self.in_axes, signature.operands)
+            out_axes = _axes("out-axes", self.out_axes, signature.results)
             axis = batch_axis(self.axis_size, self.axis_name or None)
             vmap(Rules(program), symbol, in_axes, axis, out_axes)
         program.changed()
 
 
-def _axes(given: tuple[int, ...], count: int) -> tuple[int | None, ...]:
+def _axes(option: str, given: tuple[int, ...], avals: Sequence[Any]) -> Axes:
+    """The batch dimensions that an option gives arguments or results of these types."""
     if not given:
-        return (0,) * count
-    if len(given) != count:
-        raise TransformError(f"expected {count} axes, got {len(given)}")
+        return (0,) * len(avals)
+    if len(given) != len(avals):
+        raise TransformError(f"{option}: expected {len(avals)} axes, got {len(given)}")
+    for i, (axis, aval) in enumerate(zip(given, avals, strict=True)):
+        rank = len(getattr(aval, "shape", ()))
+        if not -1 <= axis <= rank:
+            raise TransformError(
+                f"{option}: expected -1 to {rank} for number {i}, which is "
+                f"{aval.str_short(short_dtypes=True)} without the batch, got {axis}"
+            )
     return tuple(None if axis == -1 else axis for axis in given)
 
 

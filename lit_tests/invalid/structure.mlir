@@ -73,3 +73,17 @@ func.func public @effects(%x: tensor<f32>) -> tensor<f32> {
   "jaxpr.debug_print"(%x) {fmt = "{}", ordered = true, in_tree = [["*"], {dict = []}]} : (tensor<f32>) -> ()
   return %x : tensor<f32>
 }
+
+// -----
+
+// expected-error@+1 {{'func.func' op @declaration: expected a body of one block, got a declaration}}
+func.func private @declaration(tensor<f32>) -> tensor<f32>
+
+// -----
+
+// expected-error@+1 {{'func.func' op @blocks: expected a body of one block, got 2 blocks}}
+func.func @blocks(%x: tensor<f32>) -> tensor<f32> {
+  cf.br ^bb1(%x : tensor<f32>)
+^bb1(%y: tensor<f32>):
+  return %y : tensor<f32>
+}

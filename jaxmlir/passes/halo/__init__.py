@@ -32,6 +32,7 @@ from jaxmlir.ir import scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import drop_dead_ops
 from jaxmlir.passes._call_graph import outside_kernels
+from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.fence import fences
 from jaxmlir.passes.halo._moves import Moves
@@ -71,9 +72,7 @@ class Halo(Pass):
     margin: float = MARGIN
 
     def run(self, program: Program) -> None:
-        import jax
-
-        halo(program, self.platform or jax.default_backend(), self.min_elements, self.margin)
+        halo(program, platform_or_default(self.platform), self.min_elements, self.margin)
 
 
 def halo(

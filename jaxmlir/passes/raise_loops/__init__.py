@@ -24,6 +24,7 @@ from jaxmlir.ir import func, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._bodies import Bodies, ScanEditor, can_change, loops_of
 from jaxmlir.passes._call_graph import CallGraph, visit_functions
+from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 
@@ -52,9 +53,7 @@ class RaiseLoops(Pass):
     platform: str = ""
 
     def run(self, program: Program) -> None:
-        import jax
-
-        raise_loops(program, self.batch_bytes, self.platform or jax.default_backend())
+        raise_loops(program, self.batch_bytes, platform_or_default(self.platform))
 
 
 def raise_loops(program: Program, batch_bytes: int = BATCH_BYTES, platform: str = "cpu") -> int:

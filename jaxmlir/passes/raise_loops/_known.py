@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxmlir import codec
-from jaxmlir.ir import func, ir
+from jaxmlir.ir import func, ir, is_private
 from jaxmlir.passes._build import ops_with_symbols, returned, symbols_of
 from jaxmlir.passes.canonicalize.constants import ANY, INTEGERS
 from jaxmlir.passes.higher_order._scan_op import ScanOp
@@ -121,7 +121,7 @@ class Contexts:
 
     def _of(self, symbol: str) -> tuple[Known, int]:
         function = self._program.function(symbol)
-        if symbol not in self._callers or function.visibility.value != "private":
+        if symbol not in self._callers or not is_private(function):
             return Known({}, 0), 0
         outer, op = self._callers[symbol]
         known, depth = self.of(outer)

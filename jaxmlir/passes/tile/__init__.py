@@ -30,6 +30,7 @@ from jaxmlir.passes._base import Pass
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import named_ops
 from jaxmlir.passes._call_graph import CallGraph, keep_reachable
+from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import size
@@ -61,14 +62,12 @@ class Tile(Pass):
     platform: str = ""
 
     def run(self, program: Program) -> None:
-        import jax
-
         if self.tile_size is not None and self.tile_size < 1:
             raise PipelineError(
                 f"tile-size of {self.name} is a number of rows: a positive number, got "
                 f"{self.tile_size}"
             )
-        platform = self.platform or jax.default_backend()
+        platform = platform_or_default(self.platform)
         if platform == "cpu" or self.tile_size is not None:
             tile(program, self.tile_size, self.tile_bytes, self.min_peak)
 

@@ -1,0 +1,29 @@
+// What options of passes say of a function has to be true of it.
+
+// RUN: not jaxmlir-opt %s --jaxpr-jvp=argnums=7 2>&1 | FileCheck %s --check-prefix=NUMBER
+// RUN: not jaxmlir-opt %s --jaxpr-partial-eval=unknown=-1 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// RUN: not jaxmlir-opt %s --jaxpr-transpose=linear=2 2>&1 | FileCheck %s --check-prefix=LINEAR
+// RUN: not jaxmlir-opt %s --jaxpr-grad=argnums=1 2>&1 | FileCheck %s --check-prefix=INTEGER
+// RUN: not jaxmlir-opt %s --jaxpr-vmap='axis-size=2 in-axes=2,-1' 2>&1 | FileCheck %s --check-prefix=AXIS
+// RUN: not jaxmlir-opt %s --jaxpr-vmap=axis-size=-7 2>&1 | FileCheck %s --check-prefix=SIZE
+// RUN: not jaxmlir-opt %s --jaxpr-checkpoint-while='checkpoints=2 func=h' 2>&1 | FileCheck %s --check-prefix=FUNCTION
+// RUN: not jaxmlir-opt %s --jaxpr-fence=platform=abacus 2>&1 | FileCheck %s --check-prefix=PLATFORM
+// RUN: not jaxmlir-opt %s --jaxpr-matmul-precision=ops=dot 2>&1 | FileCheck %s --check-prefix=OP
+// RUN: not jaxmlir-opt %s --jaxpr-matmul-precision=dtype=int8 2>&1 | FileCheck %s --check-prefix=DTYPE
+// RUN: not jaxmlir-opt %s --jaxpr-matmul-precision="exact='('" 2>&1 | FileCheck %s --check-prefix=REGEX
+
+// NUMBER: option-values.mlir:[[# @LINE + 11]]:1: error: @f has 2 arguments, and none is number 7
+// UNKNOWN: error: @f has 2 arguments, and none is number -1
+// LINEAR: error: @f has 2 arguments, and none is number 2
+// INTEGER: option-values.mlir:[[# @LINE + 8]]:1: error: argument 1 of @f, a tensor<i32>, has no tangents
+// AXIS: error: in-axes: expected -1 to 1 for number 0, which is f32[4] without the batch, got 2
+// SIZE: error: axis-size: expected 0 to 2^63 - 1, got -7
+// FUNCTION: error: the module has no function @h
+// PLATFORM: error: expected platforms that JAX knows ({{.*}}), got 'abacus'
+// OP: error: option 'ops': there is no op 'dot'
+// DTYPE: error: option 'dtype': expected a type of floats, got 'int8'
+// REGEX: error: option 'exact': '(' is no regular expression
+func.func @f(%x: tensor<4xf32>, %n: tensor<i32>) -> tensor<f32> {
+  %0 = "jaxpr.reduce_sum"(%x) {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
