@@ -17,7 +17,6 @@ CLEAN_UP = (
     "jaxpr-canonicalize",
     "jaxpr-cse",
     "jaxpr-dce",
-    "symbol-dce",
 )
 
 # Of a program before it is differentiated; what they leave behind is cleaned up in turn.
