@@ -21,12 +21,12 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "Program": "program",
-    "custom_inverse": "custom_inverse",
+    "custom_inverse": "given_inverses",
     "from_jaxpr": "staging",
     "jit": "staging",
     "load": "artifact",
     "parse": "staging",
-    "register_inverse": "custom_inverse",
+    "register_inverse": "given_inverses",
     "register_node_type": "pytrees",
     "register_param_type": "codec",
     "trace": "staging",
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 
-_SUBMODULES = frozenset({"debug", "errors", "interpreter"})
+_SUBMODULES = frozenset({"backend", "debug", "errors", "interpreter", "passes"})
 
 
 def __getattr__(name: str) -> Any:
@@ -57,6 +57,10 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_SUBMODULES})
 
 
 if os.environ.get("JAXMLIR_BACKEND", "0") not in ("", "0"):

@@ -45,7 +45,7 @@ def _scan() -> None:
 _LATE_MODULES = {
     r"checkpointed_while|reverse_sweep|linear_map": "jaxmlir.checkpointing",
     r"(coo|csr|bcoo|bcsr)_.*|todense|spsolve": "jax.experimental.sparse",
-    r"custom_inverse_call": "jaxmlir.custom_inverse",
+    r"custom_inverse_call": "jaxmlir.given_inverses",
     r"compute_on": "jax.experimental.compute_on",
     r"xla_metadata_(call|value)": "jax.experimental.xla_metadata",
     r"xla_metadata_call": "jax.experimental.scheduling_groups",

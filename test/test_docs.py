@@ -13,7 +13,9 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
+import inspect
 import io
+import operator
 import os
 import re
 import subprocess
@@ -22,6 +24,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
+
+import jaxmlir
+import jaxmlir.passes.cost
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -109,6 +114,45 @@ def test_console_blocks():
     text = README.read_text()
     assert with_console_outputs(text) == text
     assert COMMAND.search(text)
+
+
+FILE = re.compile(r"(?:`|\]\()(?:\.\./)?((?:jaxmlir|tools|examples|benchmarks|dialect)/[\w./-]*\w)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_a_page_names_exist(page):
+    assert [name for name in FILE.findall(page.read_text()) if not (ROOT / name).exists()] == []
+
+
+def test_public_names_load_on_first_use():
+    code = """
+import jaxmlir
+listed = dir(jaxmlir)
+assert {"trace", "Program", "backend", "debug", "errors", "interpreter", "passes"} <= {*listed}
+for name in listed:
+    getattr(jaxmlir, name)
+# No module that something else imports takes the place of a function.
+assert all(callable(getattr(jaxmlir, name)) for name in jaxmlir.__all__)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+CALL = re.compile(
+    r"`(?:(?P<of>debug|interpreter|passes\.cost|passes)\.)?(?P<name>\w+)\((?P<args>[^`]*?)\)"
+)
+
+
+def test_options_on_the_page_of_the_api_exist():
+    found = 0
+    for match in CALL.finditer((ROOT / "docs" / "api.md").read_text()):
+        of = operator.attrgetter(match["of"])(jaxmlir) if match["of"] else jaxmlir.Program
+        function = getattr(of, match["name"], getattr(jaxmlir, match["name"], None))
+        if callable(function):
+            accepted = inspect.signature(function).parameters
+            given = re.findall(r"(\w+)=", match["args"])
+            assert {*given} <= {*accepted}, match[0]
+            found += 1
+    assert found > 30
 
 
 if __name__ == "__main__":
