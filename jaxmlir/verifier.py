@@ -135,15 +135,27 @@ class _Verifier:
 
     def check_top_level(self, op: Any) -> None:
         if isinstance(op, func.FuncOp):
-            if len(op.body.blocks) != 1:
-                got = f"{len(op.body.blocks)} blocks" if op.body.blocks else "a declaration"
-                name = op.name.value
-                self.report(op, f"'func.func' op @{name}: expected a body of one block, got {got}")
-                raise _Full
+            self.check_body(op)
             for error in _tree_errors(op):
                 self.report(op, error)
         elif type(op) is ir.OpView and op.name.startswith("jaxpr."):
             self.report(op, f"'{op.name}' op: expected in the body of a func.func, got a module's")
+
+    def check_body(self, function: func.FuncOp) -> None:
+        """Reports a body that is not a list of ops and a return; nothing else is checked then."""
+        blocks = function.body.blocks
+        if len(blocks) != 1:
+            got = f"{len(blocks)} blocks" if blocks else "a declaration"
+            error = f"expected a body of one block, got {got}"
+        else:
+            # MLIR takes an op that it does not know for any terminator.
+            last = blocks[0].operations[-1].operation.name if len(blocks[0].operations) else ""
+            if last == "func.return":
+                return
+            got = f"'{last}'" if last else "nothing"
+            error = f"expected a 'func.return' at the end, got {got}"
+        self.report(function, f"'func.func' op @{function.name.value}: {error}")
+        raise _Full
 
     def walk_pending(self) -> None:
         while self.pending:

@@ -87,3 +87,10 @@ func.func @blocks(%x: tensor<f32>) -> tensor<f32> {
 ^bb1(%y: tensor<f32>):
   return %y : tensor<f32>
 }
+
+// -----
+
+// expected-error@+1 {{'func.func' op @no_return: expected a 'func.return' at the end, got 'jaxpr.sin'}}
+func.func @no_return(%x: tensor<f32>) -> tensor<f32> {
+  %0 = "jaxpr.sin"(%x) : (tensor<f32>) -> tensor<f32>
+}
