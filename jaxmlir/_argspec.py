@@ -134,28 +134,37 @@ class _Reader:
         import jax
 
         dims = shape.elts if isinstance(shape, ast.Tuple) else [shape]
-        return jax.ShapeDtypeStruct(self.shape(dims), self.dtype(node, dtype))
+        return jax.ShapeDtypeStruct(self.shape(node, dims), self.dtype(node, dtype))
 
     def dtype(self, node: ast.expr, name: str) -> Any:
         import jax
         import jax.numpy as jnp
 
         if name.startswith("key_"):
-            return jax.random.key(0, impl=_key_impl(name.removeprefix("key_"))).dtype
+            try:
+                return jax.random.key(0, impl=_key_impl(name.removeprefix("key_"))).dtype
+            except ValueError as e:
+                raise self.error(node, str(e)) from None
         full = DTYPES.get(name, name)
         try:
             return jnp.dtype(getattr(jnp, full, full))
         except TypeError:
             raise self.error(node, f"'{name}' is not a dtype") from None
 
-    def shape(self, dims: list[ast.expr]) -> tuple[Any, ...]:
+    def shape(self, node: ast.expr, dims: list[ast.expr]) -> tuple[Any, ...]:
         if all(isinstance(d, ast.Constant) and isinstance(d.value, int) for d in dims):
             return tuple(d.value for d in dims)  # type: ignore[attr-defined]
         from jax import export
 
         self.scope = self.scope or export.SymbolicScope()
         text = ", ".join(map(ast.unparse, dims))
-        return export.symbolic_shape(text, scope=self.scope)
+        try:
+            found = export.symbolic_shape(text, scope=self.scope)
+        except ValueError as e:
+            raise self.error(node, str(e)) from None
+        if any(type(d) is int and d < 0 for d in found):
+            raise self.error(node, "a size is 0 or more")
+        return found
 
 
 def _key_impl(tag: str) -> str:

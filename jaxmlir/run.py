@@ -62,11 +62,27 @@ def _main(argv: Sequence[str]) -> int:
     if platform:
         # JAX reads this once, when it first looks for devices.
         os.environ["JAX_PLATFORMS"] = platform
+        _check_platform(platform)
     _cli.load_modules(arguments)
     path = _cli.single_input(arguments)
     with _cli.reporting(_cli.display_path(path)) as status:
         _run(path, arguments)
     return status.code
+
+
+def _check_platform(platform: str) -> None:
+    """Starts JAX on a platform.
+
+    Raises:
+      UsageError: there is none of that name here.
+    """
+    import jax
+
+    try:
+        jax.devices()
+    except (RuntimeError, AssertionError) as e:
+        why = str(e) or "JAX was installed without it"
+        raise UsageError(f"--platform: cannot run on '{platform}': {why}") from None
 
 
 def _help() -> str:

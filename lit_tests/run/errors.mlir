@@ -5,6 +5,7 @@
 // RUN: not jaxmlir-run %s --args 'f32[2], 3' 2>&1 | FileCheck %s --check-prefix=TYPE
 // RUN: not jaxmlir-run %s --args "[1,2], 3.5" 2>&1 | FileCheck %s --check-prefix=FRACTION
 // RUN: not jaxmlir-run %s --entri=f 2>&1 | FileCheck %s --check-prefix=FLAG
+// RUN: not jaxmlir-run %s --platform=abacus 2>&1 | FileCheck %s --check-prefix=PLATFORM
 // RUN: jaxmlir-run --help | FileCheck %s --check-prefix=HELP
 // RUN: jaxmlir-run --version | FileCheck %s --check-prefix=VERSION
 
@@ -14,6 +15,7 @@
 // RAGGED: jaxmlir-run: argument 0 of @f is f32[2], but got {{.*}}1], 2] (
 // TYPE: jaxmlir-run: --args expects literals, got ShapeDtypeStruct
 // FRACTION: jaxmlir-run: argument 1 of @f is i32[], but got 3.5 (the value is none of int32)
+// PLATFORM: jaxmlir-run: --platform: cannot run on 'abacus': 
 // FLAG: unknown command line argument '--entri'; did you mean '--entry'?
 // HELP: USAGE: jaxmlir-run
 // HELP: --random-args[=<seed>]
