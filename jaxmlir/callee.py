@@ -151,6 +151,7 @@ class Pruned(Callee):
 def derive(program: Program, symbol: str, transformation: str, pattern: Any) -> Any:
     """A copy of the program with the transformed function in it, and what the pass says of it."""
     from jaxmlir.passes._rules import Rules
+    from jaxmlir.passes._vary import vary
     from jaxmlir.passes.higher_order._residuals import partial_eval_call
     from jaxmlir.passes.jvp import jvp
     from jaxmlir.passes.linearize import linearize
@@ -169,6 +170,8 @@ def derive(program: Program, symbol: str, transformation: str, pattern: Any) -> 
         elif transformation == "transpose":
             linear, nonzero = pattern
             found = transpose_nonzero(rules, symbol, linear, f"{symbol}.transpose", nonzero)
+        elif transformation == "vary":
+            found = vary(rules, symbol, *pattern)
         else:
             axis, dims = pattern
             found = vmap(rules, symbol, dims, axis)

@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxmlir import codec, effect_attrs, handles, locations, normalize, primitives, rules
+from jaxmlir import (
+    codec,
+    effect_attrs,
+    handles,
+    locations,
+    manual_axes,
+    normalize,
+    primitives,
+    rules,
+)
 from jaxmlir._compat import close_jaxpr, core, dtypes, open_jaxpr, state_types, version_matches
 from jaxmlir.constants import Constants
 from jaxmlir.dense import dense
@@ -317,7 +326,8 @@ class _Function:
 
     def splice(self, eqn: Any, env: dict[Any, ir.Value], loc: ir.Location) -> None:
         """Writes the equations of a program that this one calls in place of the call."""
-        called, consts = open_jaxpr(eqn.params["callee"].closed_jaxpr)
+        callee = manual_axes.retyped(eqn.params["callee"], [v.aval for v in eqn.invars])
+        called, consts = open_jaxpr(callee.closed_jaxpr)
         inner = {
             var: self.literal(atom, loc) if type(atom) is core.Literal else env[atom]
             for var, atom in zip(called.invars, eqn.invars, strict=True)

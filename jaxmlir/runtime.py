@@ -303,7 +303,8 @@ def _partial_eval_by_policy(
     if callee.signature.effects or not (again or saveable in _SAVE_ALL):
         # The policy is asked about each equation of the function.
         rule = pe.partial_eval_jaxpr_custom_rules[core.closed_call_p]
-        body = {"call_jaxpr": callee.closed_jaxpr}
+        retyped = manual_axes.retyped(callee, [x.aval for x in eqn.invars])
+        body = {"call_jaxpr": retyped.closed_jaxpr}
         called = eqn.replace(primitive=core.closed_call_p, params=body)
         return rule(saveable, unknown, instantiated, called)
     program, split = callee.derived("partial_eval", unknown)

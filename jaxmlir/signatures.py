@@ -330,6 +330,18 @@ def _pallas_call(op: _Op) -> Iterator[str]:
         yield from kernel.takes(*((what, [None] * n) for what, n in groups.items()))
 
 
+_ON_ELEMENTS: dict[str, Callable[[_Op], Iterator[str]]] = {
+    "jaxpr.reduce": _on_elements("jaxpr"),
+    "jaxpr.reduce_window": _on_elements("jaxpr"),
+    "jaxpr.select_and_scatter": _select_and_scatter,
+    **{
+        f"jaxpr.scatter{kind}": _on_elements("update_jaxpr")
+        for kind in ("", "_add", "_sub", "_mul", "_min", "_max")
+    },
+}
+# Ops whose functions are of elements: scalars that no device and no mesh has.
+ON_ELEMENTS = frozenset(_ON_ELEMENTS)
+
 _CHECKS: dict[str, Callable[[_Op], Iterator[str]]] = {
     "jaxpr.jit": _call("jaxpr"),
     "jaxpr.remat2": _call("jaxpr"),
@@ -346,13 +358,7 @@ _CHECKS: dict[str, Callable[[_Op], Iterator[str]]] = {
     "jaxpr.fused_call": _call("jaxpr"),
     "jaxpr.cond": _cond,
     "jaxpr.while": _while,
-    "jaxpr.reduce": _on_elements("jaxpr"),
-    "jaxpr.reduce_window": _on_elements("jaxpr"),
-    "jaxpr.select_and_scatter": _select_and_scatter,
-    **{
-        f"jaxpr.scatter{kind}": _on_elements("update_jaxpr")
-        for kind in ("", "_add", "_sub", "_mul", "_min", "_max")
-    },
+    **_ON_ELEMENTS,
     "jaxpr.custom_linear_solve": _custom_linear_solve,
     "jaxpr.linear_call": _linear("callee", "transpose"),
     "jaxpr.linear_map": _linear("call_jaxpr", "transpose_jaxpr"),

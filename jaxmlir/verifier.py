@@ -290,7 +290,7 @@ class _Verifier:
 
     def type_errors_here(self, op: Any, name: str, check_vma: bool) -> list[str]:
         try:
-            primitive, expected, inferred = self.evaluate(op, name, check_vma)
+            primitive, expected, inferred = evaluate(self.program, op, name, check_vma)
             got = [aval_of(v.type) for v in op.results]
             given = list(_given_effects(op))
             missing = _effects_of(inferred, op) - {*given}
@@ -321,35 +321,6 @@ class _Verifier:
             if not core.typematch(want, have)
         ]
 
-    def evaluate(self, op: Any, name: str, check_vma: bool) -> tuple[Any, list[Any], Any]:
-        """The primitive, and the results' abstract values and effects that JAX computes."""
-        primitive, parameters = params.of_op(op, name, self.program.stubs)
-        attributes = op.attributes
-        ctx = effect_attrs.decode_ctx(
-            attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None
-        )
-        variables: dict[ir.Value, Any] = {}
-        atoms = [variables.setdefault(v, core.Var(aval_of(v.type))) for v in op.operands]
-        with (
-            ctx.manager,
-            named_axes(ctx.cur_abstract_mesh),
-            _unbound_axes(op, parameters),
-            config._check_vma(check_vma),
-        ):
-            typecheck = core.custom_typechecks.get(primitive)
-            if typecheck is not None:
-                found, inferred = typecheck(_printing, *atoms, **parameters)
-            elif primitive.call_primitive:
-                found, inferred = core._check_call(_printing, primitive, atoms, parameters)
-            else:
-                found, inferred = primitive.abstract_eval(*[v.aval for v in atoms], **parameters)
-                found = found if primitive.multiple_results else [found]
-        results = [getattr(aval, "aval", aval) for aval in found]
-        for aval in results:
-            if not isinstance(aval, core.AbstractValue):
-                raise TypeError(f"it gives {aval!r}, which is no abstract value")
-        return primitive, results, inferred
-
     # -- the call graph --
 
     def check_call_graph(self) -> None:
@@ -378,6 +349,34 @@ class _Verifier:
             f"'{name}' op: expected a function that does not reach itself, got @{callee}, which "
             f"does: {cycle}; only a custom derivative rule may name the function it belongs to",
         )
+
+
+def evaluate(program: Program, op: Any, name: str, check_vma: bool) -> tuple[Any, list[Any], Any]:
+    """The primitive, and the results' abstract values and effects that JAX computes."""
+    primitive, parameters = params.of_op(op, name, program.stubs)
+    attributes = op.attributes
+    ctx = effect_attrs.decode_ctx(attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None)
+    variables: dict[ir.Value, Any] = {}
+    atoms = [variables.setdefault(v, core.Var(aval_of(v.type))) for v in op.operands]
+    with (
+        ctx.manager,
+        named_axes(ctx.cur_abstract_mesh),
+        _unbound_axes(op, parameters),
+        config._check_vma(check_vma),
+    ):
+        typecheck = core.custom_typechecks.get(primitive)
+        if typecheck is not None:
+            found, inferred = typecheck(_printing, *atoms, **parameters)
+        elif primitive.call_primitive:
+            found, inferred = core._check_call(_printing, primitive, atoms, parameters)
+        else:
+            found, inferred = primitive.abstract_eval(*[v.aval for v in atoms], **parameters)
+            found = found if primitive.multiple_results else [found]
+    results = [getattr(aval, "aval", aval) for aval in found]
+    for aval in results:
+        if not isinstance(aval, core.AbstractValue):
+            raise TypeError(f"it gives {aval!r}, which is no abstract value")
+    return primitive, results, inferred
 
 
 def _unbound_axes(op: Any, parameters: dict[str, Any]) -> Any:

@@ -21,12 +21,12 @@ def layer(w, x):
     return 2 * w, jnp.sum(jnp.sin(w * x)), jnp.float32(3)
 
 
-SHARED = P()
+SHARED, SPLIT = P(), P("i")
 
 
-def over_rows(local, out_specs=SHARED):
+def over_rows(local, out_specs=SHARED, in_specs=(SHARED, SPLIT)):
     mesh = jax.make_mesh((2,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
-    return jax.shard_map(local, mesh=mesh, in_specs=(P(), P("i")), out_specs=out_specs)
+    return jax.shard_map(local, mesh=mesh, in_specs=in_specs, out_specs=out_specs)
 
 
 def mean(layer):
@@ -77,3 +77,97 @@ def test_a_result_that_varies_is_not_the_same_on_all_devices():
     close(doubles, 2 * W)
     with pytest.raises(ValueError, match="out_specs"):
         over_rows(lambda w, x: program(w, x[0])[1])(W, ROWS)
+
+
+@jax.custom_vjp
+def product(w, x):
+    return w * x
+
+
+product.defvjp(
+    lambda w, x: (product(w, x), (w, x)), lambda args, ct: (3 * jnp.sum(ct * args[1]), ct * args[0])
+)
+
+
+@jax.custom_jvp
+def sine(x):
+    return jnp.sin(x)
+
+
+sine.defjvp(lambda primals, tangents: (sine(*primals), 2 * tangents[0] * jnp.cos(primals[0])))
+
+
+def of_functions(w, x):
+    """Ops that refer to functions: of their operands, of elements, and derivative rules."""
+
+    def body(carry, y):
+        return sine(carry) + product(w, y), carry
+
+    carry, ys = lax.scan(body, 2 * w, x)
+    chosen = lax.cond(x[0] > 0.5, jax.jit(jnp.tanh), lambda y: product(y, y), carry)
+    _, halved = lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] / 2), (0, x))
+    last = lax.reduce(ys, np.float32(0), lambda a, b: a * b + a + b, (0,))
+    placed = jnp.zeros(4).at[lax.iota(np.int32, 3)].add(w).at[1:].add(x)
+    rows = jnp.arange(3 * 700, dtype=jnp.float32).reshape(700, 3) @ (w * x) / 700
+    rest = lax.stop_gradient(jnp.sum(halved)) + jnp.sum(rows) / 700
+    return chosen * last + jnp.dot(placed[1:], ys) + rest
+
+
+def mean_of(f):
+    return over_rows(lambda w, x: lax.pmean(f(w, x[0]), "i"))
+
+
+def test_a_traced_call_has_types_that_vary(tmp_path):
+    def expected(w, x):
+        return (of_functions(w, x[0]) + of_functions(w, x[1])) / 2
+
+    called = mean_of(jaxmlir.trace(of_functions)(W, ROWS[0]))
+    program = jaxmlir.trace(called)(W, ROWS)
+    program.verify()
+    value, gradients = jax.jit(jax.value_and_grad(expected, (0, 1)))(W, ROWS)
+    program.save(tmp_path / "called")
+    for variant in (program, program.optimize(2), jaxmlir.load(tmp_path / "called")):
+        variant.verify()
+        close(jax.jit(variant)(W, ROWS), value)
+        close(jax.jit(jax.grad(variant, (0, 1)))(W, ROWS), gradients)
+    close(jaxmlir.jit(called)(W, ROWS), value)
+    ws = jnp.stack([W, -W])
+    close(jax.jit(jax.vmap(program, (0, None)))(ws, ROWS), jax.vmap(expected, (0, None))(ws, ROWS))
+    gradient = jaxmlir.trace(jax.grad(called, (0, 1)))(W, ROWS)
+    gradient.verify()
+    close(jax.jit(gradient)(W, ROWS), gradients)
+
+
+def test_a_call_adds_axes_to_those_of_its_trace():
+    """A collective gives what is the same on all devices, and is cast; a cast has less to do."""
+
+    def total(w, x):
+        return lax.psum(w * jnp.sum(x), "i") + w
+
+    programs = []
+
+    def local(w, x):
+        programs.append(jaxmlir.trace(total)(w, x[0]))
+        return lax.pmean(programs[-1](w, x[0]), "i")
+
+    jaxmlir.trace(over_rows(local))(W, ROWS).verify()
+
+    def varying(f):
+        return over_rows(lambda w, x: lax.pmean(f(w[0], x[0]), "i"), in_specs=(SPLIT, SPLIT))
+
+    ws = np.stack([W, 2 * W])
+    program = jaxmlir.trace(varying(programs[0]))(ws, ROWS)
+    program.verify()
+    close(jax.jit(program)(ws, ROWS), jax.jit(varying(total))(ws, ROWS))
+    close(jax.jit(jax.grad(program))(ws, ROWS), jax.jit(jax.grad(varying(total)))(ws, ROWS))
+
+
+def test_an_op_that_jax_refuses_there_is_named():
+    mesh = jax.make_mesh((2, 1), ("i", "j"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+
+    def over(axis, f):
+        return jax.shard_map(f, mesh=mesh, in_specs=P(axis), out_specs=P(axis), axis_names={axis})
+
+    program = jaxmlir.trace(lambda x: 2 * over("j", jnp.sin)(x))(ROWS[:1])
+    with pytest.raises(jaxmlir.errors.ImportingError, match="shard_map' op cannot .* axes 'i'"):
+        jaxmlir.trace(over("i", program))(ROWS)

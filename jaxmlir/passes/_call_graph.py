@@ -30,7 +30,7 @@ class CallGraph:
             for op, name in ops_with_symbols(function):
                 symbols = list(symbols_of(op))
                 found += symbols
-                if name in _KERNELS:
+                if name in KERNELS:
                     self._of_kernels.update(symbols)
 
     def counts(self) -> collections.Counter[str]:
@@ -83,7 +83,7 @@ class CallGraph:
         return [function for symbol, function in self._functions.items() if symbol not in skipped]
 
 
-_KERNELS = frozenset(f"jaxpr.{record.name}" for record in ops.hardware.OPS)
+KERNELS = frozenset(f"jaxpr.{record.name}" for record in ops.hardware.OPS)
 
 
 def outside_kernels(program: Program) -> list[func.FuncOp]:
