@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from jaxmlir.ir import ir
 from jaxmlir.passes._build import NewFunction, clone
 from jaxmlir.passes._repeats import Place, Text, Word
-from jaxmlir.passes._stacking import rows_of
+from jaxmlir.passes._windows import Windows
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -52,8 +52,11 @@ class Blocks:
         return self.numbers(places) <= self.text.free
 
     def is_at_hand(self, places: Sequence[Place]) -> bool:
-        """Whether it is known, or the blocks read the rows of one array."""
-        return self.is_known(places) or rows_of(self.column(places)) is not None
+        """Whether it is known, or all together are the elements of one array."""
+        if self.is_known(places):
+            return True
+        windows = Windows.of(self.column(places))
+        return windows is not None and windows.is_view
 
     def arguments_and_constants(
         self, inputs: Iterable[list[Place]]

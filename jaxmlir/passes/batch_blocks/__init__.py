@@ -29,11 +29,12 @@ import numpy as np
 
 from jaxmlir.ir import func, scope
 from jaxmlir.passes._base import Pass
+from jaxmlir.passes._batchable import MIN_GAIN, STACKED, Batchable
 from jaxmlir.passes._call_graph import CallGraph, keep_reachable
 from jaxmlir.passes._repeats import Text
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import Work
-from jaxmlir.passes.batch_blocks._choice import MIN_GAIN, MIN_OPS, STACKED, Batchable, Candidate
+from jaxmlir.passes.batch_blocks._choice import MIN_OPS, Candidate
 from jaxmlir.passes.batch_blocks._write import write
 
 if TYPE_CHECKING:

@@ -12,38 +12,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from jaxmlir import ops
-from jaxmlir._signature import Signature
+from jaxmlir.passes._batchable import Batchable, gain
 from jaxmlir.passes._blocks import Blocks
-from jaxmlir.passes._body import Body
-from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
 from jaxmlir.passes._repeats import Place, Text, Word
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes._work import KERNEL, Work, is_plain_array, is_plain_signature, size
+from jaxmlir.passes._work import Work, is_plain_array, size
 from jaxmlir.passes.batch_blocks._results import concatenation_of, sum_of
-from jaxmlir.passes.fence import FUSED, MOVED
 
-# Gradients of blocks apart / batched, on two cores with the XLA of jax 0.10: k blocks, each of two
-# products of b x n numbers with matrices of n x n, unless it is attention.
-#   one matrix for all      k 16, b   1, n 128   1.8      saved 2.0 of  1 Mflops, nothing stacked
-#                           k 16, b  16, n 128   1.05           2.0    17
-#                           k  8, b 128, n 256   0.8            3.7   270
-#   a matrix for each       k  8, b   1, n  64   0.8            0.2   0.1         260 KB stacked
-#                           k  8, b  64, n 128   0.7            0.4    34           1 MB
-#   a head of attention     k  4, b  64, n  64   1.3            0.4     3          50 KB
-#                           k  8, b 128, n 128   1.5            1.9    25         200 KB
-#                           k  4, b 256, n 256   1.1            2.6   100         800 KB
-# The part of the work that has to be saved, and how many bytes may be stacked for each flop of it:
-# they are written and read, and so are their cotangents.
-MIN_GAIN = 0.05
-STACKED = 0.25
 # Ops of a block, at least.
 MIN_OPS = 4
-
-# Ops with functions that are no dearer in a batch.
-_CALLS = frozenset(
-    f"jaxpr.{name}" for name in ("custom_jvp_call_jaxpr", "custom_vjp_call_jaxpr", "jit", "remat2")
-)
 
 
 @dataclass
@@ -137,23 +114,9 @@ class Candidate(Blocks):
         """Whether what is saved is worth what is put together and taken apart."""
         text, body, count = self.text, self.text.body, len(self.word.starts)
         apart = [places for places in self.inputs if not self.is_same(places)]
-        varying = {place for places in apart for place in places}
-        inside: set[int] = set()
-        total = saved = 0.0
-        for i in self.free:
-            index = text.index[self.word.starts[0] + i]
-            operands = body.operands[index]
-            pattern = [(i, j) in varying or v in inside for j, v in enumerate(operands)]
-            if True not in pattern:
-                continue
-            inside.update(range(*body.results[index]))
-            total += work.at(body, index)
-            name = body.names[index]
-            if name not in FUSED and name not in MOVED:
-                saved += KERNEL
-            if name == "jaxpr.dot_general" and not all(pattern):
-                # The common factor is read once.
-                saved += size(body.types[operands[pattern.index(False)]])
+        index = [text.index[start] for start in range(self.word.starts[0], self.word.starts[1])]
+        varying = {(index[i], j) for places in apart for i, j in places}
+        total, saved = gain(work, body, [index[i] for i in self.free], varying)
         if (count - 1) * saved < min_gain * count * total:
             return False
         moved = 0
@@ -165,37 +128,3 @@ class Candidate(Blocks):
             if sum_of(values) is None and concatenation_of(values) is None:
                 moved += count * size(self.result_type(place))
         return moved <= stacked * (count - 1) * saved
-
-
-class Batchable:
-    """Which ops give the same in a batch, and are no dearer for each member than alone."""
-
-    def __init__(self, rules: Rules):
-        self._rules = rules
-        self._known: dict[Signature, bool] = {}
-
-    def is_so(self, signature: Signature) -> bool:
-        """Whether ops of a signature are."""
-        found = self._known.get(signature)
-        if found is None:
-            found = self._known[signature] = self._is_so(signature)
-        return found
-
-    def _is_so(self, signature: Signature) -> bool:
-        name = signature.name
-        if signature.effects is not None or not is_pure(name):
-            return False
-        if not is_same_in_a_batch(name, (*signature.operands, *signature.results)):
-            return False
-        if name == "jaxpr.conv_general_dilated":
-            # A batch of kernels is a grouped convolution, which is slow.
-            return False
-        record = ops.OPS.get(name.removeprefix("jaxpr."))
-        if record is None or not is_plain_signature(signature):
-            return False
-        if name in _CALLS:
-            attributes = dict(signature.attributes)
-            symbol = attributes["jaxpr" if "jaxpr" in attributes else "call_jaxpr"].value
-            body = Body(self._rules.program.function(symbol))
-            return all(map(self.is_so, body.signatures))
-        return not record.functions

@@ -1,0 +1,93 @@
+"""Which ops are no dearer in a batch than alone, and what a batch saves."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from jaxmlir import ops
+from jaxmlir._signature import Signature
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
+from jaxmlir.passes._rules import Rules
+from jaxmlir.passes._work import KERNEL, Work, is_plain_signature, size
+from jaxmlir.passes.fence import FUSED, MOVED
+
+# Gradients of blocks apart / batched, on two cores with the XLA of jax 0.10: k blocks, each of two
+# products of b x n numbers with matrices of n x n, unless it is attention.
+#   one matrix for all      k 16, b   1, n 128   1.8      saved 2.0 of  1 Mflops, nothing stacked
+#                           k 16, b  16, n 128   1.05           2.0    17
+#                           k  8, b 128, n 256   0.8            3.7   270
+#   a matrix for each       k  8, b   1, n  64   0.8            0.2   0.1         260 KB stacked
+#                           k  8, b  64, n 128   0.7            0.4    34           1 MB
+#   a head of attention     k  4, b  64, n  64   1.3            0.4     3          50 KB
+#                           k  8, b 128, n 128   1.5            1.9    25         200 KB
+#                           k  4, b 256, n 256   1.1            2.6   100         800 KB
+# The part of the work that has to be saved, and how many bytes may be stacked for each flop of it:
+# they are written and read, and so are their cotangents.
+MIN_GAIN = 0.05
+STACKED = 0.25
+# Ops with functions that are no dearer in a batch.
+_CALLS = frozenset(
+    f"jaxpr.{name}" for name in ("custom_jvp_call_jaxpr", "custom_vjp_call_jaxpr", "jit", "remat2")
+)
+
+
+class Batchable:
+    """Which ops give the same in a batch, and are no dearer for each member than alone."""
+
+    def __init__(self, rules: Rules):
+        self._rules = rules
+        self._known: dict[Signature, bool] = {}
+
+    def is_so(self, signature: Signature) -> bool:
+        """Whether ops of a signature are."""
+        found = self._known.get(signature)
+        if found is None:
+            found = self._known[signature] = self._is_so(signature)
+        return found
+
+    def _is_so(self, signature: Signature) -> bool:
+        name = signature.name
+        if signature.effects is not None or not is_pure(name):
+            return False
+        if not is_same_in_a_batch(name, (*signature.operands, *signature.results)):
+            return False
+        if name == "jaxpr.conv_general_dilated":
+            # A batch of kernels is a grouped convolution, which is slow.
+            return False
+        record = ops.OPS.get(name.removeprefix("jaxpr."))
+        if record is None or not is_plain_signature(signature):
+            return False
+        if name in _CALLS:
+            attributes = dict(signature.attributes)
+            symbol = attributes["jaxpr" if "jaxpr" in attributes else "call_jaxpr"].value
+            body = Body(self._rules.program.function(symbol))
+            return all(map(self.is_so, body.signatures))
+        return not record.functions
+
+
+def gain(
+    work: Work, body: Body, indices: Iterable[int], varying: Collection[tuple[int, int]]
+) -> tuple[float, float]:
+    """How much work some ops are, and how much of it each member of a batch after the first saves.
+
+    Args:
+      indices: the ops, from the top.
+      varying: what they need from without that differs from member to member, as ops and operands.
+    """
+    inside: set[int] = set()
+    total = saved = 0.0
+    for index in indices:
+        operands = body.operands[index]
+        pattern = [(index, j) in varying or v in inside for j, v in enumerate(operands)]
+        if True not in pattern:
+            continue
+        inside.update(range(*body.results[index]))
+        total += work.at(body, index)
+        name = body.names[index]
+        if name not in FUSED and name not in MOVED:
+            saved += KERNEL
+        if name == "jaxpr.dot_general" and not all(pattern):
+            # The common factor is read once.
+            saved += size(body.types[operands[pattern.index(False)]])
+    return total, saved
