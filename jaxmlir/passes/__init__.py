@@ -40,6 +40,7 @@ _EXPORTS = {
 
 BUILTIN_PASSES = (
     ("jaxpr-batch-blocks", "jaxmlir.passes.batch_blocks:BatchBlocks"),
+    ("jaxpr-slp-vectorize", "jaxmlir.passes.slp:SlpVectorize"),
     ("jaxpr-batch-scans", "jaxmlir.passes.batch_scans:BatchScans"),
     ("jaxpr-canonicalize", "jaxmlir.passes.canonicalize:Canonicalize"),
     ("jaxpr-checkpoint-while", "jaxmlir.passes.checkpoint_while:CheckpointWhile"),

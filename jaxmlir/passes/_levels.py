@@ -24,6 +24,7 @@ STRUCTURE = (
     "jaxpr-licm",
     "jaxpr-raise-loops",
     "jaxpr-batch-scans",
+    "jaxpr-slp-vectorize",
     "jaxpr-batch-blocks",
     "jaxpr-reassociate",
     "jaxpr-gather-dot",

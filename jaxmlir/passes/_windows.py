@@ -228,6 +228,13 @@ class _Reader:
         sizes = tuple(value.type.shape) if name in ("jaxpr.slice", "jaxpr.split") else ()
         if name == "jaxpr.slice" and toolbox.attribute(op, "strides") is None:
             return op.operands[0], toolbox.attribute(op, "start_indices"), sizes
+        if name == "jaxpr.unstack":
+            axis = toolbox.attribute(op, "axis")
+            sizes = list(value.type.shape)
+            sizes.insert(axis, 1)
+            start = [0] * len(sizes)
+            start[axis] = ir.OpResult(value).result_number
+            return op.operands[0], tuple(start), tuple(sizes)
         if name == "jaxpr.split":
             start = [0] * len(sizes)
             start[toolbox.attribute(op, "axis")] = self._offset(value, op)

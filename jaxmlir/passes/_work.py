@@ -72,6 +72,8 @@ _MOVES = frozenset(
         "rev",
         "scatter",
         "split",
+        "stack",
+        "unstack",
     )
 )
 

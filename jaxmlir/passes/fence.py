@@ -286,6 +286,7 @@ MOVED = frozenset(
         "select_n",
         "slice",
         "squeeze",
+        "stack",
         "transpose",
     )
 )

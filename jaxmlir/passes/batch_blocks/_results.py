@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from jaxmlir.ir import ir
-from jaxmlir.passes import toolbox
 from jaxmlir.passes._build import converted, only_user
 from jaxmlir.passes._rules import Rules
+from jaxmlir.passes._stacking import JOINS, joined, rows_of, total_of
 from jaxmlir.passes._work import ADDITIONS
 
 
@@ -28,8 +24,7 @@ def use(
     if chain is not None:
         start, users = chain
         with ir.InsertionPoint(users[-1]), users[-1].location:
-            (total,) = rules.emit(_total, [batched], _total)
-            total = converted(total, users[-1].results[0].type)
+            total = converted(total_of(rules, batched), users[-1].results[0].type)
             if start is not None:
                 name, type_ = users[0].name, users[-1].results[0].type
                 total = ir.Operation.create(name, [type_], [start, total]).result
@@ -37,14 +32,12 @@ def use(
         return users
     whole = concatenation_of(values)
     if whole is not None:
-        dim = int(toolbox.attribute(whole, "dimension"))
-        joined = _Joined(dim)
         with ir.InsertionPoint(whole), whole.location:
-            (value,) = rules.emit(joined, [batched], joined)
+            value = joined(rules, batched, whole, whole.name)
         whole.results[0].replace_all_uses_with(converted(value, whole.results[0].type))
         return [whole]
     with ir.InsertionPoint(place), place.location:
-        rows = rules.emit(_rows, [batched], _rows)
+        rows = rows_of(rules, batched)
     for value, row in zip(values, rows, strict=True):
         value.replace_all_uses_with(row)
     return []
@@ -82,36 +75,6 @@ def sum_of(values: Sequence[ir.Value]) -> tuple[ir.Value | None, list[ir.Operati
 def concatenation_of(values: Sequence[ir.Value]) -> ir.Operation | None:
     """The op that puts all of some values together in order, if nothing else uses them."""
     user = only_user(values[0])
-    if user is None or user.name != "jaxpr.concatenate" or list(user.operands) != list(values):
+    if user is None or user.name not in JOINS or list(user.operands) != list(values):
         return None
     return user if all(only_user(v) is not None for v in values) else None
-
-
-def _total(rows: Any) -> list[Any]:
-    from jax import lax
-
-    return [lax.reduce(rows, np.zeros((), rows.dtype), lax.add, (0,))]
-
-
-def _rows(batched: Any) -> list[Any]:
-    """By one op, whose transpose is one op."""
-    from jax import lax
-
-    parts = lax.split(batched, (1,) * batched.shape[0], 0)
-    return [lax.reshape(part, part.shape[1:]) for part in parts]
-
-
-@dataclass(frozen=True)
-class _Joined:
-    """The concatenation of the rows of an array; hashable."""
-
-    dim: int
-
-    def __call__(self, batched: Any) -> list[Any]:
-        from jax import lax
-
-        order = list(range(1, batched.ndim))
-        order.insert(self.dim, 0)
-        shape = list(batched.shape[1:])
-        shape[self.dim] *= batched.shape[0]
-        return [lax.reshape(lax.transpose(batched, order), shape)]

@@ -1,0 +1,110 @@
+"""``jaxpr-slp-vectorize``: what is put together, or added up, is computed together.
+
+What Python computes in a loop and stacks, or adds up, is one op over and over, on operands that
+are given by the same op over and over.  Starting where the results meet, such ops are packed into
+one on a batch, and so are those that give their operands, until there are values that are not given
+alike::
+
+    stack(sin(x[0]) @ w, sin(x[1]) @ w, ...)  ->  sin(x) @ w
+    c + f(x[0:3], 0) + f(x[1:4], 1) + ...     ->  c + sum(vmap(f)(windows(x), arange(n)))
+
+Vectorizing compilers do so with scalars (superword-level parallelism, Larsen and Amarasinghe 2000);
+here they are arrays.  The ops of a lane may stand anywhere: unlike ``jaxpr-batch-blocks``, which
+finds blocks by their order and asks nothing of where results go.  Loops in loops are packed from
+the outer ones inwards.
+
+Values that differ from lane to lane are stacked, at a cost, unless together they are an array that
+is there: rows, columns, tiles (:mod:`jaxmlir.passes._windows`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from jaxmlir.ir import func, scope
+from jaxmlir.passes._base import Pass
+from jaxmlir.passes._batchable import MIN_GAIN, STACKED, Batchable
+from jaxmlir.passes._call_graph import CallGraph, keep_reachable
+from jaxmlir.passes._rules import Rules
+from jaxmlir.passes._work import Work
+from jaxmlir.passes.slp._lanes import Tree
+from jaxmlir.passes.slp._seeds import seeds
+from jaxmlir.passes.slp._uses import Uses
+from jaxmlir.passes.slp._write import write
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+# How often a function is read again after something of it has been packed: how deep loops are.
+MAX_ROUNDS = 6
+
+
+class SlpVectorize(Pass):
+    """Compute together, as a batch, what is made alike and then put together or added up.
+
+    Options:
+      min-gain: the part of the work that has to be saved.
+      stacked: how many bytes may be put together or taken apart for each flop that is saved.
+    """
+
+    name: ClassVar[str] = "jaxpr-slp-vectorize"
+    min_gain: float = MIN_GAIN
+    stacked: float = STACKED
+
+    def run(self, program: Program) -> None:
+        slp_vectorize(program, self.min_gain, self.stacked)
+
+
+def slp_vectorize(program: Program, min_gain: float = MIN_GAIN, stacked: float = STACKED) -> int:
+    """Packs ops in place; how many batches were made."""
+    count = 0
+    with scope():
+        graph = CallGraph(program.functions)
+        entries = graph.entry_points()
+        search = _Search(Rules(program), Work(program), min_gain, stacked)
+        for function in graph.outside_kernels():
+            for _ in range(MAX_ROUNDS):
+                made = search.packed(function)
+                count += made
+                if not made:
+                    break
+        if count:
+            keep_reachable(program, entries)
+    program.changed()
+    return count
+
+
+class _Search:
+    """The search for what is worth packing."""
+
+    def __init__(self, rules: Rules, work: Work, min_gain: float, stacked: float):
+        self._rules, self._work = rules, work
+        self._min_gain, self._stacked = min_gain, stacked
+        self._batchable = Batchable(rules)
+
+    def packed(self, function: func.FuncOp) -> int:
+        """Packs what a function has been read to have; how many batches."""
+        uses = Uses(function)
+        # Ops that a batch has taken the place of, and those that it needs.
+        gone: set[int] = set()
+        needed: set[int] = set()
+        count = 0
+        # Those of outer loops come behind those of inner ones.
+        for seed in reversed(list(seeds(uses))):
+            if seed.sink in gone:
+                continue
+            tree = Tree.of(uses, seed, self._batchable)
+            if tree is None or not gone.isdisjoint(tree.read()):
+                continue
+            replaced = {*tree.gone, *(seed.additions or (seed.sink,))}
+            if not needed.isdisjoint(replaced):
+                continue
+            if not tree.pays(self._rules, self._work, self._min_gain, self._stacked):
+                continue
+            write(self._rules, tree)
+            gone |= replaced
+            needed |= tree.read() - replaced
+            count += 1
+        for index in sorted(gone, reverse=True):
+            uses.body.ops[index].operation.erase()
+        return count
