@@ -40,7 +40,6 @@ _EXPORTS = {
 
 BUILTIN_PASSES = (
     ("jaxpr-batch-blocks", "jaxmlir.passes.batch_blocks:BatchBlocks"),
-    ("jaxpr-slp-vectorize", "jaxmlir.passes.slp:SlpVectorize"),
     ("jaxpr-batch-scans", "jaxmlir.passes.batch_scans:BatchScans"),
     ("jaxpr-canonicalize", "jaxmlir.passes.canonicalize:Canonicalize"),
     ("jaxpr-checkpoint-while", "jaxmlir.passes.checkpoint_while:CheckpointWhile"),
@@ -72,6 +71,7 @@ BUILTIN_PASSES = (
     ("jaxpr-remat", "jaxmlir.passes.remat:Remat"),
     ("jaxpr-reroll", "jaxmlir.passes.reroll:Reroll"),
     ("jaxpr-select-early", "jaxmlir.passes.select_early:SelectEarly"),
+    ("jaxpr-slp-vectorize", "jaxmlir.passes.slp:SlpVectorize"),
     ("jaxpr-solve-late", "jaxmlir.passes.solve_late:SolveLate"),
     ("jaxpr-stop-shifts", "jaxmlir.passes.stop_shifts:StopShifts"),
     ("jaxpr-tile", "jaxmlir.passes.tile:Tile"),

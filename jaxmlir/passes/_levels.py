@@ -35,6 +35,8 @@ STRUCTURE = (
     # What loops were given twice is one value again before blocks are compared.
     "jaxpr-cse",
     "jaxpr-reroll",
+    # What stacked results of the steps of a loop stacks what the loop has stacked already.
+    "jaxpr-slp-vectorize",
 )
 
 # What repeats is written once, when nothing else looks at it as a whole any more.
