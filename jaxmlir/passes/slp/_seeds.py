@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import itertools
+import operator
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
@@ -43,38 +45,34 @@ def seeds(uses: Uses) -> Iterator[Seed]:
             if len(terms) < MIN_LANES:
                 continue
             groups = collections.defaultdict(list)
-            for value in terms:
-                groups[_kind(uses, value)].append(value)
+            for value, kind in zip(terms, _kinds(uses, terms), strict=True):
+                groups[kind].append(value)
             for values in groups.values():
-                if _are_lanes(values, terms):
+                if len(values) >= MIN_LANES:
                     yield Seed(tuple(values), tuple(terms), index, additions)
 
 
 def _runs(uses: Uses, operands: list[int]) -> Iterator[tuple[int, ...]]:
     """Operands that follow on one another and are given in one way."""
-    run: list[int] = []
-    kinds = [_kind(uses, value) for value in operands]
-    for i, value in enumerate(operands):
-        run.append(value)
-        if i + 1 == len(operands) or kinds[i + 1] != kinds[i]:
-            if _are_lanes(run, operands):
-                yield tuple(run)
-            run = []
+    pairs = zip(_kinds(uses, operands), operands, strict=True)
+    for _, run in itertools.groupby(pairs, key=operator.itemgetter(0)):
+        values = tuple([value for _, value in run])
+        if len(values) >= MIN_LANES:
+            yield values
 
 
-def _are_lanes(values: list[int], among: list[int]) -> bool:
-    """Whether values are enough, and each stands once among all that meet."""
-    found = set(values)
-    return (
-        len(values) >= MIN_LANES
-        and len(found) == len(values)
-        and sum(value in found for value in among) == len(values)
-    )
+def _kinds(uses: Uses, values: list[int]) -> list[Hashable]:
+    """Of each of the values that meet, what it has in common with others; what stands there twice
+    has nothing."""
+    times = collections.Counter(values)
+    return [
+        _kind(uses, value) if times[value] == 1 else ("again", i) for i, value in enumerate(values)
+    ]
 
 
 def _kind(uses: Uses, value: int) -> Hashable:
-    """What the values of one seed have in common: the op that gives them, or an array that they are
-    parts of."""
+    """What values have in common that may be the lanes of a seed: the op that gives them, or an
+    array that they are parts of."""
     index = uses.maker[value]
     if index < 0:
         return value
@@ -93,22 +91,24 @@ def _is_last(uses: Uses, index: int) -> bool:
 
 def _sum(uses: Uses, last: int) -> tuple[tuple[int, ...], list[int]]:
     """The additions of values one after another, and all that is added, in order."""
-    body, index = uses.body, last
+    operands, maker = uses.body.operands, uses.maker
+    # Python adds on the right.
+    side = 0 if _is_sum(uses, operands[last][1]) and not _is_sum(uses, operands[last][0]) else 1
+    kind = _kind(uses, operands[last][side])
     additions, terms = [last], []
     while True:
-        left, right = body.operands[index]
-        inner = [
-            value
-            for value in (left, right)
-            if len(uses.users[value]) == 1
-            and uses.maker[value] >= 0
-            and body.names[uses.maker[value]] in ADDITIONS
-        ]
-        if not inner:
-            terms += [right, left]
+        before, term = operands[additions[-1]][1 - side], operands[additions[-1]][side]
+        terms.append(term)
+        if not _is_sum(uses, before) or (
+            # The first term: a sum itself, as each of them, and not what they are added to.
+            _kind(uses, before) == kind != _kind(uses, operands[maker[before]][side])
+        ):
+            terms.append(before)
             return tuple(reversed(additions)), terms[::-1]
-        # Python adds the next term on the right.
-        before = inner[0]
-        terms.append(right if before == left else left)
-        index = uses.maker[before]
-        additions.append(index)
+        additions.append(maker[before])
+
+
+def _is_sum(uses: Uses, value: int) -> bool:
+    """Whether a value is a sum that is used once."""
+    index = uses.maker[value]
+    return index >= 0 and uses.body.names[index] in ADDITIONS and len(uses.users[value]) == 1

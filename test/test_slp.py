@@ -1,0 +1,218 @@
+"""What is stacked or added up, packed into a batch: numbers are JAX's."""
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmlir
+
+pytestmark = pytest.mark.compat
+
+EAGER = "jaxpr-slp-vectorize{min-gain=0 stacked=1e9}"
+RNG = np.random.RandomState(0)
+
+
+def normal(*shape):
+    return RNG.randn(*shape).astype(np.float32) / 2
+
+
+def packed(function, *args, pipeline=EAGER):
+    """A program before and after the pass."""
+    program = jaxmlir.trace(function)(*args).optimize(1)
+    after = program.run_passes(f"{pipeline},jaxpr-canonicalize,jaxpr-dce")
+    after.verify()
+    return program, after
+
+
+def same_as_jax(program, function, *args):
+    def total(function, *args):
+        return sum(jnp.sum(jnp.sin(leaf)) for leaf in jax.tree.leaves(function(*args)))
+
+    want = jax.jit(function)(*args), jax.grad(total, 1)(function, *args)
+    got = program(*args), jax.grad(total, 1)(program, *args)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, 1e-4, 1e-5)
+
+
+def count(program, *names):
+    """How many ops of some names the main function has."""
+    function = program.functions[program.name]
+    found = [op.operation.name.removeprefix("jaxpr.") for op in function.entry_block.operations]
+    return [found.count(name) for name in names]
+
+
+# Where windows begin, as loops: each a dimension, a step, and how often.
+loops = st.lists(
+    st.tuples(st.integers(0, 1), st.sampled_from([-3, -1, 1, 2, 5]), st.integers(2, 4)),
+    min_size=1,
+    max_size=2,
+)
+
+
+@hypothesis.settings(max_examples=25, deadline=None)
+@hypothesis.given(loops, st.tuples(st.integers(1, 4), st.integers(1, 4)), st.booleans())
+def test_windows(loops, size, is_first):
+    starts = np.zeros((1, 2), int)
+    for axis, step, turns in loops:
+        steps = step * np.arange(turns)[:, None] * (np.arange(2) == axis)
+        starts = (starts[:, None] + steps).reshape(-1, 2)
+    starts -= starts.min(0)
+    hypothesis.assume(len(starts) >= 4 and len(np.unique(starts, axis=0)) == len(starts))
+    # Just as large as the windows need, or larger.
+    shape = starts.max(0) + size + [0, 0 if is_first else 7]
+
+    def stacked(x):
+        found = [jax.lax.slice(x, start, start + size) for start in starts]
+        return jnp.stack([jnp.sin(window.reshape(-1)) for window in found], 1)
+
+    x = normal(*shape)
+    program, after = packed(stacked, x, pipeline="jaxpr-slp-vectorize{stacked=1e9}")
+    np.testing.assert_array_equal(after(x), program(x))
+    _, after = packed(stacked, x)
+    same_as_jax(after, stacked, x)
+
+
+def test_windows_that_begin_anywhere():
+    x, starts = normal(9, 3), [4, 0, 5, 1, 1, 2]
+
+    def gathered(x):
+        return sum(jnp.sort(x[start : start + 3] @ x[0]) for start in starts)
+
+    program, after = packed(gathered, x)
+    assert count(program, "sort", "gather") == [5, 0]  # One of them is added twice.
+    assert count(after, "sort", "gather") == [2, 1]
+    same_as_jax(after, gathered, x)
+
+
+# What a lane does with its own vector, the matrix and vector that all share, and one before.
+STEPS = {
+    "shared": lambda x, w, b, i: jnp.tanh(w @ x),
+    "add": lambda x, w, b, i: x + i * b,
+    "softmax": lambda x, w, b, i: jax.nn.softmax(x),
+    "part": lambda x, w, b, i: b[i % 2] * x,
+    "sort": lambda x, w, b, i: jnp.sort(x),
+    "outer": lambda x, w, b, i: jnp.sum(jnp.outer(x, b), 1),
+    "inner loop": lambda x, w, b, i: sum(w[j] * x[j] for j in range(4)),
+    "call": lambda x, w, b, i: jax.jit(lambda x: jnp.cos(x) * 2)(x),
+}
+
+
+def in_place(ys):
+    out = jnp.zeros((len(ys), 4))
+    for i, y in enumerate(ys):
+        out = out.at[i].set(y)
+    return out
+
+
+# What becomes of the results.
+ENDS = {
+    "sum": sum,
+    "sum from the right": lambda ys: ys[0] + (ys[1] + (ys[2] + (ys[3] + ys[4]))),
+    "sum with others": lambda ys: jnp.ones(4) + ys[0] + ys[1] + jnp.sin(ys[0]) + sum(ys[2:]),
+    "stacked": lambda ys: jnp.stack(ys, -1),
+    "concatenated": lambda ys: jnp.concatenate(ys),
+    "between others": lambda ys: jnp.stack([jnp.ones(4), *ys[1:], ys[0] * 2]),
+    "concatenated between": lambda ys: jnp.concatenate([jnp.ones(2), *ys, jnp.ones(1)]),
+    "backwards": lambda ys: jnp.stack(ys[::-1]),
+    "twice": lambda ys: [jnp.stack(ys), sum(jnp.sin(y) for y in ys), ys[2]],
+    "used between": lambda ys: jnp.stack([ys[0], ys[1] + ys[0], *ys[2:]]),
+    "in turns": lambda ys: [jnp.stack([y * jnp.sum(z) for y in ys]) for z in ys[:2]],
+    "in place": in_place,
+    "twice the same": lambda ys: jnp.stack([*ys, ys[0]]),
+}
+
+
+@hypothesis.settings(max_examples=25, deadline=None)
+@hypothesis.given(
+    st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=4), st.sampled_from(sorted(ENDS))
+)
+def test_random_lanes(steps, end):
+    args = normal(5, 4), normal(4, 4), normal(4)
+
+    def lanes(xs, w, b):
+        found = []
+        for i in range(5):
+            x = xs[i]
+            for step in steps:
+                x = STEPS[step](x, w, b, i)
+            found.append(x)
+        return ENDS[end](found)
+
+    _, after = packed(lanes, *args)
+    same_as_jax(after, lanes, *args)
+
+
+def test_loops_in_loops_are_one_batch():
+    x, w = normal(6, 3), normal(3, 3)
+
+    def pairs(x, w):
+        rows = []
+        for i in range(6):
+            row = [jnp.tanh(w @ (x[i] - x[j])) for j in range(6) if j != i]
+            rows.append(jnp.sum(sum(row)))
+        return jnp.stack(rows)
+
+    program, after = packed(pairs, x, w)
+    assert count(program, "dot_general", "tanh") == [30, 30]
+    assert count(after, "dot_general", "tanh") == [1, 1]
+    same_as_jax(after, pairs, x, w)
+
+
+def test_members_of_an_ensemble_and_not_their_steps():
+    """What a member adds up over time cannot be packed once its states are put together."""
+    xs, w = normal(6, 4), normal(4, 4)
+
+    def ensemble(xs, w):
+        def costs(x):
+            cost = 0.0
+            for _ in range(5):
+                x = jnp.tanh(w @ x)
+                cost += jnp.sum(x**2)
+            return cost
+
+        return sum(costs(xs[i]) for i in range(6))
+
+    program, after = packed(ensemble, xs, w)
+    assert count(program, "dot_general") == [30]
+    assert count(after, "dot_general") == [5]
+    same_as_jax(after, ensemble, xs, w)
+
+
+def test_random_keys_draw_what_each_of_them_draws():
+    def drawn(seed, w):
+        keys = jax.random.split(jax.random.key(seed), 5)
+        return sum(w @ jax.random.normal(keys[i], (4,)) for i in range(5))
+
+    args = np.uint32(7), normal(4, 4)
+    program, after = packed(drawn, *args)
+    assert count(program, "dot_general") == [5]
+    assert count(after, "dot_general") == [1]
+    np.testing.assert_allclose(after(*args), drawn(*args), 1e-5)
+
+
+def weights_of_their_own(ws, x):
+    return sum(jnp.sum(jnp.tanh(w @ x)) for w in ws)
+
+
+def large(w, xs):
+    return sum(jnp.sum(jnp.tanh(x @ w)) for x in xs)
+
+
+def few_terms(x):
+    return x[0:30] * 2 + x[1:31] * 2 + x[2:32] * 2 + x[3:33] * 2
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        (weights_of_their_own, ([normal(64, 64) for _ in range(4)], normal(64))),
+        (large, (normal(256, 256), [normal(256, 256) for _ in range(4)])),
+        (few_terms, (normal(40),)),
+    ],
+)
+def test_lanes_that_gain_nothing_are_left_alone(function, args):
+    program, after = packed(function, *args, pipeline="jaxpr-slp-vectorize")
+    assert str(after) == str(program)
