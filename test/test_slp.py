@@ -52,7 +52,7 @@ loops = st.lists(
 )
 
 
-@hypothesis.settings(max_examples=25, deadline=None)
+@hypothesis.settings(max_examples=12, deadline=None)
 @hypothesis.given(loops, st.tuples(st.integers(1, 4), st.integers(1, 4)), st.booleans())
 def test_windows(loops, size, is_first):
     starts = np.zeros((1, 2), int)
@@ -100,10 +100,17 @@ STEPS = {
 }
 
 
-def in_place(ys):
-    out = jnp.zeros((len(ys), 4))
+def written(ys, rows=lambda i: i, write="set"):
+    out = jnp.ones((12, 4))
     for i, y in enumerate(ys):
-        out = out.at[i].set(y)
+        out = getattr(out.at[rows(i)], write)(y)
+    return out
+
+
+def columns(ys):
+    out = jnp.zeros((4, 5))
+    for i, y in enumerate(ys):
+        out = out.at[:, 4 - i].set(y)
     return out
 
 
@@ -120,7 +127,13 @@ ENDS = {
     "twice": lambda ys: [jnp.stack(ys), sum(jnp.sin(y) for y in ys), ys[2]],
     "used between": lambda ys: jnp.stack([ys[0], ys[1] + ys[0], *ys[2:]]),
     "in turns": lambda ys: [jnp.stack([y * jnp.sum(z) for y in ys]) for z in ys[:2]],
-    "in place": in_place,
+    "written": written,
+    "written to columns": columns,
+    "written to some rows": lambda ys: written(ys, lambda i: 3 * i),
+    "written beyond the end": lambda ys: written(ys, lambda i: i + 9),
+    "written again": lambda ys: written(ys, lambda i: i // 2),
+    "added": lambda ys: written(ys, write="add"),
+    "added to few rows": lambda ys: written(ys, lambda i: i % 2, "add"),
     "twice the same": lambda ys: jnp.stack([*ys, ys[0]]),
 }
 

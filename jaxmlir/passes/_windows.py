@@ -67,8 +67,8 @@ class Windows:
         return cls(array, tuple(starts), sizes, shape)
 
     @functools.cached_property
-    def _layout(self) -> tuple[_Level, ...] | None:
-        found = _levels(np.array(self.starts), self.sizes)
+    def _layout(self) -> tuple[Level, ...] | None:
+        found = levels_of(np.array(self.starts), self.sizes)
         extended = isinstance(aval_of(self.array.type).dtype, dtypes.ExtendedDType)
         if found is None or (extended and not all(level.is_exact for level in found)):
             # Random keys cannot be padded.
@@ -84,7 +84,7 @@ class Windows:
     def are_rows(self) -> bool:
         """Whether they are the rows of the array: all of it."""
         count = len(self.starts)
-        one_after_another = self._layout == (_Level(0, 1, count, 1),)
+        one_after_another = self._layout == (Level(0, 1, count, 1),)
         return one_after_another and tuple(self.array.type.shape) == (count, *self.shape)
 
     def write(self, rules: Rules) -> ir.Value:
@@ -94,7 +94,7 @@ class Windows:
 
 
 @dataclass(frozen=True)
-class _Level:
+class Level:
     """Windows at equal distances along a dimension.
 
     Attributes:
@@ -134,11 +134,23 @@ class _Level:
         order = [d for d in range(x.ndim) if d != axis]
         return lax.transpose(x, (*order[:depth], axis, *order[depth:]))
 
+    def join(self, x: Any, depth: int) -> Any:
+        """What :meth:`spread` made ``x`` of, if the windows are exact: one after another again."""
+        from jax import lax
 
-def _levels(starts: np.ndarray, sizes: Sequence[int]) -> tuple[_Level, ...] | None:
+        if self.step < 0:
+            x = lax.rev(x, (depth,))
+        axis = depth + self.axis
+        order = [d for d in range(x.ndim) if d != depth]
+        x = lax.transpose(x, (*order[:axis], depth, *order[axis:]))
+        size = self.count * self.length
+        return lax.reshape(x, (*x.shape[:axis], size, *x.shape[axis + 2 :]))
+
+
+def levels_of(starts: np.ndarray, sizes: Sequence[int]) -> tuple[Level, ...] | None:
     """The loops, the outermost first, in which windows begin where they do; ``None`` if they begin
     in no such order, or consist of too many pieces."""
-    levels: list[_Level] = []
+    levels: list[Level] = []
     extent = list(sizes)
     while len(starts) > 1:
         steps = np.diff(starts, axis=0)
@@ -151,7 +163,7 @@ def _levels(starts: np.ndarray, sizes: Sequence[int]) -> tuple[_Level, ...] | No
         if (turns - turns[:, :1] != turns[0] - turns[0, 0]).any():
             return None
         axis = int(axes[0])
-        level = _Level(axis, int(steps[0, axis]), count, extent[axis])
+        level = Level(axis, int(steps[0, axis]), count, extent[axis])
         if level.pieces > MOST_PIECES:
             return None
         levels.append(level)
@@ -167,7 +179,7 @@ class _Read:
     starts: tuple[tuple[int, ...], ...]
     sizes: tuple[int, ...]
     shape: tuple[int, ...]
-    layout: tuple[_Level, ...] | None
+    layout: tuple[Level, ...] | None
 
     def __call__(self, array: Any) -> list[Any]:
         import jax

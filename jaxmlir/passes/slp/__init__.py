@@ -1,4 +1,4 @@
-"""``jaxpr-slp-vectorize``: what is put together, or added up, is computed together.
+"""``jaxpr-slp-vectorize``: what is put together, added up or written is computed together.
 
 What Python computes in a loop and stacks, or adds up, is one op over and over, on operands that
 are given by the same op over and over.  Starting where the results meet, such ops are packed into
@@ -7,6 +7,7 @@ alike::
 
     stack(sin(x[0]) @ w, sin(x[1]) @ w, ...)  ->  sin(x) @ w
     c + f(x[0:3], 0) + f(x[1:4], 1) + ...     ->  c + sum(vmap(f)(windows(x), arange(n)))
+    c.at[0].set(g(x[0])).at[1].set(g(x[1]))   ->  c.at[0:2].set(vmap(g)(x[0:2]))
 
 Vectorizing compilers do so with scalars (superword-level parallelism, Larsen and Amarasinghe 2000);
 here they are arrays.  The ops of a lane may stand anywhere: unlike ``jaxpr-batch-blocks``, which
@@ -96,7 +97,7 @@ class _Search:
             tree = Tree.of(uses, seed, self._batchable)
             if tree is None or not gone.isdisjoint(tree.read()):
                 continue
-            replaced = {*tree.gone, *(seed.additions or (seed.sink,))}
+            replaced = {*tree.gone, *seed.chain}
             if not needed.isdisjoint(replaced):
                 continue
             if not tree.pays(self._rules, self._work, self._min_gain, self._stacked):

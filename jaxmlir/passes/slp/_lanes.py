@@ -10,9 +10,10 @@ from jaxmlir.passes import toolbox
 from jaxmlir.passes._batchable import Batchable, gain
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._windows import Windows
-from jaxmlir.passes._work import Work, is_plain_array, size
+from jaxmlir.passes._work import ADDITIONS, KERNEL, Work, is_plain_array, size
 from jaxmlir.passes.slp._seeds import Seed
 from jaxmlir.passes.slp._uses import Uses
+from jaxmlir.passes.slp._writes import SCATTERS
 
 # Lanes that only move and fuse save no time when they run, but each op of theirs takes some tenths
 # of a millisecond to compile: where that many meet in a sum.  XLA computes a sum over an array's
@@ -92,7 +93,7 @@ class Tree:
     def _is_free(self, ops: Lanes) -> bool:
         """Whether nothing needs the ops but their own lanes, or what stands behind the sink."""
         seed, uses, gone = self.seed, self.uses, self.gone
-        meet = {seed.sink, *seed.additions}
+        meet = set(seed.chain)
         outputs = []
         for column in zip(*map(uses.results, ops), strict=True):
             behind = False
@@ -118,7 +119,7 @@ class Tree:
         seed, maker = self.seed, self.uses.maker
         values = {*seed.meeting, *(value for leaf in self.leaves for value in leaf)}
         packed = (op for ops in self.packs for op in ops)
-        return {seed.sink, *seed.additions, *packed, *map(maker.__getitem__, values)} - {-1}
+        return {*seed.chain, *packed, *map(maker.__getitem__, values)} - {-1}
 
     def is_same(self, values: Lanes) -> bool:
         """Whether a leaf is the same in all lanes."""
@@ -140,8 +141,13 @@ class Tree:
         total, saved = gain(work, body, [ops[0] for ops in self.packs], varying)
         moved = sum(count * size(body.types[lanes[0]]) for lanes in self.outputs)
         moved += sum(self._moved(rules, leaf) for leaf in self.leaves)
-        if not saved:
-            return not moved and (not self.seed.additions or count >= MANY_LANES)
+        chain = self.seed.chain
+        name = body.names[chain[0]]
+        if name in SCATTERS:
+            total += work.at(body, chain[0])
+            saved += KERNEL
+        if not saved and not moved:
+            return name not in ADDITIONS or count >= MANY_LANES
         if (count - 1) * saved < min_gain * count * total:
             return False
         return moved <= stacked * (count - 1) * saved

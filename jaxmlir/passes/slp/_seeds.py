@@ -1,4 +1,4 @@
-"""Where values that may be alike meet: in a concatenation, or in a sum of several."""
+"""Where values that may be alike meet: in a concatenation, a sum, or as parts of one array."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from jaxmlir.passes._stacking import JOINS
 from jaxmlir.passes._work import ADDITIONS
 from jaxmlir.passes.slp._uses import Uses
+from jaxmlir.passes.slp._writes import SCATTERS, can_be_one, chain
 
 # Members of a batch, at least.
 MIN_LANES = 4
@@ -23,14 +24,18 @@ class Seed:
     Attributes:
       values: one for each lane.
       meeting: all that meet there, in order.
-      sink: the op where they meet: a concatenation, or the last addition of a sum.
-      additions: those of the sum, from the top; none of a concatenation.
+      chain: the ops where they meet, from the top: a concatenation, the additions of a sum, or
+        scatters.
     """
 
     values: tuple[int, ...]
     meeting: tuple[int, ...]
-    sink: int
-    additions: tuple[int, ...] = ()
+    chain: tuple[int, ...]
+
+    @property
+    def sink(self) -> int:
+        """The op that gives what the values are together."""
+        return self.chain[-1]
 
 
 def seeds(uses: Uses) -> Iterator[Seed]:
@@ -38,8 +43,9 @@ def seeds(uses: Uses) -> Iterator[Seed]:
     body = uses.body
     for index, name in enumerate(body.names):
         if name in JOINS:
-            for values in _runs(uses, body.operands[index]):
-                yield Seed(values, tuple(body.operands[index]), index)
+            operands = body.operands[index]
+            for values in _runs(_kinds(uses, operands), operands):
+                yield Seed(values, tuple(operands), (index,))
         elif name in ADDITIONS and _is_last(uses, index):
             additions, terms = _sum(uses, index)
             if len(terms) < MIN_LANES:
@@ -49,16 +55,23 @@ def seeds(uses: Uses) -> Iterator[Seed]:
                 groups[kind].append(value)
             for values in groups.values():
                 if len(values) >= MIN_LANES:
-                    yield Seed(tuple(values), tuple(terms), index, additions)
+                    yield Seed(tuple(values), tuple(terms), additions)
+        elif name in SCATTERS:
+            scatters = chain(uses, index)
+            kinds = _kinds(uses, [body.operands[op][2] for op in scatters])
+            for ops in _runs(kinds, scatters):
+                if can_be_one(uses, ops):
+                    values = tuple([body.operands[op][2] for op in ops])
+                    yield Seed(values, (body.operands[ops[0]][0], *values), ops)
 
 
-def _runs(uses: Uses, operands: list[int]) -> Iterator[tuple[int, ...]]:
-    """Operands that follow on one another and are given in one way."""
-    pairs = zip(_kinds(uses, operands), operands, strict=True)
+def _runs(kinds: list[Hashable], items: list[int]) -> Iterator[tuple[int, ...]]:
+    """Those of some items that follow on one another and are of one kind."""
+    pairs = zip(kinds, items, strict=True)
     for _, run in itertools.groupby(pairs, key=operator.itemgetter(0)):
-        values = tuple([value for _, value in run])
-        if len(values) >= MIN_LANES:
-            yield values
+        found = tuple([item for _, item in run])
+        if len(found) >= MIN_LANES:
+            yield found
 
 
 def _kinds(uses: Uses, values: list[int]) -> list[Hashable]:

@@ -12,6 +12,7 @@ from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._stacking import JOINS, joined, rows_of, stack, total_of
 from jaxmlir.passes.slp._lanes import Lanes, Tree
+from jaxmlir.passes.slp._writes import SCATTERS, write_at_once
 from jaxmlir.passes.vmap import batch_axis
 
 
@@ -38,10 +39,13 @@ def write(rules: Rules, tree: Tree) -> None:
             for old, row in zip(tree.values(lanes), rows_of(rules, made[lanes]), strict=True):
                 old.replace_all_uses_with(row)
     with ir.InsertionPoint(sink), sink.location:
-        if seed.additions:
-            value = _sum(rules, tree, made[seed.values])
-        else:
+        name = body.names[seed.sink]
+        if name in SCATTERS:
+            value = write_at_once(rules, tree.uses, seed.chain, made[seed.values])
+        elif name in JOINS:
             value = _joined(rules, tree, made[seed.values])
+        else:
+            value = _sum(rules, tree, made[seed.values])
         sink.results[0].replace_all_uses_with(converted(value, sink.results[0].type))
 
 
@@ -50,7 +54,8 @@ def _sum(rules: Rules, tree: Tree, batched: ir.Value) -> ir.Value:
     seed, sink = tree.seed, tree.uses.body.ops[tree.seed.sink].operation
     type_ = sink.results[0].type
     total = converted(total_of(rules, batched), type_)
-    others = [value for value in seed.meeting if value not in set(seed.values)]
+    lanes = set(seed.values)
+    others = [value for value in seed.meeting if value not in lanes]
     for value in reversed(tree.values(others)):
         total = ir.Operation.create(sink.name, [type_], [value, total]).result
     return total

@@ -1,0 +1,160 @@
+"""Parts of an array that are written one after another, written at once.
+
+Parts that are written side by side are one part: what they consist of is put together, and written
+where the first of them begins.  Others are one scatter of several windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jaxmlir.ir import ir
+from jaxmlir.passes import toolbox
+from jaxmlir.passes._rules import Rules
+from jaxmlir.passes._windows import Level, levels_of
+from jaxmlir.passes._work import is_plain_signature
+from jaxmlir.passes.raise_loops._known import Known
+from jaxmlir.passes.slp._uses import Uses
+
+SCATTERS = frozenset({"jaxpr.scatter", "jaxpr.scatter_add"})
+
+# Of how many parts it is found out, two by two, whether they overlap.
+MOST_PARTS = 2_000
+
+
+def chain(uses: Uses, last: int) -> list[int]:
+    """The scatters of one kind, from the top, each but the last one used by the next one only;
+    none if the last one is."""
+    body, found = uses.body, [last]
+    (result,) = uses.results(last)
+    if uses.users[result] and _goes_on(uses, result, body.signatures[last]):
+        return []
+    while True:
+        array = body.operands[found[-1]][0]
+        before = uses.maker[array]
+        if before < 0 or body.signatures[before] != body.signatures[last]:
+            return found[::-1]
+        if not _goes_on(uses, array, body.signatures[last]):
+            return found[::-1]
+        found.append(before)
+
+
+def _goes_on(uses: Uses, array: int, signature: Any) -> bool:
+    """Whether all that is done with an array is to write a part of it."""
+    users, body = uses.users[array], uses.body
+    return (
+        len(users) == 1
+        and users[0] != uses.end
+        and body.signatures[users[0]] == signature
+        and body.operands[users[0]][0] == array
+    )
+
+
+def can_be_one(uses: Uses, ops: Sequence[int]) -> bool:
+    """Whether scatters of one kind can be one: of single parts, where is known, and apart unless
+    they are added."""
+    if not is_plain_signature(uses.body.signatures[ops[0]]):
+        return False
+    parts = _Parts.of(uses, ops)
+    return parts is not None and (parts.adds or parts.apart)
+
+
+def write_at_once(rules: Rules, uses: Uses, ops: Sequence[int], batched: ir.Value) -> ir.Value:
+    """The array after all scatters, at the insertion point."""
+    parts = _Parts.of(uses, ops)
+    array = uses.body.value(uses.body.operands[ops[0]][0])
+    return rules.emit(parts, [array, batched], parts)[0]
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Parts of an array and how they are written: a function of the array and what is written, one
+    part for each row; hashable.
+
+    Attributes:
+      starts: where each begins, by dimension.
+      sizes: their size.
+      numbers: the scatters' own attributes.
+    """
+
+    starts: tuple[tuple[int, ...], ...]
+    sizes: tuple[int, ...]
+    numbers: Any
+    mode: Any
+    adds: bool
+
+    @classmethod
+    def of(cls, uses: Uses, ops: Sequence[int]) -> _Parts | None:
+        body = uses.body
+        first = body.ops[ops[0]]
+        numbers = toolbox.attribute(first, "dimension_numbers")
+        array, indices, update = (tuple(v.type.shape) for v in first.operands)
+        if len(indices) != 1 or numbers.operand_batching_dims:
+            return None
+        sizes = list(update)
+        for axis in sorted(numbers.inserted_window_dims):
+            sizes.insert(axis, 1)
+        known = Known({}, 0)
+        starts = np.zeros((len(ops), len(array)), np.int64)
+        for start, op in zip(starts, ops, strict=True):
+            found = known.get(body.ops[op].operands[1])
+            if found is None:
+                return None
+            start[list(numbers.scatter_dims_to_operand_dims)] = found
+        adds = body.names[ops[0]] == "jaxpr.scatter_add"
+        mode = toolbox.attribute(first, "mode")
+        return cls(tuple(map(tuple, starts.tolist())), tuple(sizes), numbers, mode, adds)
+
+    @property
+    def apart(self) -> bool:
+        """Whether no two of them overlap."""
+        if len(self.starts) > MOST_PARTS:
+            return False
+        starts = np.array(self.starts)
+        near = (abs(starts[:, None] - starts) < self.sizes).all(-1)
+        return int(near.sum()) == len(starts)
+
+    def _layout(self, shape: Sequence[int]) -> tuple[Level, ...] | None:
+        """How the parts are one part, if they are, and within the array."""
+        starts = np.array(self.starts)
+        if (starts < 0).any() or (starts + self.sizes > shape).any():
+            return None
+        found = levels_of(starts, self.sizes)
+        return found if found is not None and all(level.is_exact for level in found) else None
+
+    def __call__(self, array: Any, updates: Any) -> list[Any]:
+        from jax import lax
+
+        layout = self._layout(array.shape)
+        if layout is None:
+            return [self._scattered(array, updates)]
+        counts = [level.count for level in layout]
+        part = lax.reshape(updates, (*counts, *self.sizes))
+        for depth in reversed(range(len(layout))):
+            part = layout[depth].join(part, depth)
+        low = np.min(self.starts, 0)
+        if self.adds:
+            high = np.array(array.shape) - low - part.shape
+            padding = [(int(a), int(b), 0) for a, b in zip(low, high, strict=True)]
+            return [lax.add(array, lax.pad(part, np.zeros((), part.dtype), padding))]
+        if part.shape == array.shape:
+            return [part]
+        return [lax.dynamic_update_slice(array, part, [np.int32(i) for i in low])]
+
+    def _scattered(self, array: Any, updates: Any) -> Any:
+        from jax import lax
+
+        numbers = self.numbers
+        dims = list(numbers.scatter_dims_to_operand_dims)
+        batch = lax.ScatterDimensionNumbers(
+            update_window_dims=tuple([d + 1 for d in numbers.update_window_dims]),
+            inserted_window_dims=numbers.inserted_window_dims,
+            scatter_dims_to_operand_dims=numbers.scatter_dims_to_operand_dims,
+        )
+        indices = np.array(self.starts, np.int32)[:, dims]
+        scatter = lax.scatter_add if self.adds else lax.scatter
+        return scatter(array, indices, updates, batch, unique_indices=self.apart, mode=self.mode)
