@@ -118,6 +118,7 @@ def columns(ys):
 ENDS = {
     "sum": sum,
     "sum from the right": lambda ys: ys[0] + (ys[1] + (ys[2] + (ys[3] + ys[4]))),
+    "added to": lambda ys: jnp.ones(4) + sum(ys),
     "sum with others": lambda ys: jnp.ones(4) + ys[0] + ys[1] + jnp.sin(ys[0]) + sum(ys[2:]),
     "stacked": lambda ys: jnp.stack(ys, -1),
     "concatenated": lambda ys: jnp.concatenate(ys),

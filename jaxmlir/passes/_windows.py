@@ -126,7 +126,7 @@ class Level:
         x = _resized(x, axis, size)
         x = lax.reshape(x, (*x.shape[:axis], size // step, step, *x.shape[axis + 1 :]))
         ends = range(self.count, self.count + self.pieces)
-        parts = [lax.slice_in_dim(x, end - self.count, end, axis=axis) for end in ends]
+        parts = [_part(x, axis, end - self.count, end) for end in ends]
         x = parts[0] if len(parts) == 1 else lax.concatenate(parts, axis + 1)
         x = _resized(x, axis + 1, self.length)
         if self.step < 0:
@@ -238,7 +238,7 @@ class _Reader:
             value = op.operands[0]
             op, name = toolbox.definition(value) or (None, "")
         sizes = tuple(value.type.shape) if name in ("jaxpr.slice", "jaxpr.split") else ()
-        if name == "jaxpr.slice" and toolbox.attribute(op, "strides") is None:
+        if name == "jaxpr.slice" and set(toolbox.attribute(op, "strides") or ()) <= {1}:
             return op.operands[0], toolbox.attribute(op, "start_indices"), sizes
         if name == "jaxpr.unstack":
             axis = toolbox.attribute(op, "axis")

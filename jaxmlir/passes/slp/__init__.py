@@ -90,8 +90,7 @@ class _Search:
         gone: set[int] = set()
         needed: set[int] = set()
         count = 0
-        # Those of outer loops come behind those of inner ones.
-        for seed in reversed(list(seeds(uses))):
+        for seed in seeds(uses):
             if seed.sink in gone:
                 continue
             tree = Tree.of(uses, seed, self._batchable)

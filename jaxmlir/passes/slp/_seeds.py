@@ -39,30 +39,38 @@ class Seed:
 
 
 def seeds(uses: Uses) -> Iterator[Seed]:
-    """The seeds of a function, from the top."""
+    """The seeds of a function, from the bottom: those of outer loops before those of inner ones."""
     body = uses.body
-    for index, name in enumerate(body.names):
+    seen: set[int] = set()
+    for index in reversed(range(len(body.ops))):
+        name = body.names[index]
         if name in JOINS:
             operands = body.operands[index]
             for values in _runs(_kinds(uses, operands), operands):
                 yield Seed(values, tuple(operands), (index,))
-        elif name in ADDITIONS and _is_last(uses, index):
+        elif name in ADDITIONS and index not in seen:
             additions, terms = _sum(uses, index)
-            if len(terms) < MIN_LANES:
-                continue
-            groups = collections.defaultdict(list)
-            for value, kind in zip(terms, _kinds(uses, terms), strict=True):
-                groups[kind].append(value)
-            for values in groups.values():
-                if len(values) >= MIN_LANES:
-                    yield Seed(tuple(values), tuple(terms), additions)
-        elif name in SCATTERS:
+            seen.update(additions)
+            for values in _groups(_kinds(uses, terms), terms):
+                yield Seed(values, tuple(terms), additions)
+        elif name in SCATTERS and index not in seen:
             scatters = chain(uses, index)
+            seen.update(scatters)
             kinds = _kinds(uses, [body.operands[op][2] for op in scatters])
             for ops in _runs(kinds, scatters):
                 if can_be_one(uses, ops):
                     values = tuple([body.operands[op][2] for op in ops])
                     yield Seed(values, (body.operands[ops[0]][0], *values), ops)
+
+
+def _groups(kinds: list[Hashable], items: list[int]) -> Iterator[tuple[int, ...]]:
+    """Those of some items that are of one kind."""
+    if len(items) < MIN_LANES:
+        return
+    groups = collections.defaultdict(list)
+    for kind, item in zip(kinds, items, strict=True):
+        groups[kind].append(item)
+    yield from (tuple(group) for group in groups.values() if len(group) >= MIN_LANES)
 
 
 def _runs(kinds: list[Hashable], items: list[int]) -> Iterator[tuple[int, ...]]:
@@ -95,30 +103,30 @@ def _kind(uses: Uses, value: int) -> Hashable:
     return body.signatures[index], value - body.results[index][0]
 
 
-def _is_last(uses: Uses, index: int) -> bool:
-    """Whether the result of an addition is not added to another value only."""
-    (result,) = uses.results(index)
-    users = uses.users[result]
-    return len(users) != 1 or users[0] == uses.end or uses.body.names[users[0]] not in ADDITIONS
-
-
 def _sum(uses: Uses, last: int) -> tuple[tuple[int, ...], list[int]]:
     """The additions of values one after another, and all that is added, in order."""
-    operands, maker = uses.body.operands, uses.maker
-    # Python adds on the right.
-    side = 0 if _is_sum(uses, operands[last][1]) and not _is_sum(uses, operands[last][0]) else 1
-    kind = _kind(uses, operands[last][side])
     additions, terms = [last], []
+    # Of terms that are sums themselves what they are, and on which side they were added.
+    sides: dict[Hashable, int] = {}
     while True:
-        before, term = operands[additions[-1]][1 - side], operands[additions[-1]][side]
+        operands = uses.body.operands[additions[-1]]
+        # Python adds on the right.
+        side = 0 if _is_sum(uses, operands[1]) and not _is_sum(uses, operands[0]) else 1
+        before, term = operands[1 - side], operands[side]
         terms.append(term)
-        if not _is_sum(uses, before) or (
-            # The first term: a sum itself, as each of them, and not what they are added to.
-            _kind(uses, before) == kind != _kind(uses, operands[maker[before]][side])
-        ):
+        if _is_sum(uses, term):
+            sides.setdefault(_kind(uses, term), side)
+        if not _is_sum(uses, before) or _is_term(uses, before, sides):
             terms.append(before)
             return tuple(reversed(additions)), terms[::-1]
-        additions.append(maker[before])
+        additions.append(uses.maker[before])
+
+
+def _is_term(uses: Uses, value: int, sides: dict[Hashable, int]) -> bool:
+    """Whether a sum is the first of terms that are sums, and not what they are added to."""
+    kind = _kind(uses, value)
+    operands = uses.body.operands[uses.maker[value]]
+    return kind in sides and _kind(uses, operands[sides[kind]]) != kind
 
 
 def _is_sum(uses: Uses, value: int) -> bool:

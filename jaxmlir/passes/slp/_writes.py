@@ -27,31 +27,15 @@ MOST_PARTS = 2_000
 
 
 def chain(uses: Uses, last: int) -> list[int]:
-    """The scatters of one kind, from the top, each but the last one used by the next one only;
-    none if the last one is."""
+    """Scatters of one kind, from the top: each is used by the next one only, up to the last one."""
     body, found = uses.body, [last]
-    (result,) = uses.results(last)
-    if uses.users[result] and _goes_on(uses, result, body.signatures[last]):
-        return []
     while True:
         array = body.operands[found[-1]][0]
         before = uses.maker[array]
-        if before < 0 or body.signatures[before] != body.signatures[last]:
-            return found[::-1]
-        if not _goes_on(uses, array, body.signatures[last]):
+        is_one = before >= 0 and body.signatures[before] == body.signatures[last]
+        if not is_one or uses.users[array] != [found[-1]]:
             return found[::-1]
         found.append(before)
-
-
-def _goes_on(uses: Uses, array: int, signature: Any) -> bool:
-    """Whether all that is done with an array is to write a part of it."""
-    users, body = uses.users[array], uses.body
-    return (
-        len(users) == 1
-        and users[0] != uses.end
-        and body.signatures[users[0]] == signature
-        and body.operands[users[0]][0] == array
-    )
 
 
 def can_be_one(uses: Uses, ops: Sequence[int]) -> bool:
