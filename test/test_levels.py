@@ -21,6 +21,7 @@ EAGER = {
     "jaxpr-select-early": "jaxpr-select-early{factor=0}",
     "jaxpr-stop-shifts": "jaxpr-stop-shifts",
     "jaxpr-batch-blocks": "jaxpr-batch-blocks{min-gain=0 stacked=1e9}",
+    "jaxpr-slp-vectorize": "jaxpr-slp-vectorize{min-gain=0 stacked=1e9}",
     "jaxpr-drop-unit-dims": "jaxpr-drop-unit-dims",
     "how values are stored": (
         "jaxpr-tile{tile-size=2 min-peak=0},jaxpr-remat,"

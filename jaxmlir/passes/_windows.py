@@ -219,7 +219,11 @@ def _resized(x: Any, axis: int, size: int) -> Any:
 def _part(x: Any, axis: int, start: int, end: int) -> Any:
     from jax import lax
 
-    return x if (start, end) == (0, x.shape[axis]) else lax.slice_in_dim(x, start, end, axis=axis)
+    if (start, end) == (0, x.shape[axis]):
+        return x
+    starts, ends = [0] * x.ndim, list(x.shape)
+    starts[axis], ends[axis] = start, end
+    return lax.slice(x, starts, ends)
 
 
 class _Reader:

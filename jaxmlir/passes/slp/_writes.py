@@ -96,9 +96,11 @@ class _Parts:
     @property
     def apart(self) -> bool:
         """Whether no two of them overlap."""
-        if len(self.starts) > MOST_PARTS:
-            return False
         starts = np.array(self.starts)
+        if _side_by_side(starts, self.sizes) is not None:
+            return True
+        if len(starts) > MOST_PARTS:
+            return False
         near = (abs(starts[:, None] - starts) < self.sizes).all(-1)
         return int(near.sum()) == len(starts)
 
@@ -107,8 +109,7 @@ class _Parts:
         starts = np.array(self.starts)
         if (starts < 0).any() or (starts + self.sizes > shape).any():
             return None
-        found = levels_of(starts, self.sizes)
-        return found if found is not None and all(level.is_exact for level in found) else None
+        return _side_by_side(starts, self.sizes)
 
     def __call__(self, array: Any, updates: Any) -> list[Any]:
         from jax import lax
@@ -142,3 +143,9 @@ class _Parts:
         indices = np.array(self.starts, np.int32)[:, dims]
         scatter = lax.scatter_add if self.adds else lax.scatter
         return scatter(array, indices, updates, batch, unique_indices=self.apart, mode=self.mode)
+
+
+def _side_by_side(starts: np.ndarray, sizes: Sequence[int]) -> tuple[Level, ...] | None:
+    """The loops over parts each of which begins where the one before it ends."""
+    found = levels_of(starts, sizes)
+    return found if found is not None and all(level.is_exact for level in found) else None
