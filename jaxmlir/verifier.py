@@ -148,9 +148,10 @@ class _Verifier:
             got = f"{len(blocks)} blocks" if blocks else "a declaration"
             error = f"expected a body of one block, got {got}"
         else:
-            # MLIR takes an op that it does not know for any terminator.
+            # MLIR takes an op of which it knows nothing for any terminator. JAX's lowering writes
+            # functions that end with one of StableHLO.
             last = blocks[0].operations[-1].operation.name if len(blocks[0].operations) else ""
-            if last == "func.return":
+            if last in ("func.return", "stablehlo.return"):
                 return
             got = f"'{last}'" if last else "nothing"
             error = f"expected a 'func.return' at the end, got {got}"
