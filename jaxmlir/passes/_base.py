@@ -26,12 +26,17 @@ import math
 import types
 import typing
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, Union
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union
 
 from jaxmlir.errors import PipelineError
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
+
+# Options that are numbers of something, of which there cannot be fewer than none.
+_NOT_NEGATIVE = "at least 0"
+Count = Annotated[int, _NOT_NEGATIVE]
+Amount = Annotated[float, _NOT_NEGATIVE]
 
 _TRUE = ("true", "1")
 _FALSE = ("false", "0")
@@ -110,7 +115,7 @@ class Pass:
 @functools.cache
 def _options_of(cls: type[Pass]) -> dict[str, Option]:
     cls._become_dataclass()
-    hints = typing.get_type_hints(cls)
+    hints = typing.get_type_hints(cls, include_extras=True)
     return {
         (option := Option(field, hints[field.name])).name: option
         for field in dataclasses.fields(cls)  # type: ignore[arg-type]
@@ -144,8 +149,10 @@ class Option(NamedTuple):
         try:
             return _parse(text, self.type)
         except ValueError:
+            limits = getattr(self.type, "__metadata__", ())
             raise PipelineError(
-                f"option '{self.name}' of pass '{pass_name}' expects {self.kind}, got '{text}'"
+                f"option '{self.name}' of pass '{pass_name}' expects "
+                f"{', '.join([self.kind, *limits])}, got '{text}'"
             ) from None
 
     def __str__(self) -> str:
@@ -166,6 +173,11 @@ def _is_union(kind: Any) -> bool:
 def _parse(text: str, kind: Any) -> Any:
     """A value of type ``kind`` from its text; ValueError where it is not one."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Annotated:
+        value = _parse(text, args[0])
+        if _NOT_NEGATIVE in args and value < 0:
+            raise ValueError(text)
+        return value
     if origin is Literal:
         for choice in args:
             if text == format_value(choice):
@@ -208,6 +220,8 @@ def format_value(value: Any) -> str:
 
 def _kind(kind: Any) -> str:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Annotated:
+        return _kind(args[0])
     if origin is Literal:
         return "|".join(map(format_value, args))
     if _is_union(kind):

@@ -144,38 +144,48 @@ def _fields(
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
             if "ClassVar" not in ast.unparse(item.annotation):
                 name = item.target.id.rstrip("_").replace("_", "-")
-                yield name, (_kind(item.annotation), _default(item.value, known))
+                yield name, (_kind(item.annotation, known), _default(item.value, known))
 
 
-def _kind(node: ast.expr) -> str:
+def _kind(node: ast.expr, known: Mapping[str, _Definition]) -> str:
     """A type in words, as :class:`~jaxmlir.passes._base.Option` has it."""
     match node:
         case ast.Constant(value=None):
             return "none"
         case ast.Constant(value=str(text)):
-            return _kind(ast.parse(text, mode="eval").body)
+            return _kind(ast.parse(text, mode="eval").body, known)
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return f"{_kind(left)}|{_kind(right)}"
+            return f"{_kind(left, known)}|{_kind(right, known)}"
         case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=[first, _])):
-            return f"{_kind(first)},..."
+            return f"{_kind(first, known)},..."
         case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=choices)):
             return "|".join(format_value(ast.literal_eval(choice)) for choice in choices)
+        case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[first, *_])):
+            return _kind(first, known)
+        case ast.Name():
+            found = _named(node, known)
+            return ast.unparse(node) if found is None else _kind(found, {})
     return ast.unparse(node)
 
 
 def _default(node: ast.expr | None, known: Mapping[str, _Definition]) -> str | None:
     if node is None:
         return None
-    if isinstance(node, ast.Name):
-        found = known.get(node.id)
-        if isinstance(found, _Imported):
-            found = found.definition()
-        if isinstance(found, ast.expr):
-            return _default(found, {})
+    found = _named(node, known)
+    if found is not None:
+        return _default(found, {})
     try:
         return format_value(ast.literal_eval(node))
     except ValueError:
         return ast.unparse(node)
+
+
+def _named(node: ast.expr, known: Mapping[str, _Definition]) -> ast.expr | None:
+    """What a name stands for, if that is no class."""
+    found = known.get(node.id) if isinstance(node, ast.Name) else None
+    if isinstance(found, _Imported):
+        found = found.definition()
+    return found if isinstance(found, ast.expr) else None
 
 
 _SECTION = re.compile(r"^Options:\n(?P<body>(?:[ ].*\n?|\n)*)", re.MULTILINE)

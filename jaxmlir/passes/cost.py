@@ -27,7 +27,7 @@ from jaxmlir import locations, ops
 from jaxmlir._compat import core
 from jaxmlir._plans import Node, plan_of
 from jaxmlir.ir import scope
-from jaxmlir.passes._base import Pass
+from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import trip_count
 from jaxmlir.types import aval_of
 
@@ -119,7 +119,7 @@ class PrintCost(Pass):
 
     name: ClassVar[str] = "jaxpr-cost"
     func: str = ""
-    top: int = 20
+    top: Count = 20
 
     def run(self, program: Program) -> None:
         print(costs(program, self.func).table(self.top), file=sys.stderr)

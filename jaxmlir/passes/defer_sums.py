@@ -43,7 +43,7 @@ from jaxmlir import _signature, codec
 from jaxmlir._compat import dtypes
 from jaxmlir._signature import Signature
 from jaxmlir.ir import func, ir, scope
-from jaxmlir.passes._base import Pass
+from jaxmlir.passes._base import Amount, Count, Pass
 from jaxmlir.passes._bodies import Bodies, Carried, ScanEditor, Stacked, can_change, loops_of
 from jaxmlir.passes._build import (
     clone,
@@ -91,9 +91,9 @@ class DeferSums(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-defer-sums"
-    min_bytes: int = MIN_BYTES
-    moved: float = MOVED
-    memory: float = MEMORY
+    min_bytes: Count = MIN_BYTES
+    moved: Amount = MOVED
+    memory: Amount = MEMORY
 
     def run(self, program: Program) -> None:
         defer_sums(program, self.min_bytes, self.moved, self.memory)

@@ -32,7 +32,7 @@ from jaxmlir import codec
 from jaxmlir._compat import core, dtypes, jax_version
 from jaxmlir.ir import free_symbol, func, ir, scope
 from jaxmlir.ops import bitwise, comparison, elementwise, special, transcendental
-from jaxmlir.passes._base import Pass
+from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import ops_of, returned
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark
@@ -58,7 +58,7 @@ class Fence(Pass):
     platform: str = ""
     # Gradients on two cores, speed against no fences, at 4 / 8 / 16 / 32: an unrolled Lorenz-96
     # 30 / 56 / 83 / 82, a stencil 61 / 80 / 82 / 6; programs of matrix products do not care.
-    threshold: int = 16
+    threshold: Count = 16
 
     def run(self, program: Program) -> None:
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from jaxmlir.passes._base import Pass
+from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes.products import (
     DENSE,
     MIN_GAIN,
@@ -39,8 +39,8 @@ class GatherDot(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-gather-dot"
-    min_gain: float = MIN_GAIN
-    sure_gain: float = SURE_GAIN
+    min_gain: Amount = MIN_GAIN
+    sure_gain: Amount = SURE_GAIN
 
     def run(self, program: Program) -> None:
         gather_dot(program, self.min_gain, self.sure_gain)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.ir import func, ir, is_private, scope
-from jaxmlir.passes._base import Pass
+from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import inline as inline_body
 from jaxmlir.passes._build import ops_with_symbols, references
 from jaxmlir.passes._call_graph import CallGraph
@@ -37,7 +37,7 @@ class Inline(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-inline"
-    max_ops: int = 8
+    max_ops: Count = 8
     single_use: bool = True
 
     def run(self, program: Program) -> None:

@@ -26,7 +26,7 @@ from jaxmlir._compat import core
 from jaxmlir.errors import PassError
 from jaxmlir.ir import ir, scope
 from jaxmlir.ops import OPS
-from jaxmlir.passes._base import Pass
+from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import ops_of
 from jaxmlir.passes._remarks import remark
 from jaxmlir.types import aval_of, dtype_of, element_of, type_of
@@ -49,7 +49,7 @@ class MatmulPrecision(Pass):
 
     name: ClassVar[str] = "jaxpr-matmul-precision"
     dtype: str = "bfloat16"
-    min_size: int = 0
+    min_size: Count = 0
     exact: str = ""
     ops: tuple[str, ...] = ("dot_general", "conv_general_dilated")
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from jaxmlir.ir import func, ir, scope
-from jaxmlir.passes._base import Pass
+from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._blocks import Blocks
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._remarks import remark
@@ -53,7 +53,7 @@ class Outline(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-outline"
-    min_ops: int = MIN_OPS
+    min_ops: Count = MIN_OPS
     keep_calls: bool = False
 
     def run(self, program: Program) -> None:

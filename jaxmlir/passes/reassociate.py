@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from jaxmlir.passes._base import Pass
+from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes.products import DENSE, MIN_GAIN, rewrite_program
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Reassociate(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-reassociate"
-    min_gain: float = MIN_GAIN
+    min_gain: Amount = MIN_GAIN
 
     def run(self, program: Program) -> None:
         reassociate(program, self.min_gain)

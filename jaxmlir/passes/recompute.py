@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from jaxmlir.ir import func, ir, scope
-from jaxmlir.passes._base import Pass
+from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import copy, filled, is_constant, ops_of, returned
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
@@ -81,8 +81,8 @@ class Recompute(Pass):
 
     name: ClassVar[str] = "jaxpr-recompute"
     platform: str = ""
-    min_peak: int = MIN_PEAK
-    min_bytes: int = MIN_BYTES
+    min_peak: Count = MIN_PEAK
+    min_bytes: Count = MIN_BYTES
 
     def run(self, program: Program) -> None:
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jaxmlir.ir import func, ir, scope
-from jaxmlir.passes._base import Pass
+from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._blocks import Blocks
 from jaxmlir.passes._build import ops_of
 from jaxmlir.passes._call_graph import outside_kernels
@@ -74,8 +74,8 @@ class Reroll(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-reroll"
-    stored: float = STORED
-    max_work: float = MAX_WORK
+    stored: Amount = STORED
+    max_work: Amount = MAX_WORK
 
     def run(self, program: Program) -> None:
         reroll(program, self.stored, self.max_work)

@@ -31,7 +31,7 @@ from jax import lax
 
 from jaxmlir._compat import dtypes
 from jaxmlir.ir import func, ir, scope
-from jaxmlir.passes._base import Pass
+from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import converted, drop_dead_ops, ops_of
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
@@ -56,7 +56,7 @@ class SelectEarly(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-select-early"
-    factor: int = FACTOR
+    factor: Count = FACTOR
 
     def run(self, program: Program) -> None:
         select_early(program, self.factor)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jax import lax
 
 from jaxmlir.ir import func, ir, scope
-from jaxmlir.passes._base import Pass
+from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._build import converted, drop_dead_ops, ops_of, returned
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
@@ -51,7 +51,7 @@ class SolveLate(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-solve-late"
-    min_gain: float = MIN_GAIN
+    min_gain: Amount = MIN_GAIN
 
     def run(self, program: Program) -> None:
         solve_late(program, self.min_gain)

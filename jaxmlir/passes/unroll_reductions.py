@@ -25,7 +25,7 @@ from jax import lax
 
 from jaxmlir._compat import dtypes
 from jaxmlir.ir import ir, scope
-from jaxmlir.passes._base import Pass
+from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import converted
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
@@ -61,8 +61,8 @@ class UnrollReductions(Pass):
 
     name: ClassVar[str] = "jaxpr-unroll-reductions"
     platform: str = ""
-    max_size: int = MAX_SIZE
-    min_results: int = MIN_RESULTS
+    max_size: Count = MAX_SIZE
+    min_results: Count = MIN_RESULTS
 
     def run(self, program: Program) -> None:
 

@@ -11,11 +11,13 @@
 // RUN: not jaxmlir-opt %s --jaxpr-matmul-precision=ops=dot 2>&1 | FileCheck %s --check-prefix=OP
 // RUN: not jaxmlir-opt %s --jaxpr-matmul-precision=dtype=int8 2>&1 | FileCheck %s --check-prefix=DTYPE
 // RUN: not jaxmlir-opt %s --jaxpr-matmul-precision="exact='('" 2>&1 | FileCheck %s --check-prefix=REGEX
+// RUN: not jaxmlir-opt %s --jaxpr-defer-sums=min-bytes=-7 2>&1 | FileCheck %s --check-prefix=COUNT
+// RUN: not jaxmlir-opt %s --jaxpr-licm=growth=-0.5 2>&1 | FileCheck %s --check-prefix=AMOUNT
 
-// NUMBER: option-values.mlir:[[# @LINE + 11]]:1: error: @f has 2 arguments, and none is number 7
+// NUMBER: option-values.mlir:[[# @LINE + 13]]:1: error: @f has 2 arguments, and none is number 7
 // UNKNOWN: error: @f has 2 arguments, and none is number -1
 // LINEAR: error: @f has 2 arguments, and none is number 2
-// INTEGER: option-values.mlir:[[# @LINE + 8]]:1: error: argument 1 of @f, a tensor<i32>, has no tangents
+// INTEGER: option-values.mlir:[[# @LINE + 10]]:1: error: argument 1 of @f, a tensor<i32>, has no tangents
 // AXIS: error: in-axes: expected -1 to 1 for number 0, which is f32[4] without the batch, got 2
 // SIZE: error: axis-size: expected 0 to 2^63 - 1, got -7
 // FUNCTION: error: the module has no function @h
@@ -23,6 +25,8 @@
 // OP: error: option 'ops': there is no op 'dot'
 // DTYPE: error: option 'dtype': expected a type of floats, got 'int8'
 // REGEX: error: option 'exact': '(' is no regular expression
+// COUNT: error: option 'min-bytes' of pass 'jaxpr-defer-sums' expects int, at least 0, got '-7'
+// AMOUNT: error: option 'growth' of pass 'jaxpr-licm' expects float, at least 0, got '-0.5'
 func.func @f(%x: tensor<4xf32>, %n: tensor<i32>) -> tensor<f32> {
   %0 = "jaxpr.reduce_sum"(%x) {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
   return %0 : tensor<f32>

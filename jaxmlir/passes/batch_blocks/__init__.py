@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from jaxmlir.ir import func, scope
-from jaxmlir.passes._base import Pass
+from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._batchable import MIN_GAIN, STACKED, Batchable
 from jaxmlir.passes._call_graph import CallGraph, keep_reachable
 from jaxmlir.passes._repeats import Text
@@ -53,8 +53,8 @@ class BatchBlocks(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-batch-blocks"
-    min_gain: float = MIN_GAIN
-    stacked: float = STACKED
+    min_gain: Amount = MIN_GAIN
+    stacked: Amount = STACKED
 
     def run(self, program: Program) -> None:
         batch_blocks(program, self.min_gain, self.stacked)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir._lists import chosen
 from jaxmlir.ir import func, ir, scope
-from jaxmlir.passes._base import Pass
+from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._build import (
     NewFunction,
     copy,
@@ -55,7 +55,7 @@ class BatchScans(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-batch-scans"
-    max_work: float = MAX_WORK
+    max_work: Amount = MAX_WORK
 
     def run(self, program: Program) -> None:
         batch_scans(program, self.max_work)

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.ir import ir, scope
-from jaxmlir.passes._base import Pass
+from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import converted, drop_dead_ops, named_ops
 from jaxmlir.passes._call_graph import CallGraph, keep_reachable
@@ -59,7 +59,7 @@ class Collapse(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-collapse"
-    min_gain: float = MIN_GAIN
+    min_gain: Amount = MIN_GAIN
 
     def run(self, program: Program) -> None:
         collapse(program, self.min_gain)

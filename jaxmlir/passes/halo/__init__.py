@@ -29,7 +29,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.ir import scope
-from jaxmlir.passes._base import Pass
+from jaxmlir.passes._base import Amount, Count, Pass
 from jaxmlir.passes._build import drop_dead_ops
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._options import platform_or_default
@@ -68,8 +68,8 @@ class Halo(Pass):
 
     name: ClassVar[str] = "jaxpr-halo"
     platform: str = ""
-    min_elements: int = MIN_ELEMENTS
-    margin: float = MARGIN
+    min_elements: Count = MIN_ELEMENTS
+    margin: Amount = MARGIN
 
     def run(self, program: Program) -> None:
         halo(program, platform_or_default(self.platform), self.min_elements, self.margin)

@@ -40,7 +40,7 @@ from jaxmlir import _signature, codec
 from jaxmlir._signature import Signature
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes import toolbox
-from jaxmlir.passes._base import Pass
+from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._bodies import can_change, loops_of
 from jaxmlir.passes._build import NewFunction, inline, returned
 from jaxmlir.passes._call_graph import CallGraph, visit_functions
@@ -70,7 +70,7 @@ class Licm(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-licm"
-    growth: float = GROWTH
+    growth: Amount = GROWTH
 
     def run(self, program: Program) -> None:
         licm(program, self.growth)

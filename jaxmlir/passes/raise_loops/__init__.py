@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.ir import func, scope
-from jaxmlir.passes._base import Pass
+from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._bodies import Bodies, ScanEditor, can_change, loops_of
 from jaxmlir.passes._call_graph import CallGraph, visit_functions
 from jaxmlir.passes._options import platform_or_default
@@ -49,7 +49,7 @@ class RaiseLoops(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-raise-loops"
-    batch_bytes: int = BATCH_BYTES
+    batch_bytes: Count = BATCH_BYTES
     platform: str = ""
 
     def run(self, program: Program) -> None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.ir import func, scope
-from jaxmlir.passes._base import Pass
+from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._batchable import MIN_GAIN, STACKED, Batchable
 from jaxmlir.passes._call_graph import CallGraph, keep_reachable
 from jaxmlir.passes._rules import Rules
@@ -49,8 +49,8 @@ class SlpVectorize(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-slp-vectorize"
-    min_gain: float = MIN_GAIN
-    stacked: float = STACKED
+    min_gain: Amount = MIN_GAIN
+    stacked: Amount = STACKED
 
     def run(self, program: Program) -> None:
         slp_vectorize(program, self.min_gain, self.stacked)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.errors import PipelineError
 from jaxmlir.ir import scope
-from jaxmlir.passes._base import Pass
+from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import named_ops
 from jaxmlir.passes._call_graph import CallGraph, keep_reachable
@@ -57,8 +57,8 @@ class Tile(Pass):
 
     name: ClassVar[str] = "jaxpr-tile"
     tile_size: int | None = None
-    tile_bytes: int = TILE_BYTES
-    min_peak: int = MIN_PEAK
+    tile_bytes: Count = TILE_BYTES
+    min_peak: Count = MIN_PEAK
     platform: str = ""
 
     def run(self, program: Program) -> None:
