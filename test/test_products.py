@@ -256,6 +256,23 @@ def test_a_remark_has_the_users_line():
     assert "ab,bc,c->a as (0 (1 2)): 16.4 kFLOP" in remark.message
 
 
+def similarities(x, y):
+    return jnp.sum(jnp.tanh(jnp.sum(x[:, None] * y[None], -1)))
+
+
+def test_gradients_of_sums_of_spread_products_are_products_of_matrices():
+    """XLA computes them element by element, as the cotangent is spread out for both."""
+    x, y = normal(40, 16), normal(30, 16)
+    program = traced(similarities, x, y)
+    assert str(program.run_passes("jaxpr-reassociate")) == str(program)
+    gradient = program.grad((0, 1)).optimize(1)
+    after = gradient.run_passes("jaxpr-reassociate,jaxpr-canonicalize,jaxpr-dce")
+    assert "tensor<40x30x16xf32>" in str(gradient)
+    assert "tensor<40x30x16xf32>" not in str(after)
+    for a, b in zip(after(x, y), jax.grad(similarities, (0, 1))(x, y), strict=True):
+        np.testing.assert_allclose(a, b, 1e-5, 1e-5)
+
+
 def test_the_gradient_of_a_trace_is_the_one_by_hand():
     program = traced(trace_of_product, SQUARE, SQUARE).optimize(2)
     gradient = program.grad((0, 1)).optimize(2)

@@ -343,14 +343,40 @@ def _cost_of(node: Node) -> Cost:
         case "jaxpr.reduce_sum":
             if (inner := _fused(node)) is None:
                 return Cost(0, (of_operands[0] + size) * itemsize, 1)
-            flops = 2 * of_operands[0] if inner == "jaxpr.mul" else 0
-            return Cost(flops, size * itemsize, 1)
+            if inner != "jaxpr.mul":
+                return Cost(0, size * itemsize, 1)
+            stored = 2 * of_operands[0] * itemsize if _sums_spread_products(node) else 0
+            return Cost(2 * of_operands[0], size * itemsize + stored, 1)
         case "jaxpr.scatter_add" | "jaxpr.pad" | "jaxpr.dynamic_update_slice":
             (updates,) = (of_operands[i] for i in SELECTING[node.name].operands(node))
             return Cost(0, (2 * updates + size) * itemsize, 1)
         case name if name in SELECTING:
             return Cost(0, 2 * size * itemsize, 1)
     return Cost()
+
+
+def _sums_spread_products(node: Node) -> bool:
+    """Whether a sum is one of products of two factors that are both spread out, one of them for
+    others as well.
+
+    XLA makes such a sum a product of matrices only if what it sums is not shared.  The gradient of
+    ``sum(x[:, None] * y[None], -1)`` spreads the cotangent for two products, both of which are
+    computed element by element: of 1000 x 1000 x 64 numbers, that takes 250 times as long as the
+    products of matrices on JAX 0.10 and 100 times on 0.12.
+    """
+    inner = node.others[node.operands[0]]
+    while inner.name in _VIEWS:
+        inner = inner.others[inner.operands[0]]
+    size = math.prod(shape_of(inner.result))
+    shared = False
+    for value in inner.operands:
+        factor = inner.others.get(value)
+        if factor is not None and factor.name == "jaxpr.broadcast_in_dim":
+            shared |= sum(1 for _ in value.uses) > 1
+            value = factor.operands[0]
+        if math.prod(shape_of(value)) == size:
+            return False
+    return shared
 
 
 def _fused(node: Node) -> str | None:
