@@ -135,17 +135,29 @@ ENDS = {
     "written again": lambda ys: written(ys, lambda i: i // 2),
     "added": lambda ys: written(ys, write="add"),
     "added to few rows": lambda ys: written(ys, lambda i: i % 2, "add"),
+    "with one of what they are of": lambda ys: jnp.stack([*map(jnp.sin, ys), ys[0]]),
+    "plus one of what they are of": lambda ys: sum(map(jnp.sin, ys), ys[1]),
+    "written to what they are of": lambda ys: columns([ys[0], *map(jnp.sin, ys[1:])]),
     "twice the same": lambda ys: jnp.stack([*ys, ys[0]]),
 }
 
 
-@hypothesis.settings(max_examples=25, deadline=None)
-@hypothesis.given(
-    st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=4), st.sampled_from(sorted(ENDS))
-)
-def test_random_lanes(steps, end):
-    args = normal(5, 4), normal(4, 4), normal(4)
+# How many products are left where it is not one: one lane is not as the others, or something else
+# that stands before the end needs a value that they are made of.
+LEFT = {
+    "between others": 2,
+    "in turns": 5,
+    "plus one of what they are of": 5,
+    "sum with others": 5,
+    "twice the same": 2,
+    "used between": 5,
+    "with one of what they are of": 5,
+    "written again": 5,
+    "written to what they are of": 2,
+}
 
+
+def lanes_of(steps, end):
     def lanes(xs, w, b):
         found = []
         for i in range(5):
@@ -155,8 +167,25 @@ def test_random_lanes(steps, end):
             found.append(x)
         return ENDS[end](found)
 
-    _, after = packed(lanes, *args)
+    args = normal(5, 4), normal(4, 4), normal(4)
+    program, after = packed(lanes, *args)
     same_as_jax(after, lanes, *args)
+    return program, after
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_ends(end):
+    program, after = lanes_of(["shared"], end)
+    assert count(program, "dot_general") == [5]
+    assert count(after, "dot_general") == [LEFT.get(end, 1)]
+
+
+@hypothesis.settings(max_examples=15, deadline=None)
+@hypothesis.given(
+    st.lists(st.sampled_from(sorted(STEPS)), min_size=2, max_size=4), st.sampled_from(sorted(ENDS))
+)
+def test_random_lanes(steps, end):
+    lanes_of(steps, end)
 
 
 def test_loops_in_loops_are_one_batch():

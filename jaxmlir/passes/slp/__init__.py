@@ -106,5 +106,7 @@ class _Search:
             needed |= tree.read() - replaced
             count += 1
         for index in sorted(gone, reverse=True):
-            uses.body.ops[index].operation.erase()
+            operation = uses.body.ops[index].operation
+            if not any(True for result in operation.results for _ in result.uses):
+                operation.erase()
         return count

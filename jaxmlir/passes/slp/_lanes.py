@@ -96,13 +96,16 @@ class Tree:
         meet = set(seed.chain)
         outputs = []
         for column in zip(*map(uses.results, ops), strict=True):
+            # What the lanes are made of may meet with them, too.
+            ends = meet if column == seed.values else ()
             behind = False
             for lane, value in enumerate(column):
                 for user in uses.users[value]:
-                    if user not in meet and gone.get(user) != lane:
-                        if user <= seed.sink:
-                            return False
-                        behind = True
+                    if user in ends or gone.get(user) == lane:
+                        continue
+                    if user <= seed.sink:
+                        return False
+                    behind = True
             if behind:
                 outputs.append(column)
         self.outputs += outputs
