@@ -1,0 +1,101 @@
+"""Gradients of max-pooling, element by element: the bits of JAX's."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxmlir
+
+pytestmark = pytest.mark.compat
+
+EXPAND = "jaxpr-expand-select-and-scatter{platform=cpu}"
+RNG = np.random.RandomState(0)
+
+
+def pooled(window, strides=None, padding="VALID", largest=True):
+    """The sum of an array's maxima or minima over windows, each with a weight of its own."""
+
+    def function(x):
+        start, combine = (-np.inf, lax.max) if largest else (np.inf, lax.min)
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            raise TypeError(x.dtype)
+        found = lax.reduce_window(
+            x, np.asarray(start, x.dtype), combine, window, strides or window, padding
+        )
+        return jnp.sum(found * jnp.arange(found.size, dtype=x.dtype).reshape(found.shape))
+
+    return function
+
+
+def expanded(function, x):
+    gradient = jaxmlir.trace(function)(x).grad()
+    after = gradient.run_passes(EXPAND)
+    after.verify()
+    return gradient, after
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize(
+    ("shape", "window"),
+    [
+        ((2, 6, 8, 3), (1, 2, 2, 1)),
+        ((2, 3, 7, 9), (1, 1, 3, 2)),
+        ((11,), (4,)),
+        ((4, 3), (2, 3)),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_same_as_jax(shape, window, largest, dtype):
+    # Few numbers, so that many are equal.
+    x = jnp.asarray(RNG.randint(-2, 3, shape), dtype)
+    function = pooled(window, largest=largest)
+    gradient, after = expanded(function, x)
+    assert [str(p).count("select_and_scatter") for p in (gradient, after)] == [1, 0]
+    want = jax.jit(jax.grad(function))(x)
+    np.testing.assert_array_equal(np.asarray(after(x), float), np.asarray(want, float))
+    assert after(x).dtype == x.dtype
+
+
+def test_selects_what_jax_selects_of_nan_and_infinity():
+    x = RNG.choice([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0], (60, 4, 4)).astype(np.float32)
+    function = pooled((1, 2, 2))
+    _, after = expanded(function, x)
+    np.testing.assert_array_equal(after(x), jax.jit(jax.grad(function))(x))
+
+
+@pytest.mark.parametrize(
+    ("window", "strides", "padding"),
+    [
+        ((3, 3), (2, 2), "VALID"),
+        ((2, 2), None, "SAME"),
+        ((2, 2), (3, 3), "VALID"),
+        ((9, 9), None, "VALID"),
+        ((1, 1), None, "VALID"),
+    ],
+)
+def test_left_alone(window, strides, padding):
+    x = RNG.randn(19, 19).astype(np.float32)
+    gradient, after = expanded(pooled(window, strides, padding), x)
+    assert str(after) == str(gradient)
+
+
+def test_network():
+    """Pooling in a batch, and in a loop, at the level that has the pass."""
+    images, kernels = RNG.randn(4, 8, 8, 2), RNG.randn(2, 3, 3, 2, 2)
+
+    def loss(kernels, images):
+        def layer(x, kernel):
+            dims = ("NHWC", "HWIO", "NHWC")
+            x = lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=dims)
+            x = lax.reduce_window(x, -np.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+            return jnp.repeat(jnp.repeat(jnp.tanh(x), 2, 1), 2, 2), None
+
+        return jnp.sum(lax.scan(layer, images, kernels)[0] ** 2)
+
+    args = kernels.astype(np.float32), images.astype(np.float32)
+    gradient = jaxmlir.trace(loss)(*args).optimize(2).grad((0, 1)).optimize(2)
+    assert "select_and_scatter" not in str(gradient)
+    for a, b in zip(gradient(*args), jax.grad(loss, (0, 1))(*args), strict=True):
+        np.testing.assert_allclose(a, b, 1e-4, 1e-5)
