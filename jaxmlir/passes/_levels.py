@@ -50,6 +50,7 @@ STORAGE = (
     "jaxpr-defer-sums",
     "jaxpr-recompute",
     "jaxpr-drop-unit-dims",
+    "jaxpr-expand-depthwise",
     "jaxpr-expand-select-and-scatter",
     "jaxpr-unroll-reductions",
     "jaxpr-halo",

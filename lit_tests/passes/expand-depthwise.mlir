@@ -1,0 +1,40 @@
+// Convolutions of each channel with a kernel of its own, and their gradients, as products.
+
+// RUN: jaxmlir-opt --jaxpr-expand-depthwise=platform=cpu %s -o %t
+// RUN: FileCheck %s < %t
+// RUN: jaxmlir-opt --jaxpr-expand-depthwise=platform=tpu %s -o %t.other
+// RUN: jaxmlir-opt %s -o %t.same
+// RUN: diff %t.other %t.same
+// RUN: jaxmlir-run %s --entry array --args '[[[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]]], [[[1.0, 0.5]], [[100.0, 0.25]]]' | FileCheck %s --check-prefix=ARRAY
+// RUN: jaxmlir-run %t --entry array --args '[[[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]]], [[[1.0, 0.5]], [[100.0, 0.25]]]' | FileCheck %s --check-prefix=ARRAY
+// RUN: jaxmlir-run %s --entry kernel --args '[[[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]]], [[[1.0, 0.5], [100.0, 0.25]]]' | FileCheck %s --check-prefix=KERNEL
+// RUN: jaxmlir-run %t --entry kernel --args '[[[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]]], [[[1.0, 0.5], [100.0, 0.25]]]' | FileCheck %s --check-prefix=KERNEL
+// RUN: jaxmlir-opt --jaxpr-expand-depthwise=platform=cpu --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+
+// REMARK: expand-depthwise.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-depthwise] a product for each of 2 places in a window
+// REMARK: expand-depthwise.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-depthwise] a product for each of 2 places in a window
+
+// Two products are added up.
+// CHECK-LABEL: func.func public @array
+// CHECK:         %[[A:.*]] = "jaxpr.mul"({{.*}} -> tensor<1x2x2xf32>
+// CHECK:         %[[B:.*]] = "jaxpr.mul"({{.*}} -> tensor<1x2x2xf32>
+// CHECK:         "jaxpr.add"(%[[A]], %[[B]])
+
+// ARRAY: result: f32[1,2,2] = {{\[\[\[}}201.0, 10.0],
+// ARRAY-NEXT: [302.0, 17.5]]]
+func.func public @array(%x: tensor<1x3x2xf32>, %k: tensor<2x1x2xf32>) -> tensor<1x2x2xf32> {
+  %0 = "jaxpr.conv_general_dilated"(%x, %k) {dimension_numbers = {ConvDimensionNumbers = {lhs_spec = array<i64: 0, 2, 1>, out_spec = array<i64: 0, 2, 1>, rhs_spec = array<i64: 2, 1, 0>}}, feature_group_count = 2 : i64, lhs_dilation = array<i64: 1>, padding = [array<i64: 0, 0>], rhs_dilation = array<i64: 1>, window_strides = array<i64: 1>} : (tensor<1x3x2xf32>, tensor<2x1x2xf32>) -> tensor<1x2x2xf32>
+  return %0 : tensor<1x2x2xf32>
+}
+
+// The gradient in the kernel is a loop over its numbers.
+// CHECK-LABEL: func.func public @kernel
+// CHECK:         "jaxpr.scan"
+// CHECK-NOT:     conv_general_dilated
+
+// KERNEL: result: f32[2,1,2] = {{\[\[\[}}201.0, 10.0]],
+// KERNEL: {{\[\[}}302.0, 17.5]]]
+func.func public @kernel(%x: tensor<1x3x2xf32>, %y: tensor<1x2x2xf32>) -> tensor<2x1x2xf32> {
+  %0 = "jaxpr.conv_general_dilated"(%x, %y) {batch_group_count = 2 : i64, dimension_numbers = {ConvDimensionNumbers = {lhs_spec = array<i64: 2, 0, 1>, out_spec = array<i64: 1, 2, 0>, rhs_spec = array<i64: 2, 0, 1>}}, lhs_dilation = array<i64: 1>, padding = [array<i64: 0, 0>], rhs_dilation = array<i64: 1>, window_strides = array<i64: 1>} : (tensor<1x3x2xf32>, tensor<1x2x2xf32>) -> tensor<2x1x2xf32>
+  return %0 : tensor<2x1x2xf32>
+}

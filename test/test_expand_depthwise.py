@@ -1,0 +1,102 @@
+"""Depthwise convolutions and their gradients as products of slices, against JAX's."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxmlir
+
+pytestmark = pytest.mark.compat
+
+EXPAND = "jaxpr-expand-depthwise{platform=cpu}"
+RNG = np.random.RandomState(0)
+CHANNELS = 6
+
+
+def normal(*shape):
+    return RNG.randn(*shape).astype(np.float32)
+
+
+def arrays(layout, results=CHANNELS, size=(7, 9), kernel=(3, 2)):
+    """An array and a kernel for each of its channels, of the dimensions that a layout names."""
+    sizes = {"N": 2, "C": CHANNELS, "I": 1, "O": results}
+    lhs, rhs, _ = layout
+    image = iter(size)
+    taps = iter(kernel)
+    x = normal(*(sizes[d] if d in sizes else next(image) for d in lhs))
+    k = normal(*(sizes[d] if d in sizes else next(taps) for d in rhs))
+    return x, k
+
+
+def convolved(layout, groups=CHANNELS, **options):
+    options = {"window_strides": (1, 1), "padding": "SAME", **options}
+
+    def function(x, k):
+        return lax.conv_general_dilated(
+            x, k, dimension_numbers=layout, feature_group_count=groups, **options
+        )
+
+    return function
+
+
+def convolutions(program):
+    return str(program).count('"jaxpr.conv_general_dilated"')
+
+
+NHWC, NCHW = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")
+
+
+@pytest.mark.parametrize(
+    ("layout", "options", "left"),
+    [
+        (NHWC, {}, 0),
+        (NCHW, {"padding": "VALID"}, 0),
+        (("NHWC", "OIHW", "CNHW"), {"padding": ((2, 0), (1, 3))}, 0),
+        (NHWC, {"window_strides": (2, 3)}, 0),
+        (NCHW, {"rhs_dilation": (2, 3), "window_strides": (2, 1)}, 0),
+        (NHWC, {"lhs_dilation": (2, 1), "padding": ((1, 1), (-1, 2))}, 0),
+    ],
+)
+def test_same_as_jax(layout, options, left):
+    args, function = arrays(layout), convolved(layout, **options)
+    cotangent = normal(*jax.eval_shape(function, *args).shape)
+
+    def loss(x, k):
+        return jnp.sum(jnp.sin(function(x, k)) * cotangent)
+
+    gradient = jaxmlir.trace(loss)(*args).value_and_grad((0, 1))
+    after = gradient.run_passes(EXPAND)
+    after.verify()
+    assert [convolutions(p) for p in (gradient, after)] == [3, left]
+    want = jax.jit(jax.value_and_grad(loss, (0, 1)))(*args)
+    for a, b in zip(jax.tree.leaves(after(*args)), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, 1e-4, 1e-4)
+
+
+def test_several_results_for_each_channel():
+    args, function = arrays(NHWC, 3 * CHANNELS), convolved(NHWC)
+    after = jaxmlir.trace(function)(*args).run_passes(EXPAND)
+    assert convolutions(after) == 0
+    np.testing.assert_allclose(after(*args), function(*args), 1e-4, 1e-4)
+
+
+def test_batch_of_kernels():
+    x, k = arrays(NCHW)
+    function = jax.vmap(convolved(NCHW), (None, 0))
+    ks = np.stack([k, 2 * k])
+    after = jaxmlir.trace(function)(x, ks).optimize(1).run_passes(EXPAND)
+    np.testing.assert_allclose(after(x, ks), function(x, ks), 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("groups", "kernel", "dtype"),
+    [(1, (3, 3), np.float32), (2, (3, 3), np.float32), (6, (9, 9), np.float32)]
+    + [(6, (3, 3), jnp.bfloat16)],
+)
+def test_left_alone(groups, kernel, dtype):
+    x = jnp.asarray(normal(2, 12, 12, CHANNELS), dtype)
+    k = jnp.asarray(normal(*kernel, CHANNELS // groups, CHANNELS), dtype)
+    program = jaxmlir.trace(convolved(NHWC, groups))(x, k)
+    assert str(program.run_passes(EXPAND)) == str(program)
