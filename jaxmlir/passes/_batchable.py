@@ -1,16 +1,22 @@
-"""Which ops are no dearer in a batch than alone, and what a batch saves."""
+"""Which ops are no dearer in a batch than alone, what a batch saves, and looking for batches."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING
 
 from jaxmlir import ops
 from jaxmlir._signature import Signature
+from jaxmlir.ir import func, scope
 from jaxmlir.passes._body import Body
+from jaxmlir.passes._call_graph import CallGraph, keep_reachable
 from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import KERNEL, Work, is_plain_signature, size
 from jaxmlir.passes.fence import FUSED, MOVED
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
 
 # Gradients of blocks apart / batched, on two cores with the XLA of jax 0.10: k blocks, each of two
 # products of b x n numbers with matrices of n x n, unless it is attention.
@@ -91,3 +97,29 @@ def gain(
             # The common factor is read once.
             saved += size(body.types[operands[pattern.index(False)]])
     return total, saved
+
+
+def make_batches(
+    program: Program, search: Callable[[Rules, Work], Callable[[func.FuncOp], int]], rounds: int
+) -> int:
+    """Has a search make batches of what the functions of a program do; how many it made.
+
+    Args:
+      search: gives what makes batches of a function's ops in place, and says how many.
+      rounds: how often a function is read, as long as batches were made of it.
+    """
+    count = 0
+    with scope():
+        graph = CallGraph(program.functions)
+        entries = graph.entry_points()
+        batched = search(Rules(program), Work(program))
+        for function in graph.outside_kernels():
+            for _ in range(rounds):
+                made = batched(function)
+                count += made
+                if not made:
+                    break
+        if count:
+            keep_reachable(program, entries)
+    program.changed()
+    return count

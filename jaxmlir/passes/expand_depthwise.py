@@ -23,16 +23,14 @@ import numpy as np
 from jax import lax
 
 from jaxmlir._compat import dtypes
-from jaxmlir.ir import ir, scope
+from jaxmlir.ir import ir
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import converted
-from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark
+from jaxmlir.passes._replace import replace_ops
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import is_plain_op
-from jaxmlir.passes.toolbox import ops_of
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -66,26 +64,15 @@ class ExpandDepthwise(Pass):
 
 def expand_depthwise(program: Program) -> int:
     """Expands ops in place; how many."""
-    count = 0
-    with scope():
-        rules = Rules(program)
-        for function in outside_kernels(program):
-            for op, name, operands in ops_of(function):
-                if name != "jaxpr.conv_general_dilated":
-                    continue
-                node = OpNode(op, name, operands)
-                expanded = _suited(node)
-                if expanded is None:
-                    continue
-                remark(op, f"a product for each of {math.prod(expanded.taps)} places in a window")
-                with ir.InsertionPoint(op), op.location:
-                    (value,) = rules.emit(expanded, operands, expanded)
-                    value = converted(value, op.results[0].type)
-                op.results[0].replace_all_uses_with(value)
-                op.operation.erase()
-                count += 1
-    program.changed()
-    return count
+    return replace_ops(program, {"jaxpr.conv_general_dilated"}, _expanded)
+
+
+def _expanded(rules: Rules, node: OpNode) -> ir.Value | None:
+    expanded = _suited(node)
+    if expanded is None:
+        return None
+    remark(node.op, f"a product for each of {math.prod(expanded.taps)} places in a window")
+    return rules.emit(expanded, node.operands, expanded)[0]
 
 
 def _suited(node: OpNode) -> _Depthwise | None:
@@ -166,9 +153,8 @@ class _OfArray(_Depthwise):
         x = self.padded(_repeated(x, results // x.shape[channel], channel))
         # The numbers of each place, for all channels.
         k = lax.transpose(k, (*self.rhs[2:], *self.rhs[:2]))
-        rows = lax.split(
-            lax.reshape(k, (math.prod(self.taps), results)), (1,) * math.prod(self.taps)
-        )
+        count = math.prod(self.taps)
+        rows = lax.split(lax.reshape(k, (count, results)), (1,) * count)
         total = None
         for start, row in zip(self.starts(x.ndim), rows, strict=True):
             view = self.view(x, start)

@@ -25,17 +25,15 @@ import numpy as np
 from jax import lax
 
 from jaxmlir._compat import dtypes
-from jaxmlir.ir import ir, scope
+from jaxmlir.ir import ir
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import converted
-from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark
+from jaxmlir.passes._replace import replace_ops
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import is_plain_op
 from jaxmlir.passes.fence import fences
-from jaxmlir.passes.toolbox import ops_of
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -67,32 +65,20 @@ class ExpandSelectAndScatter(Pass):
 
 def expand_select_and_scatter(program: Program) -> int:
     """Expands ops in place; how many."""
-    count = 0
-    with scope():
-        rules, put = Rules(program), fences(program, "cpu")
-        for function in outside_kernels(program):
-            for op, name, operands in ops_of(function):
-                if name != "jaxpr.select_and_scatter_add":
-                    continue
-                node = OpNode(op, name, operands)
-                if not _is_suited(node):
-                    continue
-                window = tuple(map(int, node.get("window_dimensions")))
-                remark(op, f"windows of {' x '.join(map(str, window))} element by element")
-                source, operand = operands
-                selected = _Selected(window, node.get("select_prim"))
-                with ir.InsertionPoint(op), op.location:
-                    (which,) = rules.emit(selected, [operand], selected)
-                    which = put(which)
-                    shape = tuple(operand.type.shape)
-                    scattered = _Scattered(window, shape)
-                    (value,) = rules.emit(scattered, [source, which], scattered)
-                    value = converted(value, op.results[0].type)
-                op.results[0].replace_all_uses_with(value)
-                op.operation.erase()
-                count += 1
-    program.changed()
-    return count
+    put = fences(program, "cpu")
+
+    def expanded(rules: Rules, node: OpNode) -> ir.Value | None:
+        if not _is_suited(node):
+            return None
+        window = tuple(map(int, node.get("window_dimensions")))
+        remark(node.op, f"windows of {' x '.join(map(str, window))} element by element")
+        source, operand = node.operands
+        selected = _Selected(window, node.get("select_prim"))
+        which = put(rules.emit(selected, [operand], selected)[0])
+        scattered = _Scattered(window, tuple(operand.type.shape))
+        return rules.emit(scattered, [source, which], scattered)[0]
+
+    return replace_ops(program, {"jaxpr.select_and_scatter_add"}, expanded)
 
 
 def _is_suited(node: OpNode) -> bool:

@@ -24,16 +24,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jax import lax
 
 from jaxmlir._compat import dtypes
-from jaxmlir.ir import ir, scope
+from jaxmlir.ir import ir
 from jaxmlir.passes._base import Count, Pass
-from jaxmlir.passes._build import converted
-from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark
+from jaxmlir.passes._replace import replace_ops
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import is_plain_op
-from jaxmlir.passes.toolbox import ops_of
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -74,17 +72,16 @@ def unroll_reductions(
     program: Program, max_size: int = MAX_SIZE, min_results: int = MIN_RESULTS
 ) -> int:
     """Unrolls reductions in place; how many."""
-    count = 0
-    with scope():
-        rules = Rules(program)
-        for function in outside_kernels(program):
-            for op, name, operands in ops_of(function):
-                node = OpNode(op, name, operands)
-                if name in _COMBINED and _is_short(node, max_size, min_results):
-                    _unroll(rules, node)
-                    count += 1
-    program.changed()
-    return count
+
+    def unrolled(rules: Rules, node: OpNode) -> ir.Value | None:
+        if not _is_short(node, max_size, min_results):
+            return None
+        axes = tuple(map(int, node.get("axes")))
+        remark(node.op, f"'{node.name}' over {axes} as operations on slices")
+        reduction = _Unrolled(node.name, axes)
+        return rules.emit(reduction, node.operands, reduction)[0]
+
+    return replace_ops(program, _COMBINED, unrolled)
 
 
 def _is_short(node: OpNode, max_size: int, min_results: int) -> bool:
@@ -95,18 +92,6 @@ def _is_short(node: OpNode, max_size: int, min_results: int) -> bool:
         return False
     size = math.prod(aval.shape[d] for d in node.get("axes"))
     return 1 < size <= max_size and aval.size >= min_results * size
-
-
-def _unroll(rules: Rules, node: OpNode) -> None:
-    (old,) = node.op.results
-    axes = tuple(map(int, node.get("axes")))
-    remark(node.op, f"'{node.name}' over {axes} as operations on slices")
-    unrolled = _Unrolled(node.name, axes)
-    with ir.InsertionPoint(node.op), node.op.location:
-        (value,) = rules.emit(unrolled, node.operands, unrolled)
-        value = converted(value, old.type)
-    old.replace_all_uses_with(value)
-    node.op.operation.erase()
 
 
 @dataclass(frozen=True)

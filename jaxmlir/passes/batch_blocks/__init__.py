@@ -23,14 +23,14 @@ nothing and stay.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from jaxmlir.ir import func, scope
+from jaxmlir.ir import func
 from jaxmlir.passes._base import Amount, Pass
-from jaxmlir.passes._batchable import MIN_GAIN, STACKED, Batchable
-from jaxmlir.passes._call_graph import CallGraph, keep_reachable
+from jaxmlir.passes._batchable import MIN_GAIN, STACKED, Batchable, make_batches
 from jaxmlir.passes._repeats import Text
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import Work
@@ -62,21 +62,11 @@ class BatchBlocks(Pass):
 
 def batch_blocks(program: Program, min_gain: float = MIN_GAIN, stacked: float = STACKED) -> int:
     """Batches blocks in place; how many batches were made."""
-    count = 0
-    with scope():
-        graph = CallGraph(program.functions)
-        entries = graph.entry_points()
-        search = _Search(Rules(program), Work(program), min_gain, stacked)
-        for function in graph.outside_kernels():
-            for _ in range(MAX_ROUNDS):
-                made = search.batched(function)
-                count += made
-                if not made:
-                    break
-        if count:
-            keep_reachable(program, entries)
-    program.changed()
-    return count
+
+    def search(rules: Rules, work: Work) -> Callable[[func.FuncOp], int]:
+        return _Search(rules, work, min_gain, stacked).batched
+
+    return make_batches(program, search, MAX_ROUNDS)
 
 
 class _Search:

@@ -114,7 +114,8 @@ class Candidate(Blocks):
         """Whether what is saved is worth what is put together and taken apart."""
         text, body, count = self.text, self.text.body, len(self.word.starts)
         apart = [places for places in self.inputs if not self.is_same(places)]
-        index = [text.index[start] for start in range(self.word.starts[0], self.word.starts[1])]
+        first = self.word.starts[0]
+        index = text.index[first : first + self.word.length]
         varying = {(index[i], j) for places in apart for i, j in places}
         total, saved = gain(work, body, [index[i] for i in self.free], varying)
         if (count - 1) * saved < min_gain * count * total:

@@ -343,9 +343,9 @@ def _cost_of(node: Node) -> Cost:
         case "jaxpr.reduce_sum":
             if (inner := _fused(node)) is None:
                 return Cost(0, (of_operands[0] + size) * itemsize, 1)
-            if inner != "jaxpr.mul":
+            if inner.name != "jaxpr.mul":
                 return Cost(0, size * itemsize, 1)
-            stored = 2 * of_operands[0] * itemsize if _sums_spread_products(node) else 0
+            stored = 2 * of_operands[0] * itemsize if _is_spread_for_others(inner) else 0
             return Cost(2 * of_operands[0], size * itemsize + stored, 1)
         case "jaxpr.scatter_add" | "jaxpr.pad" | "jaxpr.dynamic_update_slice":
             (updates,) = (of_operands[i] for i in SELECTING[node.name].operands(node))
@@ -355,37 +355,34 @@ def _cost_of(node: Node) -> Cost:
     return Cost()
 
 
-def _sums_spread_products(node: Node) -> bool:
-    """Whether a sum is one of products of two factors that are both spread out, one of them for
-    others as well.
+def _fused(node: Node) -> Node | None:
+    """The op that a reduction is fused with: its operand has no memory of its own."""
+    inner = node.others.get(node.operands[0])
+    while inner is not None and inner.name in _VIEWS:
+        inner = inner.others.get(inner.operands[0])
+    fused = inner is not None and inner.name in ("jaxpr.mul", "jaxpr.broadcast_in_dim")
+    return inner if fused else None
+
+
+def _is_spread_for_others(product: Node) -> bool:
+    """Whether both factors of a product that is summed are spread out, and one of them for others
+    as well.
 
     XLA makes such a sum a product of matrices only if what it sums is not shared.  The gradient of
     ``sum(x[:, None] * y[None], -1)`` spreads the cotangent for two products, both of which are
     computed element by element: of 1000 x 1000 x 64 numbers, that takes 250 times as long as the
     products of matrices on JAX 0.10 and 100 times on 0.12.
     """
-    inner = node.others[node.operands[0]]
-    while inner.name in _VIEWS:
-        inner = inner.others[inner.operands[0]]
-    size = math.prod(shape_of(inner.result))
+    size = math.prod(shape_of(product.result))
     shared = False
-    for value in inner.operands:
-        factor = inner.others.get(value)
+    for value in product.operands:
+        factor = product.others.get(value)
         if factor is not None and factor.name == "jaxpr.broadcast_in_dim":
             shared |= sum(1 for _ in value.uses) > 1
             value = factor.operands[0]
         if math.prod(shape_of(value)) == size:
             return False
     return shared
-
-
-def _fused(node: Node) -> str | None:
-    """The op that a reduction is fused with: its operand has no memory of its own."""
-    inner = node.others.get(node.operands[0])
-    while inner is not None and inner.name in _VIEWS:
-        inner = inner.others.get(inner.operands[0])
-    fused = inner is not None and inner.name in ("jaxpr.mul", "jaxpr.broadcast_in_dim")
-    return inner.name if fused else None
 
 
 _VIEWS = ("jaxpr.transpose", "jaxpr.reshape", "jaxpr.squeeze", "jaxpr.neg")

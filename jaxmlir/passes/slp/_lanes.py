@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from jaxmlir.ir import ir
@@ -13,7 +14,6 @@ from jaxmlir.passes._windows import Windows
 from jaxmlir.passes._work import ADDITIONS, KERNEL, Work, is_plain_array, size
 from jaxmlir.passes.slp._seeds import Seed
 from jaxmlir.passes.slp._uses import Uses
-from jaxmlir.passes.slp._writes import SCATTERS
 
 # Lanes that only move and fuse save no time when they run, but each op of theirs takes some tenths
 # of a millisecond to compile: where that many meet in a sum.  XLA computes a sum over an array's
@@ -58,7 +58,7 @@ class Tree:
 
     def _grow(self, batchable: Batchable) -> None:
         """Packs from the sink upwards: each pack after all that use it."""
-        maker, operands = self.uses.maker, self.uses.body.operands
+        maker = self.uses.maker
         packed = set()
         heap = [(0, self.seed.values)]
         while heap:
@@ -71,13 +71,13 @@ class Tree:
                 continue
             packed.add(ops)
             self.packs.append(ops)
-            for column in zip(*(operands[op] for op in ops), strict=True):
+            for column in self.operands(ops):
                 heapq.heappush(heap, (-max(maker[value] for value in column), column))
         self.packs.reverse()
 
     def _can_pack(self, ops: Lanes, values: Lanes, batchable: Batchable) -> bool:
         body = self.uses.body
-        if min(ops) < 0 or len(set(values)) == 1:
+        if min(ops) < 0 or self.is_same(values):
             return False
         signature = body.signatures[ops[0]]
         first = values[0] - body.results[ops[0]][0]
@@ -95,7 +95,7 @@ class Tree:
         seed, uses, gone = self.seed, self.uses, self.gone
         meet = set(seed.chain)
         outputs = []
-        for column in zip(*map(uses.results, ops), strict=True):
+        for column in self.results(ops):
             # What the lanes are made of may meet with them, too.
             ends = meet if column == seed.values else ()
             behind = False
@@ -116,6 +116,14 @@ class Tree:
     def count(self) -> int:
         """How many lanes there are."""
         return len(self.seed.values)
+
+    def operands(self, ops: Lanes) -> Iterator[Lanes]:
+        """Each operand of the ops of a pack."""
+        return zip(*(self.uses.body.operands[op] for op in ops), strict=True)
+
+    def results(self, ops: Lanes) -> Iterator[Lanes]:
+        """Each result of theirs."""
+        return zip(*map(self.uses.results, ops), strict=True)
 
     def read(self) -> set[int]:
         """The ops that are packed, that give leaves, or what the lanes meet in, or with."""
@@ -138,19 +146,18 @@ class Tree:
         varying = {
             (ops[0], j)
             for ops in self.packs
-            for j, column in enumerate(zip(*(body.operands[op] for op in ops), strict=True))
+            for j, column in enumerate(self.operands(ops))
             if column in self.leaves and not self.is_same(column)
         }
         total, saved = gain(work, body, [ops[0] for ops in self.packs], varying)
         moved = sum(count * size(body.types[lanes[0]]) for lanes in self.outputs)
         moved += sum(self._moved(rules, leaf) for leaf in self.leaves)
-        chain = self.seed.chain
-        name = body.names[chain[0]]
-        if name in SCATTERS:
-            total += work.at(body, chain[0])
+        sink = self.seed.sink
+        if self.seed.parts is not None:
+            total += work.at(body, sink)
             saved += KERNEL
         if not saved and not moved:
-            return name not in ADDITIONS or count >= MANY_LANES
+            return body.names[sink] not in ADDITIONS or count >= MANY_LANES
         if (count - 1) * saved < min_gain * count * total:
             return False
         return moved <= stacked * (count - 1) * saved

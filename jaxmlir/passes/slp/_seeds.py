@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from jaxmlir.passes._stacking import JOINS
 from jaxmlir.passes._work import ADDITIONS
 from jaxmlir.passes.slp._uses import Uses
-from jaxmlir.passes.slp._writes import SCATTERS, can_be_one, chain
+from jaxmlir.passes.slp._writes import SCATTERS, Parts, chain, parts_of
 
 # Members of a batch, at least.
 MIN_LANES = 4
@@ -26,11 +26,13 @@ class Seed:
       meeting: all that meet there, in order.
       chain: the ops where they meet, from the top: a concatenation, the additions of a sum, or
         scatters.
+      parts: of an array, where scatters write them.
     """
 
     values: tuple[int, ...]
     meeting: tuple[int, ...]
     chain: tuple[int, ...]
+    parts: Parts | None = None
 
     @property
     def sink(self) -> int:
@@ -58,9 +60,10 @@ def seeds(uses: Uses) -> Iterator[Seed]:
             seen.update(scatters)
             kinds = _kinds(uses, [body.operands[op][2] for op in scatters])
             for ops in _runs(kinds, scatters):
-                if can_be_one(uses, ops):
+                parts = parts_of(uses, ops)
+                if parts is not None:
                     values = tuple([body.operands[op][2] for op in ops])
-                    yield Seed(values, (body.operands[ops[0]][0], *values), ops)
+                    yield Seed(values, (body.operands[ops[0]][0], *values), ops, parts)
 
 
 def _groups(kinds: list[Hashable], items: list[int]) -> Iterator[tuple[int, ...]]:

@@ -12,7 +12,6 @@ from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._stacking import JOINS, joined, rows_of, stack, total_of
 from jaxmlir.passes.slp._lanes import Lanes, Tree
-from jaxmlir.passes.slp._writes import SCATTERS, write_at_once
 from jaxmlir.passes.vmap import batch_axis
 
 
@@ -39,10 +38,10 @@ def write(rules: Rules, tree: Tree) -> None:
             for old, row in zip(tree.values(lanes), rows_of(rules, made[lanes]), strict=True):
                 old.replace_all_uses_with(row)
     with ir.InsertionPoint(sink), sink.location:
-        name = body.names[seed.sink]
-        if name in SCATTERS:
-            value = write_at_once(rules, tree.uses, seed.chain, made[seed.values])
-        elif name in JOINS:
+        if seed.parts is not None:
+            array = body.value(seed.meeting[0])
+            value = rules.emit(seed.parts, [array, made[seed.values]], seed.parts)[0]
+        elif body.names[seed.sink] in JOINS:
             value = _joined(rules, tree, made[seed.values])
         else:
             value = _sum(rules, tree, made[seed.values])
@@ -102,8 +101,7 @@ def _write_function(rules: Rules, tree: Tree, results: list[Lanes]) -> str:
     made: dict[Lanes, ir.Value] = {}
     with new.body():
         for ops in tree.packs:
-            columns = zip(*(body.operands[op] for op in ops), strict=True)
+            columns = tree.operands(ops)
             operands = [args[lanes] if lanes in args else made[lanes] for lanes in columns]
-            copies = body.copy(ops[0], operands)
-            made.update(zip(zip(*map(tree.uses.results, ops), strict=True), copies, strict=True))
+            made.update(zip(tree.results(ops), body.copy(ops[0], operands), strict=True))
     return new.finish([made[lanes] for lanes in results])

@@ -12,9 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmlir.ir import ir
 from jaxmlir.passes import toolbox
-from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._windows import Level, levels_of
 from jaxmlir.passes._work import is_plain_signature
 from jaxmlir.passes.raise_loops._known import Known
@@ -38,24 +36,17 @@ def chain(uses: Uses, last: int) -> list[int]:
         found.append(before)
 
 
-def can_be_one(uses: Uses, ops: Sequence[int]) -> bool:
-    """Whether scatters of one kind can be one: of single parts, where is known, and apart unless
-    they are added."""
+def parts_of(uses: Uses, ops: Sequence[int]) -> Parts | None:
+    """The parts that scatters of one kind write, if they can be one: single parts, where is known,
+    and apart unless they are added."""
     if not is_plain_signature(uses.body.signatures[ops[0]]):
-        return False
-    parts = _Parts.of(uses, ops)
-    return parts is not None and (parts.adds or parts.apart)
-
-
-def write_at_once(rules: Rules, uses: Uses, ops: Sequence[int], batched: ir.Value) -> ir.Value:
-    """The array after all scatters, at the insertion point."""
-    parts = _Parts.of(uses, ops)
-    array = uses.body.value(uses.body.operands[ops[0]][0])
-    return rules.emit(parts, [array, batched], parts)[0]
+        return None
+    parts = Parts.of(uses, ops)
+    return parts if parts is not None and (parts.adds or parts.apart) else None
 
 
 @dataclass(frozen=True)
-class _Parts:
+class Parts:
     """Parts of an array and how they are written: a function of the array and what is written, one
     part for each row; hashable.
 
@@ -72,7 +63,7 @@ class _Parts:
     adds: bool
 
     @classmethod
-    def of(cls, uses: Uses, ops: Sequence[int]) -> _Parts | None:
+    def of(cls, uses: Uses, ops: Sequence[int]) -> Parts | None:
         body = uses.body
         first = body.ops[ops[0]]
         numbers = toolbox.attribute(first, "dimension_numbers")

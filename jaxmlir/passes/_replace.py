@@ -1,0 +1,45 @@
+"""Passes that write single ops in another way, each where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import TYPE_CHECKING
+
+from jaxmlir.ir import ir, scope
+from jaxmlir.passes._build import converted
+from jaxmlir.passes._call_graph import outside_kernels
+from jaxmlir.passes._node import OpNode
+from jaxmlir.passes._rules import Rules
+from jaxmlir.passes.toolbox import ops_of, replace
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+
+def replace_ops(
+    program: Program,
+    names: Container[str],
+    write: Callable[[Rules, OpNode], ir.Value | None],
+) -> int:
+    """Puts values in the place of ops with one result; how many.
+
+    Args:
+      names: of the ops, outside of kernels.
+      write: writes the value, at the op; gives ``None``, and writes nothing, where the op stays.
+    """
+    count = 0
+    with scope():
+        rules = Rules(program)
+        for function in outside_kernels(program):
+            for op, name, operands in ops_of(function):
+                if name not in names:
+                    continue
+                with ir.InsertionPoint(op), op.location:
+                    value = write(rules, OpNode(op, name, operands))
+                    if value is None:
+                        continue
+                    value = converted(value, op.results[0].type)
+                replace(op, [value])
+                count += 1
+    program.changed()
+    return count
