@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from tools import jax_tests, jax_tests_report
+from tools import jax_tests, jax_tests_report, jax_tests_transforms
 
 TESTS = """
 import os
@@ -84,3 +87,37 @@ def test_tests_that_pass_plainly_and_not_through_the_dialect(checkout, capsys, m
     assert re.search(r"^\| `small_test` \| 6 \| 6 \| 4 \| 1 \| 1 \| [\d.]+ \|$", page, re.MULTILINE)
     assert " with 64-bit types, through the dialect, `-O2`\n" in page
     assert "- `small_test.py::test_is_listed`: it looks at the environment" in page
+
+
+def test_functions_are_transformed_by_the_passes_or_counted():
+    xs = jnp.array([1.0, 2.0])
+    jax_tests_transforms.take_counts()
+
+    def loss(slope):
+        @jax_tests_transforms.staged
+        def line(x, scale):
+            # Closes over a value of the outer transformation, and gives what is no array.
+            return jnp.sin(x * slope) * scale, "line"
+
+        assert line(3.0, 1.0)[1] == "line"
+        return jax.vmap(lambda x: line(x, 2.0)[0])(xs).sum()
+
+    np.testing.assert_allclose(jax.grad(loss)(3.0), (2 * xs * jnp.cos(3.0 * xs)).sum(), rtol=1e-6)
+    assert "@line.vmap" in str(jax.make_jaxpr(loss)(3.0))
+    assert jax_tests_transforms.take_counts() == {"programs": 2, "as_they_are": {}}
+
+    looks = jax_tests_transforms.staged(lambda x: -x if x < 0 else x)
+    assert jax.grad(looks)(-1.0) == -1.0
+    expected = {"programs": 0, "as_they_are": {"TracerBoolConversionError": 1}}
+    assert jax_tests_transforms.take_counts() == expected
+
+
+def test_what_jax_refuses_is_refused_in_its_words():
+    def refused(x):
+        return jax.lax.while_loop(lambda x: x < 9, lambda x: x * x, x)
+
+    grad = jax_tests_transforms.of_staged(jax.grad)
+    with pytest.raises(ValueError, match="Reverse-mode differentiation does not work"):
+        grad(refused)(2.0)
+    with pytest.raises(TypeError, match="requires real- or complex-valued inputs"):
+        grad(refused)(2)

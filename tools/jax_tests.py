@@ -1,10 +1,14 @@
 """Runs JAX's own tests twice, plain and with every compilation going through the dialect.
 
+With ``--transforms`` it is not what is compiled that goes through the dialect, but what is
+differentiated or batched: by the passes, where the tests ask JAX for it.
+
     python tools/jax_tests.py ~/jax lax_test api_test pallas/pallas_test
     python tools/jax_tests.py ~/jax shard_map_test --round-trip --workers 2
     python tools/jax_tests.py ~/jax nn_test --pipeline jaxpr-canonicalize,jaxpr-cse -k softmax
     python tools/jax_tests.py ~/jax lax_test --level 2 --every 10
     python tools/jax_tests.py ~/jax linalg_test --x64
+    python tools/jax_tests.py ~/jax lax_vmap_test --transforms
 
 The checkout has to be at the tag of the installed JAX (``jax-v0.10.2``): its tests are run with the
 installed package.  A test that passes plainly has to pass through the dialect, unless
@@ -64,6 +68,7 @@ class Mode:
 
 
 PLAIN = Mode("plain")
+TRANSFORMS = Mode("transforms", {"JAXMLIR_BACKEND": "0", "JAX_TESTS_TRANSFORMS": "1"})
 
 
 @dataclass
@@ -201,6 +206,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     passes = parser.add_mutually_exclusive_group()
     passes.add_argument("--pipeline", metavar="PASSES", default="", help="passes on every program")
     passes.add_argument("--level", type=int, default=0, choices=LEVELS, help="or those of a level")
+    parser.add_argument(
+        "--transforms", action="store_true", help="differentiate and batch by jaxmlir's passes"
+    )
     parser.add_argument("--x64", action="store_true", help="with 64-bit types (JAX_ENABLE_X64)")
     parser.add_argument("--resume", action="store_true", help="go on with an earlier run")
     parser.add_argument("--slowest", metavar="N", type=int, default=10, help="tests to list (10)")
@@ -211,6 +219,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.pipeline:
         parse_pipeline(options.pipeline)
     mode = Mode.through(options.round_trip, options.pipeline, options.level)
+    if options.transforms:
+        if mode.name != "dialect":
+            parser.error("--transforms compiles as JAX does: no passes, no round trip")
+        mode = TRANSFORMS
     version = jax.__version__ + ("+x64" if options.x64 else "")
     files = [name.removesuffix(".py").removeprefix("tests/") for name in options.files]
     jobs = {

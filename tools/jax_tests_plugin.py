@@ -3,7 +3,9 @@
 ``JAX_TESTS_CHECKOUT`` is JAX's repository.  Utilities of the tests that the installed package lacks
 are imported from there.  ``JAX_TESTS_RECORD`` names a file of JSON lines: ``{"collected": n, "of":
 m}``, then for each test ``{"start": id}`` and ``{"id", "outcome", "wall", "cpu", "why"}``.  Of the
-tests every ``JAX_TESTS_EVERY``-th is run, unless it has an outcome there.
+tests every ``JAX_TESTS_EVERY``-th is run, unless it has an outcome there.  With
+``JAX_TESTS_TRANSFORMS`` their derivatives and batches are those of :mod:`jax_tests_transforms`,
+which adds its counts to the outcomes.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from jax_tests_report import outcomes
 _CHECKOUT = Path(os.environ["JAX_TESTS_CHECKOUT"])
 _RECORD = Path(os.environ["JAX_TESTS_RECORD"])
 _EVERY = int(os.environ["JAX_TESTS_EVERY"])
+_TRANSFORMS = "JAX_TESTS_TRANSFORMS" in os.environ
 _REPORTS = pytest.StashKey[list[Any]]()
 
 
@@ -41,6 +44,12 @@ class _TestUtilities(importlib.abc.MetaPathFinder):
 sys.meta_path.append(_TestUtilities())
 
 
+if _TRANSFORMS:
+    import jax_tests_transforms
+
+    jax_tests_transforms.install()
+
+
 def _write(**fields: Any) -> None:
     with _RECORD.open("a") as file:
         file.write(json.dumps(fields) + "\n")
@@ -52,6 +61,8 @@ def pytest_collection_modifyitems(
 ) -> None:
     if session.testsfailed:
         return
+    if _TRANSFORMS:
+        jax_tests_transforms.install_in(item.module for item in items)
     settled = outcomes(_RECORD)
     sample = items[::_EVERY]
     _write(collected=len(sample), of=len(items))
@@ -65,6 +76,8 @@ def pytest_collection_modifyitems(
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     _write(start=item.nodeid)
     item.stash[_REPORTS] = reports = []
+    if _TRANSFORMS:
+        jax_tests_transforms.take_counts()
     wall, cpu = time.perf_counter(), time.process_time()
     yield
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
@@ -72,7 +85,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     skipped = next((r for r in reports if r.outcome == "skipped"), None)
     outcome = "failed" if bad else "skipped" if skipped else "passed"
     why = (bad.longreprtext or str(bad.longrepr))[-4000:] if bad else ""
-    _write(id=item.nodeid, outcome=outcome, wall=round(wall, 4), cpu=round(cpu, 4), why=why)
+    counts = jax_tests_transforms.take_counts() if _TRANSFORMS else {}
+    times = {"wall": round(wall, 4), "cpu": round(cpu, 4)}
+    _write(id=item.nodeid, outcome=outcome, **times, **counts, why=why)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -96,6 +96,14 @@ class Comparison:
         return [record for record in records if record["outcome"] != "passed"]
 
     @cached_property
+    def staged(self) -> tuple[int, int]:
+        """How many that pass plainly had all functions transformed by the passes, or some."""
+        records = [self.through[test] for test in self.passed]
+        reached = [record for record in records if record.get("programs")]
+        partly = sum(bool(record["as_they_are"]) for record in reached)
+        return len(reached) - partly, partly
+
+    @cached_property
     def seconds(self) -> dict[str, tuple[float, float]]:
         """``wall`` and ``cpu``, plain and through, of the tests that pass both ways."""
         both = [test for test in self.passed if self.through[test]["outcome"] == "passed"]
@@ -168,6 +176,10 @@ pass plainly. Names that are gone since were taken out of the imports of `api_te
 - *pass plainly*: of these, without the dialect. The others are mostly skipped, wanting an
   accelerator.
 - *pass*: of these, through the dialect; *listed*: those that do not, and cannot, see below.
+- *by passes*: of these, where derivatives and batches are taken by the passes, those of which
+  every function that JAX was to transform went through them; *in part*: those of which some did,
+  and others could not be staged out, as they look at the values that they are given. What is in
+  neither transforms nothing, or nothing that can be staged out.
 - *time*: processor time of the tests that pass both ways, through the dialect : plain, where the
   whole file was run.
 """
@@ -196,6 +208,8 @@ def _complete(plain: Path, mode: Path) -> Iterator[Comparison]:
 
 
 def _title(mode: str) -> str:
+    if mode == "transforms":
+        return "derivatives and batches by the passes"
     words = mode.split("+")
     text = ["printed and parsed"] if "text" in words else []
     level = [f"`-{w}`" for w in words if w.startswith("O")]
@@ -205,9 +219,12 @@ def _title(mode: str) -> str:
 
 
 def _markdown(comparisons: Sequence[Comparison], mode: Path) -> str:
-    lines = ["| file | tests | run | pass plainly | pass | listed | time |"]
-    lines.append("|---|---|---|---|---|---|---|")
-    totals, whole = [0, 0, 0, 0, 0], []
+    staged = mode.name == "transforms"
+    head = ["file", "tests", "run", "pass plainly", "pass", "listed", "time"]
+    if staged:
+        head[-1:-1] = ["by passes", "in part"]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    totals, whole = [0] * (len(head) - 2), []
     for c in comparisons:
         records = [
             r for m in ("plain", mode.name) for r in read(mode.parent / m / f"{c.file}.jsonl")
@@ -216,6 +233,7 @@ def _markdown(comparisons: Sequence[Comparison], mode: Path) -> str:
         there = max((r.get("of", r["collected"]) for r in collections), default=len(c.tests))
         passes = len(c.passed) - len(c.broken) - len(c.listed)
         counts = [there, len(c.tests), len(c.passed), passes, len(c.listed)]
+        counts += c.staged if staged else ()
         totals = [a + b for a, b in zip(totals, counts, strict=True)]
         # A test of a sample has other tests before it, and so less to reuse.
         timed = [c] if there == len(c.tests) else []
