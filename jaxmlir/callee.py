@@ -164,7 +164,8 @@ def derive(program: Program, symbol: str, transformation: str, pattern: Any) -> 
         if transformation == "jvp":
             found = jvp(rules, symbol, pattern)
         elif transformation == "linearize":
-            found = linearize(rules, symbol, pattern)
+            active, rules.reverse = pattern
+            found = linearize(rules, symbol, active)
         elif transformation == "partial_eval":
             found = partial_eval_call(rules, symbol, pattern)
         elif transformation == "transpose":

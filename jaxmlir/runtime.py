@@ -68,15 +68,17 @@ mlir.register_lowering(call_p, _lowering, cacheable=False)
 
 
 def _lower_hi_primitives() -> None:
-    """Gives JAX's high-level primitive a lowering rule: what it expands to.
+    """Gives JAX's high-level primitives a lowering rule: what they expand to.
 
     JAX expands them (since 0.11.2 ``lax.custom_root`` is one) in the whole jaxpr before it lowers;
-    in a program they stay, with their derivative rules, until they are lowered.
+    in a program they stay, with their derivative rules, until they are lowered.  One that only has
+    a transpose expands to JAX's error.
     """
-    hi_p = resolve("jax._src.hijax", "call_hi_primitive_p")
-    if hi_p is not None and hi_p not in mlir._lowerings:
-        rule = mlir.lower_fun(hi_p.to_lojax, multiple_results=True)
-        mlir.register_lowering(hi_p, rule)
+    for name in ("call_hi_primitive_p", "call_hi_primitive_linearized_p"):
+        hi_p = resolve("jax._src.hijax", name)
+        if hi_p is not None and hi_p not in mlir._lowerings:
+            rule = mlir.lower_fun(hi_p.to_lojax, multiple_results=True)
+            mlir.register_lowering(hi_p, rule)
 
 
 _lower_hi_primitives()
@@ -203,7 +205,7 @@ def _linearize(
         nz and a.to_tangent_aval().dtype != jax.dtypes.float0
         for nz, a in zip(nonzeros, operands, strict=True)
     )
-    program, found = callee.derived("linearize", active)
+    program, found = callee.derived("linearize", (active, is_vjp))
     outs = _bind(program, found.fwd, list(primals))
     n = len(results)
 

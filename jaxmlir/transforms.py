@@ -120,7 +120,7 @@ def vjp(
     """Two programs: ``fwd(*args) -> (result, residuals)`` and ``bwd(residuals, cotangent) ->
     (*cotangents of args)``."""
     args_tree, out_tree = _args_tree(program, "vjp"), program.out_tree
-    result, rules, symbol = _start(program, while_loops, checkpoints)
+    result, rules, symbol = _start(program, while_loops, checkpoints, reverse=True)
     with scope():
         function = result.function(symbol)
         active = active_arguments(result, symbol, ())
@@ -201,7 +201,7 @@ def grad(
         raise TransformError(
             f"has_aux: @{program.name} must return a pair (value, auxiliary), it returns {out_tree}"
         )
-    result, rules, symbol = _start(program, while_loops, checkpoints)
+    result, rules, symbol = _start(program, while_loops, checkpoints, reverse=True)
     with scope():
         inputs = list(result.function(symbol).type.inputs)
         tangible = active_arguments(result, symbol, ())
@@ -385,12 +385,15 @@ def _start(
     while_loops: str = "error",
     checkpoints: int | None = None,
     custom_rules: Literal["all", "met", "none"] = "met",
+    *,
+    reverse: bool = False,
 ) -> tuple[Program, Rules, str]:
     """A copy to transform, its rules, and the function to transform.
 
     Args:
       custom_rules: which are traced now: all, or those that a derivative needs; others are only if
         somebody asks for them after :func:`_finish`.
+      reverse: what is linearized is to be transposed.
     """
     if custom_rules == "met":
         program.trace_rules(met=True)
@@ -398,7 +401,7 @@ def _start(
     discharge_refs(result)
     checkpoint_while(result, result.name, while_loops, checkpoints)
     with scope():
-        return result, Rules(result), result.name
+        return result, Rules(result, reverse=reverse), result.name
 
 
 def _finish(

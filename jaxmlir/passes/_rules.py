@@ -78,10 +78,16 @@ _traced: dict[Any, Any] = {}
 
 
 class Rules:
-    """The rules of one program's ops; new sub-functions are added to its module."""
+    """The rules of one program's ops; new sub-functions are added to its module.
 
-    def __init__(self, program: Program):
+    Attributes:
+      reverse: what :meth:`linearize` gives is to be transposed.  A primitive may have another rule
+        for that than for pushing tangents forward, or no other.
+    """
+
+    def __init__(self, program: Program, *, reverse: bool = False):
         self.program = program
+        self.reverse = reverse
         self.importer = Importer.into(program)
         self.exporter = exporting.Exporter(program)
         self.functions = Functions(self)
@@ -114,7 +120,7 @@ class Rules:
         """
 
         def trace(closed: Any) -> tuple[Any, Any, tuple[bool, ...]]:
-            return _linearize(closed, active)
+            return _linearize(closed, active, self.reverse)
 
         def write(primal: Any, tangent: Any, active_out: tuple[bool, ...]) -> Linearization:
             return Linearization(
@@ -367,7 +373,7 @@ class Rules:
 
         Where these call functions, each program gets its own; the rule is not run again.
         """
-        key = (kind, known or _signature.of_op(op, name, op.operands), pattern)
+        key = (kind, self.reverse, known or _signature.of_op(op, name, op.operands), pattern)
         found = self._kept(key)
         if found is None:
             with _located(kind, op, name):
@@ -449,15 +455,19 @@ class Rules:
         return self.importer.add_function(jaxpr, consts, "template", detached=True, location=place)
 
 
-def _linearize(closed: Any, active: tuple[bool, ...]) -> tuple[Any, Any, tuple[bool, ...]]:
+def _linearize(
+    closed: Any, active: tuple[bool, ...], reverse: bool
+) -> tuple[Any, Any, tuple[bool, ...]]:
     """The jaxpr of one equation split as linearization does: a jaxpr of its values and residuals,
     one from residuals and tangents to tangents, and which results have these."""
     (eqn,) = open_jaxpr(closed)[0].eqns
     found: dict[str, Any] = {}
-    split = _split_jvp if _has_plain_jvp(eqn) else _split
+    plain = _has_plain_jvp(eqn)
 
     def primal(*args: Any) -> list[Any]:
-        out, residuals, found["tangent"], found["active"] = split(closed, args, active)
+        out, residuals, found["tangent"], found["active"] = (
+            _split_jvp(closed, args, active) if plain else _split(closed, args, active, reverse)
+        )
         return [*out, *residuals]
 
     jaxpr = trace_flat(primal, closed.in_avals, "linearize")
@@ -469,7 +479,7 @@ _Split = tuple[Sequence[Any], Sequence[Any], Any, tuple[bool, ...]]
 these."""
 
 
-def _split(closed: Any, args: Sequence[Any], active: tuple[bool, ...]) -> _Split:
+def _split(closed: Any, args: Sequence[Any], active: tuple[bool, ...], reverse: bool) -> _Split:
     """JAX's linearization."""
     function = core.jaxpr_as_fun(closed)
 
@@ -478,7 +488,7 @@ def _split(closed: Any, args: Sequence[Any], active: tuple[bool, ...]) -> _Split
         return function(*[next(it) if a else x for a, x in zip(active, args, strict=True)])
 
     primals = flatten_primals(chosen(args, active))
-    out, out_zeros, jaxpr, consts, *_ = ad.linearize(of_active, primals, is_vjp=False)
+    out, out_zeros, jaxpr, consts, *_ = ad.linearize(of_active, primals, is_vjp=reverse)
     active_out = tuple(not zero for zero in out_zeros)
     return out, consts, pe.convert_constvars_jaxpr(jaxpr), active_out
 

@@ -51,7 +51,11 @@ class Vjp(Pass):
         with scope():
             symbol = self.func or program.name
             checkpoint_while(program, symbol, self.while_, self.checkpoints)
-            vjp(Rules(program), symbol, active_arguments(program, symbol, self.argnums))
+            vjp(
+                Rules(program, reverse=True),
+                symbol,
+                active_arguments(program, symbol, self.argnums),
+            )
         program.changed()
 
 
@@ -81,7 +85,8 @@ class Grad(Pass):
             symbol = self.func or program.name
             checkpoint_while(program, symbol, self.while_, self.checkpoints)
             active = active_arguments(program, symbol, self.argnums)
-            grad(Rules(program), symbol, active, has_aux=self.has_aux, value=self.value)
+            rules = Rules(program, reverse=True)
+            grad(rules, symbol, active, has_aux=self.has_aux, value=self.value)
         program.changed()
 
 
