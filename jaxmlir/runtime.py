@@ -48,6 +48,8 @@ call_p.multiple_results = True
 
 @call_p.def_impl
 def _impl(*args: Any, **params: Any) -> list[Any]:
+    if jax.config.jax_disable_jit:
+        return core.jaxpr_as_fun(params["callee"].closed_jaxpr)(*args)
     return jax.jit(lambda *xs: call_p.bind(*xs, **params))(*args)
 
 

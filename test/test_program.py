@@ -376,6 +376,16 @@ def test_inside_transformations(wave, transform):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-6, atol=1e-7), ours, jaxs)
 
 
+def test_without_jit():
+    def f(x):
+        return lax.fori_loop(0, 3, lambda i, c: lax.cond(c > 0, jnp.cos, jnp.sin, c), jnp.tanh(x))
+
+    program = jaxmlir.trace(f)(1.0)
+    with jax.disable_jit():
+        np.testing.assert_allclose(program(1.0), f(1.0), rtol=1e-6)
+        np.testing.assert_allclose(jax.grad(program)(1.0), jax.grad(f)(1.0), rtol=1e-6)
+
+
 @compat
 def test_a_program_traces_into_another(wave):
     program = reread(jaxmlir.trace(lambda x: wave(x) + jax.grad(wave)(x))(1.0))
