@@ -250,11 +250,18 @@ class Program:
                 function = self._function(symbol)
                 listed = self.liveness.listed_effects(symbol)
                 try:
-                    found = self._signatures[symbol] = _signature(function, listed)
+                    found = _signature(function, listed, self._closes_over_refs)
                 except ImportingError as e:
                     place = locations.position(function.location)
                     raise at_op(ImportingError, e, "func.func", place, f"op @{symbol}") from e
+            self._signatures[symbol] = found
         return found
+
+    @property
+    def _closes_over_refs(self) -> bool:
+        """Whether references of this process may be constants, of which no effect needs to tell:
+        a custom rule writes to them."""
+        return any(isinstance(box.value, core.Ref) for box in self._handles.values())
 
     def as_text(self, *, debug_info: bool = False) -> str:
         """The module as MLIR text.  Constants of the side table appear by name only.
@@ -713,13 +720,17 @@ def _transforms() -> Any:
     return transforms
 
 
-def _signature(function: func.FuncOp, effect_lists: Iterable[ir.ArrayAttr]) -> Signature:
+def _signature(
+    function: func.FuncOp, effect_lists: Iterable[ir.ArrayAttr], closes_over_refs: bool
+) -> Signature:
     type_ = function.type
     found = {codec.decode(item) for items in effect_lists for item in items}
     operands = tuple(map(aval_of, type_.inputs))
     internal = getattr(core, "InternalMutableArrayEffect", ())
-    uses_refs = any(isinstance(e, (effects.JaxprInputEffect, internal)) for e in found) or any(
-        isinstance(aval, state_types.AbstractRef) for aval in operands
+    uses_refs = (
+        closes_over_refs
+        or any(isinstance(e, (effects.JaxprInputEffect, internal)) for e in found)
+        or any(isinstance(aval, state_types.AbstractRef) for aval in operands)
     )
     return Signature(operands, tuple(map(aval_of, type_.results)), frozenset(found), uses_refs)
 

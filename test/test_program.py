@@ -421,6 +421,24 @@ def test_mutable_arrays_are_mutated(wrap):
 
 
 @compat
+@compat
+def test_a_custom_rule_writes_to_an_array_that_is_closed_over():
+    seen = jax.new_ref(jnp.float32(0.0))
+
+    @jax.custom_vjp
+    def stash(ref, x):
+        return x
+
+    def bwd(ref, g):
+        ref[...] = g
+        return None, g
+
+    stash.defvjp(lambda ref, x: (x, ref), bwd)
+    program = jaxmlir.trace(lambda x: jnp.sin(stash(seen, x)))(jnp.float32(0.5))
+    same(jax.grad(program)(jnp.float32(0.5)), jnp.cos(0.5))
+    same(seen[...], jnp.cos(0.5))
+
+
 def test_donation_of_a_programs_arguments():
     program = jaxmlir.trace(jnp.add)(jnp.ones(4), jnp.ones(4))
     x, y = jnp.ones(4), jnp.ones(4)
