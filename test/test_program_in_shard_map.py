@@ -171,3 +171,17 @@ def test_an_op_that_jax_refuses_there_is_named():
     program = jaxmlir.trace(lambda x: 2 * over("j", jnp.sin)(x))(ROWS[:1])
     with pytest.raises(jaxmlir.errors.ImportingError, match="shard_map' op cannot .* axes 'i'"):
         jaxmlir.trace(over("i", program))(ROWS)
+
+
+def test_cotangents_of_reduced_values_are_unreduced():
+    mesh = jax.make_mesh((2,), ("i",), axis_types=(jax.sharding.AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        xs = jax.device_put(jnp.arange(4.0), P(reduced={"i"}))
+
+        def f(x):
+            return jax.shard_map(jnp.sin, out_specs=P(reduced={"i"}))(x).sum()
+
+        expected, found = (jax.grad(g)(xs) for g in (f, jaxmlir.trace(f)(xs)))
+        assert found.sharding == expected.sharding
+        for shard, like in zip(found.addressable_shards, expected.addressable_shards, strict=True):
+            close(shard.data, like.data)

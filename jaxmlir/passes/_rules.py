@@ -562,7 +562,7 @@ def _transpose(
     def transposed(*args: Any) -> list[Any]:
         it = iter(args)
         primals = [
-            ad.UndefinedPrimal(v.aval) if lin else next(it)
+            ad.UndefinedPrimal(v.aval.to_ct_aval()) if lin else next(it)
             for v, lin in zip(jaxpr.invars, linear, strict=True)
         ]
         outs = ad.backward_pass(jaxpr, False, consts, primals, list(it))
