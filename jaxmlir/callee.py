@@ -152,9 +152,8 @@ def derive(program: Program, symbol: str, transformation: str, pattern: Any) -> 
     """A copy of the program with the transformed function in it, and what the pass says of it."""
     from jaxmlir.passes._rules import Rules
     from jaxmlir.passes._vary import vary
-    from jaxmlir.passes.higher_order._residuals import partial_eval_call
+    from jaxmlir.passes.higher_order._residuals import linearize_call, partial_eval_call
     from jaxmlir.passes.jvp import jvp
-    from jaxmlir.passes.linearize import linearize
     from jaxmlir.passes.transpose import transpose_nonzero
     from jaxmlir.passes.vmap import vmap
 
@@ -165,7 +164,7 @@ def derive(program: Program, symbol: str, transformation: str, pattern: Any) -> 
             found = jvp(rules, symbol, pattern)
         elif transformation == "linearize":
             active, rules.reverse = pattern
-            found = linearize(rules, symbol, active)
+            found = linearize_call(rules, symbol, active)
         elif transformation == "partial_eval":
             found = partial_eval_call(rules, symbol, pattern)
         elif transformation == "transpose":

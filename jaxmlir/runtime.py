@@ -207,16 +207,15 @@ def _linearize(
         nz and a.to_tangent_aval().dtype != jax.dtypes.float0
         for nz, a in zip(nonzeros, operands, strict=True)
     )
-    program, found = callee.derived("linearize", (active, is_vjp))
-    outs = _bind(program, found.fwd, list(primals))
-    n = len(results)
+    program, halves = callee.derived("linearize", (active, is_vjp))
+    outs, kept = halves.values(primals, _bind(program, halves.first, list(primals)))
 
     def linearized(residuals: list[Any], *tangents: Any) -> list[Any]:
         given = [t for t, a in zip(tangents, active, strict=True) if a]
-        values = _bind(program, found.lin, [*residuals, *given])
-        return _or_zeros(results, found.active_out, values)
+        values = _bind(program, halves.second, [*residuals, *given])
+        return _or_zeros(results, halves.pattern, values)
 
-    return outs[:n], list(found.active_out), outs[n:], linearized
+    return outs, list(halves.pattern), kept, linearized
 
 
 register_linearization(call_p, _linearize)

@@ -376,6 +376,16 @@ def test_inside_transformations(wave, transform):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-6, atol=1e-7), ours, jaxs)
 
 
+@compat
+def test_the_backward_pass_keeps_what_there_is():
+    x = jnp.arange(3.0)
+    program = jaxmlir.trace(lambda x: jnp.exp(x * x))(x)
+    out, pullback = jax.vjp(program, x)
+    assert any(leaf is x for leaf in jax.tree.leaves(pullback))
+    assert any(leaf is out for leaf in jax.tree.leaves(pullback))
+    np.testing.assert_allclose(pullback(jnp.ones(3))[0], 2 * x * jnp.exp(x * x), rtol=1e-6)
+
+
 def test_without_jit():
     def f(x):
         return lax.fori_loop(0, 3, lambda i, c: lax.cond(c > 0, jnp.cos, jnp.sin, c), jnp.tanh(x))
