@@ -10,7 +10,10 @@ computing (:mod:`_price`).  A memory budget raises the price of storing until an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.errors import PipelineError
@@ -20,9 +23,9 @@ from jaxmlir.passes._call_graph import CallGraph, keep_reachable
 from jaxmlir.passes._remarks import listening, remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.remat._choice import Choice, choose
-from jaxmlir.passes.remat._joint import Joint, Loop, Pair, loops_of, separate
-from jaxmlir.passes.remat._peak import peak
-from jaxmlir.passes.remat._price import MEMORY, Prices, size_of
+from jaxmlir.passes.remat._joint import Joint, Loop, Pair, loops_of, separate, steps_of
+from jaxmlir.passes.remat._peak import peak, traffic
+from jaxmlir.passes.remat._price import MEMORY, SLOWDOWN, Prices, size_of
 from jaxmlir.passes.remat._segments import in_segments, segments
 
 if TYPE_CHECKING:
@@ -57,13 +60,17 @@ _ATTEMPTS = (
 )
 
 
+# Of what a byte is worth, as long as less memory takes too much time.
+_SHARES = (1.0, 0.5, 0.25, 0.125, 0.0)
+
+
 def remat(program: Program, memory_budget: float | None = None) -> None:
     """Rewrites the loops of a program in place."""
-    price, depth = MEMORY, 0
+    price, depth, slowdown = MEMORY, 0, SLOWDOWN
     if memory_budget is not None:
-        price, depth = _within(program, memory_budget)
+        price, depth, slowdown = *_within(program, memory_budget), inf
     with scope():
-        _apply(program, price, depth)
+        _apply(program, price, depth, slowdown)
     program.changed()
 
 
@@ -75,7 +82,7 @@ def _within(program: Program, budget: float) -> tuple[float, int]:
         for attempt in _ATTEMPTS:
             trial = program.clone()
             with listening(None, ""):
-                _apply(trial, *attempt)
+                _apply(trial, *attempt, inf)
             trial.changed()
             found.append((peak(trial), attempt))
             if found[-1][0] <= allowed:
@@ -83,11 +90,12 @@ def _within(program: Program, budget: float) -> tuple[float, int]:
     return min(found)[1]
 
 
-def _apply(program: Program, price: float, depth: int) -> None:
+def _apply(program: Program, price: float, depth: int, slowdown: float) -> None:
     functions = program.functions
     graph = CallGraph(functions)
     entries = graph.entry_points()
-    loops = _Loops(Rules(program), Prices(program, price), depth)
+    of_traffic = functools.cache(lambda: traffic(program))
+    loops = _Loops(Rules(program), Prices(program, price), of_traffic, depth, slowdown)
     for symbol in graph.callees_first():
         loops.rewrite(functions[symbol])
     keep_reachable(program, entries)
@@ -98,12 +106,16 @@ class _Loops:
     """The loops of functions, rewritten.
 
     Attributes:
+      traffic: what storing a byte takes, for who asks.
       depth: how deep they may be segmented.
+      slowdown: what a pair of loops may take longer for the sake of memory, of the time it takes.
     """
 
     rules: Rules
     prices: Prices
+    traffic: Callable[[], float]
     depth: int
+    slowdown: float
 
     def rewrite(self, function: func.FuncOp) -> None:
         """Goes through the pairs of loops of a function."""
@@ -146,14 +158,32 @@ class _Loops:
         """The pair that stores what is cheapest."""
         joint = Joint.of(self.rules, pair)
         length = pair.first.scan.length
-        _Loops(self.rules, self.prices.within(length), depth).rewrite(joint.function)
-        choice = choose(joint, self.prices)
+        inner = replace(self, prices=self.prices.within(length), depth=depth)
+        inner.rewrite(joint.function)
         now = sum(size_of(v.type) for v in pair.links)
+        choice = self._choice(joint, now / length)
         if choice is None or choice.size * length >= now:
             return pair.first, pair.second
         if remarks_wanted():
             remark(pair.first.op, _explanation(pair, choice, now))
         return separate(self.rules, joint, choice.stored)
+
+    def _choice(self, joint: Joint, now: float) -> Choice | None:
+        """The cheapest choice, at the greatest price of memory at which it is not too slow.
+
+        Args:
+          now: bytes that are stored of an iteration.
+        """
+        prices = replace(self.prices, traffic=self.traffic())
+        time = sum(prices.computing(step.op, step.name) for step in steps_of(joint.function))
+        for share in _SHARES:
+            choice = choose(joint, replace(prices, memory=prices.memory * share))
+            if choice is None:
+                return None
+            slower = choice.price - prices.traffic * (now - choice.size)
+            if slower <= self.slowdown * time:
+                return choice
+        return choice
 
 
 def _explanation(pair: Pair, choice: Choice, now: float) -> str:

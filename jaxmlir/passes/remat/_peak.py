@@ -15,7 +15,7 @@ from jaxmlir.ir import ir
 from jaxmlir.passes._build import ops_of, returned, symbols_of
 from jaxmlir.passes._call_graph import CallGraph
 from jaxmlir.passes.fence import FUSED, MOVED
-from jaxmlir.passes.remat._price import size_of
+from jaxmlir.passes.remat._price import KEPT, TRAFFIC, TRAFFIC_KEPT, size_of
 from jaxmlir.program import Program
 
 
@@ -24,6 +24,12 @@ def peak(program: Program) -> float:
     that others call from elsewhere."""
     peaks, entries = _Peaks(program), CallGraph(program.functions).entry_points()
     return max(map(peaks.of, entries), default=0.0)
+
+
+def traffic(program: Program) -> float:
+    """What a stored byte takes in a program, in nanoseconds: the compiler has one block of memory
+    for all that is not an argument or a result."""
+    return TRAFFIC if peak(program) >= KEPT else TRAFFIC_KEPT
 
 
 class _Peaks:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -25,10 +25,16 @@ from jaxmlir.types import aval_of
 if TYPE_CHECKING:
     from jaxmlir.program import Program
 
-ELEMENT = 0.1
+ELEMENT = 0.05
 """An arithmetic operation on one element, fused with others: 0.01, a division up to 0.15."""
-TRANSCENDENTAL = 1.5
-"""``exp``, ``tanh`` ... of one element: 0.9 to 2.1."""
+FUNCTIONS = {
+    **dict.fromkeys(("sqrt", "rsqrt", "erf"), 0.25),
+    **dict.fromkeys(("exp", "exp2", "log", "log2", "tanh", "logistic"), 0.45),
+    **dict.fromkeys(("expm1", "log1p"), 1.0),
+}
+"""Functions of one element that are a polynomial or two: 0.1 to 0.4, 0.25 to 0.6, 0.7 to 1.2."""
+TRANSCENDENTAL = 2.0
+"""Others: ``sin``, ``cos``, ``pow`` 1.5 to 2.3, ``atan2`` and ``cbrt`` 5 to 12."""
 CONTRACTION = 0.015
 """A floating-point operation of a matrix product or convolution: 0.010 of large matrices, 0.018 of
 those of 32 rows."""
@@ -39,12 +45,20 @@ UNKNOWN = 20.0
 """Four bytes that an op without a formula reads or writes: 2 for the LU decomposition of 64 rows,
 17 for their eigenvalues."""
 TRAFFIC = 0.8
-"""Writing a byte of a stored value in one loop and reading it in the other: 0.75 to 0.87."""
+"""Writing a byte of a stored value in one loop and reading it in the other, where that is memory
+which is mapped anew for each run: 0.6 to 0.85."""
+TRAFFIC_KEPT = 0.25
+"""The same where it is memory that a C library keeps: 0.06 to 0.14 up to 16 MiB, within caches,
+0.24 from 20 MiB on; more than that where a kernel would have kept the value to itself."""
+KEPT = 33_554_432
+"""Bytes from which on a C library maps a block anew: 0.24 becomes 0.7 between 28 and 32 MiB."""
 BUFFER = 4.0
 """Storing one value more, be it a scalar, for each iteration: 1 to 4."""
 MEMORY = 1.0
-"""What not occupying a byte is worth by default, beyond the time that its traffic takes: as much as
-that, about.  So what is computed again takes up to twice the time that storing it would."""
+"""What not occupying a byte is worth by default, beyond the time that its traffic takes: at most as
+much as that, where it is dearest."""
+SLOWDOWN = 0.05
+"""What two loops may take longer by default, for the sake of memory."""
 
 _CONTRACTIONS = frozenset({"dot_general", "conv_general_dilated"})
 # To compute them again is to communicate again.
@@ -72,19 +86,21 @@ class Prices:
 
     Attributes:
       memory: what not occupying a byte is worth, in nanoseconds.
+      traffic: what storing it takes.
     """
 
     program: Program
     memory: float = MEMORY
+    traffic: float = TRAFFIC
     _functions: dict[str, float] = field(default_factory=dict)
 
     def within(self, length: int) -> Prices:
         """The prices inside of a loop: what is stored there is stored for one iteration only."""
-        return Prices(self.program, self.memory / length, self._functions)
+        return replace(self, memory=self.memory / length)
 
     def storing(self, type_: ir.Type) -> float:
         """Keeping a value of each iteration for another loop."""
-        return BUFFER + size_of(type_) * (TRAFFIC + self.memory)
+        return BUFFER + size_of(type_) * (self.traffic + self.memory)
 
     def computing(self, op: Any, name: str) -> float:
         """Running an op once more; infinite if it must not be run twice, or depends on symbolic
@@ -146,4 +162,5 @@ def _leaf(node: Node, name: str) -> float:
         return UNKNOWN * cost.bytes / 4
     if name in _CONTRACTIONS:
         return max(cost.flops * CONTRACTION, cost.bytes * READING)
-    return cost.flops * ELEMENT + cost.transcendentals * TRANSCENDENTAL
+    each = FUNCTIONS.get(name, TRANSCENDENTAL)
+    return cost.flops * ELEMENT + cost.transcendentals * each
