@@ -149,6 +149,18 @@ def test_a_rule_may_belong_to_a_high_level_primitive():
 
 
 @compat
+def test_integers_of_a_high_level_primitive_have_no_tangents():
+    """Since JAX 0.12 a search is such a primitive."""
+
+    def f(x):
+        return x * (3 - jnp.searchsorted(jnp.array([0.1, 0.5, 1.0]), x))
+
+    program = jaxmlir.trace(f)(0.3)
+    same(program.grad()(0.3), jax.grad(f)(0.3))
+    same(jax.vmap(jax.grad(program))(jnp.array([0.3, 0.6])), jnp.array([2.0, 1.0]))
+
+
+@compat
 def test_nondiff_arguments_and_pytrees_in_rules():
     @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
     def apply(f, tree):

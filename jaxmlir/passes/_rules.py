@@ -489,8 +489,13 @@ def _split(closed: Any, args: Sequence[Any], active: tuple[bool, ...], reverse: 
 
     primals = flatten_primals(chosen(args, active))
     out, out_zeros, jaxpr, consts, *_ = ad.linearize(of_active, primals, is_vjp=reverse)
-    active_out = tuple(not zero for zero in out_zeros)
-    return out, consts, pe.convert_constvars_jaxpr(jaxpr), active_out
+    jaxpr = pe.convert_constvars_jaxpr(jaxpr)
+    # A rule that does not tell which results have tangents gives some to integers.
+    real = [getattr(v.aval, "dtype", None) != dtypes.float0 for v in jaxpr.outvars]
+    jaxpr, _ = pe.dce_jaxpr(jaxpr, real, instantiate=True)
+    given = iter(real)
+    active_out = tuple(not zero and next(given) for zero in out_zeros)
+    return out, consts, jaxpr, active_out
 
 
 def _has_plain_jvp(eqn: Any) -> bool:
