@@ -61,11 +61,13 @@ _dtype_of_element: dict[ir.Type, Any] = {}
 
 def type_of(aval: Any) -> ir.Type:
     """The MLIR type of an abstract value."""
-    found = _type_of_aval.get(aval)
+    # References are equal to JAX whatever their kind, which says what derivatives make of them.
+    key = (aval, aval.kind) if type(aval) is state_types.AbstractRef else aval
+    found = _type_of_aval.get(key)
     if found is None:
         with scope():
             found = _make_type(aval)
-        _type_of_aval[aval] = found
+        _type_of_aval[key] = found
         if core.is_constant_shape(getattr(aval, "shape", ())):
             _aval_of_type.setdefault(found, aval)
         # Symbolic dimensions are read back: all in the scope first met, for those of one op must

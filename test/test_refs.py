@@ -261,3 +261,21 @@ def test_references_of_the_arguments_stay():
     discharged = program.run_passes("jaxpr-discharge-refs")
     np.testing.assert_array_equal(discharged(ref, X), X * 2)
     np.testing.assert_array_equal(ref[...], X * 2)
+
+
+def test_references_of_another_kind_have_another_type():
+    """One that is not to be rematerialized is written once."""
+
+    def count(ref):
+        @jax.remat
+        def f(y):
+            out = y * ref[...]
+            ref[...] += 1
+            return out
+
+        return f
+
+    plain, once = (jax.new_ref(1.0, kind=kind) for kind in (None, "no_grad_no_remat"))
+    jaxmlir.trace(count(plain))(2.0)
+    assert jax.grad(jaxmlir.trace(count(once))(2.0))(2.0) == 1.0
+    assert once[...] == 2.0
