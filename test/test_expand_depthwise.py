@@ -82,6 +82,16 @@ def test_several_results_for_each_channel():
     np.testing.assert_allclose(after(*args), function(*args), 1e-4, 1e-4)
 
 
+@pytest.mark.parametrize("layout", [NHWC, NCHW])
+def test_groups_of_a_few_channels(layout):
+    x, _ = arrays(layout)
+    k = normal(3, 2, 3, 4) if layout == NHWC else normal(4, 3, 3, 2)
+    function = convolved(layout, 2)
+    after = jaxmlir.trace(function)(x, k).run_passes(EXPAND)
+    assert convolutions(after) == 0
+    np.testing.assert_allclose(after(x, k), function(x, k), 1e-4, 1e-4)
+
+
 def test_batch_of_kernels():
     x, k = arrays(NCHW)
     function = jax.vmap(convolved(NCHW), (None, 0))
@@ -92,7 +102,7 @@ def test_batch_of_kernels():
 
 @pytest.mark.parametrize(
     ("groups", "kernel", "dtype"),
-    [(1, (3, 3), np.float32), (2, (3, 3), np.float32), (6, (9, 9), np.float32)]
+    [(1, (3, 3), np.float32), (2, (5, 5), np.float32), (6, (9, 9), np.float32)]
     + [(6, (3, 3), jnp.bfloat16)],
 )
 def test_left_alone(groups, kernel, dtype):

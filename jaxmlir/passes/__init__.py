@@ -52,6 +52,7 @@ BUILTIN_PASSES = (
     ("jaxpr-discharge-refs", "jaxmlir.passes.discharge_refs:DischargeRefs"),
     ("jaxpr-drop-unit-dims", "jaxmlir.passes.drop_unit_dims:DropUnitDims"),
     ("jaxpr-expand-custom-lin", "jaxmlir.passes.expand_custom_lin:ExpandCustomLin"),
+    ("jaxpr-expand-convolutions", "jaxmlir.passes.expand_convolutions:ExpandConvolutions"),
     ("jaxpr-expand-depthwise", "jaxmlir.passes.expand_depthwise:ExpandDepthwise"),
     (
         "jaxpr-expand-select-and-scatter",

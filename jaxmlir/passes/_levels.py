@@ -51,6 +51,7 @@ STORAGE = (
     "jaxpr-recompute",
     "jaxpr-drop-unit-dims",
     "jaxpr-expand-depthwise",
+    "jaxpr-expand-convolutions",
     "jaxpr-expand-select-and-scatter",
     "jaxpr-unroll-reductions",
     "jaxpr-halo",

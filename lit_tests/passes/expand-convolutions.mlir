@@ -1,0 +1,70 @@
+// Convolutions as others.
+
+// RUN: jaxmlir-opt --jaxpr-expand-convolutions=platform=cpu %s -o %t
+// RUN: FileCheck %s < %t
+// RUN: jaxmlir-opt --jaxpr-expand-convolutions=platform=tpu %s -o %t.other
+// RUN: jaxmlir-opt %s -o %t.same
+// RUN: diff %t.other %t.same
+// RUN: jaxmlir-run %s --entry groups --args '[[[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]]], [[[1.0, 0.5]], [[100.0, 0.25]]]' | FileCheck %s --check-prefix=GROUPS
+// RUN: jaxmlir-run %t --entry groups --args '[[[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]]], [[[1.0, 0.5]], [[100.0, 0.25]]]' | FileCheck %s --check-prefix=GROUPS
+// RUN: jaxmlir-run %s --entry batch --args '[[[1.0], [2.0], [3.0]], [[4.0], [5.0], [6.0]], [[1.0], [0.0], [1.0]], [[0.0], [1.0], [0.0]]], [[[1.0, 10.0]], [[1.0, 10.0]]]' | FileCheck %s --check-prefix=BATCH
+// RUN: jaxmlir-run %t --entry batch --args '[[[1.0], [2.0], [3.0]], [[4.0], [5.0], [6.0]], [[1.0], [0.0], [1.0]], [[0.0], [1.0], [0.0]]], [[[1.0, 10.0]], [[1.0, 10.0]]]' | FileCheck %s --check-prefix=BATCH
+// RUN: jaxmlir-run %s --entry dilated --args '[[[1.0], [2.0]]], [[[1.0]], [[10.0]], [[100.0]]]' | FileCheck %s --check-prefix=DILATED
+// RUN: jaxmlir-run %t --entry dilated --args '[[[1.0], [2.0]]], [[[1.0]], [[10.0]], [[100.0]]]' | FileCheck %s --check-prefix=DILATED
+// RUN: jaxmlir-run %s --entry three --args '[[[[[1.0]]], [[[2.0]]], [[[3.0]]]]], [[[[[1.0]]]], [[[[10.0]]]]]' | FileCheck %s --check-prefix=THREE
+// RUN: jaxmlir-run %t --entry three --args '[[[[[1.0]]], [[[2.0]]], [[[3.0]]]]], [[[[[1.0]]]], [[[[10.0]]]]]' | FileCheck %s --check-prefix=THREE
+// RUN: jaxmlir-opt --jaxpr-expand-convolutions=platform=cpu --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+
+// REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] each group by itself
+// REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] 2 groups of the batch as groups of features
+// REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] without the zeros of a dilated array
+// REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] in two dimensions
+
+// CHECK-LABEL: func.func public @groups
+// CHECK-COUNT-2: "jaxpr.conv_general_dilated"({{.*}} -> tensor<1x2x1xf32>
+// CHECK:         "jaxpr.concatenate"
+
+// GROUPS: result: f32[1,2,2] = {{\[\[\[}}201.0, 10.0],
+// GROUPS-NEXT: [302.0, 17.5]]]
+func.func public @groups(%x: tensor<1x3x2xf32>, %k: tensor<2x1x2xf32>) -> tensor<1x2x2xf32> {
+  %0 = "jaxpr.conv_general_dilated"(%x, %k) {dimension_numbers = {ConvDimensionNumbers = {lhs_spec = array<i64: 0, 2, 1>, out_spec = array<i64: 0, 2, 1>, rhs_spec = array<i64: 2, 1, 0>}}, feature_group_count = 2 : i64, lhs_dilation = array<i64: 1>, padding = [array<i64: 0, 0>], rhs_dilation = array<i64: 1>, window_strides = array<i64: 1>} : (tensor<1x3x2xf32>, tensor<2x1x2xf32>) -> tensor<1x2x2xf32>
+  return %0 : tensor<1x2x2xf32>
+}
+
+// Two groups of two examples, each with a result of its own.
+// CHECK-LABEL: func.func public @batch
+// CHECK-NOT:     batch_group_count
+// CHECK-COUNT-2: "jaxpr.conv_general_dilated"({{.*}} -> tensor<2x2x1xf32>
+
+// BATCH: result: f32[2,2,2] = {{\[\[\[}}3.0, 10.0],
+// BATCH-NEXT: [5.0, 10.0]],
+// BATCH: {{\[\[}}9.0, 10.0],
+// BATCH-NEXT: [11.0, 10.0]]]
+func.func public @batch(%x: tensor<4x3x1xf32>, %k: tensor<2x1x2xf32>) -> tensor<2x2x2xf32> {
+  %0 = "jaxpr.conv_general_dilated"(%x, %k) {batch_group_count = 2 : i64, dimension_numbers = {ConvDimensionNumbers = {lhs_spec = array<i64: 0, 2, 1>, out_spec = array<i64: 0, 2, 1>, rhs_spec = array<i64: 2, 1, 0>}}, lhs_dilation = array<i64: 1>, padding = [array<i64: 0, 0>], rhs_dilation = array<i64: 1>, window_strides = array<i64: 1>} : (tensor<4x3x1xf32>, tensor<2x1x2xf32>) -> tensor<2x2x2xf32>
+  return %0 : tensor<2x2x2xf32>
+}
+
+// One result and two zeros between the elements: 1 0 0 2 meets 1 10 100.
+// CHECK-LABEL: func.func public @dilated
+// CHECK:         "jaxpr.conv_general_dilated"({{.*}}lhs_dilation = array<i64: 1>
+// CHECK-NOT:     lhs_dilation = array<i64: 3>
+
+// DILATED: result: f32[1,2,1] = {{\[\[\[}}1.0],
+// DILATED-NEXT: [200.0]]]
+func.func public @dilated(%x: tensor<1x2x1xf32>, %k: tensor<3x1x1xf32>) -> tensor<1x2x1xf32> {
+  %0 = "jaxpr.conv_general_dilated"(%x, %k) {dimension_numbers = {ConvDimensionNumbers = {lhs_spec = array<i64: 0, 2, 1>, out_spec = array<i64: 0, 2, 1>, rhs_spec = array<i64: 2, 1, 0>}}, lhs_dilation = array<i64: 3>, padding = [array<i64: 0, 0>], rhs_dilation = array<i64: 1>, window_strides = array<i64: 1>} : (tensor<1x2x1xf32>, tensor<3x1x1xf32>) -> tensor<1x2x1xf32>
+  return %0 : tensor<1x2x1xf32>
+}
+
+// Without a dimension along which the kernel has one number.
+// CHECK-LABEL: func.func public @three
+// CHECK:         "jaxpr.conv_general_dilated"({{.*}} window_strides = array<i64: 1, 1>}
+// CHECK-NOT:     window_strides = array<i64: 1, 1, 1>
+
+// THREE: result: f32[1,2,1,1,1] = {{\[\[\[\[\[}}21.0]]],
+// THREE: 32.0
+func.func public @three(%x: tensor<1x3x1x1x1xf32>, %k: tensor<2x1x1x1x1xf32>) -> tensor<1x2x1x1x1xf32> {
+  %0 = "jaxpr.conv_general_dilated"(%x, %k) {dimension_numbers = {ConvDimensionNumbers = {lhs_spec = array<i64: 0, 4, 1, 2, 3>, out_spec = array<i64: 0, 4, 1, 2, 3>, rhs_spec = array<i64: 4, 3, 0, 1, 2>}}, lhs_dilation = array<i64: 1, 1, 1>, padding = [array<i64: 0, 0>, array<i64: 0, 0>, array<i64: 0, 0>], rhs_dilation = array<i64: 1, 1, 1>, window_strides = array<i64: 1, 1, 1>} : (tensor<1x3x1x1x1xf32>, tensor<2x1x1x1x1xf32>) -> tensor<1x2x1x1x1xf32>
+  return %0 : tensor<1x2x1x1x1xf32>
+}

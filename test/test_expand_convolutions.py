@@ -1,0 +1,125 @@
+"""Convolutions by others, against JAX's."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxmlir
+
+pytestmark = pytest.mark.compat
+
+EXPAND = "jaxpr-expand-convolutions{platform=cpu}"
+RNG = np.random.RandomState(0)
+DIMENSIONS = {1: ("NWC", "WIO", "NWC"), 2: ("NHWC", "HWIO", "NHWC"), 3: ("NDHWC", "DHWIO", "NDHWC")}
+
+
+def normal(*shape):
+    return RNG.randn(*shape).astype(np.float32)
+
+
+def convolved(rank, dimensions=None, strides=None, padding="SAME", **options):
+    def function(x, k):
+        return lax.conv_general_dilated(
+            x,
+            k,
+            strides or (1,) * rank,
+            padding,
+            dimension_numbers=dimensions or DIMENSIONS[rank],
+            **options,
+        )
+
+    return function
+
+
+def remarked(program):
+    remarks = []
+    after = program.run_passes(EXPAND, remarks=remarks.append)
+    after.verify()
+    return after, [r.message.partition("] ")[2] for r in remarks]
+
+
+BATCH = "{} groups of the batch as groups of features"
+GROUPS, ZEROS, FLAT = (
+    "each group by itself",
+    "without the zeros of a dilated array",
+    "in two dimensions",
+)
+
+
+@pytest.mark.parametrize(
+    ("image", "kernel", "options", "steps"),
+    [
+        ((2, 7, 6, 8), (3, 2, 4, 4), {"feature_group_count": 2}, [GROUPS, BATCH.format(2), GROUPS]),
+        (
+            (2, 6, 20),
+            (3, 2, 10),
+            {"feature_group_count": 10, "strides": (2,)},
+            [BATCH.format(10)],
+        ),
+        (
+            (2, 8, 6, 5),
+            (2, 4, 3, 3),
+            {
+                "feature_group_count": 2,
+                "dimensions": ("NCHW", "OIHW", "CNHW"),
+                "padding": ((2, 0), (1, 3)),
+                "rhs_dilation": (1, 2),
+            },
+            [GROUPS, BATCH.format(2), GROUPS],
+        ),
+        (
+            (2, 4, 5, 3),
+            (4, 3, 3, 2),
+            {"lhs_dilation": (2, 3), "padding": ((2, 1), (1, -1))},
+            [ZEROS],
+        ),
+        ((1, 5, 6, 7, 2), (3, 2, 2, 2, 3), {}, [FLAT] * 3),
+        ((2, 6, 5, 7, 3), (2, 3, 3, 3, 2), {"strides": (2, 1, 3)}, [FLAT, ZEROS, FLAT]),
+        (
+            (1, 4, 3, 4, 4),
+            (3, 2, 2, 2, 4),
+            {"feature_group_count": 2, "lhs_dilation": (1, 2, 2), "padding": ((1, 2),) * 3},
+            [ZEROS, BATCH.format(2), FLAT],
+        ),
+    ],
+)
+def test_same_as_jax(image, kernel, options, steps):
+    """A convolution and its gradients."""
+    args, function = (normal(*image), normal(*kernel)), convolved(len(image) - 2, **options)
+    cotangent = normal(*jax.eval_shape(function, *args).shape)
+
+    def loss(x, k):
+        return jnp.sum(jnp.sin(function(x, k)) * cotangent)
+
+    gradient = jaxmlir.trace(loss)(*args).value_and_grad((0, 1))
+    after, done = remarked(gradient)
+    assert sorted(done) == sorted(steps)
+    want = jax.jit(jax.value_and_grad(loss, (0, 1)))(*args)
+    for a, b in zip(jax.tree.leaves(after(*args)), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, 1e-4, 1e-4)
+
+
+def test_in_a_batch():
+    x, k = normal(3, 2, 6, 6, 4), normal(2, 2, 2, 4)
+    function = jax.vmap(convolved(2, feature_group_count=2), (0, None))
+    program = jaxmlir.trace(function)(x, k).optimize(2)
+    assert str(program).count("conv_general_dilated") != 1
+    np.testing.assert_allclose(program(x, k), function(x, k), 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("image", "kernel", "options", "dtype"),
+    [
+        ((2, 9, 9, 3), (3, 3, 3, 2), {}, "float32"),
+        ((2, 9, 9, 9), (3, 3, 1, 9), {"feature_group_count": 9}, "float32"),
+        ((2, 5, 5, 2), (3, 3, 2, 2), {"lhs_dilation": (2, 2), "padding": ((0, 0),) * 2}, "float32"),
+        ((1, 5, 5, 5, 2), (3, 3, 3, 2, 2), {}, "bfloat16"),
+        ((0, 6, 20), (3, 2, 20), {"feature_group_count": 10}, "float32"),
+    ],
+)
+def test_left_alone(image, kernel, options, dtype):
+    args = (jnp.zeros(image, dtype), jnp.zeros(kernel, dtype))
+    program = jaxmlir.trace(convolved(len(image) - 2, **options))(*args)
+    assert remarked(program)[1] == []
