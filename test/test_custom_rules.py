@@ -14,6 +14,7 @@ from jax import lax
 
 import jaxmlir
 from jaxmlir import untraced
+from jaxmlir._compat import jax_version
 from jaxmlir.errors import (
     JaxmlirError,
     LoweringError,
@@ -146,6 +147,31 @@ def test_a_rule_may_belong_to_a_high_level_primitive():
             jax.jvp(p, (1.0,), (1.0,))
     finally:
         jax.config.update("jax_custom_vjp3", False)
+
+
+@compat
+@pytest.mark.skipif(jax_version() < (0, 12), reason="residuals have no structure there")
+def test_residuals_of_a_high_level_primitive_may_have_a_structure():
+    from jax.experimental.hijax import HiPrim
+
+    class Product(HiPrim):
+        def __init__(self, aval):
+            self.in_avals, self.out_aval, self.params = (aval, aval), aval, {}
+            super().__init__()
+
+        def expand(self, x, y):
+            return x * y
+
+        def vjp_fwd(self, nonzero, x, y):
+            return x * y, (), True, {"x": x, "y": y}
+
+        def vjp_bwd(self, residuals, kept, ct, *sums):
+            sums[0].accum(3 * ct * kept["y"])
+            sums[1].accum(5 * ct * kept["x"])
+
+    program = jaxmlir.trace(lambda x, y: jnp.sin(Product(jax.typeof(x))(x, y)))(2.0, 0.5)
+    slope = jnp.cos(jnp.float32(1.0))
+    same(program.grad((0, 1))(2.0, 0.5), (3 * slope * 0.5, 5 * slope * 2.0))
 
 
 @compat

@@ -18,6 +18,8 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jax
+
 from jaxmlir import _signature, locations, rules
 from jaxmlir import exporter as exporting
 from jaxmlir._compat import (
@@ -488,14 +490,20 @@ def _split(closed: Any, args: Sequence[Any], active: tuple[bool, ...], reverse: 
         return function(*[next(it) if a else x for a, x in zip(active, args, strict=True)])
 
     primals = flatten_primals(chosen(args, active))
-    out, out_zeros, jaxpr, consts, *_ = ad.linearize(of_active, primals, is_vjp=reverse)
+    out, out_zeros, jaxpr, consts, *structured = ad.linearize(of_active, primals, is_vjp=reverse)
     jaxpr = pe.convert_constvars_jaxpr(jaxpr)
+    # Since JAX 0.11.1: residuals that a rule gives as a pytree, which the jaxpr takes at the end.
+    more = jax.tree.leaves(structured)
+    if more:
+        cut, end = len(consts), len(jaxpr.invars) - len(more)
+        invars = [*jaxpr.invars[:cut], *jaxpr.invars[end:], *jaxpr.invars[cut:end]]
+        jaxpr = jaxpr.replace(invars=invars)
     # A rule that does not tell which results have tangents gives some to integers.
     real = [getattr(v.aval, "dtype", None) != dtypes.float0 for v in jaxpr.outvars]
     jaxpr, _ = pe.dce_jaxpr(jaxpr, real, instantiate=True)
     given = iter(real)
     active_out = tuple(not zero and next(given) for zero in out_zeros)
-    return out, consts, jaxpr, active_out
+    return out, [*consts, *more], jaxpr, active_out
 
 
 def _has_plain_jvp(eqn: Any) -> bool:
