@@ -43,6 +43,11 @@ if TYPE_CHECKING:
 # Larger constants stay out of the IR, in the program's side table.
 INLINE_CONSTANT_BYTES = 4096
 
+CLOSES_OVER = (
+    "closes over a value of an enclosing JAX transformation, which no program can hold; pass it as "
+    "an argument"
+)
+
 
 def import_jaxpr(closed_jaxpr: Any, name: str = "main") -> Importer:
     """Writes a closed jaxpr as a module whose public function is ``name``.
@@ -223,7 +228,14 @@ class Importer:
         return op
 
     def constant_attributes(self, value: Any, aval: Any) -> dict[str, ir.Attribute]:
-        """The attributes of the ``jaxpr.constant`` that holds ``value``."""
+        """The attributes of the ``jaxpr.constant`` that holds ``value``.
+
+        Raises:
+          ImportingError: it is a value of an enclosing transformation, which a custom rule closes
+            over, say.
+        """
+        if isinstance(value, core.Tracer):
+            raise ImportingError(CLOSES_OVER)
         array: Any = None
         if isinstance(aval, core.ShapedArray) and not isinstance(value, core.Token):
             extended = isinstance(aval.dtype, dtypes.ExtendedDType)

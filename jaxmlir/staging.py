@@ -12,7 +12,7 @@ from jaxmlir import handles, pytrees, runtime
 from jaxmlir._calls import Calls
 from jaxmlir._compat import bind_leading, core, without_dead_code
 from jaxmlir.errors import ImportingError
-from jaxmlir.importer import import_jaxpr
+from jaxmlir.importer import CLOSES_OVER, import_jaxpr
 from jaxmlir.ir import functions, parse_module, scope
 from jaxmlir.program import Program
 
@@ -48,9 +48,7 @@ def trace(
 def _program_of(traced: Any, name: str) -> Program:
     """The program of JAX's traced stage."""
     if any(isinstance(c, core.Tracer) for c in traced._consts):
-        raise ImportingError(
-            f"{name} closes over a value of an enclosing JAX transformation; pass it as an argument"
-        )
+        raise ImportingError(f"{name} {CLOSES_OVER}")
     importer = import_jaxpr(bind_leading(traced.jaxpr, traced._consts), name)
     with scope():
         function = next(iter(functions(importer.module).values()))

@@ -150,6 +150,17 @@ def test_a_rule_may_belong_to_a_high_level_primitive():
 
 
 @compat
+def test_a_rule_that_closes_over_a_transformed_value_is_an_error():
+    def f(y):
+        g = jax.custom_vjp(jnp.sin)
+        g.defvjp(lambda x: (g(x), ()), lambda _, ct: (ct * y,))
+        return jax.grad(jaxmlir.trace(g)(1.0))(1.0)
+
+    with pytest.raises(TransformError, match="closes over a value of an enclosing"):
+        jax.vmap(f)(jnp.arange(3.0))
+
+
+@compat
 @pytest.mark.skipif(jax_version() < (0, 12), reason="residuals have no structure there")
 def test_residuals_of_a_high_level_primitive_may_have_a_structure():
     from jax.experimental.hijax import HiPrim

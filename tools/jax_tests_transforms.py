@@ -24,6 +24,7 @@ from jax.extend import source_info_util
 
 from jaxmlir import runtime
 from jaxmlir.errors import JaxmlirError
+from jaxmlir.importer import CLOSES_OVER
 from jaxmlir.staging import from_jaxpr
 
 NAMES = (
@@ -79,16 +80,20 @@ def staged(fun: Callable[..., Any]) -> Callable[..., Any]:
         operands = [leaves[i] for i in varying]
         try:
             traced = jax.jit(arrays).trace(*operands)
+            _check_types(traced)
         except Exception as e:
             _counts[type(e).__name__] += 1
             return fun(*args, **kwargs)
         try:
             program = from_jaxpr(traced.jaxpr, arrays.__name__)
             values = iter(runtime.call(program, program.name, [*traced._consts, *operands]))
-        except JaxmlirError:
+        except JaxmlirError as error:
             # What JAX refuses is refused in JAX's words, and what it refuses once it is staged out
             # is not for a program either: a custom rule, say, that looks at values.
             result = fun(*args, **kwargs)
+            if CLOSES_OVER in str(error):
+                _counts[CLOSES_OVER] += 1
+                return result
             try:
                 jax.jit(arrays)(*operands)
             except Exception as e:
@@ -100,6 +105,13 @@ def staged(fun: Callable[..., Any]) -> Callable[..., Any]:
         return jax.tree.unflatten(out_tree, [f[0] if f else next(values) for f in fixed])
 
     return call
+
+
+def _check_types(traced: Any) -> None:
+    """Raises a ``TypeError`` for values of types that only JAX can take apart."""
+    avals = [*traced.jaxpr.in_avals, *traced.jaxpr.out_avals]
+    if any(getattr(aval, "is_high", False) for aval in avals):
+        raise TypeError("values of high-level types")
 
 
 def _is_array(value: Any) -> bool:
