@@ -109,8 +109,9 @@ def staged(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 def _check_types(traced: Any) -> None:
     """Raises a ``TypeError`` for values of types that only JAX can take apart."""
-    avals = [*traced.jaxpr.in_avals, *traced.jaxpr.out_avals]
-    if any(getattr(aval, "is_high", False) for aval in avals):
+    jaxpr = traced.jaxpr.jaxpr
+    made = [v for eqn in jaxpr.eqns for v in eqn.outvars]
+    if any(getattr(v.aval, "is_high", False) for v in (*jaxpr.constvars, *jaxpr.invars, *made)):
         raise TypeError("values of high-level types")
 
 
