@@ -79,6 +79,28 @@ def test_the_transpose_of_a_roll_is_a_roll():
     np.testing.assert_allclose(after(x), parts_in_a_sum(x))
 
 
+@pytest.mark.parametrize(("axis", "pads"), [(0, 0), (1, 2)])
+def test_a_roll_without_a_margin_is_parted_again(axis, pads):
+    """Along the last dimension."""
+    x = np.random.RandomState(0).randn(5, 6).astype(np.float32)
+
+    def function(x):
+        return jnp.sum(jnp.sin(jnp.roll(x, 2, axis)) * x)
+
+    program = jaxmlir.trace(function)(x).grad().optimize(1)
+    after = program.run_passes("jaxpr-halo{platform=cpu}")
+    after.verify()
+    assert [str(p).count('"jaxpr.pad"') for p in (program, after)] == [2, pads]
+    np.testing.assert_allclose(after(x), jax.grad(function)(x), 1e-5, 1e-6)
+
+    def twice(x):
+        return jnp.sum(jnp.sin(jnp.roll(jnp.roll(x, 2, 1), 1, axis)) * x)
+
+    after = jaxmlir.trace(twice)(x).grad().optimize(1).run_passes("jaxpr-halo{platform=cpu}")
+    after.verify()
+    np.testing.assert_allclose(after(x), jax.grad(twice)(x), 1e-5, 1e-6)
+
+
 def wide(x):
     return jnp.roll(x, 2000) + jnp.roll(x, 3000)
 

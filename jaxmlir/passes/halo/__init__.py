@@ -20,6 +20,8 @@ roll again::
 
     a + pad(u[k:], 0, k) + pad(u[:k], n-k, 0)   ->   a + roll(u, -k)
 
+One along the last dimension that no margin takes the place of is written as its parts again.
+
 No bit of a roll or a padded array changes; sums may be added up in another order, and a zero so
 written as a sum may have another sign.
 """
@@ -36,7 +38,7 @@ from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.fence import fences
 from jaxmlir.passes.halo._moves import Moves
-from jaxmlir.passes.halo._rolls import join_parts
+from jaxmlir.passes.halo._rolls import join_parts, part_again
 from jaxmlir.passes.halo._views import groups_of
 from jaxmlir.passes.halo._write import write
 
@@ -90,13 +92,16 @@ def halo(
         rules = Rules(program)
         for function in outside_kernels(program):
             moves = Moves(program, function)
-            if join_parts(rules, moves):
+            joined = join_parts(rules, moves)
+            if joined:
                 drop_dead_ops(function)
                 moves = Moves(program, function)
             groups = groups_of(moves, min_elements, margin)
+            stored = {view.y for group in groups for view in group.views}
+            part_again(rules, moves, {y: roll for y, roll in joined.items() if y not in stored})
             for group in groups:
                 write(rules, group, put)
-            if groups:
+            if joined or groups:
                 drop_dead_ops(function)
             count += len(groups)
     program.changed()

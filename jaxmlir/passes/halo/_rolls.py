@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from jax import lax
 
 from jaxmlir.ir import ir
 from jaxmlir.passes._build import converted, only_user
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes._work import ADDITIONS
+from jaxmlir.passes._work import ADDITIONS, elements
 from jaxmlir.passes.halo._moves import Moves
 
 
-def join_parts(rules: Rules, moves: Moves) -> int:
-    """Writes the two padded parts of a roll in a sum as a roll; how many times."""
+def join_parts(rules: Rules, moves: Moves) -> dict[ir.Value, Roll]:
+    """Writes the two padded parts of a roll in a sum as a roll; the rolled values."""
     pads: dict[tuple[ir.Value, int, int, bool], ir.Value] = {}
-    count = 0
+    joined = {}
     for node in moves.order:
         if node.name != "jaxpr.pad" or moves.filled(node) is None:
             continue
@@ -28,11 +30,35 @@ def join_parts(rules: Rules, moves: Moves) -> int:
             continue
         x, dim, by, is_first = place
         other = pads.pop((x, dim, by, not is_first), None)
-        if other is None or not _join(rules, moves.nodes[other].op, y, x, _Roll(dim, by)):
+        roll, rolled = Roll(dim, by), None
+        if other is not None:
+            rolled = _join(rules, moves.nodes[other].op, y, x, roll)
+        if rolled is None:
             pads[x, dim, by, is_first] = y
         else:
-            count += 1
-    return count
+            joined[rolled] = roll
+    return joined
+
+
+def part_again(rules: Rules, moves: Moves, joined: Mapping[ir.Value, Roll]) -> None:
+    """Writes rolls that were two padded parts as these, where that is faster.
+
+    Microseconds of the parts / of the roll, in a sum, jax 0.10 and 0.12: 512 x 512, along the last
+    dimension 115, 255 and 104, 223, along the first 136, 129 and 110, 133; 100,000 numbers 150, 72
+    and 197, 75.
+    """
+    for node in moves.order:
+        (y,) = node.op.results
+        if y not in joined:
+            continue
+        # What the slices read now: it may have been parted itself.
+        (x,) = moves.nodes[node.op.operands[0]].op.operands
+        roll, shape = joined[y], x.type.shape
+        if roll.dim == len(shape) - 1 and elements(x.type) > shape[-1]:
+            parts = _Parts(roll)
+            with ir.InsertionPoint(node.op), node.op.location:
+                (total,) = rules.emit(parts, [x], parts)
+                y.replace_all_uses_with(converted(total, y.type))
 
 
 def _rolled_part(moves: Moves, node: OpNode) -> tuple[ir.Value, int, int, bool] | None:
@@ -55,16 +81,16 @@ def _rolled_part(moves: Moves, node: OpNode) -> tuple[ir.Value, int, int, bool] 
     return None
 
 
-def _join(rules: Rules, op: Any, second: ir.Value, x: ir.Value, roll: _Roll) -> bool:
+def _join(rules: Rules, op: Any, second: ir.Value, x: ir.Value, roll: Roll) -> ir.Value | None:
     """Writes a roll in the place of one part, which an op gives, and nothing in that of the other,
-    if both are terms of one sum."""
+    if both are terms of one sum; the roll."""
     (first,) = op.results
     root = _sum_of(first)
     if root is None or _sum_of(second) != root:
-        return False
+        return None
     user = next(iter(second.uses)).owner
     if any(v.type != second.type for v in (*user.operands, *user.results)):
-        return False
+        return None
     with ir.InsertionPoint(op), op.location:
         (rolled,) = rules.emit(roll, [x], roll)
         first.replace_all_uses_with(converted(rolled, first.type))
@@ -72,7 +98,7 @@ def _join(rules: Rules, op: Any, second: ir.Value, x: ir.Value, roll: _Roll) -> 
     user.results[0].replace_all_uses_with(left)
     # It is dead, and shall not count as a user; what is erased must not be in a table.
     user.operands[index] = second
-    return True
+    return rolled
 
 
 def _sum_of(value: ir.Value) -> ir.Value | None:
@@ -89,7 +115,7 @@ def _sum_of(value: ir.Value) -> ir.Value | None:
 
 
 @dataclass(frozen=True)
-class _Roll:
+class Roll:
     """``y[i] = x[i + by]``, periodic along a dimension; hashable."""
 
     dim: int
@@ -100,3 +126,21 @@ class _Roll:
         parts = [lax.slice_in_dim(x, self.by, size, axis=dim)]
         parts.append(lax.slice_in_dim(x, 0, self.by, axis=dim))
         return [lax.concatenate(parts, dim)]
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The same as a sum of two arrays that are zero where the other is not."""
+
+    roll: Roll
+
+    def __call__(self, x: Any) -> list[Any]:
+        dim, by = self.roll.dim, self.roll.by
+        size, zero = x.shape[dim], np.zeros((), x.dtype)
+        total = None
+        for first, last in ((by, size), (0, by)):
+            edges = [(0, 0, 0)] * x.ndim
+            edges[dim] = (first - by) % size, (by - last) % size, 0
+            part = lax.pad(lax.slice_in_dim(x, first, last, axis=dim), zero, edges)
+            total = part if total is None else lax.add(total, part)
+        return [total]
