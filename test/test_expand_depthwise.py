@@ -92,6 +92,19 @@ def test_groups_of_a_few_channels(layout):
     np.testing.assert_allclose(after(x, k), function(x, k), 1e-4, 1e-4)
 
 
+def test_single_channel():
+    x, k = normal(11, 9), normal(3, 2)
+
+    def loss(x, k):
+        return jnp.sum(jnp.sin(jax.scipy.signal.convolve2d(x, k, "same")))
+
+    gradient = jaxmlir.trace(loss)(x, k).grad((0, 1)).optimize(1)
+    after = gradient.run_passes(EXPAND)
+    assert [convolutions(p) for p in (gradient, after)] == [3, 1]
+    for a, b in zip(after(x, k), jax.grad(loss, (0, 1))(x, k), strict=True):
+        np.testing.assert_allclose(a, b, 1e-4, 1e-4)
+
+
 def test_batch_of_kernels():
     x, k = arrays(NCHW)
     function = jax.vmap(convolved(NCHW), (None, 0))
