@@ -576,6 +576,14 @@ def test_grad_names_the_argument_or_result_that_has_none():
         jaxmlir.trace(jnp.sin)(f32(1)).grad(has_aux=True)
 
 
+@pytest.mark.compat
+def test_what_is_the_same_for_all_may_depend_on_a_named_axis():
+    def f(x, y):
+        return x + jax.jit(lambda y: lax.ppermute(y, "rows", [(0, 1), (1, 2), (2, 0)]))(y)
+
+    check_vmap(f, (ROWS, X), (0, None), axis_name="rows")
+
+
 def test_an_axis_name_that_nobody_binds_is_named():
     jaxpr = jax.make_jaxpr(lambda x: lax.psum(x, "rows"), axis_env=[("rows", 2)])(f32(1))
     program = jaxmlir.from_jaxpr(jaxpr)

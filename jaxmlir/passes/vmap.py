@@ -16,7 +16,14 @@ from jaxmlir._compat import batching, core
 from jaxmlir.errors import TransformError
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import NewFunction, copy
+from jaxmlir.passes._build import (
+    NewFunction,
+    copy,
+    may_have_functions,
+    named_ops,
+    reachable,
+    symbols_of,
+)
 from jaxmlir.passes._liveness import Body
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.discharge_refs import discharge_refs
@@ -123,7 +130,7 @@ def vmap(
     values: list[Any] = [*new.args, *[None] * (len(dims) - body.arity)]
     known: dict[Any, Any] = {}
     with new.body():
-        for i, op, operands, pattern in _patterns(body, dims, axis):
+        for i, op, operands, pattern in _patterns(rules, body, dims, axis):
             args = [values[v] for v in operands]
             first, last = body.results[i]
             if pattern is None:
@@ -150,7 +157,7 @@ def batched_results(
     """Each result's batch dimension, where the rules leave it; writes nothing."""
     body = Body(rules.program.function(symbol))
     dims = _dims(body, in_axes)
-    for i, op, _, pattern in _patterns(body, dims, axis):
+    for i, op, _, pattern in _patterns(rules, body, dims, axis):
         if pattern is not None:
             first, last = body.results[i]
             found = rules.batched(op, body.names[i], pattern, axis, body.signature(i))
@@ -164,7 +171,7 @@ def _dims(body: Body, in_axes: Sequence[int | None]) -> list[int | None]:
 
 
 def _patterns(
-    body: Body, dims: list[int | None], axis: Any
+    rules: Rules, body: Body, dims: list[int | None], axis: Any
 ) -> Iterator[tuple[int, Any, list[int], Axes | None]]:
     """The ops by index, with their operands, and the dimensions of these; ``None`` if an op stays
     as it is.
@@ -175,10 +182,38 @@ def _patterns(
     for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
         pattern = tuple([dims[v] for v in operands])
         stays = pattern.count(None) == len(pattern)
-        if stays and named and i in body.effects:
+        if stays and named:
             # It may depend on its place along the named axis.
-            stays = f"NamedAxisEffect = {named}" not in str(body.effects[i])
+            effects = str(body.effects[i]) if i in body.effects else ""
+            stays = f"NamedAxisEffect = {named}" not in effects
+            stays = stays and not _hides_axis(rules, op, body.names[i], named)
         yield i, op, operands, None if stays else pattern
+
+
+def _hides_axis(rules: Rules, op: Any, name: str, axis: str) -> bool:
+    """Whether an op, or one in its functions, may depend on its place along an axis, without an
+    effect that says so."""
+    return _may_hide(op, name, axis) or (
+        may_have_functions(name)
+        and any(rules.functions.once(_function_hides, symbol, axis) for symbol in symbols_of(op))
+    )
+
+
+def _may_hide(op: Any, name: str, axis: str) -> bool:
+    """JAX's ``ppermute`` has no such effect, and high-level primitives do not tell what they expand
+    to."""
+    if name == "jaxpr.ppermute":
+        return axis in str(op.attributes["axis_name"])
+    return name == "jaxpr.call_hi_primitive"
+
+
+def _function_hides(rules: Rules, symbol: str, axis: str) -> bool:
+    functions = rules.program.functions
+    return any(
+        _may_hide(op, name, axis)
+        for reached in reachable(functions, symbol)
+        for op, name in named_ops(functions[reached])
+    )
 
 
 def _destinations(
