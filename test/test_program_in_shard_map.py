@@ -185,3 +185,16 @@ def test_cotangents_of_reduced_values_are_unreduced():
         assert found.sharding == expected.sharding
         for shard, like in zip(found.addressable_shards, expected.addressable_shards, strict=True):
             close(shard.data, like.data)
+
+
+def test_a_batch_is_sharded_over_an_explicit_axis():
+    mesh = jax.make_mesh((2, 2), ("b", "i"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
+    with jax.set_mesh(mesh):
+        xs = jax.device_put(jnp.arange(8.0).reshape(2, 4), P("b", "i"))
+        f = jax.shard_map(lambda x: jnp.sin(x), in_specs=P("i"), out_specs=P("i"), axis_names={"i"})
+        program = jaxmlir.trace(f)(jax.device_put(jnp.arange(4.0), P("i")))
+        with jax.enable_checks():
+            found = jax.jit(jax.vmap(program))(xs)
+        expected = jax.vmap(f)(xs)
+        assert found.sharding == expected.sharding
+        close(found, expected)

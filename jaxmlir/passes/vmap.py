@@ -120,7 +120,7 @@ def vmap(
     function = rules.program.function(symbol)
     body = Body(function)
     types = [
-        batched_type(type_, dim, axis.size)
+        batched_type(type_, dim, axis.size, axis.explicit_mesh_axis)
         for type_, dim in zip(function.type.inputs, in_axes, strict=True)
     ]
     new = NewFunction(
@@ -235,9 +235,15 @@ def _destinations(
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def batched_type(type_: ir.Type, dim: int | None, size: int) -> ir.Type:
-    """The type with a dimension of ``size`` inserted at ``dim``."""
-    return type_ if dim is None else type_of(core.unmapped_aval(size, dim, aval_of(type_), None))
+def batched_type(type_: ir.Type, dim: int | None, size: int, mesh_axis: Any = None) -> ir.Type:
+    """The type with a dimension of ``size`` inserted at ``dim``.
+
+    Args:
+      mesh_axis: the explicit axis, or axes, of a mesh that the dimension is sharded over.
+    """
+    if dim is None:
+        return type_
+    return type_of(core.unmapped_aval(size, dim, aval_of(type_), mesh_axis))
 
 
 def move(rules: Rules, value: ir.Value, have: int | None, want: int | None, size: int) -> ir.Value:

@@ -143,7 +143,9 @@ class CustomLinearSolve(HigherOrderRule):
             for name, symbol in solve.symbols.items()
         }
         results = zip(solve.results, out_dims, strict=True)
-        types = [batched_type(type_, dim, axis.size) for type_, dim in results]
+        types = [
+            batched_type(type_, dim, axis.size, axis.explicit_mesh_axis) for type_, dim in results
+        ]
         batched = _Solve(solve.lengths, symbols, solve.size, types)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:

@@ -178,7 +178,7 @@ class CustomLin(HigherOrderRule):
         """Any result may depend on any operand: all are batched, along the first dimension."""
         out_dims = (0,) * len(op.results)
         attributes, _ = with_batched_rules(rules, op, dims, axis, out_dims, _batch_lin_attributes)
-        types = [batched_type(v.type, 0, axis.size) for v in op.results]
+        types = [batched_type(v.type, 0, axis.size, axis.explicit_mesh_axis) for v in op.results]
         name = op.operation.name
         return Written(out_dims, lambda args: create(name, types, args, attributes))
 
