@@ -51,9 +51,9 @@ BUILTIN_PASSES = (
     ("jaxpr-defer-sums", "jaxmlir.passes.defer_sums:DeferSums"),
     ("jaxpr-discharge-refs", "jaxmlir.passes.discharge_refs:DischargeRefs"),
     ("jaxpr-drop-unit-dims", "jaxmlir.passes.drop_unit_dims:DropUnitDims"),
-    ("jaxpr-expand-custom-lin", "jaxmlir.passes.expand_custom_lin:ExpandCustomLin"),
     ("jaxpr-expand-convolutions", "jaxmlir.passes.expand_convolutions:ExpandConvolutions"),
     ("jaxpr-expand-cumlogsumexp", "jaxmlir.passes.expand_cumlogsumexp:ExpandCumlogsumexp"),
+    ("jaxpr-expand-custom-lin", "jaxmlir.passes.expand_custom_lin:ExpandCustomLin"),
     ("jaxpr-expand-depthwise", "jaxmlir.passes.expand_depthwise:ExpandDepthwise"),
     (
         "jaxpr-expand-select-and-scatter",
