@@ -101,7 +101,10 @@ class Rules:
         """``(*operands, *tangents of active ones) -> (*results, *tangents of active ones)``."""
 
         def trace(closed: Any) -> tuple[Any, Any]:
-            return ad.jvp_jaxpr(closed, active, instantiate=False)
+            closed, active_out = ad.jvp_jaxpr(closed, active, instantiate=False)
+            jaxpr, consts = open_jaxpr(closed)
+            jaxpr, active_out = _without_trivial(jaxpr, active_out)
+            return close_jaxpr(jaxpr, consts), active_out
 
         def write(jaxpr: Any, active_out: Any) -> Rule:
             return Rule(self._template(jaxpr, "jvp"), tuple(active_out))
@@ -473,7 +476,22 @@ def _linearize(
         return [*out, *residuals]
 
     jaxpr = trace_flat(primal, closed.in_avals, "linearize")
-    return jaxpr, close_jaxpr(found["tangent"]), found["active"]
+    tangent, active_out = _without_trivial(found["tangent"], found["active"])
+    return jaxpr, close_jaxpr(tangent), active_out
+
+
+def _without_trivial(jaxpr: Any, active: Sequence[bool]) -> tuple[Any, tuple[bool, ...]]:
+    """A jaxpr that gives tangents of active results last, without those that say nothing.
+
+    Rules may give a ``float0`` array, where JAX's own give a symbolic zero: for an integer.
+    """
+    start = len(jaxpr.outvars) - sum(active)
+    kept = [v.aval.dtype != dtypes.float0 for v in jaxpr.outvars[start:]]
+    if all(kept):
+        return jaxpr, tuple(active)
+    jaxpr, _ = pe.dce_jaxpr(jaxpr, [True] * start + kept, True)
+    rest = iter(kept)
+    return jaxpr, tuple(a and next(rest) for a in active)
 
 
 _Split = tuple[Sequence[Any], Sequence[Any], Any, tuple[bool, ...]]
