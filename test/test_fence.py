@@ -56,6 +56,23 @@ def test_cheap_values_are_not_fenced(function):
     assert str(program.run_passes("jaxpr-fence")) == str(program)
 
 
+def test_what_a_larger_op_reads_again_and_again_is_fenced():
+    """Forces between points: of each pair the power of its distance, for three coordinates."""
+
+    def forces(x):
+        d = x[None] - x[:, None]
+        return (d * (jnp.sum(d**2, -1, keepdims=True) + 0.1) ** -1.5).sum(1)
+
+    def fenced(points):
+        x = np.random.RandomState(0).rand(points, 3).astype(np.float32)
+        plain = jaxmlir.trace(forces)(x).run_passes("jaxpr-canonicalize,jaxpr-unroll-reductions")
+        program = plain.run_passes("jaxpr-fence")
+        np.testing.assert_allclose(program(x), jax.jit(forces)(x), rtol=1e-5, atol=1e-5)
+        return str(program).count(FENCE)
+
+    assert (fenced(64), fenced(8)) == (1, 0)
+
+
 def test_other_platforms_get_no_fences():
     program = jaxmlir.trace(diffusion(3))(jnp.ones((8, 8)))
     assert str(program.run_passes("jaxpr-fence{platform=cuda}")) == str(program)

@@ -44,3 +44,23 @@ func.func private @together(%x: tensor<f32>) -> tensor<f32> {
   %2 = "jaxpr.add"(%1, %0) : (tensor<f32>, tensor<f32>) -> tensor<f32>
   return %2 : tensor<f32>
 }
+
+// One op uses the sine, and reads each element three times: it is fenced, and that of a smaller one is not.
+// CHECK-LABEL: func.func private @spread
+// CHECK-NEXT:    %[[SIN:.*]] = "jaxpr.sin"
+// CHECK-NEXT:    %[[STORED:.*]] = "jaxpr.{{jit|optimization_barrier}}"(%[[SIN]])
+// CHECK-NEXT:    "jaxpr.broadcast_in_dim"(%[[STORED]])
+// REMARK: remark: [jaxpr-fence] stored: its user reads each element several times, and an element costs 40 ops
+func.func private @spread(%x: tensor<64x64xf32>) -> tensor<64x64x3xf32> {
+  %0 = "jaxpr.sin"(%x) : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %1 = "jaxpr.broadcast_in_dim"(%0) {broadcast_dimensions = array<i64: 0, 1>, shape = array<i64: 64, 64, 3>} : (tensor<64x64xf32>) -> tensor<64x64x3xf32>
+  return %1 : tensor<64x64x3xf32>
+}
+// CHECK-LABEL: func.func private @spread_a_little
+// CHECK-NEXT:    %[[SIN:.*]] = "jaxpr.sin"
+// CHECK-NEXT:    "jaxpr.broadcast_in_dim"(%[[SIN]])
+func.func private @spread_a_little(%x: tensor<8x8xf32>) -> tensor<8x8x3xf32> {
+  %0 = "jaxpr.sin"(%x) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %1 = "jaxpr.broadcast_in_dim"(%0) {broadcast_dimensions = array<i64: 0, 1>, shape = array<i64: 8, 8, 3>} : (tensor<8x8xf32>) -> tensor<8x8x3xf32>
+  return %1 : tensor<8x8x3xf32>
+}

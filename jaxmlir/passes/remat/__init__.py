@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, isfinite
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.errors import PipelineError
@@ -175,7 +175,8 @@ class _Loops:
           now: bytes that are stored of an iteration.
         """
         prices = replace(self.prices, traffic=self.traffic())
-        time = sum(prices.computing(step.op, step.name) for step in steps_of(joint.function))
+        times = [prices.computing(step.op, step.name) for step in steps_of(joint.function)]
+        time = sum(filter(isfinite, times))
         for share in _SHARES:
             choice = choose(joint, replace(prices, memory=prices.memory * share))
             if choice is None:
