@@ -486,7 +486,7 @@ def _without_trivial(jaxpr: Any, active: Sequence[bool]) -> tuple[Any, tuple[boo
     Rules may give a ``float0`` array, where JAX's own give a symbolic zero: for an integer.
     """
     start = len(jaxpr.outvars) - sum(active)
-    kept = [v.aval.dtype != dtypes.float0 for v in jaxpr.outvars[start:]]
+    kept = [getattr(v.aval, "dtype", None) != dtypes.float0 for v in jaxpr.outvars[start:]]
     if all(kept):
         return jaxpr, tuple(active)
     jaxpr, _ = pe.dce_jaxpr(jaxpr, [True] * start + kept, True)
@@ -516,11 +516,7 @@ def _split(closed: Any, args: Sequence[Any], active: tuple[bool, ...], reverse: 
         cut, end = len(consts), len(jaxpr.invars) - len(more)
         invars = [*jaxpr.invars[:cut], *jaxpr.invars[end:], *jaxpr.invars[cut:end]]
         jaxpr = jaxpr.replace(invars=invars)
-    # A rule that does not tell which results have tangents gives some to integers.
-    real = [getattr(v.aval, "dtype", None) != dtypes.float0 for v in jaxpr.outvars]
-    jaxpr, _ = pe.dce_jaxpr(jaxpr, real, instantiate=True)
-    given = iter(real)
-    active_out = tuple(not zero and next(given) for zero in out_zeros)
+    active_out = tuple(not zero for zero in out_zeros)
     return out, [*consts, *more], jaxpr, active_out
 
 
