@@ -563,6 +563,34 @@ def test_forward_mode_of_a_custom_vjp_names_the_line():
         assert line_of(f, "tripled") in str(error.value)
 
 
+def test_a_backward_rule_of_another_type_names_the_line():
+    """As long as nothing is computed from what it gives, JAX takes it, and so do we."""
+
+    @jax.custom_vjp
+    def twice(x):
+        return 2 * x
+
+    twice.defvjp(lambda x: (2 * x, x), lambda x, ct: (x.astype("float32") * ct,))
+
+    def alone(x):
+        return twice(x).astype("float32")
+
+    def after_another(x):
+        return alone(jax.jit(jnp.sin)(x))
+
+    def beside_another(x):
+        return alone(x) + (x * x).astype("float32")
+
+    x = jnp.bfloat16(1.5)
+    assert jaxmlir.trace(alone)(x).grad()(x) == jax.grad(alone)(x)
+    message = r"test_transforms.py:\d+:\d+: error: .* is tensor<f32>, expected tensor<bf16>"
+    for function, level in itertools.product((after_another, beside_another), (0, 2)):
+        with pytest.raises((TypeError, AssertionError)):
+            jax.grad(function)(x)
+        with pytest.raises(TransformError, match=message):
+            jaxmlir.trace(function)(x).optimize(level).grad()
+
+
 def test_grad_names_the_argument_or_result_that_has_none():
     def f(n, x):
         return x * n

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxmlir import codec
+from jaxmlir import codec, locations
 from jaxmlir._lists import chosen
+from jaxmlir.errors import Diagnostic, TransformError
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._body import Body
@@ -192,7 +193,7 @@ class Cotangents:
 
     def __init__(self, body: Body):
         self.sums: list[ir.Value | None] = [None] * len(body.types)
-        self._results = body.results
+        self._body = body
 
     def of_results(
         self, index: int, depends: Sequence[bool] | None = None
@@ -201,9 +202,15 @@ class Cotangents:
 
         Args:
           depends: the results that are asked about; by default all.
+
+        Raises:
+          TransformError: one is of another type than that of cotangents.
         """
-        first, last = self._results[index]
+        first, last = self._body.results[index]
         found = self.sums[first:last]
+        for value, cotangent in enumerate(found, first):
+            if cotangent is not None and cotangent.type != self._body.types[value]:
+                self._check(value, cotangent.type)
         if depends is not None:
             found = chosen(found, depends)
         return [ct for ct in found if ct is not None], tuple([ct is not None for ct in found])
@@ -211,6 +218,9 @@ class Cotangents:
     def add(self, value: int, cotangent: ir.Value, location: ir.Location | None = None) -> None:
         known = self.sums[value]
         if known is not None:
+            if known.type != cotangent.type:
+                self._check(value, known.type)
+                self._check(value, cotangent.type)
             operands = [known, cotangent]
             add = ir.Operation.create("jaxpr.add_any", [known.type], operands, loc=location)
             cotangent = add.result
@@ -222,6 +232,27 @@ class Cotangents:
         """Adds what an op hands to its operands, where the op is."""
         for value, cotangent in zip(values, cotangents, strict=True):
             self.add(value, cotangent, location)
+
+    def _check(self, value: int, given: ir.Type) -> None:
+        """JAX lets a backward rule give any type, as long as nothing is computed from it."""
+        body = self._body
+        expected = cotangent_type(body.types[value])
+        if _dtype(expected) == _dtype(given):
+            return
+        owner, what = body.value(value).owner, f"argument {value} of @{body.function.name.value}"
+        location = body.function.location
+        if not isinstance(owner, ir.Block):
+            what, location = f"'{owner.operation.name}' op", owner.location
+        message = (
+            f"{what} cannot be transposed: its cotangent is {given}, expected {expected}: the "
+            "backward rule of a custom_vjp function that uses it gives another type than that of "
+            "its argument"
+        )
+        raise TransformError([Diagnostic("error", message, *locations.position(location))])
+
+
+def _dtype(type_: ir.Type) -> Any:
+    return getattr(aval_of(type_), "dtype", None)
 
 
 def cotangent_type(type_: ir.Type) -> ir.Type:
