@@ -378,7 +378,8 @@ class Rules:
 
         Where these call functions, each program gets its own; the rule is not run again.
         """
-        key = (kind, self.reverse, known or _signature.of_op(op, name, op.operands), pattern)
+        reverse = self.reverse and kind == "linearize"
+        key = (kind, reverse, known or _signature.of_op(op, name, op.operands), pattern)
         found = self._kept(key)
         if found is None:
             with _located(kind, op, name):
