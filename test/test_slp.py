@@ -52,7 +52,7 @@ loops = st.lists(
 )
 
 
-@hypothesis.settings(max_examples=8, deadline=None)
+@hypothesis.settings(max_examples=5, deadline=None)
 @hypothesis.given(loops, st.tuples(st.integers(1, 4), st.integers(1, 4)), st.booleans())
 def test_windows(loops, size, is_first):
     starts = np.zeros((1, 2), int)
@@ -180,7 +180,7 @@ def test_ends(end):
     assert count(after, "dot_general") == [LEFT.get(end, 1)]
 
 
-@hypothesis.settings(max_examples=8, deadline=None)
+@hypothesis.settings(max_examples=5, deadline=None)
 @hypothesis.given(
     st.lists(st.sampled_from(sorted(STEPS)), min_size=2, max_size=4), st.sampled_from(sorted(ENDS))
 )
