@@ -109,6 +109,7 @@ class Work:
         return found if isinstance(found, Real) else 0
 
 
+@functools.cache
 def elements(type_: ir.Type) -> int:
     """How many elements a value of a type has; 0 if it is no array, or its size is not known."""
     aval = aval_of(type_)

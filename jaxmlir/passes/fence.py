@@ -25,7 +25,6 @@ callers.
 from __future__ import annotations
 
 import functools
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import ops_of, returned
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark
+from jaxmlir.passes._work import elements
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -165,9 +165,8 @@ class _Costs:
             for i, (value, (own, reads)) in enumerate(zip(op.results, found, strict=False)):
                 is_spread = value in spread
                 read_again = users[value] > 1 or is_spread
-                few = _size(value.type) < FEW_ELEMENTS
-                threshold = self._threshold * (FEW_FACTOR if few else 1)
-                if own > threshold and read_again and _is_array(value.type):
+                read_again = read_again and own > self._threshold_of(value.type)
+                if read_again and _is_array(value.type):
                     once = _computed_once(ops, outs) if once is None else once
                     if value in once and not is_spread:
                         costs[value] = own, reads
@@ -192,6 +191,9 @@ class _Costs:
             own = sum(cost for cost, _ in read) + SLOW.get(name, name in FUSED)
             return [(min(own, _MUCH), min(sum(times for _, times in read), _MUCH))]
         return []
+
+    def _threshold_of(self, type_: ir.Type) -> int:
+        return self._threshold * (FEW_FACTOR if elements(type_) < FEW_ELEMENTS else 1)
 
     def _callee(self, op: Any) -> _Cost:
         return self.of(op.attributes["jaxpr"].value)
@@ -257,17 +259,10 @@ def _spread(ops: Sequence[tuple[Any, str, list[ir.Value]]]) -> set[ir.Value]:
     found: set[ir.Value] = set()
     for op, name, operands in ops:
         if name in FUSED or name == "jaxpr.broadcast_in_dim":
-            size = _size(op.results[0].type)
+            size = elements(op.results[0].type)
             if size >= MIN_ELEMENTS:
-                found.update(v for v in operands if 1 < _size(v.type) <= size // 2)
+                found.update(v for v in operands if 1 < elements(v.type) <= size // 2)
     return found
-
-
-@functools.cache
-def _size(type_: ir.Type) -> int:
-    """The elements of an array; 0 where that is not known."""
-    shape = getattr(aval_of(type_), "shape", ())
-    return math.prod(shape) if all(isinstance(d, int) for d in shape) else 0
 
 
 def _shape(value: ir.Value) -> Any:
