@@ -66,7 +66,6 @@ CANNOT_BE_SAVED = {
     "batching_rule": "the rule of a custom_vmap function, which takes any batch size",
     "debug_callback": "a callback",
     "diffrax_gradient": "equinox's run-time errors, which are callbacks",
-    "diffrax_solve": "equinox's run-time errors, which are callbacks",
     "io_callbacks": "callbacks",
     "pallas_kernel": "the grid of a kernel, with its index maps",
     "pure_callback": "a callback",

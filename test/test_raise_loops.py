@@ -352,7 +352,7 @@ statement = st.tuples(
 )
 
 
-@hypothesis.settings(random_programs.budget, max_examples=20)
+@hypothesis.settings(random_programs.budget, max_examples=12)
 @hypothesis.given(
     statements=st.lists(statement, min_size=1, max_size=2),
     low=st.integers(0, 3),

@@ -33,7 +33,7 @@ VALID = [
     "custom_vjp_gradients",
     "linear_calls",
     "flax_train_step",
-    "diffrax_solve",
+    "diffrax_gradient",
     "odeint_pendulum_fit",
     "io_callbacks",
     "mutable_references",

@@ -99,14 +99,9 @@ def solve_van_der_pol(mu: jax.Array, y0: jax.Array) -> jax.Array:
 
 
 @program
-def diffrax_solve() -> Program:
-    """An adaptive solve with Tsitouras' method and a PID controller of the step size."""
-    return solve_van_der_pol, (np.float32(1.5), np.array([2.0, 0.0], np.float32))
-
-
-@program
 def diffrax_gradient() -> Program:
-    """The same through diffrax's recursive checkpointing adjoint."""
+    """An adaptive solve with Tsitouras' method and a PID controller of the step size, and its
+    gradient through diffrax's recursive checkpointing adjoint."""
 
     def loss(mu, y0):
         return jnp.sum(solve_van_der_pol(mu, y0) ** 2)
