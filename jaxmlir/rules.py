@@ -3,9 +3,10 @@
 ``custom_jvp_call``, ``custom_vjp_call`` and ``custom_lin`` equations carry their rules as callables
 that trace the user's function when they are called.  They are called with every tangent and
 cotangent present, and the jaxpr they return is written; export hands JAX a thunk that returns it.
-A JVP rule that asks to be told which tangents are zero (``symbolic_zeros``) is called once more for
-each combination of these, unless it is of an op in another rule: their numbers would multiply.  A
-VJP rule that asks so is told that none is, but for tangents that it refuses (:func:`_call_fwd`).
+A rule that asks to be told which tangents and cotangents are zero (``symbolic_zeros``) is called
+once more for each combination of these, unless it is of an op in another rule: their numbers would
+multiply.  A VJP rule is so if it is short, as one that is not may take seconds; it may refuse some
+tangents altogether (:func:`_call_fwd`).
 
 This module knows how to trace the rules of an equation; when that is done, :mod:`jaxmlir.untraced`
 does.
@@ -25,7 +26,7 @@ from __future__ import annotations
 import functools
 import itertools
 import types as py_types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -45,7 +46,7 @@ from jaxmlir._compat import (
     util,
     wrapped_rule,
 )
-from jaxmlir.ir import ir
+from jaxmlir.ir import ir, symbol_uses
 
 if TYPE_CHECKING:
     from jaxmlir.untraced import Pending
@@ -56,11 +57,24 @@ PRIMITIVES = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_lin"})
 
 OPS = frozenset({"jaxpr.custom_jvp_call_jaxpr", "jaxpr.custom_vjp_call_jaxpr", "jaxpr.custom_lin"})
 # The attributes of these ops that name their rules.
-ATTRIBUTES = frozenset({"jvp_jaxpr", "jvp_with_zeros", "fwd_jaxpr", "bwd_jaxpr", "bwd"})
+ATTRIBUTES = frozenset(
+    {
+        "jvp_jaxpr",
+        "jvp_with_zeros",
+        "fwd_jaxpr",
+        "bwd_jaxpr",
+        "vjp_with_zeros",
+        "bwd",
+        "bwd_with_zeros",
+    }
+)
 
 # Of a rule that is told which tangents are zero there is one for each combination of up to so many
-# tangents.
+# tangents, and of up to so many one for each alone.
 MAX_COMBINED = 4
+MAX_ALONE = 16
+# How many backward rules of a function there may be for cotangents to be combined too.
+MAX_BACKWARD = 64
 
 
 def write(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
@@ -94,22 +108,28 @@ def _trace_jvp_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attrib
 
     yield function((False,) * len(in_avals))
     if params["symbolic_zeros"] and not pending.in_rule:
-        found = map(function, _zeros_of_tangents(in_avals))
+        found = map(function, _zeros(list(map(has_tangent, in_avals))))
         symbols = [symbol for name, symbol in found if name == "jvp_jaxpr"]
         if symbols:
             yield "jvp_with_zeros", ir.ArrayAttr.get(symbols)
 
 
-def _zeros_of_tangents(avals: Sequence[Any]) -> Iterator[tuple[bool, ...]]:
-    """Which tangents a rule may find to be zero, but not all, nor none; integers' always are."""
-    tangible = [i for i, aval in enumerate(avals) if has_tangent(aval)]
-    few = len(tangible) <= MAX_COMBINED
-    for count in range(len(tangible), 0, -1):
-        if few or count in (1, len(tangible)):
-            for nonzero in itertools.combinations(tangible, count):
-                zeros = tuple(i not in nonzero for i in range(len(avals)))
-                if any(zeros):
-                    yield zeros
+def _zeros(tangible: Sequence[bool], few: bool = True) -> Iterator[tuple[bool, ...]]:
+    """Which (co)tangents a rule may find to be zero, but not all, nor none.
+
+    Args:
+      tangible: which may be other than zero; those of integers are not.
+      few: whether to combine them, where they are not many.
+    """
+    may = [i for i, t in enumerate(tangible) if t]
+    counts = {len(may), *([1] if len(may) <= MAX_ALONE else [])}
+    if few and len(may) <= MAX_COMBINED:
+        counts = {*range(1, len(may) + 1)}
+    for count in sorted(counts - {0}, reverse=True):
+        for nonzero in itertools.combinations(may, count):
+            zeros = tuple(i not in nonzero for i in range(len(tangible)))
+            if any(zeros):
+                yield zeros
 
 
 def has_tangent(aval: Any) -> bool:
@@ -131,49 +151,129 @@ def fitting(zeros: Sequence[bool], rules: Iterable[tuple[T, Sequence[bool]]]) ->
     return max(fit, key=lambda pair: pair[0])[1] if fit else None
 
 
-def _trace_vjp_rules(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
-    params = eqn.params
-    fwd, bwd = params["fwd_jaxpr_thunk"], params["bwd"]
-    num_consts = params["num_consts"]
-    in_avals = [v.aval for v in eqn.invars[num_consts:]]
-    out_avals = [v.aval for v in eqn.outvars]
-    shared = (pending.identity(fwd), pending.identity(bwd), tuple(in_avals))
-    # Integers have no tangents, nor has what the function closed over.
-    fixed = closed_over(fwd)
-    tangible = tuple(i >= fixed and has_tangent(a) for i, a in enumerate(in_avals))
+class _VjpRules:
+    """The rules of one custom_vjp_call equation.
 
-    @functools.cache
-    def run_fwd() -> tuple[Any, Sequence[Any], dict[str, Any]]:
-        taken, (jaxpr, consts) = _call_fwd(fwd, tangible, params["symbolic_zeros"])
-        _, res_tree, input_fwds = params["out_trees"]()
+    Tracing the forward rule tells JAX what the backward rule takes, of that trace: so a backward
+    rule is traced after the forward rule that it belongs to.
+
+    Attributes:
+      tangible: which operands may have tangents.
+    """
+
+    def __init__(self, eqn: Any, pending: Pending):
+        params = eqn.params
+        self.pending = pending
+        self.fwd, self.bwd = params["fwd_jaxpr_thunk"], params["bwd"]
+        self.out_trees, self.num_consts = params["out_trees"], params["num_consts"]
+        self.choosy = params["symbolic_zeros"]
+        self.in_avals = [v.aval for v in eqn.invars[self.num_consts :]]
+        self.cotangents = [v.aval.to_ct_aval() for v in eqn.outvars]
+        identities = pending.identity(self.fwd), pending.identity(self.bwd)
+        self.shared = (*identities, tuple(self.in_avals))
+        # Integers have no tangents, nor has what the function closed over.
+        fixed = closed_over(self.fwd)
+        self.tangible = tuple(i >= fixed and has_tangent(a) for i, a in enumerate(self.in_avals))
+        self._last: Any = None
+
+    def forward(self, in_zeros: tuple[bool, ...] | None = None) -> tuple[str, ir.Attribute]:
+        """The forward rule, told which tangents are zero; by default that none is, or as few as it
+        does not fail for."""
+        key = ("fwd", self.shared, in_zeros)
+        info = self.fwd.debug_info
+        return self.pending.function("fwd_jaxpr", key, info, lambda: self._run(in_zeros))
+
+    def backward(
+        self, in_zeros: tuple[bool, ...] | None = None, ct_zeros: tuple[bool, ...] = ()
+    ) -> tuple[str, ir.Attribute]:
+        """The backward rule of a forward rule, told which cotangents are zero."""
+
+        def trace() -> tuple[Any, Sequence[Any], dict[str, Any]]:
+            jaxpr, _, about = self._run(in_zeros)
+            own = iter(jaxpr.outvars)
+            # From JAX 0.11 the constants of a jaxpr may stand before its operands.
+            operands = jaxpr.invars[len(jaxpr.invars) - len(self.in_avals) :]
+            input_fwds = about["jaxpr.input_fwds"]
+            atoms = [next(own) if i is None else operands[i] for i in input_fwds]
+            # A residual that is a Python value is one in the backward rule as well.
+            known = {i: atom.val for i, atom in enumerate(atoms) if isinstance(atom, core.Literal)}
+            residuals = [atom.aval for atom in atoms]
+            return _trace_bwd(self.bwd, residuals, self.cotangents, ct_zeros, known)
+
+        key = ("bwd", self.shared, in_zeros, ct_zeros)
+        return self.pending.function("bwd_jaxpr", key, self.bwd.debug_info, trace)
+
+    def _run(self, in_zeros: tuple[bool, ...] | None) -> tuple[Any, Sequence[Any], dict[str, Any]]:
+        """Traces the forward rule, unless that is what it was traced for last."""
+        if self._last is None or self._last[0] != in_zeros:
+            self._last = in_zeros, self._traced(in_zeros)
+        return self._last[1]
+
+    def _traced(self, in_zeros: Any) -> tuple[Any, Sequence[Any], dict[str, Any]]:
+        self._last = None
+        tangible = self.tangible
+        if in_zeros is None:
+            taken, (jaxpr, consts) = _call_fwd(self.fwd, tangible, self.choosy)
+        else:
+            taken = tuple(not zero for zero in in_zeros)
+            forget_traced(self.fwd)
+            jaxpr, consts = self.fwd.call_wrapped(*taken)
+        _, res_tree, input_fwds = self.out_trees()
         # JAX counts forwarded operands with the constants in front; fwd does not take these.
-        operands = tuple(i if i is None else i - num_consts for i in input_fwds)
+        operands = tuple(i if i is None else i - self.num_consts for i in input_fwds)
         found = {"jaxpr.num_res": res_tree.num_leaves, "jaxpr.input_fwds": operands}
         if taken != tangible:
             zeros = zip(tangible, taken, strict=True)
             found["jaxpr.in_zeros"] = tuple(may and not does for may, does in zeros)
         return jaxpr, consts, found
 
-    name, found = pending.function("fwd_jaxpr", ("fwd", shared), fwd.debug_info, run_fwd)
-    yield name, found
-    if name != "fwd_jaxpr":
+    def with_zeros(self, fwd: ir.Attribute | None) -> Iterator[list[ir.Attribute]]:
+        """The forward rules that are told which tangents are zero, each with its backward rules.
+
+        Args:
+          fwd: the forward rule that is told of none.
+        """
+        families = [] if fwd is None else [(None, [fwd])]
+        for in_zeros in _zeros(self.tangible):
+            # The rest cannot have tangents; there is nothing new to tell.
+            if any(may and zero for may, zero in zip(self.tangible, in_zeros, strict=True)):
+                name, forward = self.forward(in_zeros)
+                if name == "fwd_jaxpr":
+                    families.append((in_zeros, [forward, *_found([self.backward(in_zeros)])]))
+        for in_zeros, family in families:
+            told = _zeros_of_cotangents(self.cotangents, len(families))
+            family += _found([self.backward(in_zeros, zeros) for zeros in told])
+            if len(family) > 1:
+                yield family
+
+
+def _found(functions: Iterable[tuple[str, ir.Attribute]]) -> list[ir.Attribute]:
+    """Of backward rules those that could be traced."""
+    return [symbol for name, symbol in functions if not name.endswith("_error")]
+
+
+def _zeros_of_cotangents(cotangents: Sequence[Any], times: int) -> Iterator[tuple[bool, ...]]:
+    """Which cotangents a backward rule may find to be zero; there are so many of these rules."""
+    tangible = [getattr(aval, "dtype", None) != dtypes.float0 for aval in cotangents]
+    return _zeros(tangible, times * (2 ** sum(tangible) - 1) <= MAX_BACKWARD)
+
+
+def _trace_vjp_rules(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
+    found = _VjpRules(eqn, pending)
+    name, fwd = found.forward()
+    yield name, fwd
+    if name == "fwd_jaxpr":
+        yield found.backward()
+    elif not found.choosy:
         return
-
-    def trace_bwd() -> tuple[Any, Sequence[Any], dict[str, Any]]:
-        # Tracing the forward rule tells JAX what the backward rule takes; that may have been done
-        # for the same rule in another equation only.
-        jaxpr, _, about = run_fwd()
-        input_fwds = about["jaxpr.input_fwds"]
-        own = iter(jaxpr.outvars)
-        # From JAX 0.11 the constants of a jaxpr may stand before its operands.
-        operands = jaxpr.invars[len(jaxpr.invars) - len(in_avals) :]
-        atoms = [next(own) if i is None else operands[i] for i in input_fwds]
-        # A residual that is a Python value is one in the backward rule as well.
-        known = {i: atom.val for i, atom in enumerate(atoms) if isinstance(atom, core.Literal)}
-        cotangents = [a.to_ct_aval() for a in out_avals]
-        return _trace_bwd(bwd, [atom.aval for atom in atoms], cotangents, known)
-
-    yield pending.function("bwd_jaxpr", ("bwd", shared), bwd.debug_info, trace_bwd)
+    rules = found.fwd.debug_info, found.bwd.debug_info
+    if found.choosy and not pending.in_rule and all(map(pending.is_short, rules)):
+        families = [
+            ir.ArrayAttr.get(family)
+            for family in found.with_zeros(fwd if name == "fwd_jaxpr" else None)
+        ]
+        if families:
+            yield "vjp_with_zeros", ir.ArrayAttr.get(families)
 
 
 def _call_fwd(fwd: Any, tangible: tuple[bool, ...], choosy: bool) -> tuple[tuple[bool, ...], Any]:
@@ -219,6 +319,24 @@ def _call_fwd(fwd: Any, tangible: tuple[bool, ...], choosy: bool) -> tuple[tuple
     return tuple(taken), call(taken)
 
 
+def vjp_rules(attributes: Mapping[str, ir.Attribute]) -> dict[str, tuple[str, ...]]:
+    """The forward rules of a custom_vjp_call_jaxpr, each with its backward rules."""
+    found: dict[str, tuple[str, ...]] = {}
+    if "fwd_jaxpr" in attributes:
+        bwd = (attributes["bwd_jaxpr"].value,) if "bwd_jaxpr" in attributes else ()
+        found[attributes["fwd_jaxpr"].value] = bwd
+    for family in attributes.get("vjp_with_zeros", ()):
+        fwd, *backward = symbol_uses(family)
+        found[fwd] = (*found.get(fwd, ()), *backward)
+    return found
+
+
+def backward_rules(attributes: Mapping[str, ir.Attribute]) -> list[str]:
+    """The backward rules of a custom_lin."""
+    names = ("bwd", "bwd_with_zeros")
+    return [use for name in names if name in attributes for use in symbol_uses(attributes[name])]
+
+
 def refused(rule: str, nonzeros: Sequence[bool], in_zeros: Sequence[bool]) -> str | None:
     """What is wrong where an operand has a tangent that a forward rule insists is zero; ``None``
     where none has."""
@@ -237,33 +355,54 @@ def _trace_lin_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attrib
     residuals = [v.aval for v in eqn.invars[: eqn.params["num_res"]]]
     cotangents = [a.to_ct_aval() for a in eqn.params["out_avals"]]
 
-    def trace() -> tuple[Any, Sequence[Any], dict[str, Any]]:
-        return _trace_bwd(bwd, residuals, cotangents, {})
+    def function(ct_zeros: tuple[bool, ...] = ()) -> tuple[str, ir.Attribute]:
+        def trace() -> tuple[Any, Sequence[Any], dict[str, Any]]:
+            return _trace_bwd(bwd, residuals, cotangents, ct_zeros, {})
 
-    key = ("lin", pending.identity(bwd), tuple(residuals), tuple(cotangents))
-    yield pending.function("bwd", key, bwd.debug_info, trace)
+        key = ("lin", pending.identity(bwd), tuple(residuals), tuple(cotangents), ct_zeros)
+        return pending.function("bwd", key, bwd.debug_info, trace)
+
+    yield function()
+    choosy = eqn.params["symbolic_zeros"] and not pending.in_rule
+    if choosy and pending.is_short(bwd.debug_info):
+        symbols = _found(map(function, _zeros_of_cotangents(cotangents, 1)))
+        if symbols:
+            yield "bwd_with_zeros", ir.ArrayAttr.get(symbols)
 
 
 def _trace_bwd(
-    bwd: Any, residuals: Sequence[Any], cotangents: Sequence[Any], known: dict[int, Any]
+    bwd: Any,
+    residuals: Sequence[Any],
+    cotangents: Sequence[Any],
+    ct_zeros: Sequence[bool],
+    known: dict[int, Any],
 ) -> tuple[Any, Sequence[Any], dict[str, Any]]:
     """A backward rule as a jaxpr ``(*residuals, *cotangents) -> (*cotangents)``, zeros dropped.
 
     Args:
+      ct_zeros: which cotangents are zero and no arguments; none if it is empty.
       known: values of residuals that are the same in every call, by index.
     """
     zeros: list[bool] = []
+    ct_zeros = ct_zeros or (False,) * len(cotangents)
 
     def flat(*args: Any) -> list[Any]:
-        outs = call_bwd(bwd, *(known.get(i, arg) for i, arg in enumerate(args)))
+        nonzero = iter(args[len(residuals) :])
+        given = [
+            ad_util.SymbolicZero(aval) if zero else next(nonzero)
+            for aval, zero in zip(cotangents, ct_zeros, strict=True)
+        ]
+        kept = (known.get(i, arg) for i, arg in enumerate(args[: len(residuals)]))
+        outs = call_bwd(bwd, *kept, *given)
         zeros[:] = [type(ct) in (ad_util.Zero, ad_util.SymbolicZero) for ct in outs]
         return [ct for ct, zero in zip(outs, zeros, strict=True) if not zero]
 
-    args = [*residuals, *cotangents]
+    args = [*residuals, *(ct for ct, zero in zip(cotangents, ct_zeros, strict=True) if not zero)]
     info = core.DebugInfo("custom_vjp bwd", bwd.debug_info.func_src_info, None, None)
     wrapped = lu.wrap_init(flat, debug_info=info)
     jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, args)
-    return jaxpr, consts, {"jaxpr.out_zeros": tuple(zeros)} if any(zeros) else {}
+    found = {"jaxpr.in_zeros": tuple(ct_zeros), "jaxpr.out_zeros": tuple(zeros)}
+    return jaxpr, consts, {name: value for name, value in found.items() if any(value)}
 
 
 TRACERS = {

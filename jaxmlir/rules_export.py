@@ -5,15 +5,16 @@ The counterpart of :mod:`jaxmlir.rules`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
 from jaxmlir import codec, primitives, rules
 from jaxmlir._compat import ad_util, core, debug_info, lu, open_jaxpr, pe, wrap_bwd
 from jaxmlir.errors import ExportError
-from jaxmlir.ir import symbol_uses
+from jaxmlir.ir import ir, symbol_uses
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ class _Attributes:
 
     def __init__(self, op: Any):
         self._attributes = op.attributes
+
+    @property
+    def given(self) -> dict[str, ir.Attribute]:
+        return dict(self._attributes.items())
 
     def get(self, name: str, default: Any = None) -> Any:
         return codec.decode(self._attributes[name]) if name in self._attributes else default
@@ -70,15 +75,14 @@ def _read_jvp(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
 
     def thunk(*in_zeros: bool) -> tuple[Any, Sequence[Any], list[bool]]:
         exporter.program.trace_rules()
-        none = (False,) * len(in_avals)
         known = [
-            (symbol, _function_attribute(exporter, symbol, "jaxpr.in_zeros", none))
+            (symbol, _in_zeros(exporter, symbol, len(in_avals)))
             for symbol in attributes.symbols("jvp_with_zeros")
         ]
         symbol = rules.fitting(in_zeros, known)
         if symbol is None:
             symbol = _rule(exporter, attributes, "jvp_jaxpr")
-        taken = dict(known).get(symbol, none)
+        taken = dict(known).get(symbol, (False,) * len(in_avals))
         out_zeros = _function_attribute(exporter, symbol, "jaxpr.out_zeros", (False,) * n_out)
         jaxpr, consts = open_jaxpr(exporter.jaxpr(symbol))
         if taken != tuple(in_zeros):
@@ -134,24 +138,27 @@ def _read_vjp(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
     in_avals = operand_avals[num_consts:]
     n_out = len(op.results)
 
+    families = _Families(exporter, attributes, len(in_avals))
+
     def fwd(*nonzeros: bool) -> tuple[Any, Sequence[Any]]:
-        symbol = _rule(exporter, attributes, "fwd_jaxpr")
-        zeros = _function_attribute(exporter, symbol, "jaxpr.in_zeros", (False,) * len(in_avals))
-        refused = rules.refused(symbol, nonzeros, zeros)
-        if refused is not None:
-            raise ExportError(refused)
-        return open_jaxpr(exporter.jaxpr(symbol))
+        return open_jaxpr(exporter.jaxpr(families.choose(nonzeros).fwd))
 
     def bwd(*args: Any) -> list[Any]:
-        symbol = _rule(exporter, attributes, "bwd_jaxpr")
-        return _call_bwd(exporter, symbol, [a.to_ct_aval() for a in in_avals], args)
+        given, cotangents = args[: len(args) - n_out], args[len(args) - n_out :]
+        family = families.of(len(given))
+        return _call_bwd(
+            exporter,
+            family.backward,
+            lambda: _rule(exporter, attributes, "bwd_jaxpr"),
+            [a.to_ct_aval() for a in in_avals],
+            given[: len(family.input_fwds)],
+            cotangents,
+        )
 
     def out_trees() -> tuple[Any, Any, list[int | None]]:
-        symbol = _rule(exporter, attributes, "fwd_jaxpr")
-        num_res = _function_attribute(exporter, symbol, "jaxpr.num_res", 0)
-        input_fwds = _function_attribute(exporter, symbol, "jaxpr.input_fwds", ())
+        input_fwds = families.input_fwds()
         forwarded = [i if i is None else i + num_consts for i in input_fwds]
-        return _flat_tree(n_out), _flat_tree(num_res), forwarded
+        return _flat_tree(n_out), _flat_tree(len(forwarded)), forwarded
 
     fwd_name = attributes.symbol("fwd_jaxpr") or "fwd"
     fwd_info = debug_info("custom_vjp fwd", fwd_name, len(in_avals), n_out)
@@ -165,20 +172,105 @@ def _read_vjp(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
     }
 
 
+class _Family(NamedTuple):
+    """A forward rule, and the backward rules that take its residuals."""
+
+    fwd: str
+    backward: tuple[str, ...]
+    in_zeros: tuple[bool, ...]
+    input_fwds: tuple[int | None, ...]
+
+
+class _Families:
+    """The rules of a custom_vjp call, of which JAX asks for one forward rule after another.
+
+    JAX's thunks tell of the rule that was asked for last, and run a backward rule later without
+    saying whose it is.  So each forward rule has a number of residuals that no other has: its
+    operands are as many more as it takes.
+    """
+
+    def __init__(self, exporter: Exporter, attributes: _Attributes, n_in: int):
+        self.exporter = exporter
+        self.attributes = attributes
+        self.n_in = n_in
+        self.last: _Family | None = None
+
+    @functools.cached_property
+    def all(self) -> list[_Family]:
+        self.exporter.program.trace_rules()
+        return [
+            _Family(
+                fwd,
+                backward,
+                _in_zeros(self.exporter, fwd, self.n_in),
+                _function_attribute(self.exporter, fwd, "jaxpr.input_fwds", ()),
+            )
+            for fwd, backward in rules.vjp_rules(self.attributes.given).items()
+        ]
+
+    def choose(self, nonzeros: Sequence[bool]) -> _Family:
+        """The forward rule for tangents, of which JAX wants to know more then.
+
+        Raises:
+          ExportError: there is none, or it has to be told that one of them is zero.
+        """
+        known = [(family, family.in_zeros) for family in self.all]
+        found = rules.fitting([not nz for nz in nonzeros], known)
+        if found is None:
+            symbol = _rule(self.exporter, self.attributes, "fwd_jaxpr")
+            in_zeros = _in_zeros(self.exporter, symbol, self.n_in)
+            raise ExportError(rules.refused(symbol, nonzeros, in_zeros))
+        self.last = found
+        return found
+
+    def input_fwds(self) -> list[int | None]:
+        """Which residuals of the rule that was chosen last are operands, and which operands."""
+        family = self.last or self.choose((True,) * self.n_in)
+        more = self._most + self.all.index(family) - len(family.input_fwds)
+        return [*family.input_fwds, *[0] * more]
+
+    def of(self, num_padded: int) -> _Family:
+        """The rule that has so many residuals, with the operands."""
+        return self.all[num_padded - self._most]
+
+    @property
+    def _most(self) -> int:
+        return max(len(family.input_fwds) for family in self.all)
+
+
+def _in_zeros(exporter: Exporter, symbol: str, count: int) -> tuple[bool, ...]:
+    return _function_attribute(exporter, symbol, "jaxpr.in_zeros", (False,) * count)
+
+
 def _bwd_info(name: str) -> Any:
     return debug_info("custom_vjp bwd", name, 0, 0)._replace(arg_names=None, result_paths=None)
 
 
 def _call_bwd(
-    exporter: Exporter, symbol: str, ct_avals: Sequence[Any], args: Sequence[Any]
+    exporter: Exporter,
+    backward: Sequence[str],
+    absent: Callable[[], str],
+    ct_avals: Sequence[Any],
+    residuals: Sequence[Any],
+    cotangents: Sequence[Any],
 ) -> list[Any]:
-    """Runs a backward rule's function and puts back the zeros that it leaves out."""
-    closed = exporter.jaxpr(symbol)
-    args = [
-        ad_util.zeros_like_aval(a.aval) if type(a) in (ad_util.SymbolicZero, ad_util.Zero) else a
-        for a in args
+    """Runs the function of the backward rule for some cotangents, and puts back the zeros that it
+    leaves out.
+
+    Args:
+      absent: called where none of the rules is for them.
+    """
+    zero = [type(ct) in (ad_util.SymbolicZero, ad_util.Zero) for ct in cotangents]
+    known = [(symbol, _in_zeros(exporter, symbol, len(zero))) for symbol in backward]
+    symbol = rules.fitting(zero, known) or absent()
+    taken = dict(known).get(symbol, (False,) * len(zero))
+    given = [
+        ad_util.zeros_like_aval(ct.aval) if is_zero else ct
+        for ct, is_zero, left_out in zip(cotangents, zero, taken, strict=True)
+        if not left_out
     ]
-    outs = iter(core.jaxpr_as_fun(closed)(*args))
+    closed = exporter.jaxpr(symbol)
+    outs = iter(core.jaxpr_as_fun(closed)(*residuals, *given))
     n_own = len(closed.out_avals)
     zeros = _function_attribute(exporter, symbol, "jaxpr.out_zeros", (False,) * n_own)
     return [
@@ -200,7 +292,15 @@ def _read_lin(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
     ct_avals = [core.abstract_token if zero else next(nonzero) for zero in in_zeros]
 
     def bwd(*args: Any) -> list[Any]:
-        return _call_bwd(exporter, _rule(exporter, attributes, "bwd"), ct_avals, args)
+        exporter.program.trace_rules()
+        return _call_bwd(
+            exporter,
+            rules.backward_rules(attributes.given),
+            lambda: _rule(exporter, attributes, "bwd"),
+            ct_avals,
+            args[:num_res],
+            args[num_res:],
+        )
 
     return primitives.get("custom_lin"), {
         "num_res": num_res,

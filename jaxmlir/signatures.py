@@ -12,8 +12,10 @@ and never at a custom derivative rule, which is a Python thunk there.  Here both
 ``bwd`` (custom_lin)   the same, of the residuals that are the op's first operands
 =====================  =============================================================================
 
-Tangents and cotangents out that are zero are left out, as the function's ``jaxpr.out_zeros`` tells;
-residuals that are operands are left out of ``fwd_jaxpr``'s, as its ``jaxpr.input_fwds`` tells.
+Tangents and cotangents out that are zero are left out, as the function's ``jaxpr.out_zeros`` tells,
+and those in that it is told of, as its ``jaxpr.in_zeros`` tells; residuals that are operands are
+left out of ``fwd_jaxpr``'s, as its ``jaxpr.input_fwds`` tells.  The rules of a list of
+``vjp_with_zeros`` are a forward rule and the backward rules that belong to it.
 """
 
 from __future__ import annotations
@@ -73,6 +75,13 @@ class _Op:
         for symbol in symbol_uses(self._attributes[name]) if name in self._attributes else ():
             yield _Function(name, symbol, self._functions[symbol])
 
+    def families(self, name: str) -> Iterator[list[_Function]]:
+        """The functions of each of the lists of an attribute, if they are there."""
+        for family in self._attributes[name] if name in self._attributes else ():
+            symbols = symbol_uses(family)
+            if symbols:
+                yield [_Function(name, symbol, self._functions[symbol]) for symbol in symbols]
+
 
 class _Function:
     """One function that an op names."""
@@ -109,9 +118,16 @@ class _Function:
                 got = f"@{self.symbol}, which {verb} {type_of(h)}"
                 yield f"{where}{type_of(w)} for {name}, got {got}"
 
+    def without_zeros(self, avals: Sequence[Any]) -> list[Any]:
+        """Those of the (co)tangents that the rule takes, as its ``jaxpr.in_zeros`` tells."""
+        return self._nonzero("jaxpr.in_zeros", avals)
+
     def drop_zeros(self, avals: Sequence[Any]) -> list[Any]:
         """Those of the values that the function gives, as its ``jaxpr.out_zeros`` tells."""
-        zeros = self.get("jaxpr.out_zeros", (False,) * len(avals))
+        return self._nonzero("jaxpr.out_zeros", avals)
+
+    def _nonzero(self, attribute: str, avals: Sequence[Any]) -> list[Any]:
+        zeros = self.get(attribute, (False,) * len(avals))
         if len(zeros) != len(avals):
             return list(avals)
         return [aval for aval, zero in zip(avals, zeros, strict=True) if not zero]
@@ -254,10 +270,7 @@ def _custom_jvp(op: _Op) -> Iterator[str]:
     yield from _call("call_jaxpr")(op)
     primals = op.operands[op.get("num_consts", 0) :]
     for jvp in (*op.functions("jvp_jaxpr"), *op.functions("jvp_with_zeros")):
-        zeros = jvp.get("jaxpr.in_zeros", (False,) * len(primals))
-        if len(zeros) != len(primals):
-            zeros = (False,) * len(primals)
-        nonzero = [t for t, zero in zip(_tangents(primals), zeros, strict=True) if not zero]
+        nonzero = jvp.without_zeros(_tangents(primals))
         yield from jvp.takes(("primal", primals), ("tangent", nonzero))
         tangents = jvp.drop_zeros(_tangents(op.results))
         yield from jvp.gives(("result", op.results), ("nonzero tangent", tangents))
@@ -267,31 +280,40 @@ def _custom_vjp(op: _Op) -> Iterator[str]:
     yield from _call("call_jaxpr")(op)
     primals = op.operands[op.get("num_consts", 0) :]
     fwd, bwd = op.function("fwd_jaxpr"), op.function("bwd_jaxpr")
-    if fwd is None:
-        return
+    if fwd is not None:
+        yield from _family(op, primals, fwd, [] if bwd is None else [bwd])
+    for family in op.families("vjp_with_zeros"):
+        yield from _family(op, primals, family[0], family[1:])
+
+
+def _family(
+    op: _Op, primals: Sequence[Any], fwd: _Function, backward: Sequence[_Function]
+) -> Iterator[str]:
+    """A forward rule and the backward rules that take its residuals."""
     yield from fwd.takes(("primal", primals))
     forwarded = fwd.get("jaxpr.input_fwds", (None,) * fwd.get("jaxpr.num_res", 0))
     n_own = sum(i is None for i in forwarded)
     yield from fwd.gives(("residual", [None] * n_own), ("result", op.results))
-    if bwd is None or len(fwd.results) < n_own:
+    if len(fwd.results) < n_own:
         return
     own = iter(fwd.results)
     residuals = [next(own) if i is None else primals[i] for i in forwarded]
-    yield from bwd.takes(("residual", residuals), ("cotangent", _cotangents(op.results)))
-    yield from bwd.gives(("nonzero cotangent", bwd.drop_zeros(_cotangents(primals))))
+    for bwd in backward:
+        nonzero = bwd.without_zeros(_cotangents(op.results))
+        yield from bwd.takes(("residual", residuals), ("cotangent", nonzero))
+        yield from bwd.gives(("nonzero cotangent", bwd.drop_zeros(_cotangents(primals))))
 
 
 def _custom_lin(op: _Op) -> Iterator[str]:
-    bwd = op.function("bwd")
-    if bwd is None:
-        return
     n_res = op.get("num_res", 0)
-    residuals, tangents = op.operands[:n_res], iter(op.operands[n_res:])
-    yield from bwd.takes(("residual", residuals), ("cotangent", _cotangents(op.results)))
-    in_zeros = op.get("in_zeros", ())
-    # The type of a tangent that is zero stands nowhere.
-    cotangents = [None if zero else next(tangents, None) for zero in in_zeros]
-    yield from bwd.gives(("nonzero cotangent", bwd.drop_zeros(cotangents)))
+    residuals = op.operands[:n_res]
+    for bwd in (*op.functions("bwd"), *op.functions("bwd_with_zeros")):
+        nonzero = bwd.without_zeros(_cotangents(op.results))
+        yield from bwd.takes(("residual", residuals), ("cotangent", nonzero))
+        tangents = iter(op.operands[n_res:])
+        # The type of a tangent that is zero stands nowhere.
+        cotangents = [None if zero else next(tangents, None) for zero in op.get("in_zeros", ())]
+        yield from bwd.gives(("nonzero cotangent", bwd.drop_zeros(cotangents)))
 
 
 def _sort(op: _Op) -> Iterator[str]:

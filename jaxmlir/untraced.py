@@ -258,11 +258,10 @@ class Pending:
         self, name: str, key: Any, info: core.DebugInfo, trace: Any
     ) -> tuple[str, ir.Attribute]:
         """``(name, @rule)``, or the reason why there is none under ``<stem>_error``."""
-        source = info.func_src_info or info.func_name
+        source = _source(info)
 
         def trace_bounded() -> Any:
-            short = self._lengths.get(source, 0) <= SHORT
-            bound = MAX_ORDER_OF_SHORT if short else MAX_ORDER
+            bound = MAX_ORDER_OF_SHORT if self.is_short(info) else MAX_ORDER
             if self._within[source] > bound:
                 raise JaxmlirError(
                     f"the rule {info.func_name!r} calls its own function with new arguments each "
@@ -281,8 +280,16 @@ class Pending:
                 error = str(e) if isinstance(e, JaxmlirError) else f"{type(e).__name__}: {e}"
                 return f"{name.split('_')[0]}_error", ir.StringAttr.get(error)
 
+    def is_short(self, info: core.DebugInfo) -> bool:
+        """Whether a rule has few equations, of which so much is known."""
+        return self._lengths.get(_source(info), 0) <= SHORT
+
     def identity(self, value: Any) -> int:
         return self.table.identity(value)
+
+
+def _source(info: core.DebugInfo) -> str:
+    return info.func_src_info or info.func_name
 
 
 def _length(jaxpr: Any) -> int:

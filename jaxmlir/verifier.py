@@ -467,6 +467,10 @@ def _fits(attr: ir.Attribute, kind: str) -> bool:
             return isinstance(attr, ir.FlatSymbolRefAttr)
         case "functions":
             return isinstance(attr, ir.ArrayAttr) and all(_fits(a, "function") for a in attr)
+        case "lists of functions":
+            return isinstance(attr, ir.ArrayAttr) and all(
+                _fits(a, "functions") and len(a) for a in attr
+            )
     return True
 
 

@@ -297,6 +297,51 @@ def test_batched_rules_are_told_which_tangents_are_zero():
         same(ours, theirs)
 
 
+def vjp_told_of_zeros():
+    """A function of an integer and two arguments: the numbers that its rule gives tell which
+    tangents and cotangents it was told to be zero."""
+
+    @jax.custom_vjp
+    def f(n, x, y):
+        return n * x * y, x + n
+
+    def f_fwd(n, x, y):
+        assert not n.perturbed
+        kept = y.value if x.perturbed else None, x.value if y.perturbed else None
+        return f(n.value, x.value, y.value), kept
+
+    def f_bwd(kept, cts):
+        is_zero = [isinstance(ct, jax.custom_derivatives.SymbolicZero) for ct in cts]
+        first = 0.0 if is_zero[0] else cts[0]
+        code = sum(10.0**i for i, zero in enumerate((*is_zero, kept[0] is None)) if not zero)
+        return None, *(None if value is None else code + value * first for value in kept)
+
+    f.defvjp(f_fwd, f_bwd, symbolic_zeros=True)
+    return f
+
+
+@compat
+def test_a_vjp_rule_is_told_which_tangents_and_cotangents_are_zero():
+    args, xs = (3, 0.7, -1.3), np.array([0.7, 0.2], np.float32)
+    program = reread(jaxmlir.trace(lambda *args: vjp_told_of_zeros()(*args))(*args))
+    program.verify()
+    mapped = reread(program.vmap((None, 0, None), axis_size=2))
+    exported = jax.extend.core.jaxpr_as_fun(program.to_jaxpr())
+    for argnums, chosen in [(1, [0]), (2, [1]), ((1, 2), [1]), ((1, 2), [0, 1])]:
+
+        def slope(f, *args, argnums=argnums, chosen=chosen):
+            def total(*args):
+                outs = f(*args)
+                return sum(outs[i].sum() for i in chosen)
+
+            return jax.jit(jax.grad(total, argnums))(*args)
+
+        for f in (program, exported):
+            same(slope(f, *args), slope(vjp_told_of_zeros(), *args))
+        expected = slope(jax.vmap(vjp_told_of_zeros(), (None, 0, None)), 3, xs, -1.3)
+        same(slope(mapped, 3, xs, -1.3), expected)
+
+
 @jax.custom_vjp
 def weighted(w, x, fixed, y, also_fixed, n):
     return w * x * fixed + jnp.sin(y) * also_fixed * n

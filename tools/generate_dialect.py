@@ -66,6 +66,7 @@ _IRDL_TYPES = """\
 _IRDL_BASES = {
     "function": "#builtin.symbol_ref",
     "functions": "#builtin.array",
+    "lists of functions": "#builtin.array",
     "str": "#builtin.string",
 }
 

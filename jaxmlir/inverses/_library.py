@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxmlir import rules
 from jaxmlir._compat import core
 from jaxmlir.inverses import _formulas
 from jaxmlir.inverses._rule import Formula, Formulas
@@ -151,9 +152,7 @@ def _traced(name: str, avals: tuple[Any, ...]) -> str | None:
 
 
 # Rules of derivatives say nothing about the value.
-_DERIVATIVES = frozenset(
-    f"{rule}_{what}" for rule in ("jvp", "fwd", "bwd") for what in ("jaxpr", "error")
-)
+_DERIVATIVES = rules.ATTRIBUTES | {"jvp_error", "fwd_error", "bwd_error"}
 _SYMBOL = re.compile(r"@([\w.]+)")
 
 

@@ -140,7 +140,8 @@ class Op(NamedTuple):
     @property
     def functions(self) -> tuple[Attr, ...]:
         """The attributes that refer to functions."""
-        return tuple(a for a in self.attributes if a.kind.rstrip("?") in ("function", "functions"))
+        kinds = ("function", "functions", "lists of functions")
+        return tuple(a for a in self.attributes if a.kind.rstrip("?") in kinds)
 
     def attribute(self, name: str) -> Attr | None:
         return next((a for a in self.attributes if a.name == name), None)

@@ -8,10 +8,11 @@ functions.
 What belongs to a rule rather than to a call of it stands on the rule's function:
 ``jaxpr.out_zeros`` tells which of its results are zero and left out, ``jaxpr.num_res`` how many
 residuals a forward rule gives, and ``jaxpr.input_fwds`` which of them are operands, by index, and
-so left out too.  ``jaxpr.in_zeros`` tells which of its tangents a JVP rule takes for zero, and so
-does not take; there is a rule for each of these patterns, or for those of a single tangent, where
-there are more than a few.  Of a forward rule it tells which operands must have no tangents: told
-that they have, the rule fails.
+so left out too.  ``jaxpr.in_zeros`` tells which of its tangents a JVP rule, or which of its
+cotangents a backward rule, takes for zero, and so does not take; there is a rule for each of these
+patterns, or for those of a single tangent, where there are more than a few.  Of a forward rule it
+tells which operands have no tangents: that is what it was told.  Each has its own residuals, and so
+backward rules of its own.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ OPS: tuple[Op, ...] = (
         "bwd_jaxpr: function?",
         "fwd_error: str?",
         "bwd_error: str?",
+        # Of a function with symbolic_zeros, by which tangents a forward rule is told to be zero:
+        # the forward rule, and backward rules that are told which cotangents are.
+        "vjp_with_zeros: lists of functions = ()",
         "num_consts: int = 0",
         "symbolic_zeros: bool = false",
         primitives=("custom_vjp_call",),
@@ -58,6 +62,8 @@ OPS: tuple[Op, ...] = (
         "*cotangents) -> (*cotangents); operands (*residuals, *nonzero tangents).",
         "bwd: function?",
         "bwd_error: str?",
+        # Backward rules that are told which cotangents are zero.
+        "bwd_with_zeros: functions = ()",
         "num_res: int = 0",
         # Which tangents in are zero: these are no operands, and bwd's results for them are dropped.
         "in_zeros: bools = ()",

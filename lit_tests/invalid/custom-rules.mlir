@@ -69,3 +69,23 @@ func.func @recursive_rule(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = "jaxpr.custom_jvp_call_jaxpr"(%x) {call_jaxpr = @f, jvp_jaxpr = @f_jvp} : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// -----
+
+// The backward rules of a list belong to its forward rule.
+
+func.func private @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = "jaxpr.sin"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func private @bwd(%r: tensor<4xf32>, %ct: tensor<4xf32>) -> tensor<4xf32> {
+  return %ct : tensor<4xf32>
+}
+
+func.func @bwd_with_another_number_of_residuals(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'jaxpr.custom_vjp_call_jaxpr' op attribute 'vjp_with_zeros': expected a function that takes 0 residuals and 1 cotangent, got @bwd, which takes 2}}
+  %0 = "jaxpr.custom_vjp_call_jaxpr"(%x) {call_jaxpr = @f, vjp_with_zeros = [[@f, @bwd]]} : (tensor<4xf32>) -> tensor<4xf32>
+  // expected-error@+1 {{'jaxpr.custom_vjp_call_jaxpr' op attribute 'vjp_with_zeros': expected lists of functions, got [[], @f]}}
+  %1 = "jaxpr.custom_vjp_call_jaxpr"(%x) {call_jaxpr = @f, vjp_with_zeros = [[], @f]} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}

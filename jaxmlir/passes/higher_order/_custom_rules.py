@@ -48,6 +48,11 @@ def error_at(op: Any, message: str) -> TransformError:
     return TransformError([Diagnostic("error", message, *locations.position(op.location))])
 
 
+def in_zeros(rule: func.FuncOp, count: int) -> tuple[bool, ...]:
+    """Which (co)tangents a rule takes for zero, and so does not take."""
+    return attribute(rule, "jaxpr.in_zeros", (False,) * count)
+
+
 def out_zeros(rule: func.FuncOp, count: int) -> tuple[bool, ...]:
     """Which of its (co)tangents a rule leaves out, for they are zero."""
     return attribute(rule, "jaxpr.out_zeros", (False,) * count)
@@ -60,9 +65,10 @@ def is_float0(type_: ir.Type) -> bool:
 
 @dataclass
 class BatchedRules:
-    """The symbols of batched rules, by attribute, and the dimensions of what they give."""
+    """The symbols of batched rules, by what ``write`` finds them by, and the dimensions of what
+    they give."""
 
-    symbols: dict[str, str]
+    symbols: dict[Any, str]
     out_dims: Dims
     used: bool = False
     """Whether a rule called the function it belongs to while it was being batched."""
@@ -71,7 +77,7 @@ class BatchedRules:
 def batch_rules(
     rules: Rules,
     key: Any,
-    symbols: dict[str, str],
+    symbols: dict[Any, str],
     guess: Dims,
     write: Callable[[BatchedRules], Dims],
 ) -> BatchedRules:
@@ -84,7 +90,7 @@ def batch_rules(
 
     Args:
       key: stands for the function, its rules and the pattern.
-      symbols: those of the rules to batch, by attribute.
+      symbols: those of the rules to batch, by what ``write`` is to find the batched ones by.
       guess: the dimensions of the batched function's results.
       write: writes the batched rules under the reserved symbols, and gives the dimensions that the
         results need to have.
@@ -178,7 +184,11 @@ class _Batched:
         except JaxmlirError as e:
             # As a rule that cannot be traced.
             rules.undo(before)
-            stems = {name.split("_")[0] for name in traced if name in OF_RULES}
+            stems = {
+                name.split("_")[0]
+                for name in traced
+                if name in OF_RULES and not name.endswith("_with_zeros")
+            }
             found = {f"{stem}_error": ir.StringAttr.get(str(e)) for stem in stems}
         yield from ((name, value) for name, value in traced.items() if name not in OF_RULES)
         yield from found.items()

@@ -25,6 +25,7 @@ from jaxmlir.passes.higher_order._custom_rules import (
     batch_rules,
     batched_with_rules,
     error_at,
+    in_zeros,
     is_float0,
     joined,
     keep_attributes,
@@ -173,14 +174,13 @@ def _rules_of(attributes: Any) -> list[str]:
 
 def _fitting(rules: Rules, op: Any, active: tuple[bool, ...]) -> tuple[str, tuple[bool, ...]]:
     """The rule that takes the fewest tangents besides those there are, and which it leaves out."""
-    none = (False,) * len(active)
     zeros = {
-        symbol: attribute(rules.program.function(symbol), "jaxpr.in_zeros", none)
+        symbol: in_zeros(rules.program.function(symbol), len(active))
         for symbol in _rules_of(op.attributes)
     }
     symbol = fitting([not a for a in active], zeros.items())
     if symbol is None:
-        return rule_symbol(op, "jvp_jaxpr"), none
+        return rule_symbol(op, "jvp_jaxpr"), (False,) * len(active)
     return symbol, zeros[symbol]
 
 
@@ -214,12 +214,8 @@ def _batch_rules(
     """Writes the batched rules; the dimensions of the results, primal and tangent alike."""
     n = len(entry.out_dims)
     functions = [rules.program.function(symbol) for symbol in symbols]
-    none = (False,) * len(dims)
     in_dims = [
-        (
-            *dims,
-            *(d for d, z in zip(dims, attribute(f, "jaxpr.in_zeros", none), strict=True) if not z),
-        )
+        (*dims, *(d for d, z in zip(dims, in_zeros(f, len(dims)), strict=True) if not z))
         for f in functions
     ]
     wanted = entry.out_dims

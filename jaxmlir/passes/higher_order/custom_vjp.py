@@ -3,7 +3,8 @@
 The derivative of a call runs the forward rule for values and residuals, and hands these with the
 tangents to a ``custom_lin``: the linear map of which nothing is known but its transpose, the
 backward rule.  Transposition puts that in its place; to push tangents through it is JAX's error (or
-see ``jaxpr-expand-custom-lin``).
+see ``jaxpr-expand-custom-lin``).  Of rules that are told which tangents and cotangents are zero,
+the one is taken that was told of most of them; others that it takes are written down.
 
 Batching batches the function, its forward and its backward rule; the cotangent of an operand that
 is not batched is summed over the batch.  Then all results are batched: the cotangent of one that is
@@ -16,9 +17,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import codec
-from jaxmlir.ir import func, ir
+from jaxmlir.ir import func, ir, symbol_uses
 from jaxmlir.passes._build import zeros
 from jaxmlir.passes._rules import has_tangent
+from jaxmlir.passes.dedupe_functions import rename
 from jaxmlir.passes.higher_order._custom_rules import (
     Attributes,
     BatchedRules,
@@ -29,6 +31,7 @@ from jaxmlir.passes.higher_order._custom_rules import (
     batched_with_rules,
     create,
     error_at,
+    in_zeros,
     joined,
     keep_attributes,
     out_zeros,
@@ -40,7 +43,7 @@ from jaxmlir.passes.higher_order._rule import HigherOrderRule, Linearization, Wr
 from jaxmlir.passes.higher_order.call import call
 from jaxmlir.passes.jvp import tangent_type
 from jaxmlir.passes.vmap import batched_type, vmap
-from jaxmlir.rules import refused
+from jaxmlir.rules import backward_rules, fitting, refused, vjp_rules
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -59,6 +62,7 @@ class CustomVjp(HigherOrderRule):
             "bwd_jaxpr",
             "fwd_error",
             "bwd_error",
+            "vjp_with_zeros",
             "num_consts",
             "symbolic_zeros",
             "jaxpr.ctx",
@@ -86,11 +90,8 @@ class CustomVjp(HigherOrderRule):
         consts = attribute(op, "num_consts", 0)
         if any(active[:consts]):
             raise error_at(op, _CLOSED_OVER)
-        fwd = _Forward(rules.program.function(rule_symbol(op, "fwd_jaxpr")))
-        wrong = refused(fwd.symbol, active[consts:], fwd.in_zeros)
-        if wrong is not None:
-            raise error_at(op, wrong)
-        attributes = _lin_attributes(op, fwd.num_res, active[consts:])
+        fwd = _forward(rules, op, active[consts:])
+        attributes = _lin_attributes(rules, op, fwd, active[consts:])
         results = list(op.results)
         pattern = tuple(map(has_tangent, results))
         types = list(map(tangent_type, results))
@@ -114,7 +115,15 @@ class CustomVjp(HigherOrderRule):
 
 class CustomLin(HigherOrderRule):
     plain: ClassVar = frozenset(
-        {"bwd", "bwd_error", "num_res", "in_zeros", "symbolic_zeros", "jaxpr.ctx"}
+        {
+            "bwd",
+            "bwd_error",
+            "bwd_with_zeros",
+            "num_res",
+            "in_zeros",
+            "symbolic_zeros",
+            "jaxpr.ctx",
+        }
     )
 
     def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Written:
@@ -152,22 +161,26 @@ class CustomLin(HigherOrderRule):
     def transpose(
         self, rules: Rules, op: Any, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
     ) -> Written:
-        """A call of the backward rule: a cotangent of zero is written down for it."""
+        """A call of the backward rule; a cotangent that is zero is written down for it, unless it
+        was told of it."""
         num_res = attribute(op, "num_res", 0)
-        bwd = rules.program.function(rule_symbol(op, "bwd"))
+        bwd = _backward(rules, op, nonzero)
         symbol = bwd.name.value
+        expected = [
+            nz for nz, zero in zip(nonzero, in_zeros(bwd, len(nonzero)), strict=True) if not zero
+        ]
         types = list(bwd.type.inputs)[num_res:]
-        in_zeros = attribute(op, "in_zeros", ())
+        no_operands = attribute(op, "in_zeros", ())
         # For each operand of the function where the rule gives its cotangent, if it does.
         position = iter(range(len(bwd.type.results)))
-        where = [None if zero else next(position) for zero in out_zeros(bwd, len(in_zeros))]
-        taken = [i for i, zero in zip(where, in_zeros, strict=True) if not zero]
+        where = [None if zero else next(position) for zero in out_zeros(bwd, len(no_operands))]
+        taken = [i for i, zero in zip(where, no_operands, strict=True) if not zero]
         taken = [i for i, lin in zip(taken, linear[num_res:], strict=True) if lin]
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
             given = iter(args[num_res:])
             cotangents = [
-                next(given) if nz else zeros(t) for t, nz in zip(types, nonzero, strict=True)
+                next(given) if nz else zeros(t) for t, nz in zip(types, expected, strict=True)
             ]
             outs = call(rules, symbol, [*args[:num_res], *cotangents])
             return [outs[i] for i in taken if i is not None]
@@ -193,7 +206,7 @@ class _Forward:
         self.symbol = function.name.value
         self.num_res = attribute(function, "jaxpr.num_res", 0)
         self.input_fwds = attribute(function, "jaxpr.input_fwds", (None,) * self.num_res)
-        self.in_zeros = attribute(function, "jaxpr.in_zeros", (False,) * len(function.type.inputs))
+        self.in_zeros = in_zeros(function, len(function.type.inputs))
 
     @property
     def num_extra(self) -> int:
@@ -207,77 +220,160 @@ class _Forward:
         return residuals, list(outs[self.num_extra :])
 
 
-def _lin_attributes(op: Any, num_res: int, active: tuple[bool, ...]) -> dict[str, ir.Attribute]:
+def _forward(rules: Rules, op: Any, active: tuple[bool, ...]) -> _Forward:
+    """The forward rule for those tangents.
+
+    Raises:
+      TransformError: there is none, or it has to be told that one of them is zero.
+    """
+    symbols = vjp_rules(dict(op.attributes.items()))
+    known = [_Forward(rules.program.function(symbol)) for symbol in symbols]
+    found = fitting([not a for a in active], [(fwd, fwd.in_zeros) for fwd in known])
+    if found is None:
+        symbol = rule_symbol(op, "fwd_jaxpr")
+        raise error_at(
+            op, refused(symbol, active, in_zeros(rules.program.function(symbol), len(active)))
+        )
+    return found
+
+
+def _backward(rules: Rules, op: Any, nonzero: tuple[bool, ...]) -> func.FuncOp:
+    """The backward rule for those cotangents."""
+    known = map(rules.program.function, backward_rules(dict(op.attributes.items())))
+    found = fitting([not nz for nz in nonzero], [(f, in_zeros(f, len(nonzero))) for f in known])
+    return found or rules.program.function(rule_symbol(op, "bwd"))
+
+
+def _lin_attributes(
+    rules: Rules, op: Any, fwd: _Forward, active: tuple[bool, ...]
+) -> dict[str, ir.Attribute]:
     """The attributes of the custom_lin that stands for the derivative of a call."""
-    attributes = op.attributes
+    attributes = dict(op.attributes.items())
     found = {
         "in_zeros": codec.encode(tuple(not a for a in active)),
-        "num_res": codec.encode(num_res),
+        "num_res": codec.encode(fwd.num_res),
     }
-    renamed = {"bwd_jaxpr": "bwd", "bwd_error": "bwd_error", "symbolic_zeros": "symbolic_zeros"}
-    found |= {new: attributes[old] for old, new in renamed.items() if old in attributes}
+    found |= {k: attributes[k] for k in ("bwd_error", "symbolic_zeros") if k in attributes}
+    with_zeros = []
+    for symbol in vjp_rules(attributes)[fwd.symbol]:
+        if any(in_zeros(rules.program.function(symbol), len(op.results))):
+            with_zeros.append(symbol_ref(symbol))
+        else:
+            found["bwd"] = symbol_ref(symbol)
+    if with_zeros:
+        found["bwd_with_zeros"] = ir.ArrayAttr.get(with_zeros)
     return found
 
 
 def _batch_attributes(
     rules: Rules, attributes: Attributes, dims: Dims, axis: Any, out_dims: Dims
 ) -> tuple[Attributes, Dims]:
-    if "fwd_jaxpr" not in attributes:
+    given = vjp_rules(attributes)
+    if not given:
         return {}, out_dims
-    names = [name for name in ("fwd_jaxpr", "bwd_jaxpr") if name in attributes]
-    given = {name: attributes[name].value for name in names}
+    # A backward rule may belong to several forward rules, whose residuals are batched differently.
+    named = {(fwd, rule): rule for fwd, backward in given.items() for rule in (fwd, *backward)}
 
     def write(entry: BatchedRules) -> Dims:
         return _batch_rules(rules, given, dims, axis, entry)
 
-    key = (*given.values(), dims, axis, out_dims)
-    entry = batch_rules(rules, key, given, out_dims, write)
-    return {name: symbol_ref(s) for name, s in entry.symbols.items()}, entry.out_dims
+    key = (tuple(given.items()), dims, axis, out_dims)
+    entry = batch_rules(rules, key, named, out_dims, write)
+
+    def new(fwd: str, rule: str) -> ir.Attribute:
+        return symbol_ref(entry.symbols[fwd, rule])
+
+    found: Attributes = {}
+    for name in ("fwd_jaxpr", "bwd_jaxpr"):
+        if name in attributes:
+            found[name] = new(attributes["fwd_jaxpr"].value, attributes[name].value)
+    if "vjp_with_zeros" in attributes:
+        families = map(symbol_uses, attributes["vjp_with_zeros"])
+        found["vjp_with_zeros"] = ir.ArrayAttr.get(
+            [ir.ArrayAttr.get([new(family[0], rule) for rule in family]) for family in families]
+        )
+    return found, entry.out_dims
 
 
 def _batch_lin_attributes(
     rules: Rules, attributes: Attributes, dims: Dims, axis: Any, out_dims: Dims
 ) -> tuple[Attributes, Dims]:
-    if "bwd" not in attributes:
+    given = backward_rules(attributes)
+    if not given:
         return {}, out_dims
-    bwd, num_res = attributes["bwd"].value, codec.decode(attributes["num_res"])
-    given = iter(dims[num_res:])
-    dims_in = tuple(None if zero else next(given) for zero in codec.decode(attributes["in_zeros"]))
+    num_res = codec.decode(attributes["num_res"])
+    of_tangents = iter(dims[num_res:])
+    dims_in = tuple(
+        None if zero else next(of_tangents) for zero in codec.decode(attributes["in_zeros"])
+    )
 
     def write(entry: BatchedRules) -> Dims:
-        rule_dims = (*dims[:num_res], *out_dims)
-        _batch_bwd(rules, bwd, rule_dims, dims_in, axis, entry.symbols["bwd"])
+        for bwd in given:
+            rule_dims = _dims_of_bwd(rules, bwd, dims[:num_res], out_dims)
+            _batch_bwd(rules, bwd, rule_dims, dims_in, axis, entry.symbols[bwd])
         return out_dims
 
-    entry = batch_rules(rules, (bwd, dims, dims_in, axis), {"bwd": bwd}, out_dims, write)
-    return {"bwd": symbol_ref(entry.symbols["bwd"])}, out_dims
+    key = (*given, dims, dims_in, axis)
+    entry = batch_rules(rules, key, {bwd: bwd for bwd in given}, out_dims, write)
+    found = {}
+    for name in ("bwd", "bwd_with_zeros"):
+        if name in attributes:
+            found[name] = rename(attributes[name], entry.symbols)
+    return found, out_dims
 
 
 def _batch_rules(
-    rules: Rules, symbols: dict[str, str], dims: Dims, axis: Any, entry: BatchedRules
+    rules: Rules, given: dict[str, tuple[str, ...]], dims: Dims, axis: Any, entry: BatchedRules
 ) -> Dims:
     """Writes the batched rules of a call; the dimensions of its results."""
-    function = rules.program.function(symbols["fwd_jaxpr"])
-    fwd = _Forward(function)
-    found: dict[str, Any] = {}
+    wanted = entry.out_dims
 
-    def out_axes(own: Dims) -> Dims:
+    def settle(fwd: _Forward, own: Dims) -> list[int | None]:
+        """Takes note of how a batched forward rule's results are batched; its residuals'."""
+        nonlocal wanted
         residuals, results = fwd.split(dims, own)
-        results = tuple(map(joined, entry.out_dims, results))
-        if "bwd_jaxpr" in symbols and None in results:
-            rule_dims = (*residuals, *results)
-            if _sums(rules, symbols["bwd_jaxpr"], rule_dims, dims, axis):
-                results = tuple(0 if d is None else d for d in results)
-        found["residuals"], found["results"] = residuals, results
-        return (*own[: fwd.num_extra], *results)
+        wanted = tuple(map(joined, wanted, results))
+        if None in wanted and any(
+            _sums(rules, bwd, _dims_of_bwd(rules, bwd, residuals, wanted), dims, axis)
+            for bwd in given[fwd.symbol]
+        ):
+            wanted = tuple(0 if d is None else d for d in wanted)
+        return residuals
 
-    new = entry.symbols["fwd_jaxpr"]
-    vmap(rules, fwd.symbol, dims, axis, out_axes, reserved=new)
-    keep_attributes(function, rules.program.function(new))
-    if "bwd_jaxpr" in symbols:
-        rule_dims = (*found["residuals"], *found["results"])
-        _batch_bwd(rules, symbols["bwd_jaxpr"], rule_dims, dims, axis, entry.symbols["bwd_jaxpr"])
-    return found["results"]
+    functions = [rules.program.function(symbol) for symbol in given]
+    while len(given) > 1:
+        # They have to agree.
+        before = wanted
+        for function in functions:
+            own = rules.functions.batched(function.name.value, dims, axis)
+            settle(_Forward(function), own)
+        if wanted == before:
+            break
+    for function in functions:
+        fwd = _Forward(function)
+        residuals: list[int | None] = []
+
+        def out_axes(
+            own: Dims, fwd: _Forward = fwd, residuals: list[int | None] = residuals
+        ) -> Dims:
+            residuals[:] = settle(fwd, own)
+            return (*own[: fwd.num_extra], *wanted)
+
+        new = entry.symbols[fwd.symbol, fwd.symbol]
+        vmap(rules, fwd.symbol, dims, axis, out_axes, reserved=new)
+        keep_attributes(function, rules.program.function(new))
+        for bwd in given[fwd.symbol]:
+            rule_dims = _dims_of_bwd(rules, bwd, residuals, wanted)
+            _batch_bwd(rules, bwd, rule_dims, dims, axis, entry.symbols[fwd.symbol, bwd])
+    return wanted
+
+
+def _dims_of_bwd(
+    rules: Rules, bwd: str, residuals: Sequence[int | None], results: Dims
+) -> tuple[int | None, ...]:
+    """The dimensions of a backward rule's arguments."""
+    taken_for_zero = in_zeros(rules.program.function(bwd), len(results))
+    return (*residuals, *(d for d, z in zip(results, taken_for_zero, strict=True) if not z))
 
 
 def _sums(rules: Rules, bwd: str, dims: Dims, out_dims: Dims, axis: Any) -> bool:
