@@ -2158,15 +2158,14 @@ irdl.dialect @jaxpr {
     irdl.attributes {"callee" = %0}
   }
 
-  // The forward rule of a custom_vjp whose residuals may be recomputed: results (*residuals, *results).
+  // The forward rule of a custom_vjp whose residuals may be recomputed: results (*residuals, *results); where no residual is used, a call of fun_jaxpr on the operands but the consts.
   irdl.operation @remat_opt {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
     %2 = irdl.any
-    %3 = irdl.any
-    irdl.operands(operands: variadic %2)
-    irdl.results(results: variadic %3)
-    irdl.attributes {"fwd_jaxpr" = %0, "fun_jaxpr_thunk" = %1}
+    irdl.operands(operands: variadic %1)
+    irdl.results(results: variadic %2)
+    irdl.attributes {"fwd_jaxpr" = %0}
   }
 
   // The operand, treated as constant by differentiation.

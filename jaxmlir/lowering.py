@@ -167,7 +167,7 @@ class _Lowering:
                     results = range(first, last)
                     if i in cuts:
                         op = self.program.stubs.reduced(op, cuts[i])
-                        known = _signature.of_op(op, name, op.operands)
+                        known = _signature.of_op(op, op.name, op.operands)
                         operands = chosen(operands, cuts[i].operands)
                         results = chosen(results, cuts[i].results)
                     outs = self.op(op, known, [values[v] for v in operands])

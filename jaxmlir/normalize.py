@@ -108,6 +108,30 @@ def _linear_call_from_dialect(
     return params
 
 
+def _remat_opt_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
+    """The function that is to be called where no residual is used is a thunk that traces it."""
+    try:
+        jaxpr, consts = params["fun_jaxpr_thunk"]()
+    except Exception:
+        return params
+    results = [v.aval for v in eqn.outvars[params["num_res"] :]]
+    fits = all(map(core.typematch, [v.aval for v in jaxpr.outvars], results))
+    if not fits or any(isinstance(const, core.Tracer) for const in consts):
+        return params
+    params = {key: value for key, value in params.items() if key != "fun_jaxpr_thunk"}
+    return {**params, "fun_jaxpr": _compat.close_jaxpr(jaxpr, consts)}
+
+
+def _remat_opt_from_dialect(
+    params: dict[str, Any], n_operands: int, n_results: int
+) -> dict[str, Any]:
+    params = dict(params)
+    if "fun_jaxpr" in params:
+        opened = _compat.open_jaxpr(params.pop("fun_jaxpr"))
+        params["fun_jaxpr_thunk"] = lambda: opened
+    return params
+
+
 def _custom_vmap_from_dialect(
     params: dict[str, Any], n_operands: int, n_results: int
 ) -> dict[str, Any]:
@@ -131,12 +155,14 @@ TO_DIALECT: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
     "jit": _jit_to_dialect,
     "linear_call": _linear_call_to_dialect,
     "reduce": _reduce_to_dialect,
+    "remat_opt": _remat_opt_to_dialect,
     "run_scoped": _run_scoped_to_dialect,
 }
 FROM_DIALECT: dict[str, Callable[[dict[str, Any], int, int], dict[str, Any]]] = {
     "jit": _jit_from_dialect,
     "linear_call": _linear_call_from_dialect,
     "reduce": _reduce_from_dialect,
+    "remat_opt": _remat_opt_from_dialect,
     "run_scoped": _run_scoped_from_dialect,
 }
 if _PACKED_SCAN:

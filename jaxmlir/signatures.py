@@ -316,6 +316,14 @@ def _custom_lin(op: _Op) -> Iterator[str]:
         yield from bwd.gives(("nonzero cotangent", bwd.drop_zeros(cotangents)))
 
 
+def _remat_opt(op: _Op) -> Iterator[str]:
+    yield from _call("fwd_jaxpr")(op)
+    fun = op.function("fun_jaxpr")
+    if fun is not None:
+        yield from fun.takes(("primal", op.operands[op.get("num_consts", 0) :]))
+        yield from fun.gives(("result", op.results[op.get("num_res", 0) :]))
+
+
 def _sort(op: _Op) -> Iterator[str]:
     num_keys = op.get("num_keys", 1)
     if not 1 <= num_keys <= len(op.operands):
@@ -392,4 +400,5 @@ _CHECKS: dict[str, Callable[[_Op], Iterator[str]]] = {
     "jaxpr.custom_jvp_call_jaxpr": _custom_jvp,
     "jaxpr.custom_vjp_call_jaxpr": _custom_vjp,
     "jaxpr.custom_lin": _custom_lin,
+    "jaxpr.remat_opt": _remat_opt,
 }

@@ -198,6 +198,22 @@ def test_integers_of_a_high_level_primitive_have_no_tangents():
 
 
 @compat
+def test_a_forward_rule_is_run_only_for_its_residuals():
+    """With optimize_remat, as in JAX: the values tell which of the two was run."""
+    f = jax.custom_vjp(lambda x: 2 * x)
+    f.defvjp(lambda x: (3 * x, jnp.sin(x)), lambda res, ct: (res * ct,), optimize_remat=True)
+    program = reread(jaxmlir.trace(lambda x: f(x))(0.7))
+    mapped = reread(program.vmap(axis_size=2))
+    xs = np.array([0.7, 0.2], np.float32)
+    for of in (lambda f, x: jax.vjp(f, x)[0], lambda f, x: jax.vjp(f, x)[1](f(x))):
+        same(*(jax.jit(functools.partial(of, g))(0.7) for g in (program, f)))
+        same(*(jax.jit(functools.partial(of, g))(xs) for g in (mapped, jax.vmap(f))))
+    forward, _ = program.vjp()
+    assert jax.jit(lambda x: forward(x)[0])(1.0) == 2.0
+    assert jax.jit(forward)(1.0)[0] == 3.0
+
+
+@compat
 def test_nondiff_arguments_and_pytrees_in_rules():
     @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
     def apply(f, tree):

@@ -89,9 +89,11 @@ OPS: tuple[Op, ...] = (
         None,
         None,
         "The forward rule of a custom_vjp whose residuals may be recomputed: results (*residuals, "
-        "*results).",
+        "*results); where no residual is used, a call of fun_jaxpr on the operands but the consts.",
         "fwd_jaxpr: function",
-        "fun_jaxpr_thunk: handle",
+        "fun_jaxpr: function = absent",
+        # Of a function that closes over values.
+        "fun_jaxpr_thunk: handle = absent",
         "num_consts: int = 0",
         "num_res: int = 0",
         distinct="what is recomputed is meant to be",

@@ -57,6 +57,10 @@ class Cut:
     """Attributes that count operands."""
     dropped: tuple[str, ...] = ()
     """Attributes that go."""
+    name: str | None = None
+    """What the op is now, where that is another one."""
+    added: dict[str, ir.Attribute] = field(default_factory=dict)
+    """Attributes that the other one has besides."""
 
 
 @dataclass
@@ -68,6 +72,11 @@ class Live:
     cuts: dict[int, Cut]
     pinned: set[str]
     """Functions that must stay as they are."""
+
+    @property
+    def drops(self) -> bool:
+        """Whether an op goes, or becomes another one."""
+        return bool(self.dead) or any(cut.name for cut in self.cuts.values())
 
 
 class Liveness:
@@ -138,7 +147,7 @@ class Liveness:
     def drops(self, entry: Variant) -> bool:
         """Whether a variant of a function, or of one that it comes down to, is less than it."""
         return any(
-            self.of(v.symbol, v.results).dead or not (all(v.results) and all(v.arguments))
+            not (all(v.results) and all(v.arguments)) or self.of(v.symbol, v.results).drops
             for v in self.needed([entry])
         )
 
@@ -297,6 +306,34 @@ def _while(liveness: Liveness, op: Any, results: Mask) -> Cut:
     )
 
 
+def _remat_opt(liveness: Liveness, op: Any, results: Mask) -> Cut:
+    """The function itself, where no residual is used; until then it has to find its operands."""
+    fwd, n_res = _function(op, "fwd_jaxpr"), count_of(op, "num_res")
+    n_consts, n_operands = count_of(op, "num_consts"), len(op.operands)
+    if "fun_jaxpr" not in op.attributes:
+        function = whole(liveness.functions[fwd])
+        return Cut((True,) * n_operands, (True,) * len(results), {"fwd_jaxpr": [function]})
+    fun = _function(op, "fun_jaxpr")
+    if any(results[:n_res]):
+        given = (True,) * (n_operands - n_consts)
+        arguments = (*liveness.arguments(fwd, results)[:n_consts], *given)
+        functions = {
+            "fwd_jaxpr": [Variant(fwd, results, arguments)],
+            "fun_jaxpr": [Variant(fun, results[n_res:], given)],
+        }
+        counts = {"num_consts": sum(arguments[:n_consts]), "num_res": sum(results[:n_res])}
+        return Cut(arguments, results, functions, counts)
+    arguments = liveness.arguments(fun, results[n_res:])
+    return Cut(
+        (*(False,) * n_consts, *arguments),
+        results,
+        {"jaxpr": [Variant(fun, results[n_res:], arguments)]},
+        dropped=("fwd_jaxpr", "fun_jaxpr", "num_consts", "num_res"),
+        name="jaxpr.jit",
+        added={"name": ir.StringAttr.get(fun)},
+    )
+
+
 def _either(*masks: Sequence[bool]) -> Mask:
     return tuple(any(column) for column in zip(*masks, strict=True))
 
@@ -309,6 +346,7 @@ _RULES: dict[str, _Rule] = {
     "jaxpr.closed_call": _call("call_jaxpr"),
     "jaxpr.eval_jaxpr": _call("call_jaxpr"),
     "jaxpr.cond": _cond,
+    "jaxpr.remat_opt": _remat_opt,
     "jaxpr.scan": _scan,
     "jaxpr.while": _while,
 }

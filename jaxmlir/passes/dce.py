@@ -180,10 +180,11 @@ def reduced(
     attributes = dict(op.attributes.items())
     for name, variants in cut.functions.items():
         symbols = [ir.FlatSymbolRefAttr.get(symbol(v)) for v in variants]
-        is_tuple = isinstance(attributes[name], ir.ArrayAttr)
+        is_tuple = isinstance(attributes.get(name), ir.ArrayAttr)
         attributes[name] = ir.ArrayAttr.get(symbols) if is_tuple else symbols[0]
     for name in cut.dropped:
-        del attributes[name]
+        attributes.pop(name, None)
+    attributes |= cut.added
     for name, count in cut.counts.items():
         attributes[name] = codec.encode(count)
         if not count:
@@ -199,7 +200,8 @@ def reduced(
             del attributes["jaxpr.effects"]
     types = chosen(list(op.results.types), cut.results)
     operands = chosen(list(op.operands), cut.operands)
-    return ir.Operation.create(op.name, types, operands, attributes, loc=op.location, ip=ip)
+    name = cut.name or op.name
+    return ir.Operation.create(name, types, operands, attributes, loc=op.location, ip=ip)
 
 
 def _dropped(cut: Cut) -> str:
