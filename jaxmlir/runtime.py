@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from jaxmlir import manual_axes
+from jaxmlir import jax_interpreters, manual_axes
 from jaxmlir._compat import (
     ad,
     ad_util,
@@ -160,6 +160,7 @@ def _bind(program: Program, symbol: str, args: list[Any]) -> list[Any]:
 
 
 def _bind_callee(callee: Callee, args: list[Any]) -> list[Any]:
+    jax_interpreters.register(call_p)
     cast = manual_axes.cast(callee.signature.operands, args)
     return call_p.bind(*cast, callee=callee, placement=callee.placement)
 

@@ -377,6 +377,25 @@ def test_inside_transformations(wave, transform):
 
 
 @compat
+def test_inside_interpreters_that_look_at_equations():
+    from jax.experimental import checkify, jet
+
+    def f(x):
+        checkify.check(x > 0, "not positive: {x}", x=x)
+        return jnp.log(x)
+
+    program = reread(jaxmlir.trace(f)(1.0))
+    x = jnp.float32(-1.0)
+    (ours, _), (jaxs, _) = (checkify.checkify(lambda x, g=g: g(x))(x) for g in (program, f))
+    assert ours.get() == jaxs.get() and "not positive" in ours.get()
+    program = jaxmlir.trace(jnp.exp)(x)
+    ours, jaxs = (
+        jax.jit(lambda x, g=g: jet.jet(g, (x,), ((x, x),)))(x) for g in (program, jnp.exp)
+    )
+    same(ours, jaxs)
+
+
+@compat
 def test_the_backward_pass_keeps_what_there_is():
     x = jnp.arange(3.0)
     program = jaxmlir.trace(lambda x: jnp.exp(x * x))(x)
