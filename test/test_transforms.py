@@ -641,3 +641,19 @@ def test_vmap_names_the_axis_that_does_not_fit():
         program.vmap({"x": 0}, axis_size=3)
     with pytest.raises(ArgumentError, match="axis_size"):
         program.vmap().as_text()
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: lax.scan(lambda c, y: (c + 2 * y, c * 3), x[0], x),
+        lambda x: lax.cond(True, lambda x: x * 2, lambda x: x[::-1], x),
+    ],
+    ids=["scan", "cond"],
+)
+def test_integer_functions_are_linear_too(f):
+    x = np.array([1, 2, 4], i32)
+    cotangents = jax.tree.map(lambda out: out + 1, f(x))
+    program = reread(jaxmlir.trace(f)(x))
+    (ours,), (jaxs,) = (jax.linear_transpose(g, x)(cotangents) for g in (program.__call__, f))
+    np.testing.assert_array_equal(ours, jaxs)

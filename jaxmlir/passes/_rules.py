@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import numpy as np
 
 from jaxmlir import _signature, locations, rules
 from jaxmlir import exporter as exporting
@@ -584,13 +585,13 @@ def _transpose(
     jaxpr, consts = open_jaxpr(closed)
     # JAX's rules expect that results without cotangents are gone: of a scan, say.
     jaxpr, _ = pe.dce_jaxpr(jaxpr, list(nonzero), True)
-    ct_avals = [v.aval.to_ct_aval() for v in jaxpr.outvars]
+    ct_avals = [linear_aval(v.aval) for v in jaxpr.outvars]
     found: dict[str, Any] = {}
 
     def transposed(*args: Any) -> list[Any]:
         it = iter(args)
         primals = [
-            ad.UndefinedPrimal(v.aval.to_ct_aval()) if lin else next(it)
+            ad.UndefinedPrimal(linear_aval(v.aval)) if lin else next(it)
             for v, lin in zip(jaxpr.invars, linear, strict=True)
         ]
         outs = ad.backward_pass(jaxpr, False, consts, primals, list(it))
@@ -603,6 +604,15 @@ def _transpose(
         *ct_avals,
     ]
     return trace_flat(transposed, in_avals, "transpose"), found["nonzero"]
+
+
+def linear_aval(aval: Any) -> Any:
+    """What a transpose takes for a result and gives for a linear argument.
+
+    An integer function can be linear too, though it has no derivative.
+    """
+    is_integer = isinstance(aval, core.ShapedArray) and dtypes.issubdtype(aval.dtype, np.integer)
+    return aval if is_integer else aval.to_ct_aval()
 
 
 def _refers(op: Any) -> bool:

@@ -19,7 +19,7 @@ from jaxmlir.passes._base import Pass
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import NewFunction, copy, set_attribute, zeros
 from jaxmlir.passes._options import named_arguments
-from jaxmlir.passes._rules import Rule, Rules, Written
+from jaxmlir.passes._rules import Rule, Rules, Written, linear_aval
 from jaxmlir.types import aval_of, type_of
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def transpose_function(
     types = body.types
     fixed = [i for i, lin in enumerate(linear) if not lin]
     outs = chosen(body.returned, nonzero)
-    arg_types = [*(types[i] for i in fixed), *(cotangent_type(types[v]) for v in outs)]
+    arg_types = [*(types[i] for i in fixed), *(linear_type(types[v]) for v in outs)]
     new = NewFunction(rules, name, arg_types, body.function, detached=detached)
     cotangents = Cotangents(body)
     with new.body():
@@ -115,7 +115,7 @@ def transpose_function(
         found = cotangents.sums[: body.arity]
         for i, needs_one in enumerate(required or ()):
             if linear[i] and needs_one and found[i] is None:
-                found[i] = zeros(cotangent_type(types[i]))
+                found[i] = zeros(linear_type(types[i]))
     found = chosen(found, linear)
     new.finish([ct for ct in found if ct is not None])
     set_attribute(new.op, "jaxpr.num_res", len(fixed))
@@ -236,7 +236,7 @@ class Cotangents:
     def _check(self, value: int, given: ir.Type) -> None:
         """JAX lets a backward rule give any type, as long as nothing is computed from it."""
         body = self._body
-        expected = cotangent_type(body.types[value])
+        expected = linear_type(body.types[value])
         if _dtype(expected) == _dtype(given):
             return
         owner, what = body.value(value).owner, f"argument {value} of @{body.function.name.value}"
@@ -253,6 +253,11 @@ class Cotangents:
 
 def _dtype(type_: ir.Type) -> Any:
     return getattr(aval_of(type_), "dtype", None)
+
+
+def linear_type(type_: ir.Type) -> ir.Type:
+    """The type of what a transpose takes for results of a type, and gives for linear arguments."""
+    return type_of(linear_aval(aval_of(type_)))
 
 
 def cotangent_type(type_: ir.Type) -> ir.Type:

@@ -23,7 +23,7 @@ from jaxmlir.passes.higher_order._custom_rules import Dims, create, joined, symb
 from jaxmlir.passes.higher_order._residuals import Forwarded, linearize_call, partial_eval_call
 from jaxmlir.passes.higher_order._rule import Halves, HigherOrderRule, Linearization, Written
 from jaxmlir.passes.higher_order.call import call
-from jaxmlir.passes.transpose import cotangent_type, transpose_nonzero
+from jaxmlir.passes.transpose import linear_type, transpose_nonzero
 from jaxmlir.passes.vmap import move, vmap
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Cond(HigherOrderRule):
             for b in _branches(op)
         ]
         given = _any(own for _, own in made)
-        types = [cotangent_type(v.type) for v, lin in zip(op.operands, linear, strict=True) if lin]
+        types = [linear_type(v.type) for v, lin in zip(op.operands, linear, strict=True) if lin]
         for symbol, own in made:
             _give_zeros(rules.program.function(symbol), types, own, given)
         return _cond(rules, op, [symbol for symbol, _ in made], given)

@@ -25,7 +25,7 @@ from jaxmlir.passes.higher_order._rule import HigherOrderRule, Linearization, Wr
 from jaxmlir.passes.higher_order.call import call
 from jaxmlir.passes.linearize import linearize
 from jaxmlir.passes.partial_eval import partial_eval
-from jaxmlir.passes.transpose import cotangent_type, transpose_nonzero
+from jaxmlir.passes.transpose import linear_type, transpose_nonzero
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -156,7 +156,7 @@ def _transposed(rules: Rules, symbol: str, linear: Flags, nonzero: Flags) -> tup
     )
     known = [v.type for v, lin in zip(function.arguments, linear, strict=True) if not lin]
     cotangents = [
-        cotangent_type(t) for t, nz in zip(function.type.results, nonzero, strict=True) if nz
+        linear_type(t) for t, nz in zip(function.type.results, nonzero, strict=True) if nz
     ]
     new = NewFunction(rules, f"{symbol}.bwd", [*known, *cotangents], function)
     of_results = iter(new.args[len(known) :])

@@ -33,7 +33,7 @@ from jaxmlir.passes.higher_order._loops import (
 from jaxmlir.passes.higher_order._rule import HigherOrderRule, Linearization, Written
 from jaxmlir.passes.higher_order._scan_bodies import jvp_body, linearize_body, transpose_body
 from jaxmlir.passes.higher_order._scan_op import PLAIN_SCAN, ScanOp
-from jaxmlir.passes.transpose import cotangent_type, linear_results, reached_arguments
+from jaxmlir.passes.transpose import linear_results, linear_type, reached_arguments
 from jaxmlir.passes.vmap import Axes, move
 
 if TYPE_CHECKING:
@@ -143,10 +143,10 @@ class Scan(HigherOrderRule):
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
             fixed, cts = split(args, linear.count(False))
             consts, _, xs = scan.operands(spread(fixed, [not lin for lin in linear]))
-            sums = [zeros(cotangent_type(t)) for t in chosen(const_types, given_consts)]
+            sums = [zeros(linear_type(t)) for t in chosen(const_types, given_consts)]
             handed, slices = split(cts, sum(ct_carry))
             carried = [
-                zeros(cotangent_type(type_)) if ct is None else ct
+                zeros(linear_type(type_)) if ct is None else ct
                 for type_, ct, needed in zip(
                     carry_types, spread(handed, ct_carry), carry_nonzero, strict=True
                 )
