@@ -172,6 +172,69 @@ def test_chains_of_data_movement(steps):
     same_bits(program, after, [x])
 
 
+def access(step, x, i):
+    """The ``i``-th write of a random chain, of what is read somewhere; and what is read."""
+    kind, a, b = step
+    rows, columns = x.shape
+    value = 100 * (i + 1)
+    match kind:
+        case "row":
+            x = x.at[a % rows].set(x[b % rows] + value)
+        case "column":
+            x = x.at[:, a % columns].set(x[:, b % columns] + value)
+        case "element":
+            x = x.at[a % rows, b % columns].set(x[b % rows, a % columns] + value)
+        case "rows":
+            x = x.at[a % 4 : a % 4 + 2].set(x[b % 4 : b % 4 + 2] + value)
+        case "tile":
+            x = lax.dynamic_update_slice(x, x[:2, :2] + value, [2 * (a % 3), 2 * (b % 3)])
+        case "beyond":
+            # What lies outside is dropped, or moved inside.
+            x = x.at[rows + a % 2].set(value)
+            x = lax.dynamic_update_slice(x, x[:2, 1:3] + value, [a, b])
+    return x, (x[b % rows, :: 1 + a % 2], x[a % 4 : a % 4 + 1 + b % 3], x[:, a % columns])
+
+
+accesses = st.tuples(
+    st.sampled_from("row column element rows tile beyond".split()),
+    st.integers(0, 15),
+    st.integers(0, 15),
+)
+
+
+@budget
+@given(steps=st.lists(accesses, min_size=2, max_size=10))
+def test_arrays_that_are_written_part_by_part(steps):
+    def f(x):
+        found, first = [], x
+        for i, step in enumerate(steps):
+            before = x
+            x, read = access(step, x, i)
+            # Another array that begins like this one.
+            other, also = access(steps[0], before if i % 2 else first, i)
+            found += [*read, *also, other[0]]
+        return x, found
+
+    x = np.arange(24, dtype=np.int32).reshape(6, 4)
+    program = jaxmlir.trace(f)(x)
+    after = program.run_passes("jaxpr-inline,jaxpr-canonicalize")
+    same_bits(program, after, [x])
+
+
+def test_a_table_filled_by_python_is_no_array():
+    def f(x):
+        table = jnp.zeros((3 * 30, 3)).at[0].set(x)
+        for i in range(1, 90):
+            table = table.at[i].set(jnp.sin(table[i - 1]) + table[0])
+        return table[89] + table[5]
+
+    program = jaxmlir.trace(f)(np.ones(3, np.float32))
+    text = program.optimize(1).as_text()
+    assert "scatter" not in text
+    assert text.count("jaxpr.slice") == 0
+    assert text.count("jaxpr.sin") == 89
+
+
 def test_slices_of_nothing():
     """What is taken of a slice with strides may begin behind the last element of the array."""
     x = np.arange(70, dtype=np.int32).reshape(10, 7)

@@ -24,6 +24,7 @@ from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
+    from jaxmlir.passes.canonicalize.written import Written
     from jaxmlir.program import Program
 
 Rewrite = Callable[["Rewriter", "Node"], "Sequence[ir.Value] | None"]
@@ -45,13 +46,18 @@ def rewrite(equation: str, *names: str) -> Callable[[Rewrite], Rewrite]:
 
 
 class Node(OpNode):
-    """An op as rewrites see it."""
+    """An op as rewrites see it.
 
-    __slots__ = ("results",)
+    Attributes:
+      written: what :mod:`.written` knows of the array that a write gives.
+    """
+
+    __slots__ = ("results", "written")
 
     def __init__(self, op: Any, name: str, operands: list[ir.Value], results: list[ir.Value]):
         super().__init__(op, name, operands)
         self.results = results
+        self.written: Written | None = None
 
     @property
     def type(self) -> ir.Type:

@@ -16,12 +16,14 @@ from jaxmlir.passes.canonicalize._rewriter import Node, Rewriter, kind_of, rewri
 from jaxmlir.types import aval_of
 
 
-def _shape(value: ir.Value) -> tuple[int, ...]:
+def shape_of(value: ir.Value) -> tuple[int, ...]:
+    """The dimensions of an array."""
     return tuple(aval_of(value.type).shape)
 
 
-def _is_static(value: ir.Value) -> bool:
-    return all(type(d) is int for d in _shape(value))
+def is_static(value: ir.Value) -> bool:
+    """Whether all dimensions of an array are numbers."""
+    return all(type(d) is int for d in shape_of(value))
 
 
 def _encoded(**attributes: object) -> dict[str, ir.Attribute]:
@@ -50,7 +52,7 @@ def transpose_of_transpose(r: Rewriter, node: Node) -> list[ir.Value] | None:
 
 @rewrite("rev[dimensions=()](x) = x; also where the dimensions have size 1", "rev")
 def rev_of_nothing(r: Rewriter, node: Node) -> list[ir.Value] | None:
-    shape = _shape(node.operands[0])
+    shape = shape_of(node.operands[0])
     return node.operands if all(shape[d] == 1 for d in node.get("dimensions")) else None
 
 
@@ -77,7 +79,7 @@ def _is_plain_reshape(r: Rewriter, node: Node | None) -> bool:
     if node.name != "jaxpr.broadcast_in_dim" or node.get("sharding") is not None:
         return False
     (x,) = node.operands
-    shapes = _shape(x), _shape(node.results[0])
+    shapes = shape_of(x), shape_of(node.results[0])
     return [d for d in shapes[0] if d != 1] == [d for d in shapes[1] if d != 1] and all(
         type(d) is int for shape in shapes for d in shape
     )
@@ -125,7 +127,7 @@ def squeeze_of_squeeze(r: Rewriter, node: Node) -> list[ir.Value] | None:
     inner = r.producer(node.operands[0], "squeeze")
     if inner is None:
         return None
-    rank = len(_shape(inner.operands[0]))
+    rank = len(shape_of(inner.operands[0]))
     gone = [d % rank for d in inner.get("dimensions")]
     left = [d for d in range(rank) if d not in gone]
     dimensions = tuple(sorted([*gone, *(left[d] for d in node.get("dimensions"))]))
@@ -170,14 +172,16 @@ def broadcast_of_broadcast(r: Rewriter, node: Node) -> list[ir.Value] | None:
 # --- parts and wholes -----------------------------------------------------------------------------
 
 
-def _slice(node: Node) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+def slice_of(node: Node) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Where a slice starts and ends, and its strides."""
     starts, limits = node.get("start_indices"), node.get("limit_indices")
     return starts, limits, node.get("strides") or (1,) * len(starts)
 
 
-def _slice_attributes(
+def slice_attributes(
     starts: tuple[int, ...], limits: tuple[int, ...], strides: tuple[int, ...]
 ) -> dict[str, ir.Attribute]:
+    """The attributes of such a slice."""
     attributes = _encoded(start_indices=starts, limit_indices=limits)
     if any(s != 1 for s in strides):
         attributes |= _encoded(strides=strides)
@@ -192,36 +196,36 @@ def slice_of_all(r: Rewriter, node: Node) -> list[ir.Value] | None:
 @rewrite("slice[a:b:s](slice[c:d:t](x)) = slice[c + a t : ... : s t](x)", "slice")
 def slice_of_slice(r: Rewriter, node: Node) -> list[ir.Value] | None:
     inner = r.producer(node.operands[0], "slice")
-    if inner is None or not _is_static(inner.operands[0]):
+    if inner is None or not is_static(inner.operands[0]):
         return None
     starts, limits, strides = [], [], []
-    for a, b, s, c, t in zip(*_slice(node), _slice(inner)[0], _slice(inner)[2], strict=True):
+    for a, b, s, c, t in zip(*slice_of(node), slice_of(inner)[0], slice_of(inner)[2], strict=True):
         count = -(-(b - a) // s)
         # Where nothing is taken, c + a t may be out of bounds.
         starts.append(c + a * t if count else c)
         strides.append(s * t)
         # Up to one behind the last element taken.
         limits.append(starts[-1] + (count - 1) * s * t + 1 if count else c)
-    attributes = _slice_attributes(tuple(starts), tuple(limits), tuple(strides))
+    attributes = slice_attributes(tuple(starts), tuple(limits), tuple(strides))
     return [r.build("slice", inner.operands, node.type, attributes)]
 
 
 @rewrite("slice(concatenate(..., x, ...)) = slice(x) where it takes elements of x only", "slice")
 def slice_of_concatenate(r: Rewriter, node: Node) -> list[ir.Value] | None:
     inner = r.producer(node.operands[0], "concatenate")
-    if inner is None or not all(map(_is_static, inner.operands)):
+    if inner is None or not all(map(is_static, inner.operands)):
         return None
-    starts, limits, strides = _slice(node)
+    starts, limits, strides = slice_of(node)
     axis = inner.get("dimension")
     begin = 0
     for piece in inner.operands:
-        end = begin + _shape(piece)[axis]
+        end = begin + shape_of(piece)[axis]
         if begin <= starts[axis] and limits[axis] <= end and starts[axis] < end:
             moved = [
                 tuple(i - begin if d == axis else i for d, i in enumerate(indices))
                 for indices in (starts, limits)
             ]
-            attributes = _slice_attributes(*moved, strides)
+            attributes = slice_attributes(*moved, strides)
             return [r.build("slice", [piece], node.type, attributes)]
         begin = end
     return None
@@ -230,8 +234,8 @@ def slice_of_concatenate(r: Rewriter, node: Node) -> list[ir.Value] | None:
 @rewrite("dynamic_slice(x, c, ...) = slice(x) where the indices c are constants", "dynamic_slice")
 def dynamic_slice_of_constants(r: Rewriter, node: Node) -> list[ir.Value] | None:
     x, *indices = node.operands
-    sizes, shape = node.get("slice_sizes"), _shape(x)
-    if len(indices) != len(shape) or not _is_static(x) or not _is_static(node.results[0]):
+    sizes, shape = node.get("slice_sizes"), shape_of(x)
+    if len(indices) != len(shape) or not is_static(x) or not is_static(node.results[0]):
         return None
     if node.type == x.type:
         return [x]
@@ -243,7 +247,7 @@ def dynamic_slice_of_constants(r: Rewriter, node: Node) -> list[ir.Value] | None
         min(max(int(c), 0), d - n) for c, d, n in zip(constants, shape, sizes, strict=True)
     )
     limits = tuple(s + n for s, n in zip(starts, sizes, strict=True))
-    attributes = _slice_attributes(starts, limits, (1,) * len(shape))
+    attributes = slice_attributes(starts, limits, (1,) * len(shape))
     return [r.build("slice", [x], node.type, attributes)]
 
 
