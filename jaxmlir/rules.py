@@ -46,6 +46,7 @@ from jaxmlir._compat import (
     util,
     wrapped_rule,
 )
+from jaxmlir.errors import JaxmlirError
 from jaxmlir.ir import ir, symbol_uses
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def _trace_jvp_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attrib
 
     def trace(in_zeros: tuple[bool, ...]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
         jaxpr, consts, out_zeros = thunk.call_wrapped(*in_zeros)
+        _check_count(len(out_zeros), eqn)
         zeros = {"jaxpr.in_zeros": in_zeros, "jaxpr.out_zeros": tuple(out_zeros)}
         return jaxpr, consts, {name: value for name, value in zeros.items() if any(value)}
 
@@ -112,6 +114,15 @@ def _trace_jvp_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attrib
         symbols = [symbol for name, symbol in found if name == "jvp_jaxpr"]
         if symbols:
             yield "jvp_with_zeros", ir.ArrayAttr.get(symbols)
+
+
+def _check_count(count: int, eqn: Any) -> None:
+    """Raises an error if a rule gives another number of results than its function.
+
+    JAX's ``checkify`` adds results to a function, and not to its rule.
+    """
+    if count != len(eqn.outvars):
+        raise JaxmlirError(f"the function gives {len(eqn.outvars)} results, and its rule {count}")
 
 
 def _zeros(tangible: Sequence[bool], few: bool = True) -> Iterator[tuple[bool, ...]]:
@@ -163,7 +174,7 @@ class _VjpRules:
 
     def __init__(self, eqn: Any, pending: Pending):
         params = eqn.params
-        self.pending = pending
+        self.eqn, self.pending = eqn, pending
         self.fwd, self.bwd = params["fwd_jaxpr_thunk"], params["bwd"]
         self.out_trees, self.num_consts = params["out_trees"], params["num_consts"]
         self.choosy = params["symbolic_zeros"]
@@ -222,6 +233,7 @@ class _VjpRules:
         # JAX counts forwarded operands with the constants in front; fwd does not take these.
         operands = tuple(i if i is None else i - self.num_consts for i in input_fwds)
         found = {"jaxpr.num_res": res_tree.num_leaves, "jaxpr.input_fwds": operands}
+        _check_count(len(jaxpr.outvars) - operands.count(None), self.eqn)
         if taken != tangible:
             zeros = zip(tangible, taken, strict=True)
             found["jaxpr.in_zeros"] = tuple(may and not does for may, does in zeros)
