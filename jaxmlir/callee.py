@@ -5,7 +5,7 @@ It is transformed by the passes once per pattern, and cut down to what some of i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import codec
@@ -36,9 +36,15 @@ class Callee:
 
     def derived(self, transformation: str, pattern: Any) -> Any:
         """The function transformed, made once per pattern (see :func:`derive`)."""
-        key = (transformation, pattern)
+        return self.once(
+            (transformation, pattern),
+            lambda: derive(self.program, self.symbol, transformation, pattern),
+        )
+
+    def once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What ``make`` gives, or gave before."""
         if key not in self._derived:
-            self._derived[key] = derive(self.program, self.symbol, transformation, pattern)
+            self._derived[key] = make()
         return self._derived[key]
 
     @property

@@ -7,6 +7,7 @@ execution and compilation cache.  Its derivative and batching rules run the pass
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -50,7 +51,9 @@ call_p.multiple_results = True
 def _impl(*args: Any, **params: Any) -> list[Any]:
     if jax.config.jax_disable_jit:
         return core.jaxpr_as_fun(params["callee"].closed_jaxpr)(*args)
-    return jax.jit(lambda *xs: call_p.bind(*xs, **params))(*args)
+    # The same function each time, which JAX compiles once.
+    make = functools.partial(jax.jit, lambda *xs: call_p.bind(*xs, **params))
+    return params["callee"].once(("jitted", params["placement"]), make)(*args)
 
 
 @call_p.def_effectful_abstract_eval

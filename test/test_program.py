@@ -17,6 +17,8 @@ from comparing import reread, same
 from jax import export, lax
 
 import jaxmlir
+from jaxmlir import runtime
+from jaxmlir.callee import Callee
 from jaxmlir.errors import (
     ArgumentError,
     ParseError,
@@ -374,6 +376,17 @@ def test_inside_transformations(wave, transform):
 
     ours, jaxs = value(wave), value(python_wave)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-6, atol=1e-7), ours, jaxs)
+
+
+@compat
+def test_called_op_by_op_it_is_compiled_once(wave, monkeypatch):
+    lowered, lower = [], Callee.lower
+    monkeypatch.setattr(
+        Callee, "lower", lambda self, *args: lowered.append(self) or lower(self, *args)
+    )
+    _, pullback = jax.vjp(lambda x: runtime.call(wave, wave.name, [x])[0], jnp.float32(0.7))
+    assert pullback(1.0) == pullback(1.0)
+    assert len(lowered) == len({*lowered})
 
 
 @compat
