@@ -224,6 +224,35 @@ def test_members_of_an_ensemble_and_not_their_steps():
     same_as_jax(after, ensemble, xs, w)
 
 
+def test_what_two_loops_need_is_packed_with_the_first_of_them():
+    def variances(x, w):
+        waves = [jnp.sin(x[i]) for i in range(20)]
+        mean = sum(waves) / 20
+        return sum((wave - mean) ** 2 for wave in waves) @ w
+
+    args = normal(20, 5), normal(5)
+    program, after = packed(variances, *args, pipeline="jaxpr-slp-vectorize")
+    assert count(program, "sin", "sub") == [20, 20]
+    assert count(after, "sin", "sub") == [1, 1]
+    same_as_jax(after, variances, *args)
+
+
+def test_heads_that_read_the_same_rows():
+    """Products of one matrix with narrow ones are one product with them all."""
+
+    def attention(x, w):
+        heads = []
+        for h in range(8):
+            q, k, v = (x @ w[i, h] for i in range(3))
+            heads.append(jax.nn.softmax(q @ k.T) @ v)
+        return jnp.concatenate(heads, -1)
+
+    args = normal(128, 100), normal(3, 8, 100, 16)
+    program, after = packed(attention, *args, pipeline="jaxpr-slp-vectorize")
+    assert count(program, "dot_general", "exp") == [40, 8]
+    assert count(after, "dot_general", "exp") == [5, 1]
+
+
 def test_random_keys_draw_what_each_of_them_draws():
     def drawn(seed, w):
         keys = jax.random.split(jax.random.key(seed), 5)
@@ -244,6 +273,11 @@ def large(w, xs):
     return sum(jnp.sum(jnp.tanh(x @ w)) for x in xs)
 
 
+def wide_layers_of_few_inputs(x, layers):
+    """One product would be a matrix whose columns are taken apart for the next one."""
+    return sum(jnp.sum(jnp.tanh(x @ a) @ b) for a, b in layers)
+
+
 def few_terms(x):
     return x[0:30] * 2 + x[1:31] * 2 + x[2:32] * 2 + x[3:33] * 2
 
@@ -253,6 +287,10 @@ def few_terms(x):
     [
         (weights_of_their_own, ([normal(64, 64) for _ in range(4)], normal(64))),
         (large, (normal(256, 256), [normal(256, 256) for _ in range(4)])),
+        (
+            wide_layers_of_few_inputs,
+            (normal(400, 16), [(normal(16, 32), normal(32, 1)) for _ in range(8)]),
+        ),
         (few_terms, (normal(40),)),
     ],
 )

@@ -150,7 +150,8 @@ class Tree:
             if column in self.leaves and not self.is_same(column)
         }
         total, saved = gain(work, body, [ops[0] for ops in self.packs], varying)
-        moved = sum(count * size(body.types[lanes[0]]) for lanes in self.outputs)
+        apart = [lanes for lanes in self.outputs if not self._go_on_alike(lanes)]
+        moved = sum(count * size(body.types[lanes[0]]) for lanes in apart)
         moved += sum(self._moved(rules, leaf) for leaf in self.leaves)
         sink = self.seed.sink
         if self.seed.parts is not None:
@@ -161,6 +162,20 @@ class Tree:
         if (count - 1) * saved < min_gain * count * total:
             return False
         return moved <= stacked * (count - 1) * saved
+
+    def _go_on_alike(self, lanes: Lanes) -> bool:
+        """Whether behind the sink each lane of an output is used as the others are, by ops of its
+        own: these can be packed in turn, and then take the output as it is."""
+        body, sink = self.uses.body, self.seed.sink
+        taken: set[int] = set()
+        kinds = set()
+        for value in lanes:
+            users = [user for user in self.uses.users[value] if user > sink]
+            if self.uses.end in users or not taken.isdisjoint(users):
+                return False
+            taken.update(users)
+            kinds.add(tuple([(body.signatures[u], body.operands[u].index(value)) for u in users]))
+        return len(kinds) == 1
 
     def _moved(self, rules: Rules, leaf: Lanes) -> int:
         """How many bytes have to be put together for a leaf."""
