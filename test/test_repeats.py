@@ -145,7 +145,7 @@ def test_prints_stay_where_they_are():
     assert ops(outlined).count("debug_print") + ops(outlined).count("debug_callback") == 8
 
 
-FORCED = "jaxpr-reroll{stored=1e9}"
+FORCED = "jaxpr-reroll{stored=1e9 min-length=4}"
 
 
 def unrolled(step, length=6):
@@ -196,7 +196,7 @@ def test_rolled_up_with_two_carried_values_and_weights_of_their_own():
     same_as_jax(rolled, f, *args)
 
 
-@pytest.mark.parametrize("pipeline", ["jaxpr-reroll", "jaxpr-batch-blocks{min-gain=0 stacked=1e9}"])
+@pytest.mark.parametrize("pipeline", [FORCED, "jaxpr-batch-blocks{min-gain=0 stacked=1e9}"])
 def test_keys_of_blocks(pipeline):
     """Known random keys are put together as a constant."""
     keys, weights = [jax.random.key(i) for i in range(6)], normal(4, 4)
@@ -209,7 +209,7 @@ def test_keys_of_blocks(pipeline):
     def apart(x):
         return sum(jnp.tanh((x * jax.random.normal(key, x.shape)) @ weights) for key in keys)
 
-    function = chain if pipeline == "jaxpr-reroll" else apart
+    function = chain if pipeline == FORCED else apart
     before, changed = after(pipeline, function, normal(4))
     changed.verify()
     assert ops(changed).count("dot_general") < ops(before).count("dot_general")
@@ -223,9 +223,17 @@ def test_weights_are_not_put_together_for_a_loop():
         return x
 
     vector = jax.ShapeDtypeStruct((64,), np.float32)
-    weights = [jax.ShapeDtypeStruct((64, 64), np.float32)] * 6
+    weights = [jax.ShapeDtypeStruct((64, 64), np.float32)] * 16
     plain, rolled = after("jaxpr-reroll", f, weights, vector)
     assert str(plain) == str(rolled)
+
+
+def test_few_blocks_are_not_rolled_up():
+    f, args = recurrent(8, 64, length=8)
+    plain, rolled = after("jaxpr-reroll", f, *args)
+    assert str(plain) == str(rolled)
+    _, rolled = after("jaxpr-reroll{min-length=8}", f, *args)
+    assert "scan" in ops(rolled)
 
 
 def test_what_reads_further_back_is_no_loop():
@@ -239,7 +247,7 @@ def test_what_reads_further_back_is_no_loop():
     same_as_jax(rolled, f, *args)
 
 
-def recurrent(rows, columns, length=8):
+def recurrent(rows, columns, length=16):
     def f(w, u, xs):
         h = jnp.zeros((rows, columns), np.float32)
         for x in xs:

@@ -1,13 +1,14 @@
 // Rolling up: blocks of ops that follow on one another become the iterations of a scan.
 
-// RUN: jaxmlir-opt --jaxpr-reroll %s -o %t
+// RUN: jaxmlir-opt --jaxpr-reroll=min-length=4 %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --jaxpr-reroll %t -o %t.again
+// RUN: jaxmlir-opt --jaxpr-reroll=min-length=4 %t -o %t.again
 // RUN: diff %t %t.again
-// RUN: jaxmlir-opt --jaxpr-reroll='stored=0.0001' %s | FileCheck %s --check-prefix=DEAR
+// RUN: jaxmlir-opt --jaxpr-reroll='stored=0.0001 min-length=4' %s | FileCheck %s --check-prefix=DEAR
+// RUN: jaxmlir-opt --jaxpr-reroll %s | FileCheck %s --check-prefix=DEAR
 // RUN: jaxmlir-run %s --args '[[0.5, 0.1], [-0.2, 0.4]], [0.3, 0.7], [[0.1, 0.2], [0.3, 0.4], [0.5, 0.6], [0.7, 0.8]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[[0.5, 0.1], [-0.2, 0.4]], [0.3, 0.7], [[0.1, 0.2], [0.3, 0.4], [0.5, 0.6], [0.7, 0.8]]' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-reroll --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-reroll=min-length=4 --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // The matrix is the same in each block, the vector is that of the block before, the rows are those
 // of one array: none of them is copied. The four numbers are an array.
