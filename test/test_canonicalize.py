@@ -245,6 +245,20 @@ def test_slices_of_nothing():
     same_bits(program, after, [x])
 
 
+def test_row_numbers_are_not_negative():
+    def f(x):
+        i, wrapping = jnp.arange(100), lax.iota(np.int8, 200)
+        return i < 0, i >= -3, i < 1, wrapping < 0, x[i % 7], jnp.diag(x)
+
+    x = np.arange(49, dtype=np.float32).reshape(7, 7)
+    program = jaxmlir.trace(f)(x)
+    after = program.optimize(1)
+    same_bits(program, after, [x])
+    # Of i < 1, what wraps, and i % 7.
+    assert after.as_text().count("jaxpr.lt") - program.as_text().count("jaxpr.lt") <= -2
+    assert "jaxpr.ge" not in after.as_text()
+
+
 def test_sign_of_negative_zero():
     """Backends differ on it, so it is not folded."""
 

@@ -77,6 +77,7 @@ STEPS = {
     "summed": lambda x, _: x.sum(0, dtype=x.dtype) if x.ndim > 1 else None,
     "scaled": lambda x, y: -3 * x * y[(0,) * y.ndim],
     "diagonal": diagonal,
+    "picked": lambda x, _: jnp.diag(x) if x.ndim == 2 and x.shape[0] == x.shape[1] else None,
     "filled": functools.partial(taken, "fill"),
     "clipped": functools.partial(taken, "clip"),
     "added": added,
@@ -163,6 +164,8 @@ EDGES, FEW = np.arange(600) % 64, np.arange(3)
         (lambda a, b: jnp.sum(a @ b), (SQUARE, SQUARE), 0),
         (trace_of_product, (SQUARE, SQUARE), 0),
         (lambda a, b: jnp.where(jnp.eye(64, dtype=bool), a @ b, 0), (SQUARE, SQUARE), 0),
+        (lambda a, b: jnp.diag(a @ b), (SQUARE, SQUARE), 0),
+        (lambda x, a: jnp.diagonal(x @ a @ x.T), (TALL, SQUARE), 2 * 400 * 64**2),
         (lambda a, v: jnp.outer(v, v) @ a, (SQUARE, VECTOR), 2 * 64**2),
         (
             lambda q, k, v: jnp.einsum("bqk,bkd->bqd", jnp.einsum("bqd,bkd->bqk", q, k) / 8.0, v),

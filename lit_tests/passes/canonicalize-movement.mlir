@@ -9,7 +9,7 @@
 // RUN: diff %t.before %t.after
 // RUN: FileCheck %s --check-prefix=EXEC < %t.after
 
-func.func public @main(%x: tensor<2x3xi32>, %v: tensor<4xi32>) -> (tensor<2x3xi32>, tensor<2x3xi32>, tensor<6xi32>, tensor<2x3xi32>, tensor<2x4x3xi32>, tensor<2x3xi32>, tensor<1xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi8>, tensor<4xi32>) {
+func.func public @main(%x: tensor<2x3xi32>, %v: tensor<4xi32>) -> (tensor<2x3xi32>, tensor<2x3xi32>, tensor<6xi32>, tensor<2x3xi32>, tensor<2x4x3xi32>, tensor<2x3xi32>, tensor<1xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi8>, tensor<4xi32>, tensor<4xi32>) {
   // CHECK: func.func public @main(%[[X:.*]]: tensor<2x3xi32>, %[[V:.*]]: tensor<4xi32>)
 
   // transpose[1,0](transpose[1,0](x)) = transpose[0,1](x) = x
@@ -79,6 +79,14 @@ func.func public @main(%x: tensor<2x3xi32>, %v: tensor<4xi32>) -> (tensor<2x3xi3
   %26 = "jaxpr.bitcast_convert_type"(%v) {new_dtype = f32} : (tensor<4xi32>) -> tensor<4xf32>
   %27 = "jaxpr.bitcast_convert_type"(%26) {new_dtype = i32} : (tensor<4xf32>) -> tensor<4xi32>
 
-  // CHECK-NEXT: return %[[X]], %[[REV]], %[[FLAT]], %[[X]], %[[SPREAD]], %[[X]], %[[PART]], %[[PIECE]], %[[LAST]], %[[V]], %[[V]], %[[SMALL]], %[[V]]
-  return %1, %3, %5, %6, %9, %12, %14, %16, %18, %20, %22, %25, %27 : tensor<2x3xi32>, tensor<2x3xi32>, tensor<6xi32>, tensor<2x3xi32>, tensor<2x4x3xi32>, tensor<2x3xi32>, tensor<1xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi8>, tensor<4xi32>
+  // lt(iota, 0) = 0: a row's number is not negative, and is the index as it is
+  // CHECK-NEXT: %[[ROWS:.*]] = "jaxpr.iota"()
+  %28 = "jaxpr.iota"() {dimension = 0 : i64, dtype = i32, shape = array<i64: 4>} : () -> tensor<4xi32>
+  %29 = "jaxpr.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
+  %30 = "jaxpr.lt"(%28, %29) : (tensor<4xi32>, tensor<i32>) -> tensor<4xi1>
+  %31 = "jaxpr.select_n"(%30, %28, %v) : (tensor<4xi1>, tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>
+  // EXEC: result[13]: {{.*}}[0, 1, 2, 3]
+
+  // CHECK-NEXT: return %[[X]], %[[REV]], %[[FLAT]], %[[X]], %[[SPREAD]], %[[X]], %[[PART]], %[[PIECE]], %[[LAST]], %[[V]], %[[V]], %[[SMALL]], %[[V]], %[[ROWS]]
+  return %1, %3, %5, %6, %9, %12, %14, %16, %18, %20, %22, %25, %27, %31 : tensor<2x3xi32>, tensor<2x3xi32>, tensor<6xi32>, tensor<2x3xi32>, tensor<2x4x3xi32>, tensor<2x3xi32>, tensor<1xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi8>, tensor<4xi32>, tensor<4xi32>
 }

@@ -47,6 +47,22 @@ func.func private @trace(%a: tensor<64x64xf32>, %b: tensor<64x64xf32>) -> tensor
   return %2 : tensor<f32>
 }
 
+// diag(A B)[i] is the sum of A[i, j] B[j, i]: elements whose row and column are the same number.
+// CHECK-LABEL: func.func private @diagonal
+// CHECK-SAME:    (%[[A:.*]]: tensor<64x64xf32>, %[[B:.*]]: tensor<64x64xf32>)
+// CHECK-NEXT:    %[[T:.*]] = "jaxpr.transpose"(%[[B]])
+// CHECK-NEXT:    %[[M:.*]] = "jaxpr.mul"(%[[A]], %[[T]])
+// CHECK-NEXT:    %[[SUM:.*]] = "jaxpr.reduce_sum"(%[[M]]) {axes = array<i64: 1>}
+// CHECK-NEXT:    return %[[SUM]] : tensor<64xf32>
+func.func private @diagonal(%a: tensor<64x64xf32>, %b: tensor<64x64xf32>) -> tensor<64xf32> {
+  %0 = "jaxpr.dot_general"(%a, %b) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %i = "jaxpr.iota"() {dimension = 0 : i64, dtype = i32, shape = array<i64: 64>} : () -> tensor<64xi32>
+  %column = "jaxpr.broadcast_in_dim"(%i) {broadcast_dimensions = array<i64: 0>, shape = array<i64: 64, 1>} : (tensor<64xi32>) -> tensor<64x1xi32>
+  %pairs = "jaxpr.concatenate"(%column, %column) {dimension = 1 : i64} : (tensor<64x1xi32>, tensor<64x1xi32>) -> tensor<64x2xi32>
+  %1 = "jaxpr.gather"(%0, %pairs) {dimension_numbers = {GatherDimensionNumbers = {collapsed_slice_dims = array<i64: 0, 1>, offset_dims = [], start_index_map = array<i64: 0, 1>}}, mode = {GatherScatterMode = "PROMISE_IN_BOUNDS"}, slice_sizes = array<i64: 1, 1>} : (tensor<64x64xf32>, tensor<64x2xi32>) -> tensor<64xf32>
+  return %1 : tensor<64xf32>
+}
+
 // A B is used by two products with vectors, and neither needs it: it is a factor of both.
 // CHECK-LABEL: func.func private @shared
 // CHECK-SAME:    (%[[A:.*]]: tensor<64x64xf32>, %[[B:.*]]: tensor<64x64xf32>, %[[V:.*]]: tensor<64xf32>)
@@ -87,7 +103,8 @@ func.func private @halves(%a: tensor<64x64xf16>, %b: tensor<64x64xf16>, %v: tens
 // EXEC:      result[0]: f32[] = 4096.0
 // EXEC-NEXT: result[1]: f32[] = 8192.0
 // EXEC-NEXT: result[2]: f32[] = 6.7108864e+07
-func.func public @main() -> (tensor<f32>, tensor<f32>, tensor<f32>) {
+// EXEC-NEXT: result[3]: f32[64] = [128.0, 128.0,
+func.func public @main() -> (tensor<f32>, tensor<f32>, tensor<f32>, tensor<64xf32>) {
   %one = "jaxpr.constant"() {value = dense<1.0> : tensor<f32>} : () -> tensor<f32>
   %two = "jaxpr.constant"() {value = dense<2.0> : tensor<f32>} : () -> tensor<f32>
   %a = "jaxpr.broadcast_in_dim"(%one) {broadcast_dimensions = [], shape = array<i64: 64, 64>} : (tensor<f32>) -> tensor<64x64xf32>
@@ -101,5 +118,6 @@ func.func public @main() -> (tensor<f32>, tensor<f32>, tensor<f32>) {
   %5 = "jaxpr.mul"(%2, %3) : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
   %last = "jaxpr.slice"(%5) {limit_indices = array<i64: 64>, start_indices = array<i64: 63>} : (tensor<64xf32>) -> tensor<1xf32>
   %6 = "jaxpr.reshape"(%last) {new_sizes = []} : (tensor<1xf32>) -> tensor<f32>
-  return %4, %1, %6 : tensor<f32>, tensor<f32>, tensor<f32>
+  %7 = "jaxpr.jit"(%a, %b) {jaxpr = @diagonal, name = "diagonal"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64xf32>
+  return %4, %1, %6, %7 : tensor<f32>, tensor<f32>, tensor<f32>, tensor<64xf32>
 }

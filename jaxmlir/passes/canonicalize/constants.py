@@ -103,6 +103,17 @@ def fold_elementwise(r: Rewriter, node: Node) -> list[ir.Value] | None:
     return _constant(r, node, found, arrays)
 
 
+@rewrite("lt(iota, c) = 0 and ge(iota, c) = 1 where c is 0 or less, of any size", "lt", "ge")
+def row_numbers_are_not_negative(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    """JAX asks so of every index, which counts from the end where it is negative."""
+    numbers, bound = r.producer(node.operands[0], "iota"), r.splat(node.operands[1])
+    if numbers is None or bound is None or kind_of(node.operands[0].type) != "integer":
+        return None
+    length = numbers.get("shape")[numbers.get("dimension")]
+    wraps = type(length) is not int or length - 1 > np.iinfo(bound.dtype).max
+    return None if wraps or bound > 0 else [r.full(node.type, node.name == "jaxpr.ge")]
+
+
 @rewrite("select_n(c, c0, c1, ...) = c'", "select_n")
 def fold_select(r: Rewriter, node: Node) -> list[ir.Value] | None:
     arrays = _constants(r, node)

@@ -305,6 +305,42 @@ def _diagonal(node: Node, terms: list[Term]) -> Term:
     return term
 
 
+# Pattern: gather(x, (i, i))[i] = x[i,i]
+def _picked_operands(node: Node) -> tuple[int, ...] | None:
+    numbers, shape = node.get("dimension_numbers"), shape_of(node.operands[0])
+    ok = (
+        len(shape) == 2
+        and shape_of(node.operands[1]) == (min(shape), 2)
+        and set(numbers.start_index_map) == {0, 1}
+        and len(numbers.collapsed_slice_dims) == 2
+        and _are_row_numbers(node.operands[1], node.others)
+    )
+    return (0,) if ok and shape[0] == shape[1] else None
+
+
+def _picked(node: Node, terms: list[Term]) -> Term:
+    term = _diagonal(node, terms)
+    term.dims = term.dims[:1]
+    return term
+
+
+def _are_row_numbers(pairs: ir.Value, nodes: Nodes) -> bool:
+    """Whether the rows of an array are (0, 0), (1, 1) ..."""
+    node = nodes.get(pairs)
+    if node is None or node.name != "jaxpr.concatenate" or len(node.operands) != 2:
+        return False
+    for column in node.operands:
+        made = nodes.get(column)
+        while made is not None and made.name in ("jaxpr.broadcast_in_dim", "jaxpr.reshape"):
+            # One column of as many numbers: nothing is repeated.
+            if shape_of(made.operands[0]) not in (shape_of(column), shape_of(column)[:1]):
+                return False
+            made = nodes.get(made.operands[0])
+        if made is None or made.name != "jaxpr.iota" or made.get("dimension") != 0:
+            return False
+    return True
+
+
 def is_diagonal(mask: ir.Value, nodes: Nodes) -> bool:
     """Whether a value is ``i == j`` of a square matrix."""
     node = nodes.get(mask)
@@ -345,8 +381,9 @@ RULES: dict[str, Rule] = {
     "jaxpr.convert_element_type": Rule(convert_operands, convert, free=True),
     "jaxpr.div": Rule(_divided, _div, free=True),
     "jaxpr.select_n": Rule(_diagonal_operands, _diagonal, contracts=True),
+    "jaxpr.gather": Rule(_picked_operands, _picked, contracts=True),
 }
 """Of the ops that a product is read from."""
 
-LOOKED_AT = frozenset({"jaxpr.constant", "jaxpr.eq", "jaxpr.iota"})
+LOOKED_AT = frozenset({"jaxpr.concatenate", "jaxpr.constant", "jaxpr.eq", "jaxpr.iota"})
 """Other ops, which tell what these mean."""
