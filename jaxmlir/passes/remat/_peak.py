@@ -15,7 +15,14 @@ from jaxmlir.ir import ir
 from jaxmlir.passes._build import ops_of, returned, symbols_of
 from jaxmlir.passes._call_graph import CallGraph
 from jaxmlir.passes.fence import FUSED, MOVED
-from jaxmlir.passes.remat._price import KEPT, TRAFFIC, TRAFFIC_KEPT, size_of
+from jaxmlir.passes.remat._price import (
+    CACHED,
+    KEPT,
+    TRAFFIC,
+    TRAFFIC_CACHED,
+    TRAFFIC_KEPT,
+    size_of,
+)
 from jaxmlir.program import Program
 
 
@@ -29,7 +36,10 @@ def peak(program: Program) -> float:
 def traffic(program: Program) -> float:
     """What a stored byte takes in a program, in nanoseconds: the compiler has one block of memory
     for all that is not an argument or a result."""
-    return TRAFFIC if peak(program) >= KEPT else TRAFFIC_KEPT
+    most = peak(program)
+    if most <= CACHED:
+        return TRAFFIC_CACHED
+    return TRAFFIC_KEPT if most < KEPT else TRAFFIC
 
 
 class _Peaks:

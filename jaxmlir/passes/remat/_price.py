@@ -57,10 +57,16 @@ TRAFFIC = 0.8
 """Writing a byte of a stored value in one loop and reading it in the other, where that is memory
 which is mapped anew for each run: 0.6 to 0.85."""
 TRAFFIC_KEPT = 0.25
-"""The same where it is memory that a C library keeps: 0.06 to 0.14 up to 16 MiB, within caches,
-0.24 from 20 MiB on; more than that where a kernel would have kept the value to itself."""
+"""The same where it is memory that a C library keeps: 0.1 at 16 MiB, 0.24 from 20 MiB on; more than
+that where a kernel would have kept the value to itself."""
 KEPT = 33_554_432
 """Bytes from which on a C library maps a block anew: 0.24 becomes 0.7 between 28 and 32 MiB."""
+TRAFFIC_CACHED = 0.1
+"""The same in few bytes, which caches hold: 0.06 to 0.14."""
+CACHED = 4_194_304
+"""Bytes up to which that is so: twice what two cores have of their own.  At 13 MiB a hidden Markov
+model takes 1.5 times as long where its states are stored; at 2 MiB optimal transport takes 1.3
+times as long where they are computed again."""
 BUFFER = 4.0
 """Storing one value more, be it a scalar, for each iteration: 1 to 4."""
 MEMORY = 1.0
