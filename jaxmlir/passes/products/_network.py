@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from jaxmlir._compat import core, dtypes
 from jaxmlir.ir import ir
 from jaxmlir.passes._node import OpNode
@@ -336,9 +338,19 @@ def _are_row_numbers(pairs: ir.Value, nodes: Nodes) -> bool:
             if shape_of(made.operands[0]) not in (shape_of(column), shape_of(column)[:1]):
                 return False
             made = nodes.get(made.operands[0])
-        if made is None or made.name != "jaxpr.iota" or made.get("dimension") != 0:
+        if not _counts(made) or made.get("dimension") != 0:
             return False
     return True
+
+
+def _counts(node: Node | None) -> bool:
+    """Whether an op numbers the rows of a dimension, each with another number."""
+    if node is None or node.name != "jaxpr.iota":
+        return False
+    dtype = aval_of(node.result.type).dtype
+    whole = dtype.kind in "iu"
+    most = np.iinfo(dtype).max if whole else 2 ** (dtypes.finfo(dtype).nmant + 1)
+    return node.get("shape")[node.get("dimension")] - 1 <= most
 
 
 def is_diagonal(mask: ir.Value, nodes: Nodes) -> bool:
@@ -347,7 +359,7 @@ def is_diagonal(mask: ir.Value, nodes: Nodes) -> bool:
     if node is None or node.name != "jaxpr.eq":
         return False
     sides = [nodes.get(v) for v in node.operands]
-    if any(side is None or side.name != "jaxpr.iota" for side in sides):
+    if not all(map(_counts, sides)):
         return False
     shapes = {side.get("shape") for side in sides}
     (rows, columns), *others = shapes if len(next(iter(shapes))) == 2 else [(1, 2)]
