@@ -182,6 +182,8 @@ def access(step, x, i):
             x = x.at[a % rows].set(x[b % rows] + value)
         case "column":
             x = x.at[:, a % columns].set(x[:, b % columns] + value)
+        case "applied":
+            x = x.at[a % rows].apply(lambda y: y * 2 + value)
         case "element":
             x = x.at[a % rows, b % columns].set(x[b % rows, a % columns] + value)
         case "rows":
@@ -196,7 +198,7 @@ def access(step, x, i):
 
 
 accesses = st.tuples(
-    st.sampled_from("row column element rows tile beyond".split()),
+    st.sampled_from("row column applied element rows tile beyond".split()),
     st.integers(0, 15),
     st.integers(0, 15),
 )
@@ -219,6 +221,25 @@ def test_arrays_that_are_written_part_by_part(steps):
     program = jaxmlir.trace(f)(x)
     after = program.run_passes("jaxpr-inline,jaxpr-canonicalize")
     same_bits(program, after, [x])
+
+
+def test_a_function_applied_to_a_part_is_no_write():
+    def unrolled(x):
+        for i in range(4):
+            x = x.at[i].apply(jnp.sin)
+        return x[2], x
+
+    def looped(x):
+        return lax.fori_loop(0, 4, lambda i, x: x.at[i].apply(jnp.sin), x)
+
+    x = np.arange(10, dtype=np.float32).reshape(5, 2)
+    for f in (unrolled, looped):
+        program = jaxmlir.trace(f)(x)
+        for a, b in zip(*map(jax.tree.leaves, (program.optimize(2)(x), program(x))), strict=True):
+            np.testing.assert_allclose(a, b, 1e-6)
+    eager = "jaxpr-slp-vectorize{min-gain=0 stacked=1e9}"
+    program = jaxmlir.trace(unrolled)(x).optimize(1)
+    same_bits(program, program.run_passes(eager), [x])
 
 
 def test_a_table_filled_by_python_is_no_array():

@@ -80,6 +80,12 @@ def ops_of(function: func.FuncOp) -> Iterator[tuple[Any, str, list[ir.Value]]]:
         yield op, name, [*op.operands]
 
 
+def overwrites(op: Any) -> bool:
+    """Whether a ``jaxpr.scatter`` writes what it is given: that of ``x.at[i].apply(f)`` puts ``f``
+    of what is there."""
+    return "update_jaxpr" not in op.attributes
+
+
 def named_ops(function: func.FuncOp) -> list[tuple[Any, str]]:
     """The ops before the return, with their names."""
     ops = function.entry_block.operations

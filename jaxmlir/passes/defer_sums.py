@@ -50,6 +50,7 @@ from jaxmlir.passes._build import (
     converted,
     is_constant,
     ops_of,
+    overwrites,
     returned,
     zeros,
 )
@@ -547,7 +548,8 @@ def _is_sum(node: OpNode) -> bool:
     if node.name != "jaxpr.scatter":
         return bool(aval_of(node.op.results[0].type).shape)
     *places, _ = aval_of(node.operands[1].type).shape
-    return math.prod(places) == 1 or bool(node.get("unique_indices"))
+    apart = math.prod(places) == 1 or bool(node.get("unique_indices"))
+    return apart and overwrites(node.op)
 
 
 def _can_be_summed(type_: ir.Type) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from jaxmlir import codec
 from jaxmlir.ir import ir
+from jaxmlir.passes._build import overwrites
 from jaxmlir.passes.canonicalize._rewriter import Node, Rewriter, rewrite
 from jaxmlir.passes.canonicalize.movement import is_static, shape_of, slice_attributes, slice_of
 from jaxmlir.types import aval_of
@@ -140,7 +141,7 @@ def _written(r: Rewriter, array: ir.Value) -> Written | None:
 
 def _write(r: Rewriter, node: Node) -> Write | None:
     """The write that an op is, if it is known where, and within the array."""
-    if node.name == "jaxpr.scatter":
+    if node.name == "jaxpr.scatter" and overwrites(node.op):
         array, indices, update = node.operands
         numbers = node.get("dimension_numbers")
         found = _index(r, indices)

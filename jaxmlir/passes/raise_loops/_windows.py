@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir import codec
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import named_ops
+from jaxmlir.passes._build import named_ops, overwrites
 from jaxmlir.passes.raise_loops._known import Known
 from jaxmlir.passes.raise_loops._rows import dynamic_slice, dynamic_update_slice
 from jaxmlir.passes.toolbox import replace
@@ -86,6 +86,9 @@ def _scatter(
     numbers = codec.decode(op.attributes["dimension_numbers"])
     if getattr(numbers, "operand_batching_dims", ()) or update == x:
         return None
+    combine = _COMBINED[name]
+    if combine is None and not overwrites(op):
+        return None
     inserted = tuple(numbers.inserted_window_dims)
     window = iter(aval_of(update.type).shape)
     rank = len(aval_of(x.type).shape)
@@ -95,7 +98,6 @@ def _scatter(
     targets = tuple(numbers.scatter_dims_to_operand_dims)
     if not _is_single(op, x, index, known, targets, sizes):
         return None
-    combine = _COMBINED[name]
 
     def put(x: Any, update: Any, *index: Any) -> list[Any]:
         from jax import lax

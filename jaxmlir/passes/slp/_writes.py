@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxmlir.passes import toolbox
+from jaxmlir.passes._build import overwrites
 from jaxmlir.passes._windows import Level, levels_of
 from jaxmlir.passes._work import is_plain_signature
 from jaxmlir.passes.raise_loops._known import Known
@@ -39,7 +40,10 @@ def chain(uses: Uses, last: int) -> list[int]:
 def parts_of(uses: Uses, ops: Sequence[int]) -> Parts | None:
     """The parts that scatters of one kind write, if they can be one: single parts, where is known,
     and apart unless they are added."""
-    if not is_plain_signature(uses.body.signatures[ops[0]]):
+    body, first = uses.body, ops[0]
+    if not is_plain_signature(body.signatures[first]):
+        return None
+    if body.names[first] == "jaxpr.scatter" and not overwrites(body.ops[first]):
         return None
     parts = Parts.of(uses, ops)
     return parts if parts is not None and (parts.adds or parts.apart) else None
