@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from jaxmlir import codec
+from jaxmlir._compat import dtypes
 from jaxmlir.ir import ir
+from jaxmlir.types import aval_of
 
 
 class OpNode:
@@ -30,3 +34,15 @@ class OpNode:
         """A decoded attribute."""
         attr = self.attributes.get(name)
         return default if attr is None else codec.decode(attr)
+
+
+def numbers_rows(node: OpNode | None) -> bool:
+    """Whether an op is an iota that gives each row of its dimension another number, from 0 on:
+    its type holds them all."""
+    if node is None or node.name != "jaxpr.iota":
+        return False
+    length = node.get("shape")[node.get("dimension")]
+    dtype = aval_of(node.op.results[0].type).dtype
+    whole = dtype.kind in "iu"
+    most = np.iinfo(dtype).max if whole else 2 ** (dtypes.finfo(dtype).nmant + 1)
+    return type(length) is int and length - 1 <= most

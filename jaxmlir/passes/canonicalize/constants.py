@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxmlir.ir import ir
+from jaxmlir.passes._node import numbers_rows
 from jaxmlir.passes.canonicalize._rewriter import Node, Rewriter, kind_of, rewrite
 from jaxmlir.types import aval_of
 
@@ -106,12 +107,11 @@ def fold_elementwise(r: Rewriter, node: Node) -> list[ir.Value] | None:
 @rewrite("lt(iota, c) = 0 and ge(iota, c) = 1 where c is 0 or less, of any size", "lt", "ge")
 def row_numbers_are_not_negative(r: Rewriter, node: Node) -> list[ir.Value] | None:
     """JAX asks so of every index, which counts from the end where it is negative."""
-    numbers, bound = r.producer(node.operands[0], "iota"), r.splat(node.operands[1])
-    if numbers is None or bound is None or kind_of(node.operands[0].type) != "integer":
+    numbers, bound = node.operands
+    if kind_of(numbers.type) != "integer" or not numbers_rows(r.node(numbers)):
         return None
-    length = numbers.get("shape")[numbers.get("dimension")]
-    wraps = type(length) is not int or length - 1 > np.iinfo(bound.dtype).max
-    return None if wraps or bound > 0 else [r.full(node.type, node.name == "jaxpr.ge")]
+    bound = r.splat(bound)
+    return None if bound is None or bound > 0 else [r.full(node.type, node.name == "jaxpr.ge")]
 
 
 @rewrite("select_n(c, c0, c1, ...) = c'", "select_n")

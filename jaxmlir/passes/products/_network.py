@@ -17,11 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from jaxmlir._compat import core, dtypes
 from jaxmlir.ir import ir
-from jaxmlir.passes._node import OpNode
+from jaxmlir.passes._node import OpNode, numbers_rows
 from jaxmlir.passes.products._indices import Dims, Index, Unfit, fresh, resolve, split_dims, unify
 from jaxmlir.types import aval_of
 
@@ -329,28 +327,35 @@ def _picked(node: Node, terms: list[Term]) -> Term:
 def _are_row_numbers(pairs: ir.Value, nodes: Nodes) -> bool:
     """Whether the rows of an array are (0, 0), (1, 1) ..."""
     node = nodes.get(pairs)
-    if node is None or node.name != "jaxpr.concatenate" or len(node.operands) != 2:
+    if node is None or node.name != "jaxpr.concatenate" or node.get("dimension") != 1:
         return False
     for column in node.operands:
         made = nodes.get(column)
-        while made is not None and made.name in ("jaxpr.broadcast_in_dim", "jaxpr.reshape"):
-            # One column of as many numbers: nothing is repeated.
-            if shape_of(made.operands[0]) not in (shape_of(column), shape_of(column)[:1]):
+        if made is not None and made.name == "jaxpr.reshape":
+            (source,) = made.operands
+            if shape_of(source) != shape_of(column)[:1]:
                 return False
-            made = nodes.get(made.operands[0])
-        if not _counts(made) or made.get("dimension") != 0:
+            column = source
+        if counts_along(column, nodes) != 0:
             return False
     return True
 
 
-def _counts(node: Node | None) -> bool:
-    """Whether an op numbers the rows of a dimension, each with another number."""
-    if node is None or node.name != "jaxpr.iota":
-        return False
-    dtype = aval_of(node.result.type).dtype
-    whole = dtype.kind in "iu"
-    most = np.iinfo(dtype).max if whole else 2 ** (dtypes.finfo(dtype).nmant + 1)
-    return node.get("shape")[node.get("dimension")] - 1 <= most
+def counts_along(value: ir.Value, nodes: Nodes) -> int | None:
+    """The dimension along which a value is 0, 1, 2 ..., and the same along the others."""
+    node = nodes.get(value)
+    if node is None:
+        return None
+    if numbers_rows(node):
+        return node.get("dimension")
+    if node.name != "jaxpr.broadcast_in_dim":
+        return None
+    (source,) = node.operands[:1]
+    d = counts_along(source, nodes)
+    if d is None:
+        return None
+    new = node.get("broadcast_dimensions")[d]
+    return new if shape_of(source)[d] == shape_of(value)[new] else None
 
 
 def is_diagonal(mask: ir.Value, nodes: Nodes) -> bool:
@@ -359,7 +364,7 @@ def is_diagonal(mask: ir.Value, nodes: Nodes) -> bool:
     if node is None or node.name != "jaxpr.eq":
         return False
     sides = [nodes.get(v) for v in node.operands]
-    if not all(map(_counts, sides)):
+    if not all(map(numbers_rows, sides)):
         return False
     shapes = {side.get("shape") for side in sides}
     (rows, columns), *others = shapes if len(next(iter(shapes))) == 2 else [(1, 2)]

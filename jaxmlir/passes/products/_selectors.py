@@ -33,6 +33,7 @@ from jaxmlir.passes.products._network import (
     Term,
     convert,
     convert_operands,
+    counts_along,
     is_zero,
     shape_of,
 )
@@ -382,7 +383,7 @@ def _numbers_of_rows(node: Node) -> tuple[int, ir.Value] | None:
         return None
     shape = shape_of(node.result)
     for counting, numbers in (mask.operands, mask.operands[::-1]):
-        d = _counts_along(counting, node.others)
+        d = counts_along(counting, node.others)
         if d is None or shape[d] == 1 or shape_of(counting)[d] != shape[d]:
             continue
         numbers = _without(numbers, d, node.others)
@@ -395,23 +396,6 @@ def _numbers_of_rows(node: Node) -> tuple[int, ir.Value] | None:
         ):
             return d, numbers
     return None
-
-
-def _counts_along(value: ir.Value, nodes: Nodes) -> int | None:
-    """The dimension along which a value is 0, 1, 2 ..., and the same along the others."""
-    node = nodes.get(value)
-    if node is None:
-        return None
-    if node.name == "jaxpr.iota":
-        return node.get("dimension")
-    if node.name != "jaxpr.broadcast_in_dim":
-        return None
-    (source,) = node.operands[:1]
-    d = _counts_along(source, nodes)
-    if d is None:
-        return None
-    new = node.get("broadcast_dimensions")[d]
-    return new if shape_of(source)[d] == shape_of(value)[new] else None
 
 
 def _without(value: ir.Value, d: int, nodes: Nodes) -> ir.Value:
