@@ -6,7 +6,7 @@ The counterpart of :mod:`jaxmlir.rules`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -75,14 +75,10 @@ def _read_jvp(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
 
     def thunk(*in_zeros: bool) -> tuple[Any, Sequence[Any], list[bool]]:
         exporter.program.trace_rules()
-        known = [
-            (symbol, _in_zeros(exporter, symbol, len(in_avals)))
-            for symbol in attributes.symbols("jvp_with_zeros")
-        ]
-        symbol = rules.fitting(in_zeros, known)
-        if symbol is None:
-            symbol = _rule(exporter, attributes, "jvp_jaxpr")
-        taken = dict(known).get(symbol, (False,) * len(in_avals))
+        told = attributes.symbols("jvp_with_zeros")
+        symbol, taken = _chosen(
+            exporter, in_zeros, told, lambda: _rule(exporter, attributes, "jvp_jaxpr")
+        )
         out_zeros = _function_attribute(exporter, symbol, "jaxpr.out_zeros", (False,) * n_out)
         jaxpr, consts = open_jaxpr(exporter.jaxpr(symbol))
         if taken != tuple(in_zeros):
@@ -242,6 +238,20 @@ def _in_zeros(exporter: Exporter, symbol: str, count: int) -> tuple[bool, ...]:
     return _function_attribute(exporter, symbol, "jaxpr.in_zeros", (False,) * count)
 
 
+def _chosen(
+    exporter: Exporter, zero: Sequence[bool], told: Iterable[str], absent: Callable[[], str]
+) -> tuple[str, tuple[bool, ...]]:
+    """The rule for (co)tangents of which some are zero, and those that it takes for zero.
+
+    Args:
+      told: the rules to choose from.
+      absent: gives the rule, which takes all of them, where none of these is for them.
+    """
+    known = {symbol: _in_zeros(exporter, symbol, len(zero)) for symbol in told}
+    symbol = rules.fitting(zero, known.items()) or absent()
+    return symbol, known.get(symbol, (False,) * len(zero))
+
+
 def _bwd_info(name: str) -> Any:
     return debug_info("custom_vjp bwd", name, 0, 0)._replace(arg_names=None, result_paths=None)
 
@@ -261,9 +271,7 @@ def _call_bwd(
       absent: called where none of the rules is for them.
     """
     zero = [type(ct) in (ad_util.SymbolicZero, ad_util.Zero) for ct in cotangents]
-    known = [(symbol, _in_zeros(exporter, symbol, len(zero))) for symbol in backward]
-    symbol = rules.fitting(zero, known) or absent()
-    taken = dict(known).get(symbol, (False,) * len(zero))
+    symbol, taken = _chosen(exporter, zero, backward, absent)
     given = [
         ad_util.zeros_like_aval(ct.aval) if is_zero else ct
         for ct, is_zero, left_out in zip(cotangents, zero, taken, strict=True)
