@@ -86,6 +86,19 @@ def overwrites(op: Any) -> bool:
     return "update_jaxpr" not in op.attributes
 
 
+def window_sizes(numbers: Any, update: Sequence[int]) -> list[int]:
+    """The sizes, in the array, of the one window that a scatter writes.
+
+    Args:
+      numbers: its dimension numbers.
+      update: the shape of what it writes.
+    """
+    sizes = list(update)
+    for axis in sorted(numbers.inserted_window_dims):
+        sizes.insert(axis, 1)
+    return sizes
+
+
 def named_ops(function: func.FuncOp) -> list[tuple[Any, str]]:
     """The ops before the return, with their names."""
     ops = function.entry_block.operations

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from jaxmlir import codec
 from jaxmlir.ir import ir
-from jaxmlir.passes._build import overwrites
+from jaxmlir.passes._build import overwrites, window_sizes
 from jaxmlir.passes.canonicalize._rewriter import Node, Rewriter, rewrite
 from jaxmlir.passes.canonicalize.movement import is_static, shape_of, slice_attributes, slice_of
 from jaxmlir.types import aval_of
@@ -111,7 +111,7 @@ def _is_untouched(written: Written, low: tuple[int, ...], high: tuple[int, ...])
 
 def _written(r: Rewriter, array: ir.Value) -> Written | None:
     """What is known of an array; ``None`` if it is not what a write gives."""
-    node = r.node(array)
+    top = node = r.node(array)
     new: list[tuple[Node, Write]] = []
     while node is not None and node.written is None:
         write = _write(r, node)
@@ -133,10 +133,9 @@ def _written(r: Rewriter, array: ir.Value) -> Written | None:
         written.parts[write.place] = write.update
         written.last = node
         node.written = written
-    node = r.node(array)
-    found = node.written if node is not None else None
+    found = top.written if top is not None else None
     # Another write may have gone on from there.
-    return found if found is not None and found.last is node else None
+    return found if found is not None and found.last is top else None
 
 
 def _write(r: Rewriter, node: Node) -> Write | None:
@@ -150,9 +149,7 @@ def _write(r: Rewriter, node: Node) -> Write | None:
         starts = [0] * len(shape_of(array))
         for axis, start in zip(numbers.scatter_dims_to_operand_dims, found, strict=True):
             starts[axis] = start
-        sizes = list(shape_of(update))
-        for axis in sorted(numbers.inserted_window_dims):
-            sizes.insert(axis, 1)
+        sizes = window_sizes(numbers, shape_of(update))
     elif node.name == "jaxpr.dynamic_update_slice":
         array, update, *indices = node.operands
         starts = [c for v in indices for c in (_index(r, v) or ())]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir import codec
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import named_ops, overwrites
+from jaxmlir.passes._build import named_ops, overwrites, window_sizes
 from jaxmlir.passes.raise_loops._known import Known
 from jaxmlir.passes.raise_loops._rows import dynamic_slice, dynamic_update_slice
 from jaxmlir.passes.toolbox import replace
@@ -89,12 +89,9 @@ def _scatter(
     combine = _COMBINED[name]
     if combine is None and not overwrites(op):
         return None
-    inserted = tuple(numbers.inserted_window_dims)
-    window = iter(aval_of(update.type).shape)
-    rank = len(aval_of(x.type).shape)
-    if len(aval_of(update.type).shape) + len(inserted) != rank:
+    sizes = tuple(window_sizes(numbers, aval_of(update.type).shape))
+    if len(sizes) != len(aval_of(x.type).shape):
         return None
-    sizes = tuple(1 if d in inserted else next(window) for d in range(rank))
     targets = tuple(numbers.scatter_dims_to_operand_dims)
     if not _is_single(op, x, index, known, targets, sizes):
         return None

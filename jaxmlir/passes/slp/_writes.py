@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxmlir.passes import toolbox
-from jaxmlir.passes._build import overwrites
+from jaxmlir.passes._build import overwrites, window_sizes
 from jaxmlir.passes._windows import Level, levels_of
 from jaxmlir.passes._work import is_plain_signature
 from jaxmlir.passes.raise_loops._known import Known
@@ -74,9 +74,7 @@ class Parts:
         array, indices, update = (tuple(v.type.shape) for v in first.operands)
         if len(indices) != 1 or numbers.operand_batching_dims:
             return None
-        sizes = list(update)
-        for axis in sorted(numbers.inserted_window_dims):
-            sizes.insert(axis, 1)
+        sizes = window_sizes(numbers, update)
         known = Known({}, 0)
         starts = np.zeros((len(ops), len(array)), np.int64)
         for start, op in zip(starts, ops, strict=True):
