@@ -16,20 +16,25 @@ import jax
 
 from jaxmlir import _compat
 from jaxmlir._compat import core, jax_version, mesh_lib, named_sharding, tree_util
+from jaxmlir.errors import ExportError
 
 _NEW_INLINE = jax_version() >= (0, 11) and _compat.resolve("jax._src.api", "Inline") is not None
 _PACKED_SCAN = _compat.resolve("jax._src.flattree", "pack") is not None
 
 
 def _jit_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
-    """``None`` is an unspecified sharding and an absent mesh; ``inline=False`` is automatic."""
+    """``None`` is an unspecified sharding and an absent mesh; ``inline`` is what all versions have.
+
+    That is true or false, and else the name of a wish that only newer ones know.
+    """
     params = dict(params)
     for name in ("in_shardings", "out_shardings"):
         params[name] = tuple(None if s is named_sharding.UNSPECIFIED else s for s in params[name])
     if params["ctx_mesh"].empty:
         params["ctx_mesh"] = None
-    if _NEW_INLINE and params["inline"].name == "AUTO":
-        params["inline"] = False
+    if _NEW_INLINE:
+        inline = params["inline"].name
+        params["inline"] = {"JAX_LATE": True, "AUTO": False}.get(inline, inline)
     return params
 
 
@@ -39,10 +44,23 @@ def _jit_from_dialect(params: dict[str, Any], n_operands: int, n_results: int) -
         params[name] = tuple(named_sharding.UNSPECIFIED if s is None else s for s in params[name])
     if params["ctx_mesh"] is None:
         params["ctx_mesh"] = mesh_lib.empty_concrete_mesh
-    if _NEW_INLINE and isinstance(params["inline"], bool):
-        inline = _compat.resolve("jax._src.api", "Inline")
-        params["inline"] = inline.JAX_LATE if params["inline"] else inline.AUTO
+    params["inline"] = _inline_from_dialect(params["inline"])
     return params
+
+
+def _inline_from_dialect(inline: Any) -> Any:
+    if not _NEW_INLINE:
+        # The others tell XLA what to do with the function; JAX inlines it for true alone.
+        return inline is True
+    kinds = _compat.resolve("jax._src.api", "Inline")
+    if isinstance(inline, bool):
+        return kinds.JAX_LATE if inline else kinds.AUTO
+    if isinstance(inline, str) and inline in kinds.__members__:
+        return kinds[inline]
+    if isinstance(inline, kinds):
+        return inline
+    names = ", ".join(f'"{name}"' for name in kinds.__members__)
+    raise ExportError(f"attribute 'inline': expected a bool or one of {names}, got {inline!r}")
 
 
 def _scan_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:

@@ -132,6 +132,20 @@ def test_metadata_for_xla_is_one_attribute_in_every_version():
 
 
 @pytest.mark.compat
+@pytest.mark.parametrize("inline", ["true", '"XLA_EARLY"'])
+def test_inlining_is_one_attribute_in_every_version(inline):
+    program = jaxmlir.trace(lambda x: jax.jit(jnp.sin, inline=True)(x))(1.0)
+    if "inline" in str(program):  # older versions write the body in place
+        assert "inline = true" in str(program)
+    text = str(jaxmlir.trace(lambda x: jax.jit(jnp.sin)(x))(1.0))
+    wished = text.replace("{jaxpr = @sin", f"{{inline = {inline}, jaxpr = @sin")
+    assert wished != text
+    assert jaxmlir.parse(wished)(1.0) == jnp.sin(1.0)
+    again = str(jaxmlir.from_jaxpr(jaxmlir.parse(wished).to_jaxpr(), "f"))
+    assert (f"inline = {inline}" in again) == (inline == "true" or hasattr(jax, "Inline"))
+
+
+@pytest.mark.compat
 def test_what_is_dead_is_not_lowered():
     def f(x, unused, y):
         def step(carry, row):
