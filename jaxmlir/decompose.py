@@ -133,11 +133,23 @@ def _cannot(missing: list[Any], made_with: str) -> list[Diagnostic]:
     return [
         Diagnostic(
             "error",
-            f"'{name}' op ({count} in the program) stands in the way: the program was made with "
-            f"jax {made_with}; the installed jax {jax.__version__} has no such primitive, and "
-            "there is no equation for it in terms of others (one of your own is known once its "
-            "module is imported: --load)",
+            f"'{name}' op ({count} in the program) stands in the way: {_why(name, made_with)}",
             *locations.position(first[name].location),
         )
         for name, count in counts.items()
     ]
+
+
+def _why(op_name: str, made_with: str) -> str:
+    made = f"the program was made with jax {made_with}"
+    name = op_name.removeprefix("jaxpr.")
+    if name in ops.OPS:
+        return (
+            f"{made}; the installed jax {jax.__version__} has no such primitive, and there is no "
+            "equation for it in terms of others"
+        )
+    return (
+        f'no imported module has a primitive "{name}", nor has the installed jax '
+        f"{jax.__version__} ({made}); import the module that defines it before the program is "
+        "loaded (--load on the command line)"
+    )
