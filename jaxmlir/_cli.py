@@ -7,7 +7,6 @@ not in a tool's table are handed back in their order: for ``jaxmlir-opt`` they a
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import linecache
 import os
@@ -18,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 
-from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError
+from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, nearest
 
 # JAX says so when it is imported; the tools load jaxlib before that, and would log at INFO.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
@@ -145,8 +144,8 @@ def unknown_flag(name: str, known: Iterable[str]) -> UsageError:
 
 def unknown_name(message: str, name: str, known: Iterable[str]) -> UsageError:
     """An error that goes on with what was probably meant."""
-    nearest = difflib.get_close_matches(name, list(known), n=1)
-    hint = f"did you mean '{nearest[0]}'?" if nearest else "see --help"
+    meant = nearest(name, known)
+    hint = f"did you mean '{meant}'?" if meant else "see --help"
     return UsageError(f"{message}; {hint}")
 
 

@@ -44,6 +44,27 @@ def check_tree(program: Program, args: Sequence[Any], kwargs: Mapping[str, Any])
     return flat
 
 
+def concrete_shapes(program: Program, flat: Sequence[Any]) -> list[tuple[int, ...]]:
+    """The shapes of flat arguments, where those of the program may be symbolic.
+
+    Raises:
+      ArgumentError: they have other dimensions, or symbolic ones of their own.
+    """
+    shapes = [np.shape(value) for value in flat]
+    for i, (aval, shape) in enumerate(zip(program.in_avals, shapes, strict=True)):
+        dims = getattr(aval, "shape", ())
+        fits = len(dims) == len(shape) and all(
+            core.is_constant_dim(size) and (size == dim or not core.is_constant_dim(dim))
+            for size, dim in zip(shape, dims, strict=True)
+        )
+        if not fits:
+            raise ArgumentError(
+                f"@{program.name}: argument {name(program, i)} must be "
+                f"{aval.str_short(short_dtypes=True)}, got the shape [{', '.join(map(str, shape))}]"
+            )
+    return shapes
+
+
 def abstract(program: Program) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments that stand for the ones a program takes."""
     return jax.tree.unflatten(program.in_tree, map(_abstract, program.in_avals))
@@ -64,6 +85,18 @@ def check_platform(platform: str) -> None:
     if not xla_bridge.is_known_platform(platform):
         known = ", ".join(sorted(xla_bridge.known_platforms()))
         raise ArgumentError(f"expected platforms that JAX knows ({known}), got {platform!r}")
+
+
+def check_platforms(platforms: Sequence[str] | None) -> None:
+    """Checks the names of platforms.
+
+    Raises:
+      ArgumentError: they are no sequence of names, or JAX does not know one.
+    """
+    if isinstance(platforms, str) or not isinstance(platforms, Sequence | None):
+        raise ArgumentError(f"platforms: expected a sequence of names, got {platforms!r}")
+    for platform in platforms or ():
+        check_platform(platform)
 
 
 def refines(value: Any, aval: Any) -> bool:

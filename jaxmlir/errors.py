@@ -7,7 +7,8 @@ what came.  All derive from :class:`JaxmlirError`; those that point into a modul
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 
@@ -46,6 +47,13 @@ def message_of(error: Exception) -> str:
     if isinstance(error, DiagnosticError):
         return "\n".join(d.message for d in error.diagnostics)
     return str(error)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was most likely meant: among the nearest, one of the same letters."""
+    matches = difflib.get_close_matches(name, list(known))
+    same = (match for match in matches if sorted(match) == sorted(name))
+    return next(same, matches[0] if matches else None)
 
 
 _Kind = TypeVar("_Kind", bound=DiagnosticError)
@@ -119,7 +127,7 @@ class PassError(DiagnosticError):
 
 
 class ArgumentError(JaxmlirError, TypeError):
-    """A program was called with arguments of the wrong pytree, shape or dtype."""
+    """A call's arguments are wrong: of another pytree, shape, dtype or kind, or out of range."""
 
 
 class ArtifactError(DiagnosticError):

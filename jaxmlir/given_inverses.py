@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from jaxmlir import primitives
 from jaxmlir._compat import ad, batching, core, mlir
+from jaxmlir.errors import ArgumentError
 from jaxmlir.inverses._rule import JACOBIAN, RULES, Formula, Formulas
 
 # --- functions ------------------------------------------------------------------------------------
@@ -215,7 +216,12 @@ def register_inverse(
         element.  By default it comes of the primitive's JVP rule; ``None`` says that it is zero.
       operand: which operand; the rule may be given for several.
       elementwise: whether operands and results have one shape and each element is on its own.
+
+    Raises:
+      ArgumentError: that is no primitive.
     """
+    if not isinstance(primitive, core.Primitive):
+        raise ArgumentError(f"register_inverse: expected a jax Primitive, got {primitive!r}")
     primitives.meet(primitive)
     name = primitives.op_name(primitive.name).removeprefix("jaxpr.")
     known = RULES.get(name)

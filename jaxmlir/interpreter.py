@@ -22,7 +22,7 @@ import numpy as np
 from jaxmlir import _control, custom_calls, locations
 from jaxmlir._compat import core, dtypes
 from jaxmlir._plans import Node, array_of, constant_of, plan_of
-from jaxmlir.errors import Diagnostic, EvaluationError, JaxmlirError, message_of
+from jaxmlir.errors import ArgumentError, Diagnostic, EvaluationError, JaxmlirError, message_of
 from jaxmlir.ir import context, frames
 
 if TYPE_CHECKING:
@@ -136,6 +136,8 @@ class Interpreter:
 
     def __init__(self, program: Program, hooks: Sequence[Hook] = ()):
         self.program = program
+        if not isinstance(hooks, Sequence) or not all(isinstance(h, Hook) for h in hooks):
+            raise ArgumentError(f"hooks: expected a list of Hooks, got {hooks!r}")
         self.hooks = tuple(hooks)
         self.stack: tuple[Frame, ...] = ()
 

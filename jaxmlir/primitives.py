@@ -7,7 +7,6 @@ jaxpr is remembered, rules or not.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import re
 import sys
@@ -16,7 +15,7 @@ from typing import Any
 
 from jaxmlir import ops
 from jaxmlir._compat import ad, batching, core, mlir
-from jaxmlir.errors import ExportError
+from jaxmlir.errors import ExportError, nearest
 
 _known: dict[str, Any] = {}
 _met: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
@@ -89,8 +88,8 @@ def get(name: str) -> Any:
     """
     found = find(name)
     if found is None:
-        near = difflib.get_close_matches(name, _known, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        near = nearest(name, _known)
+        hint = f"; did you mean {near!r}?" if near else ""
         raise ExportError(
             f'the installed JAX has no primitive "{name}", and no imported module registers '
             f"one{hint} (one of your own is known once its module is imported: --load)"

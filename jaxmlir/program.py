@@ -8,6 +8,7 @@ inside other JAX code.
 from __future__ import annotations
 
 import functools
+import numbers
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +24,15 @@ from jaxmlir._collector import collector_paused
 from jaxmlir._compat import core, effects, state_types
 from jaxmlir.callee import Callee
 from jaxmlir.constants import Constants
-from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError, TransformError, at_op
+from jaxmlir.errors import (
+    ArgumentError,
+    Diagnostic,
+    ImportingError,
+    JaxmlirError,
+    TransformError,
+    at_op,
+    nearest,
+)
 from jaxmlir.exporter import Exporter
 from jaxmlir.ir import context, func, functions, ir, is_private
 from jaxmlir.passes._liveness import Liveness
@@ -193,7 +202,9 @@ class Program:
             self.__dict__.pop("liveness", None)
             found = self._functions.get(symbol)
         if found is None:
-            raise JaxmlirError(f"the module has no function @{symbol}")
+            meant = nearest(symbol, self._functions)
+            hint = f"; did you mean @{meant}?" if meant else ""
+            raise JaxmlirError(f"the module has no function @{symbol}{hint}")
         return found
 
     @property
@@ -369,8 +380,11 @@ class Program:
           remarks: takes what was done, for example ``print``.
 
         Raises:
-          PipelineError: the budget is not positive.
+          ArgumentError: the budget is no number.
+          PipelineError: it is not positive.
         """
+        if not (memory_budget is None or isinstance(memory_budget, numbers.Real)):
+            raise ArgumentError(f"memory_budget: expected a number, got {memory_budget!r}")
         option = "" if memory_budget is None else f"{{memory-budget={memory_budget}}}"
         pipeline = f"jaxpr-inline,jaxpr-remat{option}"
         return self.run_passes(pipeline, verify_each=False, remarks=remarks)
@@ -678,7 +692,7 @@ class Program:
           ArgumentError: the shapes are none that the program takes; names a violated constraint.
         """
         flat = arguments.check_tree(self, args, kwargs)
-        sizes = specialization.solve(self, [np.shape(value) for value in flat])
+        sizes = specialization.solve(self, arguments.concrete_shapes(self, flat))
         key = tuple(sizes.items())
         if key not in self._specialized:
             self._specialized[key] = specialization.specialize(self, sizes)
@@ -699,8 +713,7 @@ class Program:
           ArgumentError: a platform is not known to JAX.
           LoweringError: an op cannot be lowered for a platform; names it and the user's line.
         """
-        for platform in platforms or ():
-            arguments.check_platform(platform)
+        arguments.check_platforms(platforms)
         args, kwargs = arguments.abstract(self)
         jitted = self._jitted
         if keep_unused:

@@ -20,7 +20,7 @@ from typing import Any
 
 from jaxmlir import _compat, codec
 from jaxmlir._compat import tree_util
-from jaxmlir.errors import ExportError
+from jaxmlir.errors import ArgumentError, ExportError
 from jaxmlir.ir import context, ir
 
 _node_types: dict[str, type] = {}
@@ -32,7 +32,12 @@ def register_node_type(cls: type, name: str | None = None) -> None:
     Args:
       cls: the class.
       name: by default ``module:QualifiedName``, what writing uses.
+
+    Raises:
+      ArgumentError: it is no class.
     """
+    if not isinstance(cls, type):
+        raise ArgumentError(f"register_node_type: expected a class, got {cls!r}")
     _node_types[name or _type_name(cls)] = cls
 
 

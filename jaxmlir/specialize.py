@@ -33,16 +33,13 @@ def is_symbolic(aval: Any) -> bool:
 def solve(program: Program, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
     """The sizes of a program's dimension variables for arguments of concrete shapes.
 
+    Args:
+      shapes: of the flat arguments; where a dimension of the program is a number, it is theirs.
+
     Raises:
       ArgumentError: there are none, or they violate a constraint, which it names.
     """
     avals = program.in_avals
-    for i, (aval, shape) in enumerate(zip(avals, shapes, strict=True)):
-        if len(getattr(aval, "shape", ())) != len(shape):
-            raise ArgumentError(
-                f"@{program.name}: argument #{i} must be {aval.str_short(short_dtypes=True)}, got "
-                f"the shape {list(shape)}"
-            )
     solution, constraints, measured = shape_poly.solve_dim_vars(avals, program.in_tree)
     evaluator = shape_poly.ShapeEvaluator({name: shapes[i][dim] for name, i, dim in measured})
     try:
@@ -57,7 +54,9 @@ def solve(program: Program, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]
 def _check_explicit(program: Program, avals: Sequence[Any], sizes: Sizes) -> None:
     """The constraints that the user has set, in the user's words."""
     dims = (dim for aval in avals for dim in getattr(aval, "shape", ()))
-    symbolic = next(dim for dim in dims if not core.is_constant_dim(dim))
+    symbolic = next((dim for dim in dims if not core.is_constant_dim(dim)), None)
+    if symbolic is None:
+        return
     violated = []
     for constraint in symbolic.scope._explicit_constraints:
         difference = evaluate(constraint.diff, sizes)

@@ -11,7 +11,7 @@ import jax
 from jaxmlir import handles, pytrees, runtime
 from jaxmlir._calls import Calls
 from jaxmlir._compat import bind_leading, core, without_dead_code
-from jaxmlir.errors import ImportingError
+from jaxmlir.errors import ArgumentError, ImportingError
 from jaxmlir.importer import CLOSES_OVER, import_jaxpr
 from jaxmlir.ir import functions, parse_module, scope
 from jaxmlir.program import Program
@@ -59,7 +59,16 @@ def _program_of(traced: Any, name: str) -> Program:
 
 
 def from_jaxpr(closed_jaxpr: Any, name: str = "main") -> Program:
-    """The program of a ``ClosedJaxpr``: flat arguments, flat results."""
+    """The program of a ``ClosedJaxpr``: flat arguments, flat results.
+
+    Raises:
+      ArgumentError: it is no jaxpr.
+      ImportingError: a value or parameter has no form in the dialect; names the equation.
+    """
+    if not isinstance(getattr(closed_jaxpr, "jaxpr", closed_jaxpr), core.Jaxpr):
+        raise ArgumentError(
+            f"expected a ClosedJaxpr, as jax.make_jaxpr makes, got {closed_jaxpr!r}"
+        )
     return Program._of_import(import_jaxpr(closed_jaxpr, name))
 
 
@@ -82,6 +91,10 @@ def parse(
       ParseError: the text is not MLIR.
       VerificationError: it is not a valid program.
     """
+    if not isinstance(text, str):
+        raise ArgumentError(f"expected the text of a module, got {type(text).__name__}")
+    if not isinstance(constants, Mapping | None):
+        raise ArgumentError(f"constants: expected arrays by name, got {type(constants).__name__}")
     program = Program(parse_module(text, filename), constants, _handles_in(text))
     if verify:
         from jaxmlir.verifier import verify as verify_program

@@ -16,7 +16,7 @@ import jax
 from jaxmlir import arguments, locations, pytrees
 from jaxmlir._collector import collector_paused
 from jaxmlir._compat import core
-from jaxmlir.errors import ArgumentError, TransformError
+from jaxmlir.errors import ArgumentError, JaxmlirError, TransformError
 from jaxmlir.ir import ir, is_private, scope
 from jaxmlir.passes._build import adapt, make_public, returned, set_results, zeros
 from jaxmlir.passes._rules import Rules
@@ -243,9 +243,15 @@ def jacobian(
 
     These are compositions of jvp, vjp and vmap with pytree bookkeeping: JAX composes them, and the
     passes do the work, for a program inside JAX code is transformed by them.
+
+    Raises:
+      ArgumentError: ``argnums`` name no argument.
+      TransformError: an argument or result has no such derivative, or an op cannot be
+        differentiated.
     """
     from jaxmlir.staging import trace
 
+    _positions(options["argnums"], program.in_tree.children()[0])
     program, _, _ = _start(program, while_loops, checkpoints, custom_rules="all")
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
@@ -253,7 +259,12 @@ def jacobian(
 
     transformed = arguments.called(program, transformed, f"{program.name}.{kind}")
     args, kwargs = arguments.abstract(program)
-    return trace(transformed)(*args, **kwargs)
+    try:
+        return trace(transformed)(*args, **kwargs)
+    except JaxmlirError:
+        raise
+    except TypeError as e:  # what JAX says of dtypes and of ``has_aux``
+        raise TransformError(f"{kind} of @{program.name}: {e}") from e
 
 
 @collector_paused
@@ -283,6 +294,9 @@ def vmap(
     in_dims = _flat_axes("in_axes", in_axes, args_tree, program.in_avals)
     in_dims += [0] * (len(program.in_avals) - len(in_dims))
     out_dims = _flat_axes("out_axes", out_axes, program.out_tree, program.out_avals)
+    is_negative = core.is_constant_dim(axis_size) and axis_size < 0
+    if not (axis_size is None or core.is_dim(axis_size)) or is_negative:
+        raise ArgumentError(f"axis_size: expected a size from 0 on, got {axis_size!r}")
     if axis_size is None:
         return _Unsized(program, in_axes, out_axes, axis_name, spmd_axis_name)
     result, rules, symbol = _start(program, custom_rules="none")
@@ -308,6 +322,7 @@ class _Unsized:
         return vmap(self._program, self._in_axes, out_axes, size, axis_name, spmd_axis_name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        arguments.check_tree(self._program, args, kwargs)
         leaves, tree = jax.tree.flatten(args)
         dims = _prefix("in_axes", self._in_axes, tree)
         paths = [f"args{jax.tree_util.keystr(p)}" for p, _ in jax.tree.leaves_with_path(args)]
@@ -315,7 +330,7 @@ class _Unsized:
         batched += [
             (f"kwargs{jax.tree_util.keystr(p)}", x, 0) for p, x in jax.tree.leaves_with_path(kwargs)
         ]
-        sizes = [core.typeof(x).shape[d] for _, x, d in batched]
+        sizes = [self._size(*leaf) for leaf in batched]
         if len(set(sizes)) != 1:
             found = ", ".join(
                 f"{path} has {size} along axis {d}"
@@ -326,6 +341,15 @@ class _Unsized:
                 f"{found or 'none that is batched'}"
             )
         return self._of_size(sizes[0])(*args, **kwargs)
+
+    def _size(self, path: str, value: Any, axis: int) -> int:
+        aval = core.typeof(value)
+        if not -len(aval.shape) <= axis < len(aval.shape):
+            raise ArgumentError(
+                f"vmap of @{self._program.name}: {path} has no axis {axis} to be batched along, it "
+                f"is {aval.str_short(short_dtypes=True)}"
+            )
+        return aval.shape[axis]
 
     def __getattr__(self, name: str) -> Any:
         raise ArgumentError(
@@ -352,7 +376,7 @@ def inverse(
 
     args_tree = _args_tree(program, "inverse")
     children = args_tree.children()
-    given = [] if known is None else _positions(known, args_tree)
+    given = [] if known is None else _positions(known, args_tree, "known")
     if argnums is None:
         found = [i for i in range(len(children)) if i not in given]
     else:
@@ -465,14 +489,20 @@ def _arguments(*trees: Any) -> Any:
     return _tuple([_tuple(trees), jax.tree.structure({})])
 
 
-def _positions(argnums: int | Sequence[int], args_tree: Any) -> list[int]:
+def _positions(argnums: int | Sequence[int], args_tree: Any, option: str = "argnums") -> list[int]:
+    """The positional arguments that an option names, counted from 0.
+
+    Raises:
+      ArgumentError: it names none.
+    """
     n = len(args_tree.children())
     wanted = list(argnums) if isinstance(argnums, Iterable) else [argnums]
     for i in wanted:
         if not isinstance(i, SupportsIndex):
-            raise ArgumentError(f"argnums={argnums!r}: expected an int, or a sequence of ints")
+            raise ArgumentError(f"{option}={argnums!r}: expected an int, or a sequence of ints")
         if not -n <= i < n:
-            raise ArgumentError(f"argnums={argnums} for a program of {n} positional arguments")
+            noun = "argument" if n == 1 else "arguments"
+            raise ArgumentError(f"{option}={argnums} for a program of {n} positional {noun}")
     return [i % n for i in wanted]
 
 
@@ -539,6 +569,10 @@ def _flat_axes(what: str, axes: Any, tree: Any, avals: Sequence[Any]) -> list[in
     flat = _prefix(what, axes, tree)
     result = []
     for i, (axis, aval) in enumerate(zip(flat, avals, strict=False)):
+        if not (axis is None or isinstance(axis, SupportsIndex)):
+            raise ArgumentError(
+                f"{what}: the axis of leaf {i} must be an int or None, got {axis!r}"
+            )
         ndim = len(aval.shape) + 1
         if axis is not None and not -ndim <= axis < ndim:
             raise ArgumentError(f"{what}: axis {axis} of leaf {i} is out of range for {ndim} dims")

@@ -19,7 +19,6 @@ op that has it costs a look-up: a few microseconds.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import functools
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -47,6 +46,7 @@ from jaxmlir.errors import (
     JaxmlirError,
     VerificationError,
     message_of,
+    nearest,
 )
 from jaxmlir.ir import context, func, ir, is_private, symbol_uses, verify_module
 from jaxmlir.signatures import count
@@ -626,5 +626,5 @@ def _type_text(aval: Any) -> str:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean {near[0] if near[0][0] == '@' else repr(near[0])}?" if near else ""
+    near = nearest(name, known)
+    return f"; did you mean {near if near[0] == '@' else repr(near)}?" if near else ""

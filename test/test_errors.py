@@ -16,10 +16,13 @@ from jax import lax
 import jaxmlir
 from jaxmlir.errors import (
     ArgumentError,
+    ArtifactError,
     ExportError,
     JaxmlirError,
     LoweringError,
     ParseError,
+    PipelineError,
+    TransformError,
     VerificationError,
 )
 from jaxmlir.ir import context, ir
@@ -318,3 +321,80 @@ def test_argument_errors_are_type_errors(loss):
 def test_a_module_without_a_public_function():
     program = jaxmlir.parse("func.func private @f() {return}")
     assert message(JaxmlirError, program) == "the module has no public function to call"
+
+
+# --- options of another kind ----------------------------------------------------------------------
+
+
+def _stack(x):
+    return jnp.stack([x, x])
+
+
+@pytest.fixture(scope="module")
+def stack():
+    return jaxmlir.trace(_stack)(jnp.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "expected"),
+    [
+        (lambda p: p.jacfwd(argnums=4), ArgumentError, "argnums=4 for a program of 1 positional"),
+        (lambda p: p.hessian(argnums="x"), ArgumentError, "argnums='x': expected an int"),
+        (lambda p: p.inverse(known=[1]), ArgumentError, r"known=\[1\] for a program of 1 "),
+        (
+            lambda p: jaxmlir.trace(lambda n: 2 * n)(1).jacrev(),
+            TransformError,
+            "jacrev of @lambda: .*int32",
+        ),
+        (lambda p: p.vmap(in_axes=0.5), ArgumentError, "in_axes: the axis of leaf 0 .* got 0.5"),
+        (lambda p: p.vmap(axis_size=-1), ArgumentError, "axis_size: .* got -1"),
+        (lambda p: p.vmap(axis_size="a"), ArgumentError, "axis_size: .* got 'a'"),
+        (
+            lambda p: p.vmap()(jnp.float32(1)),
+            ArgumentError,
+            r"args\[0\] has no axis 0 to be batched along, it is f32\[\]",
+        ),
+        (lambda p: p.vmap()(1, 2), ArgumentError, r"takes arguments of the pytree \(\*\), got"),
+        (lambda p: p.run_passes(["cse"]), PipelineError, r"pipeline as text.* got \['cse'\]"),
+        (lambda p: p.run_passes("jaxpr-ces"), PipelineError, "did you mean 'jaxpr-cse'"),
+        (lambda p: p.optimize(without="cse"), PipelineError, "collection of names.* got 'cse'"),
+        (lambda p: p.function("stakc"), JaxmlirError, "no function @stakc; did you mean @stack"),
+        (lambda p: p.lower("cpu"), ArgumentError, "platforms: .* sequence of names, got 'cpu'"),
+        (lambda p: p.lower(3), ArgumentError, "platforms: .* sequence of names, got 3"),
+        (lambda p: p.remat("lots"), ArgumentError, "memory_budget: .* number, got 'lots'"),
+        (lambda p: p.eval(jnp.ones(3), hooks=[3]), ArgumentError, r"list of Hooks, got \[3\]"),
+        (
+            lambda p: p.specialize(jnp.ones(2)),
+            ArgumentError,
+            r"argument x must be f32\[3\], got the shape \[2\]",
+        ),
+        (lambda p: jaxmlir.parse(b"module {}"), ArgumentError, "text of a module, got bytes"),
+        (lambda p: jaxmlir.parse("", constants=[1]), ArgumentError, "arrays by name, got list"),
+        (lambda p: jaxmlir.from_jaxpr(3), ArgumentError, "expected a ClosedJaxpr.* got 3"),
+        (lambda p: jaxmlir.register_node_type(3), ArgumentError, "expected a class, got 3"),
+        (lambda p: jaxmlir.register_param_type(int), ArgumentError, "dataclass, got <class 'int'"),
+        (lambda p: jaxmlir.register_inverse("sin", abs), ArgumentError, "Primitive, got 'sin'"),
+    ],
+)
+def test_options(stack, use, error, expected):
+    with pytest.raises(error, match=expected):
+        use(stack)
+
+
+def test_sizes_that_are_symbolic_in_turn():
+    (b,) = jax.export.symbolic_shape("b")
+    program = jaxmlir.trace(_stack)(jax.ShapeDtypeStruct((b,), "float32"))
+    with pytest.raises(ArgumentError, match=r"must be f32\[b\], got the shape \[2\*b\]"):
+        program.specialize(jax.ShapeDtypeStruct((2 * b,), "float32"))
+
+
+def test_files(stack, tmp_path):
+    """An error names the file that the user gave."""
+    with pytest.raises(FileNotFoundError) as error:
+        stack.save(tmp_path / "nowhere" / "p.jaxmlir")
+    assert error.value.filename == str(tmp_path / "nowhere" / "p.jaxmlir")
+    (tmp_path / "p.mlir").write_text(str(stack))
+    with pytest.raises(ArtifactError, match=r"p.mlir: this is no artifact.*jaxmlir.parse"):
+        jaxmlir.load(tmp_path / "p.mlir")
+    with pytest.raises(TypeError, match="os.PathLike"):
+        jaxmlir.load(3)

@@ -153,5 +153,5 @@ def test_sizes_that_contradict_each_other_and_wrong_ranks(program):
     x, y = values(2, 8)
     with pytest.raises(ArgumentError, match=r"args\[1\].shape\[1\]"):
         program(x, y[:, :4])
-    with pytest.raises(ArgumentError, match=r"argument #0 must be f32\[b,c\]"):
+    with pytest.raises(ArgumentError, match=r"argument x must be f32\[b,c\]"):
         program(x[0], y)

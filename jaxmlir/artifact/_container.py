@@ -19,6 +19,7 @@ import json
 import math
 import mmap
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -76,7 +77,7 @@ def map_file(path: str | os.PathLike[str]) -> memoryview:
     Raises:
       OSError: the file cannot be opened.
     """
-    with open(path, "rb") as file:
+    with open(os.fspath(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
 
@@ -112,6 +113,11 @@ def _header(buffer: memoryview) -> tuple[int, dict[str, Any]]:
     length = int.from_bytes(buffer[:8], "little")
     start = 8 + length
     if len(buffer) < 8 or length > MAX_HEADER or start > len(buffer):
+        if buffer[:4] == b"ML\xefR" or re.fullmatch(rb"[\t\n\r -~]+", buffer[:256]):
+            raise ArtifactError(
+                "this is no artifact, which program.save writes, but text or bytecode; "
+                "jaxmlir.parse takes a program's text"
+            )
         raise ArtifactError(
             f"this is no artifact: the header should have {length} bytes (at most {MAX_HEADER}), "
             f"the file has {len(buffer)}"
@@ -189,12 +195,17 @@ def write_atomically(path: str | os.PathLike[str], pieces: Sequence[Any]) -> Non
       OSError: the file cannot be written; then there is nothing new beside it.
     """
     path = os.path.realpath(path)
-    with _temporary_beside(path) as (file, temporary):
-        for piece in pieces:
-            file.write(piece)
-        file.flush()
-        os.fsync(file.fileno())
-        os.replace(temporary, path)
+    try:
+        with _temporary_beside(path) as (file, temporary):
+            for piece in pieces:
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(temporary, path)
+    except OSError as e:
+        # Nobody knows the temporary name.
+        e.filename, e.filename2 = path, None
+        raise
     with contextlib.suppress(OSError):  # Not every system can open a directory.
         directory = os.open(os.path.dirname(path), os.O_RDONLY)
         try:

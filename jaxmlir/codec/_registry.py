@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from jaxmlir import handles
 from jaxmlir.codec import _sentinels
 from jaxmlir.dense import undense
-from jaxmlir.errors import ExportError, ImportingError
+from jaxmlir.errors import ArgumentError, ExportError, ImportingError
 from jaxmlir.ir import context, ir
 
 
@@ -205,7 +205,17 @@ def register_param_type(cls: type, tag: str | None = None) -> None:
     Args:
       cls: the class; its fields must be encodable in turn.
       tag: its name in the dialect; by default the class's name.
+
+    Raises:
+      ArgumentError: it is no such class.
     """
+    known = isinstance(cls, type) and (
+        issubclass(cls, enum.Enum) or hasattr(cls, "_fields") or dataclasses.is_dataclass(cls)
+    )
+    if not known:
+        raise ArgumentError(
+            f"register_param_type: expected an enum, a named tuple or a dataclass, got {cls!r}"
+        )
     tag = tag or cls.__name__
     register_class(tag, cls, None)
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from jaxmlir.errors import nearest
+
 if TYPE_CHECKING:
     from jaxmlir.passes._base import Option, Pass
     from jaxmlir.passes._instrument import Instrumentation, Timing
@@ -143,9 +145,7 @@ def list_passes() -> dict[str, dict[str, str]]:
 
 def suggest_pass(name: str) -> str | None:
     """The pass whose name is nearest to a mistyped one."""
-    from jaxmlir.passes import _registry
-
-    return _registry.nearest(name, (n for group in list_passes().values() for n in group))
+    return nearest(name, (n for group in list_passes().values() for n in group))
 
 
 def parse_pipeline(text: str) -> Pipeline:

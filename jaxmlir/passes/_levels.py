@@ -80,6 +80,8 @@ def level_pipeline(level: int, without: Collection[str] = ()) -> str:
         raise PipelineError(
             f"there is no optimization level {level}; the levels are {', '.join(map(str, LEVELS))}"
         )
+    if isinstance(without, str):
+        raise PipelineError(f"without: expected a collection of names of passes, got {without!r}")
     known = {_name(element) for elements in LEVELS.values() for element in elements}
     for name in without:
         if name not in known:

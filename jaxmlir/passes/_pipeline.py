@@ -247,6 +247,8 @@ def parse_pipeline(
     Raises:
       PipelineError: malformed, an unknown pass or option; with the column and a suggestion.
     """
+    if not isinstance(text, str):
+        raise PipelineError(f"expected a pipeline as text, 'jaxpr-grad,cse', got {text!r}")
     reader = _Reader(text)
     reader.skip()
     if reader.at == len(text):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from jaxmlir.errors import PipelineError
@@ -60,9 +58,3 @@ def _import(name: str, target: str) -> type[Pass]:
     if found.name != name:
         raise PipelineError(f"{target} is registered as pass '{name}' but is named '{found.name}'")
     return found
-
-
-def nearest(name: str, known: Iterator[str]) -> str | None:
-    """The known name that was most likely meant."""
-    matches = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return matches[0] if matches else None
