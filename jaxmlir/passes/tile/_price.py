@@ -9,6 +9,7 @@ of 2048 elements, four times over; a perceptron of widths 256, 1024, 1024, 256.
 from __future__ import annotations
 
 import heapq
+from collections import defaultdict
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
@@ -102,14 +103,13 @@ def estimate(schedule: Schedule, number: int, stored: Stored, again: Set[int]) -
                 shared.add(v)
     sums = schedule.sums(number)
     bytes_of = schedule.uses.bytes.__getitem__
-    # Rows that are computed again are there while they are read, from before the loop or after it.
-    linked = sum(map(bytes_of, (outer | reads) & again & stored.values))
     added = sum(map(bytes_of, outer - stored.values - again))
     # Parts of sums are small beside what they are summed up from.
     results = [v for i in ops for v in range(*body.results[i])]
     leaving = outer | {v for v in results if schedule.dim(v) is None}
+    # Rows that are computed again are there while they are read, from before the loop or after it.
     return Estimate(
-        stored.peak(ops, without=leaving) + linked,
+        stored.peak(ops, given=reads & again & stored.values, without=leaving - again),
         sum(map(bytes_of, reads - again)) + sum(map(bytes_of, outer - again)),
         sum(map(bytes_of, shared)) + 2 * sum(map(bytes_of, sums)),
         sum(v in stored.values or v in leaving for v in results),
@@ -183,17 +183,35 @@ class Stored:
             for v in body.operands[i]:
                 self.end[v] = max(self.end[v], last)
 
-    def peak(self, ops: Iterable[int], without: Set[int]) -> int:
-        """Bytes of the values that some ops, in order, have stored at once."""
-        ends: list[tuple[int, int]] = []
-        live = most = 0
+    def peak(self, ops: Iterable[int], *, given: Set[int] = frozenset(), without: Set[int]) -> int:
+        """Bytes of the values that some ops, in order, have stored at once.
+
+        What is computed elementwise may take the place of what is read for the last time.
+
+        Args:
+          given: what is there before them, and counts too.
+          without: what of their results does not count.
+        """
+        names, bytes_of = self._uses.body.names, self._uses.bytes
+        ending: defaultdict[int, list[int]] = defaultdict(list)
+        for v in given:
+            ending[self.end[v]].append(bytes_of[v])
+        ends = sorted(ending)
+        live = most = sum(map(bytes_of.__getitem__, given))
         for i in ops:
-            while ends and ends[0][0] < i:
-                live -= heapq.heappop(ends)[1]
+            while ends and ends[0] < i:
+                live -= sum(ending.pop(heapq.heappop(ends)))
+            in_place = names[i] in ELEMENTWISE
             for v in self._made(i):
                 if v in self.values and v not in without:
-                    live += self._uses.bytes[v]
-                    heapq.heappush(ends, (max(i, self.end[v]), self._uses.bytes[v]))
+                    if in_place and bytes_of[v] in ending.get(i, ()):
+                        ending[i].remove(bytes_of[v])
+                    else:
+                        live += bytes_of[v]
+                    end = max(i, self.end[v])
+                    if end not in ending:
+                        heapq.heappush(ends, end)
+                    ending[end].append(bytes_of[v])
             most = max(most, live)
         return most
 
