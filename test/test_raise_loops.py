@@ -19,6 +19,7 @@ pytestmark = pytest.mark.compat
 X = np.linspace(-1, 1, 8, dtype=np.float32)
 M = np.random.RandomState(0).randn(8, 3).astype(np.float32)
 W = np.random.RandomState(1).randn(3, 3).astype(np.float32)
+W2 = np.random.RandomState(2).randn(8, 8).astype(np.float32)
 LOOPS = "jaxpr-raise-loops{batch-bytes=0}"
 
 
@@ -123,12 +124,39 @@ def from_a_constant(x):
     return for_loop(0, 8, lambda i, o: o.at[first + i].set(x[i]), 0 * x)
 
 
+def table(x):
+    """Each entry from three neighbours, as in the distance of two sequences."""
+
+    def row(i, d):
+        def entry(j, d):
+            near = jnp.minimum(d[i - 1, j], d[i, j - 1]) + jnp.sin(d[i - 1, j - 1])
+            return d.at[i, j].set(near + x[i, j])
+
+        return for_loop(1, 3, entry, d)
+
+    return for_loop(1, 8, row, x)
+
+
+def table_of_sums(x):
+    """Columns first, the last row first, added to what is there."""
+
+    def column(j, d):
+        def entry(i, d):
+            return d.at[6 - i, j].add(jnp.sin(d[7 - i, j]) * d[6 - i, j - 1])
+
+        return for_loop(0, 7, entry, d)
+
+    return for_loop(1, 3, column, x)
+
+
 RAISED = {
     "rows": (lambda x: for_loop(0, 8, lambda i, o: o.at[i].set(x[i] @ W), 0 * x), M),
     "columns": (lambda x: for_loop(0, 3, lambda i, o: o.at[:, i].set(jnp.sin(x[:, i])), 0 * x), M),
     "distances": (distances, M),
     "one behind": (lambda x: for_loop(0, 7, lambda i, o: o.at[i + 1].set(jnp.sin(o[i])), x), X),
     "two behind": (two_step, X),
+    "table": (table, M),
+    "table of sums": (table_of_sums, M),
     "in place": (lambda x: for_loop(0, 8, lambda i, o: o.at[i].set(jnp.sin(o[i])), x), X),
     "added": (lambda x: for_loop(0, 8, lambda i, o: o.at[i].add(jnp.sin(x[i])), x), X),
     "multiplied": (lambda x: for_loop(0, 8, lambda i, o: o.at[i].mul(jnp.sin(x[i])), x), X),
@@ -162,7 +190,8 @@ def test_raised(name):
     program, remarks = raised(function, x)
     assert any("written by the loop's counter" in remark for remark in remarks)
     # A row of which components are written one by one is still updated, as a row.
-    assert not carries_arrays(program) or name == "components"
+    assert not carries_arrays(program) or name == "components" or name.startswith("table")
+    assert not name.startswith("table") or any("slabs of [1, 1]" in remark for remark in remarks)
     same_bits(program, function, x)
     same_gradient(program, function, x)
 
@@ -187,6 +216,56 @@ def test_left_alone(function):
     program, remarks = raised(function, X)
     assert not any("written" in remark for remark in remarks)
     same_bits(program, function, X)
+
+
+@pytest.mark.parametrize("above", [lambda i: jnp.maximum(i - 1, 2), lambda i: i // 2])
+def test_rows_that_may_be_the_one_that_is_written(above):
+    def function(x):
+        def row(i, d):
+            def entry(j, d):
+                return d.at[i, j].set(jnp.sin(d[above(i), j - 1]) + x[i, j])
+
+            return for_loop(1, 3, entry, d)
+
+        return for_loop(0, 8, row, x)
+
+    program, _ = raised(function, M)
+    same_bits(program, function, M)
+    same_gradient(program, function, M)
+
+
+def test_what_is_added_to_an_array_that_stays_is_scattered():
+    """The derivative of the scatter is a read, that of an update an array of the same size."""
+
+    def function(x):
+        def element(i, k):
+            k = k.at[i, i].add(x[i, 0]).at[i + 1, i + 1].add(x[i, 1])
+            return k.at[i, i + 1].add(x[i, 2])
+
+        return for_loop(0, 7, element, W2)
+
+    program, _ = raised(function, M)
+    assert "scatter_add" in str(program) and "dynamic_update_slice" not in str(program)
+    same_bits(program, function, M)
+    same_gradient(program, function, M)
+
+
+def test_columns_of_which_little_is_touched():
+    """They are raised for the derivative alone, which goes through all of an array otherwise."""
+    rows = np.arange(32) * 5 % 32
+
+    def function(x, rows):
+        def body(i, d):
+            piece = lax.dynamic_slice(d, (rows[i], i), (1, 1))
+            return lax.dynamic_update_slice(d, piece * 2, (rows[i], i))
+
+        return for_loop(0, 32, body, x)
+
+    for dtype, stays in ((np.float32, False), (np.int32, True)):
+        x = np.arange(1024, dtype=dtype).reshape(32, 32)
+        program, remarks = raised(function, x, rows)
+        assert any("written" in remark for remark in remarks) != stays
+        same_bits(program, function, x, rows)
 
 
 def test_positions_are_clamped_as_before():

@@ -136,9 +136,9 @@ class _Raiser:
         editor = ScanEditor(self._bodies, op)
         known = in_body(editor.scan, editor.body, list(op.operands), outer, depth)
         arrays = {item.arg for item in (*editor.consts, *editor.carry)}
-        simplify_windows(self._rules, editor.body, known, arrays)
+        combined = simplify_windows(self._rules, editor.body, known, arrays)
         known.changed()
-        raiser = ArrayRaiser(editor, known)
+        raiser = ArrayRaiser(editor, known, combined)
         raiser.raise_reads()
         raiser.raise_carried()
         if self._batch_bytes and raiser.overlapping:

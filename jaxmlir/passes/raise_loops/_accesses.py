@@ -3,7 +3,7 @@ determines in one dimension."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,8 @@ from jaxmlir.types import aval_of
 
 @dataclass(frozen=True)
 class Access:
-    """A ``dynamic_slice`` or ``dynamic_update_slice`` in a loop's body."""
+    """A ``dynamic_slice`` or ``dynamic_update_slice`` in a loop's body, or a scatter of a single
+    window that is combined with what is there."""
 
     op: Any
     array: ir.Value
@@ -27,6 +28,9 @@ class Access:
     shape: tuple[int, ...]
     """Of the array."""
     writes: bool
+    combine: str | None = None
+    """The function in ``jax.lax`` of what is there and what is scattered; ``None`` where what is
+    there is overwritten."""
 
     @property
     def result(self) -> ir.Value:
@@ -35,7 +39,7 @@ class Access:
     @property
     def update(self) -> ir.Value:
         """What is written, as it is now: what was read may have been replaced."""
-        return self.op.operands[1]
+        return self.op.operands[1 if self.combine is None else 2]
 
     def numbers(self, axis: int, known: Known, length: int) -> np.ndarray | None:
         """Where it begins along a dimension in each iteration, if that is known."""
@@ -46,13 +50,43 @@ class Access:
         # Positions out of bounds are moved inside.
         return None if found is None else np.clip(found, 0, last)
 
+    def everywhere(self, axis: int, known: Known) -> np.ndarray | None:
+        """Likewise, as an array over the iterations of all loops around, this one last."""
+        found = known.get(self.starts[axis])
+        if found is None or not found.ndim:
+            return None
+        return np.clip(found.astype(np.int64), 0, self.shape[axis] - self.sizes[axis])
+
+    def starts_as(self, other: Access, axis: int, known: Known) -> bool:
+        """Whether both begin at the same place along a dimension in each iteration."""
+        if self.starts[axis] == other.starts[axis]:
+            return True
+        own, others = self.everywhere(axis, known), other.everywhere(axis, known)
+        return own is not None and others is not None and bool((own == others).all())
+
+    def is_apart(self, other: Access, axis: int, known: Known) -> bool:
+        """Whether no iteration of this loop touches along a dimension what any touches of the
+        other."""
+        own, others = self.everywhere(axis, known), other.everywhere(axis, known)
+        if own is None or others is None or not own.size or not others.size:
+            return False
+        before = own.max(-1) + self.sizes[axis] <= others.min(-1)
+        after = others.max(-1) + other.sizes[axis] <= own.min(-1)
+        return bool((before | after).all())
+
 
 def varies(numbers: np.ndarray | None) -> bool:
     """Whether positions are known, and not all the same."""
     return numbers is not None and len(numbers) > 1 and bool((numbers != numbers[0]).any())
 
 
-def access_of(op: Any, name: str, operands: Sequence[ir.Value]) -> Access | None:
+# Scatters that combine, by their results.
+Combined = Mapping[ir.Value, Access]
+
+
+def access_of(
+    op: Any, name: str, operands: Sequence[ir.Value], combined: Combined
+) -> Access | None:
     """The access that an op is."""
     if name == "jaxpr.dynamic_slice":
         array, *starts = operands
@@ -61,7 +95,7 @@ def access_of(op: Any, name: str, operands: Sequence[ir.Value]) -> Access | None
         array, update, *starts = operands
         sizes = tuple(aval_of(update.type).shape)
     else:
-        return None
+        return combined.get(next(iter(op.results), None))
     shape = tuple(aval_of(array.type).shape)
     if len(starts) != len(shape) or not all(type(d) is int for d in (*shape, *sizes)):
         return None
@@ -77,8 +111,10 @@ def users_of(body: func.FuncOp) -> dict[ir.Value, list[tuple[Any, str, list[ir.V
     return users
 
 
-def is_written(value: ir.Value) -> bool:
+def is_written(value: ir.Value, combined: Combined) -> bool:
     """Whether a value is an array that has just been written to."""
+    if value in combined:
+        return True
     op = value.owner
     return not isinstance(op, ir.Block) and op.name == "jaxpr.dynamic_update_slice"
 
@@ -102,6 +138,7 @@ def chain_of(
     out: ir.Value,
     users: dict[ir.Value, list[tuple[Any, str, list[ir.Value]]]],
     returned: Sequence[ir.Value],
+    combined: Combined,
 ) -> Chain | None:
     """What a body does with a carried array, if it does no more than read and write parts of it.
 
@@ -115,7 +152,7 @@ def chain_of(
             return None
         following = None
         for op, name, operands in users.get(version, ()):
-            access = access_of(op, name, operands)
+            access = access_of(op, name, operands, combined)
             if access is None or operands.count(version) > 1 or access.array != version:
                 return None
             if not access.writes:
@@ -131,7 +168,7 @@ def chain_of(
     if returned.count(out) != 1:
         return None
     for op, name, operands in users.get(out, ()):
-        access = access_of(op, name, operands)
+        access = access_of(op, name, operands, combined)
         if access is None or access.writes or operands.count(out) > 1:
             return None
         chain.reads.append((len(chain.writes), access))

@@ -9,19 +9,22 @@ A carried array is written at another slab in each iteration.  What the body rea
 
 - the slab of this iteration, before or after a write: a value at hand;
 - the slab of some iterations before: a value that is carried on;
-- a slab that is not written yet: a row of the array before the loop.
+- a slab that is not written yet: a row of the array before the loop;
+- what no iteration writes, since it is elsewhere along another dimension: likewise.
 
 So nothing of the array is left in the loop, and the slabs are put together after it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from jaxmlir._compat import dtypes
 from jaxmlir.ir import ir
 from jaxmlir.passes._bodies import Carried, Constant, ScanEditor, Sliced, Stacked, is_used
 from jaxmlir.passes._build import clone, converted, copy, filled, is_constant, named_ops, returned
@@ -31,6 +34,7 @@ from jaxmlir.passes.raise_loops import _rows
 from jaxmlir.passes.raise_loops._accesses import (
     Access,
     Chain,
+    Combined,
     access_of,
     chain_of,
     is_written,
@@ -46,6 +50,9 @@ MAX_LAG = 4
 # memory than the array: so much more at most, unless they are small.
 MAX_GROWTH = 4
 SMALL_BYTES = 4_194_304
+# A column of 200 integers of which each iteration reads three and writes one, made it take 30 times
+# as long.
+MAX_WASTE = 8
 
 
 class Outside:
@@ -100,7 +107,7 @@ class Frame:
         return tuple(self.size if d == self.axis else n for d, n in enumerate(self.part))
 
 
-def frame_of(accesses: Sequence[Access], axis: int, outside: Outside) -> Frame:
+def frame_of(accesses: Sequence[Access], axis: int, outside: Outside, known: Known) -> Frame:
     """The smallest slabs along an axis that hold all accesses."""
     first = accesses[0]
     starts: list[ir.Value | None] = []
@@ -110,7 +117,7 @@ def frame_of(accesses: Sequence[Access], axis: int, outside: Outside) -> Frame:
         size = first.sizes[d]
         if d == axis or size == part[d]:
             continue
-        same = all(a.sizes[d] == size and a.starts[d] == first.starts[d] for a in accesses)
+        same = all(a.sizes[d] == size and a.starts_as(first, d, known) for a in accesses)
         start = outside(first.starts[d]) if same else None
         if start is not None:
             starts[d], part[d] = start, size
@@ -129,12 +136,13 @@ class ArrayRaiser:
       overlapping: the ops that read parts of constants that overlap.
     """
 
-    def __init__(self, editor: ScanEditor, known: Known):
+    def __init__(self, editor: ScanEditor, known: Known, combined: Combined):
         self.count = 0
         self.overlapping: list[tuple[Any, Constant]] = []
         self.editor = editor
         self.rules = editor.rules
         self.known = known
+        self.combined = combined
         self.length = editor.scan.length
         self.outside = Outside(editor)
         self._rows: dict[Any, ir.Value] = {}
@@ -156,7 +164,7 @@ class ArrayRaiser:
             self._raise_read(op, item, overlapping=True)
 
     def _raise_read(self, op: Any, item: Constant, overlapping: bool) -> None:
-        access = access_of(op, "jaxpr.dynamic_slice", list(op.operands))
+        access = access_of(op, "jaxpr.dynamic_slice", list(op.operands), self.combined)
         if access is None or not is_array(access.array.type):
             return
         later = False
@@ -164,8 +172,7 @@ class ArrayRaiser:
             numbers = access.numbers(axis, self.known, self.length)
             if not varies(numbers):
                 continue
-            frame = frame_of([access], axis, self.outside)
-            rows = self.length * size(_rows.with_shape(access.array.type, frame.slab))
+            frame, rows = self._rows_of(access, axis)
             most = size(access.array.type)
             if rows > (max(MAX_GROWTH * most, SMALL_BYTES) if overlapping else most):
                 later = True
@@ -177,6 +184,11 @@ class ArrayRaiser:
             return
         if later and not overlapping:
             self.overlapping.append((op, item))
+
+    def _rows_of(self, access: Access, axis: int) -> tuple[Frame, float]:
+        """The smallest slabs for a read along a dimension, and the bytes of all of them."""
+        frame = frame_of([access], axis, self.outside, self.known)
+        return frame, self.length * size(_rows.with_shape(access.array.type, frame.slab))
 
     def _slab(self, array: ir.Value, frame: Frame, numbers: np.ndarray) -> ir.Value:
         """An argument of the body: in each iteration the slab of an array that begins there."""
@@ -217,10 +229,11 @@ class ArrayRaiser:
     def raise_carried(self) -> None:
         """Turns arrays that are written slab by slab into stacked results."""
         for item in list(self.editor.carry):
-            if not is_written(self.editor.out(item)) or not is_array(item.arg.type):
+            out = self.editor.out(item)
+            if not is_written(out, self.combined) or not is_array(item.arg.type):
                 continue
-            outs = returned(self.editor.body)
-            chain = chain_of(item.arg, self.editor.out(item), users_of(self.editor.body), outs)
+            users, outs = users_of(self.editor.body), returned(self.editor.body)
+            chain = chain_of(item.arg, out, users, outs, self.combined)
             if chain is None:
                 continue
             plans = (self._plan(chain, axis) for axis in range(len(chain.writes[0].shape)))
@@ -240,32 +253,62 @@ class ArrayRaiser:
         if not varies(first.numbers(axis, self.known, self.length)):
             return None
         size = first.sizes[axis]
+        apart = [self._apart(chain, access, axis) for _, access in chain.reads]
+        near = [
+            access for (_, access), rows in zip(chain.reads, apart, strict=True) if rows is None
+        ]
+        near = [*chain.writes, *near]
         positions = []
-        for access in chain.accesses():
+        for access in near:
             numbers = access.numbers(axis, self.known, self.length)
             if numbers is None or access.sizes[axis] != size:
                 return None
             positions.append(numbers)
-        written = positions[0]
-        writes, reads = positions[: len(chain.writes)], positions[len(chain.writes) :]
-        if any((numbers != written).any() for numbers in writes):
+        written, count = positions[0], len(chain.writes)
+        if any((numbers != written).any() for numbers in positions[:count]):
             return None
         if len(np.unique(written)) != len(written):
             return None
         if any(((numbers - written[0]) % size).any() for numbers in positions):
             return None
-        plan = _Plan(frame_of(list(chain.accesses()), axis, self.outside), written)
-        for numbers in reads:
-            if not plan.add(numbers, self.editor.scan.reverse):
+        plan = _Plan(frame_of(near, axis, self.outside, self.known), written)
+        if self._is_wasteful(plan.frame, chain):
+            return None
+        reads = iter(positions[count:])
+        for rows in apart:
+            if rows is not None:
+                plan.reads.append(("apart", rows))
+            elif not plan.add(next(reads), self.editor.scan.reverse):
                 return None
         return plan
+
+    def _is_wasteful(self, frame: Frame, chain: Chain) -> bool:
+        """Whether an iteration would go through slabs that are much larger than what it touches,
+        and no derivative goes through all of the array instead, as that of an addition does not."""
+        touched = sum(math.prod(a.sizes) for a in chain.accesses())
+        if math.prod(frame.slab) <= MAX_WASTE * touched:
+            return False
+        only_adds = not chain.reads and all(a.combine in ("add", "sub") for a in chain.writes)
+        return only_adds or not dtypes.issubdtype(aval_of(chain.versions[0].type).dtype, np.inexact)
+
+    def _apart(self, chain: Chain, read: Access, axis: int) -> tuple[Frame, np.ndarray] | None:
+        """The slabs that hold a read of what no iteration writes, and where they begin."""
+        others = [d for d in range(len(read.shape)) if d != axis]
+        if not all(any(read.is_apart(w, d, self.known) for d in others) for w in chain.writes):
+            return None
+        numbers = read.numbers(axis, self.known, self.length)
+        if not varies(numbers):
+            return None
+        frame, rows = self._rows_of(read, axis)
+        return (frame, numbers) if rows <= size(read.array.type) else None
 
     def _raise_carried(self, item: Carried, chain: Chain, plan: _Plan) -> None:
         frame = plan.frame
         slab_type = _rows.with_shape(item.arg.type, frame.slab)
         lagged = self._lagged(item, plan, slab_type)
         # This iteration's slab after so many writes; before the first one, if anybody looks.
-        overwritten = chain.writes[0].sizes == frame.slab
+        first = chain.writes[0]
+        overwritten = first.sizes == frame.slab and first.combine is None
         seen = not overwritten or (0, "now") in [
             (version, kind) for (version, _), (kind, _) in zip(chain.reads, plan.reads, strict=True)
         ]
@@ -278,26 +321,37 @@ class ArrayRaiser:
             for (version, access), (kind, what) in reads:
                 if version != now:
                     continue
+                within = frame
                 if kind == "now":
                     source = slabs[now]
                 elif kind == "before":
                     source = lagged[what - 1].arg
+                elif kind == "apart":
+                    within, numbers = what
+                    source = self._slab(item.init, within, numbers)
                 else:
                     source = self._slab(item.init, frame, what)
-                self._put(access, source, frame)
+                self._put(access, source, within)
         self._finish_lagged(lagged, slabs[-1])
         self._replace(item, plan, slabs[-1])
 
     def _written(self, write: Access, slab: ir.Value | None, frame: Frame) -> ir.Value:
         """The slab after a write; nobody looks at it before one that overwrites it."""
+        whole, combine, sizes = write.sizes == frame.slab, write.combine, write.sizes
+
+        def put(x: Any, u: Any, *at: Any) -> list[Any]:
+            from jax import lax
+
+            if combine is not None:
+                there = x if whole else _rows.dynamic_slice(x, at, sizes)
+                u = getattr(lax, combine)(there, lax.reshape(u, sizes))
+            return [u if whole else _rows.dynamic_update_slice(x, u, at)]
+
         with ir.InsertionPoint(write.op), write.op.location:
             value = write.update
-            if write.sizes != frame.slab:
-                (value,) = self.rules.emit(
-                    lambda x, u, *at: [_rows.dynamic_update_slice(x, u, at)],
-                    [slab, value, *self._within(write, frame)],
-                    ("put_slab",),
-                )
+            if combine is not None or not whole:
+                operands = [slab, value, *self._within(write, frame)]
+                (value,) = self.rules.emit(put, operands, ("put_slab", combine, whole, sizes))
             return converted(value, _rows.with_shape(write.result.type, frame.slab))
 
     def _lagged(self, item: Carried, plan: _Plan, type_: ir.Type) -> list[Carried]:
@@ -356,8 +410,8 @@ class _Plan:
     written: np.ndarray
     """Where each slice's iteration writes."""
     reads: list[tuple[str, Any]] = field(default_factory=list)
-    """Of each read: ``now``, ``before`` with the number of iterations, or ``initial`` with the
-    positions."""
+    """Of each read: ``now``, ``before`` with the number of iterations, ``initial`` with the
+    positions, or ``apart`` with slabs of its own and their positions."""
     initial: list[int] = field(default_factory=list)
     """Where the slabs begin that the loop looks back upon when it begins, the last one first."""
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir import codec
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import named_ops, overwrites, window_sizes
+from jaxmlir.passes._build import filled, named_ops, overwrites, window_sizes
+from jaxmlir.passes.raise_loops._accesses import Access
 from jaxmlir.passes.raise_loops._known import Known
 from jaxmlir.passes.raise_loops._rows import dynamic_slice, dynamic_update_slice
 from jaxmlir.passes.toolbox import replace
@@ -26,13 +27,16 @@ if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
 
 
-def simplify_windows(rules: Rules, body: func.FuncOp, known: Known, arrays: set[ir.Value]) -> None:
-    """Rewrites the gathers and scatters of a body.
+def simplify_windows(
+    rules: Rules, body: func.FuncOp, known: Known, arrays: set[ir.Value]
+) -> dict[ir.Value, Access]:
+    """Rewrites the gathers and scatters of a body; what scatters that combine do, by result.
 
     Args:
       arrays: those of which they are rewritten; what is scattered into one is one as well.
     """
     arrays = set(arrays)
+    combined: dict[ir.Value, Access] = {}
     for op, name in named_ops(body):
         if name not in _WINDOWS:
             continue
@@ -43,21 +47,26 @@ def simplify_windows(rules: Rules, body: func.FuncOp, known: Known, arrays: set[
             _gather(rules, op, operands, known)
         elif name == "jaxpr.dynamic_update_slice":
             arrays.add(op.results[0])
-        elif name in _COMBINED:
-            found = _scatter(rules, op, name, operands, known)
+        elif name == "jaxpr.scatter":
+            found = _scatter(rules, op, operands, known)
             if found is not None:
                 arrays.add(found)
+        else:
+            access = _combined(rules, op, name, operands, known)
+            if access is not None:
+                combined[access.result] = access
+                arrays.add(access.result)
+    return combined
 
 
 _COMBINED = {
-    "jaxpr.scatter": None,
     "jaxpr.scatter_add": "add",
     "jaxpr.scatter_sub": "sub",
     "jaxpr.scatter_mul": "mul",
     "jaxpr.scatter_min": "min",
     "jaxpr.scatter_max": "max",
 }
-_WINDOWS = frozenset({"jaxpr.gather", "jaxpr.dynamic_update_slice", *_COMBINED})
+_WINDOWS = frozenset({"jaxpr.gather", "jaxpr.scatter", "jaxpr.dynamic_update_slice", *_COMBINED})
 
 
 def _gather(rules: Rules, op: Any, operands: Sequence[ir.Value], known: Known) -> None:
@@ -79,33 +88,52 @@ def _gather(rules: Rules, op: Any, operands: Sequence[ir.Value], known: Known) -
     _replace(rules, op, slice_, [x], index, ("window", targets, gone, sizes))
 
 
-def _scatter(
-    rules: Rules, op: Any, name: str, operands: Sequence[ir.Value], known: Known
-) -> ir.Value | None:
+def _scatter(rules: Rules, op: Any, operands: Sequence[ir.Value], known: Known) -> ir.Value | None:
     x, index, update = operands
-    numbers = codec.decode(op.attributes["dimension_numbers"])
-    if getattr(numbers, "operand_batching_dims", ()) or update == x:
+    window = _window(op, operands, known) if overwrites(op) else None
+    if window is None:
         return None
-    combine = _COMBINED[name]
-    if combine is None and not overwrites(op):
-        return None
-    sizes = tuple(window_sizes(numbers, aval_of(update.type).shape))
-    if len(sizes) != len(aval_of(x.type).shape):
-        return None
-    targets = tuple(numbers.scatter_dims_to_operand_dims)
-    if not _is_single(op, x, index, known, targets, sizes):
-        return None
+    targets, sizes = window
 
     def put(x: Any, update: Any, *index: Any) -> list[Any]:
         from jax import lax
 
-        starts = _starts(index, targets, x.ndim)
-        update = lax.reshape(update, sizes)
-        if combine is not None:
-            update = getattr(lax, combine)(dynamic_slice(x, starts, sizes), update)
-        return [dynamic_update_slice(x, update, starts)]
+        return [
+            dynamic_update_slice(x, lax.reshape(update, sizes), _starts(index, targets, x.ndim))
+        ]
 
-    return _replace(rules, op, put, [x, update], index, ("put_window", name, targets, sizes))
+    return _replace(rules, op, put, [x, update], index, ("put_window", targets, sizes))
+
+
+def _combined(
+    rules: Rules, op: Any, name: str, operands: Sequence[ir.Value], known: Known
+) -> Access | None:
+    x, index, _ = operands
+    window = _window(op, operands, known)
+    if window is None:
+        return None
+    targets, sizes = window
+    with ir.InsertionPoint(op), op.location:
+        at = _components(rules, index)
+        zero = filled(at[0].type, 0)
+    shape = tuple(aval_of(x.type).shape)
+    starts = tuple(at[targets.index(d)] if d in targets else zero for d in range(len(shape)))
+    return Access(op, x, starts, sizes, shape, True, _COMBINED[name])
+
+
+def _window(
+    op: Any, operands: Sequence[ir.Value], known: Known
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Which dimensions the index of a scatter is of, and the sizes of the only window."""
+    x, index, update = operands
+    numbers = codec.decode(op.attributes["dimension_numbers"])
+    if getattr(numbers, "operand_batching_dims", ()) or update == x:
+        return None
+    sizes = tuple(window_sizes(numbers, aval_of(update.type).shape))
+    targets = tuple(numbers.scatter_dims_to_operand_dims)
+    if len(sizes) != len(aval_of(x.type).shape):
+        return None
+    return (targets, sizes) if _is_single(op, x, index, known, targets, sizes) else None
 
 
 def _is_single(
