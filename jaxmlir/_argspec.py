@@ -5,7 +5,7 @@
 ``key<fry>[4]``        an array of PRNG keys
 ``f32[b,2*b]``         symbolic dimensions, shared by all arguments
 ``float``, ``int``     a Python scalar: its dtype is weak (``bool`` and ``complex`` too)
-``1``, ``"x"``, None   a literal
+``1``, ``"x"``, None   a literal; ``nan``, ``inf``, ``true`` and ``false`` are some, too
 ``(..)``, ``[..]``     pytrees of these, and ``{"name": ..}``
 =====================  ====================================================================
 """
@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +31,7 @@ DTYPES = {
     "c64": "complex64",
     "c128": "complex128",
 }
+_NAMED_LITERALS = {"nan": math.nan, "inf": math.inf, "true": True, "false": False}
 _PYTHON_SCALARS = {"bool": False, "int": 0, "float": 0.0, "complex": 0j}
 _EMPTY_SHAPE = re.compile(r"(?<=\w)\[\s*\]")
 _KEY = re.compile(r"\bkey<(\w+)>")
@@ -122,6 +124,10 @@ class _Reader:
                 return self.array(node, dtype, shape)
             case ast.Name(id=name) if name in _PYTHON_SCALARS:
                 return _PythonScalar(_PYTHON_SCALARS[name])
+            case ast.Name(id=name) if name in _NAMED_LITERALS:
+                return _NAMED_LITERALS[name]
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Name(id="inf" | "nan" as name)):
+                return -_NAMED_LITERALS[name]
         return self.literal(node)
 
     def literal(self, node: ast.expr) -> Any:

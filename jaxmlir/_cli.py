@@ -44,6 +44,8 @@ class Flag:
     optional: bool = False
 
     def __str__(self) -> str:
+        if len(self.name) == 1:
+            return f"-{self.name} <{self.metavar}>"
         value = f"=<{self.metavar}>" if self.metavar else ""
         return f"--{self.name}" + (f"[{value}]" if self.optional else value)
 
@@ -138,14 +140,13 @@ def reject_unknown(arguments: Arguments, known: Iterable[str]) -> None:
 
 
 def unknown_flag(name: str, known: Iterable[str]) -> UsageError:
-    known = [f"--{flag}" for flag in known]
-    return unknown_name(f"unknown command line argument '--{name}'", f"--{name}", known)
+    return unknown_name(f"unknown command line argument '--{name}'", name, known, "--")
 
 
-def unknown_name(message: str, name: str, known: Iterable[str]) -> UsageError:
-    """An error that goes on with what was probably meant."""
+def unknown_name(message: str, name: str, known: Iterable[str], prefix: str = "") -> UsageError:
+    """An error that goes on with what was probably meant, which is written after ``prefix``."""
     meant = nearest(name, known)
-    hint = f"did you mean '{meant}'?" if meant else "see --help"
+    hint = f"did you mean '{prefix}{meant}'?" if meant else "see --help"
     return UsageError(f"{message}; {hint}")
 
 
@@ -199,12 +200,23 @@ def run_tool(
 ) -> int:
     """Runs a tool's body; an error that it does not report itself is printed, and the status 1."""
     try:
-        return body(sys.argv[1:] if argv is None else argv)
-    except UsageError as e:
-        print(f"{tool}: {e}", file=sys.stderr)
+        status = body(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+        return status
+    except OSError as e:
+        _give_up_stdout()
+        if not isinstance(e, BrokenPipeError):
+            print(f"{tool}: {e.strerror or e}", file=sys.stderr)
     except JaxmlirError as e:
-        print(e, file=sys.stderr)
+        # Diagnostics, and errors of a pipeline's text, say what they are about.
+        located = isinstance(e, DiagnosticError) or str(e).startswith("<")
+        print(e if located else f"{tool}: {e}", file=sys.stderr)
     return 1
+
+
+def _give_up_stdout() -> None:
+    """Nobody reads our output, or nothing can be written: nor is Python to try when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @dataclass
@@ -263,9 +275,9 @@ def write_bytes(path: str, data: bytes) -> None:
         else:
             with open(path, "wb") as file:
                 file.write(data)
-    except BrokenPipeError:
-        sys.stderr.close()  # The reader of our output went away; there is nobody to tell.
     except OSError as e:
+        if path == "-":
+            raise
         raise UsageError(f"cannot open output file '{path}': {e.strerror}") from None
 
 

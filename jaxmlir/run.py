@@ -208,9 +208,11 @@ def _select_entry(program: Program, name: str | None) -> str:
     defined = functions(program.module)
     public = [n for n, f in defined.items() if not is_private(f)]
     if name is None:
+        if not public:
+            raise UsageError("the module has no public function to run")
         if len(public) != 1:
             raise UsageError(
-                f"the module has {len(public)} public functions ({', '.join(public) or 'none'}); "
+                f"the module has {len(public)} public functions ({', '.join(public)}); "
                 "say which to run with --entry"
             )
         name = public[0]
@@ -240,17 +242,18 @@ class _Values:
         for path in arguments.values.get("input", ()):
             given += _arrays_of(path).values()
         if len(given) > len(self.avals):
-            raise self.error(f"{len(given)} arguments were given")
+            raise self.error(_given(given))
         values = [self.converted(i, value) for i, value in enumerate(given)]
         missing = range(len(given), len(self.avals))
         if missing and "random-args" not in arguments.values:
-            raise self.error(f"{len(given)} arguments were given; --random-args makes up the rest")
+            raise self.error(f"{_given(given)}; --random-args makes up the rest")
         seed = arguments.integer("random-args") if arguments.get("random-args") else 0
         return values + [self.random(i, seed or 0) for i in missing]
 
     def error(self, came: str) -> UsageError:
         types = ", ".join(aval.str_short(short_dtypes=True) for aval in self.avals)
-        return UsageError(f"@{self.entry} takes {len(self.avals)} arguments ({types}), {came}")
+        taken = _arguments(len(self.avals))
+        return UsageError(f"@{self.entry} takes {taken} ({types}), {came}")
 
     def converted(self, index: int, value: Any) -> Any:
         """A literal or array as the operand's dtype; its shape must already be right."""
@@ -311,6 +314,14 @@ class _Values:
             return np.asarray(drawn).astype(aval.dtype)
         top = 2 if aval.dtype.itemsize * 8 == 8 and aval.dtype == np.bool_ else 10
         return np.asarray(generator.integers(0, top, aval.shape)).astype(aval.dtype)
+
+
+def _arguments(n: int) -> str:
+    return f"{n} argument" if n == 1 else f"{n} arguments"
+
+
+def _given(values: Sequence[Any]) -> str:
+    return f"{_arguments(len(values))} {'was' if len(values) == 1 else 'were'} given"
 
 
 def _cast(array: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:

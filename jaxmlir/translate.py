@@ -136,6 +136,8 @@ def _check(arguments: Arguments) -> None:
         return
     if arguments.on("emit-artifact") and (to_stablehlo or to_jaxpr):
         raise UsageError("--emit-artifact writes a program of the jaxpr dialect")
+    if "platforms" in arguments.values and not to_stablehlo:
+        raise UsageError("--platforms goes with --to-stablehlo")
     if "import-python" in arguments.values:
         if arguments.positional:
             raise UsageError(f"--import-python takes no input file, got {arguments.positional[0]}")

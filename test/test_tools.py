@@ -1,5 +1,6 @@
 """The command line tools beside stock mlir-opt: same input, same flags, same output and status."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -115,3 +116,19 @@ def test_the_tools_are_modules():
         command = [sys.executable, "-m", f"jaxmlir.{tool}", "--version"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert done.stdout.startswith(f"jaxmlir-{tool}: jaxmlir ")
+
+
+@pytest.mark.parametrize("tool", ["opt", "run"])
+def test_output_that_cannot_be_written(tool):
+    """A reader that went away is no news; a full device is."""
+    command = [sys.executable, "-m", f"jaxmlir.{tool}", "--help"]
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as closed, open("/dev/full", "wb") as full:
+        gone = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, check=False)
+        no_space = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (gone.returncode, gone.stderr) == (1, b"")
+    assert (no_space.returncode, no_space.stderr) == (
+        1,
+        f"jaxmlir-{tool}: No space left on device\n".encode(),
+    )

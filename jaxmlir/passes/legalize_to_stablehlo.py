@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from jaxmlir.errors import PassError
+from jaxmlir.ir import is_private
 from jaxmlir.passes._base import Pass
 
 if TYPE_CHECKING:
@@ -27,6 +29,12 @@ class LegalizeToStablehlo(Pass):
     def run(self, program: Program) -> None:
         from jaxmlir.lowering import legalize
 
+        public = [f"@{name}" for name, f in program.functions.items() if not is_private(f)]
+        if len(public) > 1:
+            raise PassError(
+                f"expected one public function to lower, got {', '.join(public)}; "
+                f"symbol-privatize{{exclude={program.name}}} makes the others private"
+            )
         operands = len(program.function(program.name).type.inputs)
         legalize(program, self.platforms or None)
         function = program.function(program.name)

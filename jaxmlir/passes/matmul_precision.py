@@ -69,9 +69,11 @@ class MatmulPrecision(Pass):
         Raises:
           PassError: one does not.
         """
-        unknown = [name for name in self.ops if name not in OPS]
-        if unknown:
-            raise PassError(f"option 'ops': there is no op '{unknown[0]}'")
+        for name in self.ops:
+            if name not in OPS:
+                raise PassError(f"option 'ops': there is no op '{name}'")
+            if OPS[name].attribute("preferred_element_type") is None:
+                raise PassError(f"option 'ops': '{name}' is no product that accumulates")
         try:
             re.compile(self.exact)
         except re.error as e:

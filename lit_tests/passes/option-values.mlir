@@ -9,6 +9,7 @@
 // RUN: not jaxmlir-opt %s --jaxpr-checkpoint-while='checkpoints=2 func=h' 2>&1 | FileCheck %s --check-prefix=FUNCTION
 // RUN: not jaxmlir-opt %s --jaxpr-fence=platform=abacus 2>&1 | FileCheck %s --check-prefix=PLATFORM
 // RUN: not jaxmlir-opt %s --jaxpr-matmul-precision=ops=dot 2>&1 | FileCheck %s --check-prefix=OP
+// RUN: not jaxmlir-opt %s --jaxpr-matmul-precision=ops=sin 2>&1 | FileCheck %s --check-prefix=PRODUCT
 // RUN: not jaxmlir-opt %s --jaxpr-matmul-precision=dtype=int8 2>&1 | FileCheck %s --check-prefix=DTYPE
 // RUN: not jaxmlir-opt %s --jaxpr-matmul-precision="exact='('" 2>&1 | FileCheck %s --check-prefix=REGEX
 // RUN: not jaxmlir-opt %s --jaxpr-defer-sums=min-bytes=-7 2>&1 | FileCheck %s --check-prefix=COUNT
@@ -23,6 +24,7 @@
 // FUNCTION: error: the module has no function @h
 // PLATFORM: error: expected platforms that JAX knows ({{.*}}), got 'abacus'
 // OP: error: option 'ops': there is no op 'dot'
+// PRODUCT: error: option 'ops': 'sin' is no product that accumulates
 // DTYPE: error: option 'dtype': expected a type of floats, got 'int8'
 // REGEX: error: option 'exact': '(' is no regular expression
 // COUNT: error: option 'min-bytes' of pass 'jaxpr-defer-sums' expects int, at least 0, got '-7'

@@ -1,10 +1,15 @@
 // RUN: jaxmlir-run %s --entry=double --args 3 | FileCheck %s --check-prefix=DOUBLE
 // RUN: jaxmlir-run %s --entry triple --args 3 | FileCheck %s --check-prefix=TRIPLE
 // RUN: not jaxmlir-run %s --args 3 2>&1 | FileCheck %s --check-prefix=WHICH
+// RUN: not jaxmlir-run %s --entry=double 2>&1 | FileCheck %s --check-prefix=FEW
+// RUN: not jaxmlir-opt --jaxpr-legalize-to-stablehlo %s 2>&1 | FileCheck %s --check-prefix=LOWER
+// RUN: jaxmlir-opt --symbol-privatize=exclude=double --jaxpr-legalize-to-stablehlo %s | jaxmlir-run --args 3 | FileCheck %s --check-prefix=DOUBLE
 // RUN: not jaxmlir-run %s --entry=tripel --args 3 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 
 // DOUBLE: result: f32[] = 6.0
 // TRIPLE: result: f32[] = 9.0
+// FEW: jaxmlir-run: @double takes 1 argument (f32[]), 0 arguments were given;
+// LOWER: error: expected one public function to lower, got @double, @triple; symbol-privatize{exclude=double} makes the others private
 // WHICH: jaxmlir-run: the module has 2 public functions (double, triple); say which to run with --entry
 // UNKNOWN: jaxmlir-run: the module has no function 'tripel'; did you mean 'triple'?
 func.func public @double(%x: tensor<f32>) -> tensor<f32> {
