@@ -15,10 +15,10 @@
 // RUN: not jaxmlir-opt %s --jaxpr-defer-sums=min-bytes=-7 2>&1 | FileCheck %s --check-prefix=COUNT
 // RUN: not jaxmlir-opt %s --jaxpr-licm=growth=-0.5 2>&1 | FileCheck %s --check-prefix=AMOUNT
 
-// NUMBER: option-values.mlir:[[# @LINE + 13]]:1: error: @f has 2 arguments, and none is number 7
+// NUMBER: option-values.mlir:[[# @LINE + 14]]:1: error: @f has 2 arguments, and none is number 7
 // UNKNOWN: error: @f has 2 arguments, and none is number -1
 // LINEAR: error: @f has 2 arguments, and none is number 2
-// INTEGER: option-values.mlir:[[# @LINE + 10]]:1: error: argument 1 of @f, a tensor<i32>, has no tangents
+// INTEGER: option-values.mlir:[[# @LINE + 11]]:1: error: argument 1 of @f, a tensor<i32>, has no tangents
 // AXIS: error: in-axes: expected -1 to 1 for number 0, which is f32[4] without the batch, got 2
 // SIZE: error: axis-size: expected 0 to 2^63 - 1, got -7
 // FUNCTION: error: the module has no function @h
