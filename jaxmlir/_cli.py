@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 
+from jaxmlir import _stand_ins
 from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, nearest
 
 # JAX says so when it is imported; the tools load jaxlib before that, and would log at INFO.
@@ -199,6 +200,7 @@ def run_tool(
     tool: str, body: Callable[[Sequence[str]], int], argv: Sequence[str] | None = None
 ) -> int:
     """Runs a tool's body; an error that it does not report itself is printed, and the status 1."""
+    unknown_nodes = _stand_ins.allowed.set(True)
     try:
         status = body(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
@@ -211,6 +213,8 @@ def run_tool(
         # Diagnostics, and errors of a pipeline's text, say what they are about.
         located = isinstance(e, DiagnosticError) or str(e).startswith("<")
         print(e if located else f"{tool}: {e}", file=sys.stderr)
+    finally:
+        _stand_ins.allowed.reset(unknown_nodes)
     return 1
 
 

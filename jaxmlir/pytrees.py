@@ -7,7 +7,7 @@ node is a dictionary with one entry that says which: ``{list = [...]}``,
 custom node: what its functions say are its children, which need not be its fields.
 
 Reading never imports anything: a named tuple or node type must already be known to the process, or
-be made known with :func:`register_node_type`.
+be made known with :func:`register_node_type`.  Only the command line tools do without.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import collections
 import sys
 from collections.abc import Iterable
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
-from jaxmlir import _compat, codec
+import jax
+
+from jaxmlir import _compat, _stand_ins, codec
 from jaxmlir._compat import tree_util
 from jaxmlir.errors import ArgumentError, ExportError
 from jaxmlir.ir import context, ir
@@ -70,6 +72,8 @@ def _encode(tree: Any, writer: codec.Writer) -> ir.Attribute:
         ]
         tag = "dict" if cls is dict else "ordered_dict"
         return codec.tagged(tag, ir.ArrayAttr.get(items))
+    if cls is _StandIn:
+        return metadata.encode(children)
     if _is_plain_namedtuple(cls):
         _node_types.setdefault(_type_name(cls), cls)
         name = ir.StringAttr.get(_type_name(cls))
@@ -142,6 +146,19 @@ class _Decoder:
                 cls = dict if item.name == "dict" else collections.OrderedDict
                 metadata = keys if cls is dict else tuple(keys)
                 return self.make(cls, metadata, [child for _, child in payload])
+            case "namedtuple" | "node":
+                try:
+                    return self.of_class(item.name, payload)
+                except ExportError:
+                    if not _stand_ins.allowed.get():
+                        raise
+                *said, children = payload
+                return self.make(_StandIn, _Said(item.name, *map(str, said)), children)
+        raise ValueError(f"unknown node {item.name!r}")
+
+    def of_class(self, tag: str, payload: list[ir.Attribute]) -> Any:
+        """A node of a class of the process."""
+        match tag:
             case "namedtuple":
                 name, children = payload
                 cls = self.find_type(ir.StringAttr(name).value)
@@ -154,7 +171,6 @@ class _Decoder:
                 if cls in _BUILTIN or _is_plain_namedtuple(cls):
                     raise ValueError(f"{cls} is no registered pytree node")
                 return self.make(cls, codec.decode(metadata, self.reader), children)
-        raise ValueError(f"unknown node {item.name!r}")
 
     def key(self, attr: ir.Attribute) -> Any:
         if not isinstance(attr, (ir.StringAttr, ir.IntegerAttr)):
@@ -174,6 +190,36 @@ class _Decoder:
             self.registry, (cls, metadata), trees
         )
 
+
+class _Said(NamedTuple):
+    """What is said of a node of an unknown class: the texts of attributes."""
+
+    tag: str
+    name: str
+    metadata: str = ""
+
+    def encode(self, children: list[ir.Attribute]) -> ir.Attribute:
+        said = [ir.Attribute.parse(text) for text in (self.name, self.metadata) if text]
+        return codec.tagged(self.tag, ir.ArrayAttr.get([*said, ir.ArrayAttr.get(children)]))
+
+
+class _StandIn(tuple[Any, ...]):
+    """A node of an unknown class, with its children; see :mod:`jaxmlir._stand_ins`."""
+
+    said: _Said
+
+
+def _flatten_stand_in(node: _StandIn) -> Any:
+    return [(jax.tree_util.SequenceKey(i), child) for i, child in enumerate(node)], node.said
+
+
+def _unflatten_stand_in(said: _Said, children: Iterable[Any]) -> _StandIn:
+    node = _StandIn(children)
+    node.said = said
+    return node
+
+
+jax.tree_util.register_pytree_with_keys(_StandIn, _flatten_stand_in, _unflatten_stand_in)
 
 _BUILTIN = frozenset({tuple, list, dict, type(None), collections.OrderedDict})
 
