@@ -149,6 +149,12 @@ def table_of_sums(x):
     return for_loop(1, 3, column, x)
 
 
+def from_a_number(x):
+    """The carried array is weakly typed, and retyped in each iteration."""
+    start = jnp.full(8, 2.0)
+    return for_loop(1, 8, lambda i, o: o.at[i].set(jnp.sin(o[i - 1]) + x[i]).at[i].add(x[i]), start)
+
+
 RAISED = {
     "rows": (lambda x: for_loop(0, 8, lambda i, o: o.at[i].set(x[i] @ W), 0 * x), M),
     "columns": (lambda x: for_loop(0, 3, lambda i, o: o.at[:, i].set(jnp.sin(x[:, i])), 0 * x), M),
@@ -157,6 +163,7 @@ RAISED = {
     "two behind": (two_step, X),
     "table": (table, M),
     "table of sums": (table_of_sums, M),
+    "from a number": (from_a_number, X),
     "in place": (lambda x: for_loop(0, 8, lambda i, o: o.at[i].set(jnp.sin(o[i])), x), X),
     "added": (lambda x: for_loop(0, 8, lambda i, o: o.at[i].add(jnp.sin(x[i])), x), X),
     "multiplied": (lambda x: for_loop(0, 8, lambda i, o: o.at[i].mul(jnp.sin(x[i])), x), X),

@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxmlir import codec
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import ops_of
+from jaxmlir.passes._build import ops_of, returned
 from jaxmlir.passes.raise_loops._known import Known, vector
 from jaxmlir.types import aval_of
 
@@ -102,13 +102,40 @@ def access_of(
     return Access(op, array, tuple(starts), sizes, shape, name == "jaxpr.dynamic_update_slice")
 
 
-def users_of(body: func.FuncOp) -> dict[ir.Value, list[tuple[Any, str, list[ir.Value]]]]:
-    """The ops that use each value of a body, the return not counted."""
-    users: dict[ir.Value, list[tuple[Any, str, list[ir.Value]]]] = {}
-    for op, name, operands in ops_of(body):
-        for v in dict.fromkeys(operands):
-            users.setdefault(v, []).append((op, name, operands))
-    return users
+def is_retyped(op: Any, name: str) -> bool:
+    """Whether an op only says of an array that its type is weak, or is not, as JAX does where a
+    carried array began as a Python number."""
+    if name != "jaxpr.convert_element_type" or "sharding" in op.attributes:
+        return False
+    before, after = aval_of(op.operands[0].type), aval_of(op.results[0].type)
+    return before.dtype == after.dtype and len(before.shape) > 0
+
+
+class Uses:
+    """The ops that use each value of a body, the return not counted; retyped arrays are one value.
+
+    Attributes:
+      returned: what the body returns.
+    """
+
+    def __init__(self, body: func.FuncOp):
+        self._users: dict[ir.Value, list[tuple[Any, str, list[ir.Value]]]] = {}
+        self._same: dict[ir.Value, ir.Value] = {}
+        for op, name, operands in ops_of(body):
+            operands = [self.untyped(v) for v in operands]
+            if is_retyped(op, name):
+                self._same[op.results[0]] = operands[0]
+                continue
+            for v in dict.fromkeys(operands):
+                self._users.setdefault(v, []).append((op, name, operands))
+        self.returned = [self.untyped(v) for v in returned(body)]
+
+    def untyped(self, value: ir.Value) -> ir.Value:
+        """The value that it is but for its type being weak or not."""
+        return self._same.get(value, value)
+
+    def __getitem__(self, value: ir.Value) -> Sequence[tuple[Any, str, list[ir.Value]]]:
+        return self._users.get(value, ())
 
 
 def is_written(value: ir.Value, combined: Combined) -> bool:
@@ -133,25 +160,16 @@ class Chain:
         yield from (access for _, access in self.reads)
 
 
-def chain_of(
-    arg: ir.Value,
-    out: ir.Value,
-    users: dict[ir.Value, list[tuple[Any, str, list[ir.Value]]]],
-    returned: Sequence[ir.Value],
-    combined: Combined,
-) -> Chain | None:
-    """What a body does with a carried array, if it does no more than read and write parts of it.
-
-    Args:
-      returned: what the body returns; of the array, its last version, once.
-    """
+def chain_of(arg: ir.Value, out: ir.Value, uses: Uses, combined: Combined) -> Chain | None:
+    """What a body does with a carried array, if it does no more than read and write parts of it,
+    and returns its last version, once."""
     chain = Chain([arg], [], [])
     while chain.versions[-1] != out:
         version = chain.versions[-1]
-        if version in returned:
+        if version in uses.returned:
             return None
         following = None
-        for op, name, operands in users.get(version, ()):
+        for op, name, operands in uses[version]:
             access = access_of(op, name, operands, combined)
             if access is None or operands.count(version) > 1 or access.array != version:
                 return None
@@ -165,9 +183,9 @@ def chain_of(
             return None
         chain.writes.append(following)
         chain.versions.append(following.result)
-    if returned.count(out) != 1:
+    if uses.returned.count(out) != 1:
         return None
-    for op, name, operands in users.get(out, ()):
+    for op, name, operands in uses[out]:
         access = access_of(op, name, operands, combined)
         if access is None or access.writes or operands.count(out) > 1:
             return None

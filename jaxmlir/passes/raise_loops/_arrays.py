@@ -27,7 +27,7 @@ import numpy as np
 from jaxmlir._compat import dtypes
 from jaxmlir.ir import ir
 from jaxmlir.passes._bodies import Carried, Constant, ScanEditor, Sliced, Stacked, is_used
-from jaxmlir.passes._build import clone, converted, copy, filled, is_constant, named_ops, returned
+from jaxmlir.passes._build import clone, converted, copy, filled, is_constant, named_ops
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import is_array, size
 from jaxmlir.passes.raise_loops import _rows
@@ -35,10 +35,10 @@ from jaxmlir.passes.raise_loops._accesses import (
     Access,
     Chain,
     Combined,
+    Uses,
     access_of,
     chain_of,
     is_written,
-    users_of,
     varies,
 )
 from jaxmlir.passes.raise_loops._known import Known
@@ -229,11 +229,13 @@ class ArrayRaiser:
     def raise_carried(self) -> None:
         """Turns arrays that are written slab by slab into stacked results."""
         for item in list(self.editor.carry):
-            out = self.editor.out(item)
-            if not is_written(out, self.combined) or not is_array(item.arg.type):
+            if not is_array(item.arg.type):
                 continue
-            users, outs = users_of(self.editor.body), returned(self.editor.body)
-            chain = chain_of(item.arg, out, users, outs, self.combined)
+            uses = Uses(self.editor.body)
+            out = uses.untyped(self.editor.out(item))
+            if not is_written(out, self.combined):
+                continue
+            chain = chain_of(item.arg, out, uses, self.combined)
             if chain is None:
                 continue
             plans = (self._plan(chain, axis) for axis in range(len(chain.writes[0].shape)))
@@ -317,7 +319,7 @@ class ArrayRaiser:
         for now in range(len(chain.writes) + 1):
             # In this order, since what was read may be what is written next.
             if now:
-                slabs.append(self._written(chain.writes[now - 1], slabs[-1], frame))
+                slabs.append(self._written(chain.writes[now - 1], slabs[-1], frame, slab_type))
             for (version, access), (kind, what) in reads:
                 if version != now:
                     continue
@@ -335,7 +337,9 @@ class ArrayRaiser:
         self._finish_lagged(lagged, slabs[-1])
         self._replace(item, plan, slabs[-1])
 
-    def _written(self, write: Access, slab: ir.Value | None, frame: Frame) -> ir.Value:
+    def _written(
+        self, write: Access, slab: ir.Value | None, frame: Frame, type_: ir.Type
+    ) -> ir.Value:
         """The slab after a write; nobody looks at it before one that overwrites it."""
         whole, combine, sizes = write.sizes == frame.slab, write.combine, write.sizes
 
@@ -352,7 +356,7 @@ class ArrayRaiser:
             if combine is not None or not whole:
                 operands = [slab, value, *self._within(write, frame)]
                 (value,) = self.rules.emit(put, operands, ("put_slab", combine, whole, sizes))
-            return converted(value, _rows.with_shape(write.result.type, frame.slab))
+            return converted(value, type_)
 
     def _lagged(self, item: Carried, plan: _Plan, type_: ir.Type) -> list[Carried]:
         """Carried slabs of the iterations before, the last one first."""

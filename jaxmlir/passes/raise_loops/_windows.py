@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmlir import codec
 from jaxmlir.ir import func, ir
 from jaxmlir.passes._build import filled, named_ops, overwrites, window_sizes
-from jaxmlir.passes.raise_loops._accesses import Access
+from jaxmlir.passes.raise_loops._accesses import Access, is_retyped
 from jaxmlir.passes.raise_loops._known import Known
 from jaxmlir.passes.raise_loops._rows import dynamic_slice, dynamic_update_slice
 from jaxmlir.passes.toolbox import replace
@@ -43,7 +43,10 @@ def simplify_windows(
         operands = list(op.operands)
         if operands[0] not in arrays:
             continue
-        if name == "jaxpr.gather":
+        if name == "jaxpr.convert_element_type":
+            if is_retyped(op, name):
+                arrays.add(op.results[0])
+        elif name == "jaxpr.gather":
             _gather(rules, op, operands, known)
         elif name == "jaxpr.dynamic_update_slice":
             arrays.add(op.results[0])
@@ -66,7 +69,15 @@ _COMBINED = {
     "jaxpr.scatter_min": "min",
     "jaxpr.scatter_max": "max",
 }
-_WINDOWS = frozenset({"jaxpr.gather", "jaxpr.scatter", "jaxpr.dynamic_update_slice", *_COMBINED})
+_WINDOWS = frozenset(
+    {
+        "jaxpr.convert_element_type",
+        "jaxpr.gather",
+        "jaxpr.scatter",
+        "jaxpr.dynamic_update_slice",
+        *_COMBINED,
+    }
+)
 
 
 def _gather(rules: Rules, op: Any, operands: Sequence[ir.Value], known: Known) -> None:
