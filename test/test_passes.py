@@ -5,15 +5,19 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
+import jax
+import jax.numpy as jnp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jaxlib.mlir.passmanager import PassManager
 
+import jaxmlir
 from jaxmlir.errors import PassError, PipelineError
 from jaxmlir.ir import context, functions, ir, parse_module
 from jaxmlir.passes import (
@@ -26,6 +30,7 @@ from jaxmlir.passes import (
     describe_passes,
     list_passes,
     parse_pipeline,
+    toolbox,
 )
 from jaxmlir.program import Program
 
@@ -142,6 +147,73 @@ def test_two_passes_of_one_name():
         @dataclass(frozen=True)
         class Other(Pass):
             name: ClassVar[str] = "test-sample"
+
+
+def test_classes_that_are_no_passes(monkeypatch):
+    monkeypatch.setattr(Pass, "loaded", dict(Pass.loaded))
+    with pytest.raises(PipelineError, match=r"cannot be named 'a pass\{'"):
+
+        class Named(Pass):
+            name: ClassVar[str] = "a pass{"
+
+    class Mutable(Pass):
+        name: ClassVar[str] = "test-mutable"
+        table: dict = {}
+
+    with pytest.raises(PipelineError, match="options of pass 'test-mutable': mutable default"):
+        parse_pipeline("test-mutable")
+
+    class Complex(Pass):
+        name: ClassVar[str] = "test-complex"
+        z: complex = 0j
+
+    with pytest.raises(PipelineError, match="cannot be of type complex"):
+        parse_pipeline("test-complex{z=1j}")
+
+
+class Replace(Pass):
+    """Puts what a function gives in the place of every op."""
+
+    name: ClassVar[str] = "test-replace"
+    by: str = ""
+    at_the_op: bool = True
+
+    def run(self, program):
+        function = {
+            "fewer": lambda x: [],
+            "integers": lambda x: [x.astype(int)],
+            "one": lambda x: 2 * x,
+            "weak": lambda x: [jax.lax.full_like(x, 2.0)],
+        }[self.by]
+        with toolbox.scope():
+            for op, _, operands in toolbox.ops_of(program.function("f")):
+                place = toolbox.ir.InsertionPoint(op) if self.at_the_op else nullcontext()
+                with place, op.location:
+                    toolbox.replace(op, toolbox.emit(program, function, operands))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            "by=fewer",
+            r"3:8: error: 'jaxpr.sin' op: expected values of the types \(tensor<2xf32>\) ",
+        ),
+        ("by=integers", r"in its place, got \(tensor<2xi32>\)"),
+        ("by=one", "expected <lambda> to return a list of arrays, got"),
+        ("by=weak at-the-op=false", "emit: expected an insertion point, got none"),
+    ],
+)
+def test_what_cannot_be_put_in_an_ops_place(options, message):
+    text = """
+func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = "jaxpr.sin"(%x) : (tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}"""
+    program = jaxmlir.parse(text)
+    with pytest.raises(PassError, match=message):
+        program.run_passes(f"test-replace{{{options}}}")
+    assert program.run_passes("test-replace{by=weak}")(jnp.ones(2)).tolist() == [2, 2]
 
 
 # -- pipelines --

@@ -23,12 +23,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import re
 import types
 import typing
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union
 
-from jaxmlir.errors import PipelineError
+from jaxmlir.errors import PassError, PipelineError
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -56,6 +57,8 @@ class Pass:
         super().__init_subclass__(**kwargs)
         if "name" not in cls.__dict__:
             return
+        if not re.fullmatch(r"[A-Za-z_][\w.-]*", cls.name):
+            raise PipelineError(f"a pass cannot be named '{cls.name}': a pipeline could not say so")
         # dataclass(slots=True) makes the class a second time, under the same qualified name.
         first = Pass.loaded.setdefault(cls.name, cls)
         if (first.__module__, first.__qualname__) != (cls.__module__, cls.__qualname__):
@@ -73,10 +76,13 @@ class Pass:
     def _become_dataclass(cls) -> None:
         for part in reversed(cls.__mro__[: cls.__mro__.index(Pass)]):
             if issubclass(part, Pass) and "__dataclass_fields__" not in part.__dict__:
-                dataclasses.dataclass(frozen=True)(part)
+                try:
+                    dataclasses.dataclass(frozen=True)(part)
+                except (TypeError, ValueError) as e:
+                    raise PipelineError(f"the options of pass '{cls.name}': {e}") from e
 
     def run(self, program: Program) -> None:
-        raise NotImplementedError(f"pass '{self.name}' does not define run(program)")
+        raise PassError(f"pass '{self.name}' does not define run(program)")
 
     @classmethod
     def options(cls) -> dict[str, Option]:
@@ -202,7 +208,7 @@ def _parse(text: str, kind: Any) -> Any:
         if kind is float and math.isnan(value):
             raise ValueError(text)
         return value
-    raise TypeError(f"an option of a pass cannot be of type {kind}")
+    raise PipelineError(f"an option of a pass cannot be of type {_kind(kind)}")
 
 
 def format_value(value: Any) -> str:

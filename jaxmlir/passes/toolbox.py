@@ -19,7 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir import codec, exporter
+from jaxmlir import codec, exporter, locations
+from jaxmlir._compat import core
+from jaxmlir.errors import Diagnostic, PassError
 from jaxmlir.importer import Importer
 from jaxmlir.ir import func, functions, ir, scope
 from jaxmlir.passes._build import copy, returned
@@ -78,17 +80,55 @@ def emit(
     Args:
       function: takes one array for each value and returns a sequence of arrays.  It is traced once
         for each combination of types, and must be the same object to be known again.
+
+    Raises:
+      PassError: it returns something else, or there is no insertion point.
     """
     from jaxmlir.passes._rules import Rules
 
-    return Rules(program).emit(lambda *xs: list(function(*xs)), args, function)
+    def results(*xs: Any) -> list[Any]:
+        found = function(*xs)
+        if not isinstance(found, Sequence):
+            name = getattr(function, "__name__", function)
+            raise PassError(f"emit: expected {name} to return a list of arrays, got {found!r}")
+        return list(found)
+
+    try:
+        _ = ir.InsertionPoint.current
+    except ValueError:
+        raise PassError(
+            "emit: expected an insertion point, got none; it is set by "
+            "'with ir.InsertionPoint(op), op.location:'"
+        ) from None
+    return Rules(program).emit(results, args, function)
 
 
 def replace(op: Any, values: Sequence[ir.Value]) -> None:
-    """Uses values instead of an op's results, and removes the op."""
-    for result, value in zip(op.results, values, strict=True):
+    """Uses values instead of an op's results, and removes the op.
+
+    Raises:
+      PassError: there are more or fewer of them, or they have other types.
+    """
+    results = list(op.results)
+    types, got = [r.type for r in results], [v.type for v in values]
+    if types != got and not _fits(types, got):
+        name, wanted, given = op.operation.name, _type_list(types), _type_list(got)
+        message = f"'{name}' op: expected values of the types {wanted} in its place, got {given}"
+        raise PassError([Diagnostic("error", message, *locations.position(op.location))])
+    for result, value in zip(results, values, strict=True):
         result.replace_all_uses_with(value)
     op.operation.erase()
+
+
+def _fits(types: list[ir.Type], got: list[ir.Type]) -> bool:
+    """Whether types differ in nothing but being weak."""
+    return len(types) == len(got) and all(
+        core.typematch(aval_of(a), aval_of(b)) for a, b in zip(types, got, strict=True)
+    )
+
+
+def _type_list(types: list[ir.Type]) -> str:
+    return f"({', '.join(map(str, types))})"
 
 
 __all__ = [
