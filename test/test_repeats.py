@@ -13,6 +13,7 @@ from jax import lax
 import jaxmlir
 from jaxmlir._compat import core
 from jaxmlir.ir import scope
+from jaxmlir.passes import STORAGE
 from jaxmlir.passes._repeats import Text
 
 pytestmark = pytest.mark.compat
@@ -298,6 +299,24 @@ def test_batched_scans(body, shared):
     plain, batched = after("jaxpr-batch-scans", f, *args)
     assert ops(batched).count("scan") == 1 <= ops(plain).count("scan")
     same_as_jax(batched, f, *args)
+
+
+def test_derivatives_of_batched_scans_read_what_these_have_stacked():
+    """They come in the reverse order, and are batched in the order of the scans."""
+
+    def f(ws, xs):
+        def final(w):
+            return lax.scan(lambda h, x: (jnp.tanh(h @ w + x), None), jnp.zeros(4), xs)[0]
+
+        return sum(map(final, ws))
+
+    args = [normal(4, 4) for _ in range(3)], normal(5, 4)
+    of_jax = jax.grad(lambda *args: jnp.sum(jnp.sin(f(*args))))
+    program = jaxmlir.trace(of_jax)(*args)
+    batched = program.optimize(2, without=STORAGE)
+    assert ops(batched).count("scan") == 2
+    assert not {"rev", "transpose"} & set(ops(batched))
+    same_as_jax(batched, of_jax, *args)
 
 
 def test_scans_that_depend_on_each_other_stay():

@@ -9,7 +9,7 @@
 // RUN: diff %t.before %t.after
 // RUN: FileCheck %s --check-prefix=EXEC < %t.after
 
-func.func public @main(%x: tensor<2x3xi32>, %v: tensor<4xi32>) -> (tensor<2x3xi32>, tensor<2x3xi32>, tensor<6xi32>, tensor<2x3xi32>, tensor<2x4x3xi32>, tensor<2x3xi32>, tensor<1xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi8>, tensor<4xi32>, tensor<4xi32>) {
+func.func public @main(%x: tensor<2x3xi32>, %v: tensor<4xi32>) -> (tensor<2x3xi32>, tensor<2x3xi32>, tensor<6xi32>, tensor<2x3xi32>, tensor<2x4x3xi32>, tensor<2x3xi32>, tensor<1xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi8>, tensor<4xi32>, tensor<4xi32>, tensor<3x2xi32>) {
   // CHECK: func.func public @main(%[[X:.*]]: tensor<2x3xi32>, %[[V:.*]]: tensor<4xi32>)
 
   // transpose[1,0](transpose[1,0](x)) = transpose[0,1](x) = x
@@ -87,6 +87,13 @@ func.func public @main(%x: tensor<2x3xi32>, %v: tensor<4xi32>) -> (tensor<2x3xi3
   %31 = "jaxpr.select_n"(%30, %28, %v) : (tensor<4xi1>, tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>
   // EXEC: result[13]: {{.*}}[0, 1, 2, 3]
 
-  // CHECK-NEXT: return %[[X]], %[[REV]], %[[FLAT]], %[[X]], %[[SPREAD]], %[[X]], %[[PART]], %[[PIECE]], %[[LAST]], %[[V]], %[[V]], %[[SMALL]], %[[V]], %[[ROWS]]
-  return %1, %3, %5, %6, %9, %12, %14, %16, %18, %20, %22, %25, %27, %31 : tensor<2x3xi32>, tensor<2x3xi32>, tensor<6xi32>, tensor<2x3xi32>, tensor<2x4x3xi32>, tensor<2x3xi32>, tensor<1xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi8>, tensor<4xi32>, tensor<4xi32>
+  // squeeze[1](transpose[2,1,0](reshape(x))) = transpose[1,0](squeeze[1](reshape(x))) = transpose[1,0](x)
+  // CHECK-NEXT: %[[TURNED:.*]] = "jaxpr.transpose"(%[[X]]) {permutation = array<i64: 1, 0>}
+  %32 = "jaxpr.reshape"(%x) {new_sizes = array<i64: 2, 1, 3>} : (tensor<2x3xi32>) -> tensor<2x1x3xi32>
+  %33 = "jaxpr.transpose"(%32) {permutation = array<i64: 2, 1, 0>} : (tensor<2x1x3xi32>) -> tensor<3x1x2xi32>
+  %34 = "jaxpr.squeeze"(%33) {dimensions = array<i64: 1>} : (tensor<3x1x2xi32>) -> tensor<3x2xi32>
+  // EXEC: result[14]: {{.*}}[0, 3]
+
+  // CHECK-NEXT: return %[[X]], %[[REV]], %[[FLAT]], %[[X]], %[[SPREAD]], %[[X]], %[[PART]], %[[PIECE]], %[[LAST]], %[[V]], %[[V]], %[[SMALL]], %[[V]], %[[ROWS]], %[[TURNED]]
+  return %1, %3, %5, %6, %9, %12, %14, %16, %18, %20, %22, %25, %27, %31, %34 : tensor<2x3xi32>, tensor<2x3xi32>, tensor<6xi32>, tensor<2x3xi32>, tensor<2x4x3xi32>, tensor<2x3xi32>, tensor<1xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi8>, tensor<4xi32>, tensor<4xi32>, tensor<3x2xi32>
 }

@@ -29,6 +29,7 @@ from jaxmlir.passes._build import (
 from jaxmlir.passes._call_graph import CallGraph, keep_reachable
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
+from jaxmlir.passes._windows import Windows
 from jaxmlir.passes.batch_scans._groups import Finder, Group
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 from jaxmlir.passes.vmap import batch_axis
@@ -97,6 +98,7 @@ class _Batches:
             f"batched: {len(members)} independent loops of {scan.length} iterations are one loop",
         )
         _move_behind(group.between, last)
+        members = _in_order(members)
         operands = [list(op.operands) for op in members]
         lifted, differing = self.lifted(members)
         axis = batch_axis(len(members))
@@ -164,6 +166,20 @@ class _Batches:
             return [lax.index_in_dim(x, i, dim, keepdims=False)]
 
         return self.rules.emit(row, [value], ("row", i, dim))[0]
+
+
+def _in_order(members: Sequence[Any]) -> list[Any]:
+    """The scans in the order in which rows of some array go into them.
+
+    The derivatives of loops that were batched before come the last one first, and read the rows of
+    what these have stacked: in order, this is read as it is.
+    """
+    for column in zip(*[op.operands for op in members], strict=True):
+        windows = Windows.of(column)
+        if windows is not None and len(set(windows.starts)) == len(members):
+            order = sorted(range(len(members)), key=windows.starts.__getitem__)
+            return [members[i] for i in order]
+    return list(members)
 
 
 def _value(constant: Any) -> Any:

@@ -13,7 +13,7 @@ from jaxmlir import codec
 from jaxmlir._compat import dtypes
 from jaxmlir.ir import ir
 from jaxmlir.passes.canonicalize._rewriter import Node, Rewriter, kind_of, rewrite
-from jaxmlir.types import aval_of
+from jaxmlir.types import aval_of, type_of
 
 
 def shape_of(value: ir.Value) -> tuple[int, ...]:
@@ -132,6 +132,21 @@ def squeeze_of_squeeze(r: Rewriter, node: Node) -> list[ir.Value] | None:
     left = [d for d in range(rank) if d not in gone]
     dimensions = tuple(sorted([*gone, *(left[d] for d in node.get("dimensions"))]))
     return [r.build("squeeze", inner.operands, node.type, _encoded(dimensions=dimensions))]
+
+
+@rewrite("squeeze[d](transpose[p](x)) = transpose[p without d](squeeze[p[d]](x))", "squeeze")
+def squeeze_of_transpose(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    inner = r.producer(node.operands[0], "transpose")
+    if inner is None:
+        return None
+    (x,) = inner.operands
+    permutation, aval = inner.get("permutation"), aval_of(x.type)
+    gone = {permutation[d % aval.ndim] for d in node.get("dimensions")}
+    left = [d for d in range(aval.ndim) if d not in gone]
+    type_ = type_of(aval.update(shape=tuple(aval.shape[d] for d in left)))
+    less = r.build("squeeze", [x], type_, _encoded(dimensions=tuple(sorted(gone))))
+    order = tuple(left.index(d) for d in permutation if d not in gone)
+    return [r.build("transpose", [less], node.type, _encoded(permutation=order))]
 
 
 @rewrite(
