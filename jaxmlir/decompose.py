@@ -149,7 +149,6 @@ def _why(op_name: str, made_with: str) -> str:
             "equation for it in terms of others"
         )
     return (
-        f'no imported module has a primitive "{name}", nor has the installed jax '
-        f"{jax.__version__} ({made}); import the module that defines it before the program is "
-        "loaded (--load on the command line)"
+        f'the installed jax {jax.__version__} has no primitive "{name}", and no imported module '
+        f"registers one ({made}; one of your own is known once its module is imported: --load)"
     )

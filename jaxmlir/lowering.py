@@ -19,7 +19,7 @@ function.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -182,7 +182,7 @@ class _Lowering:
                 axes = effect_attrs.axis_names(op)
                 if not axes or not isinstance(e, (AssertionError, NameError)):
                     raise _at_op(e, op, name) from e
-                unbound = NameError(
+                unbound = LoweringError(
                     f"unbound axis name {', '.join(map(repr, axes))}: expected a vmap of that "
                     "axis_name, or a shard_map, around the program"
                 )
@@ -242,6 +242,8 @@ class _Lowering:
                 rules[2],
                 **eqn.params,
             )
+        written = entry.func.entry_block.operations
+        _check_types(written[len(written) - 1], entry.func.type.results)
         plain = (
             all(isinstance(t, ir.Type) for t in entry.flat_output_types) and not entry.const_args
         )
@@ -323,7 +325,7 @@ class _Lowering:
                     const_lowering={},
                 )
                 outs = lower(ctx, *values[len(dim_vars) :], **eqn.params)
-                func_dialect.ReturnOp(outs)
+                _check_types(func_dialect.ReturnOp(outs), results)
         return _Template(function)
 
     def equation(self, op: Any, name: str, shared: bool) -> _Equation:
@@ -400,6 +402,17 @@ class _Lowering:
         return self.traceback if traceback is None else traceback + self.traceback
 
 
+def _check_types(returned: Any, expected: Iterable[ir.Type]) -> None:
+    """Fails where a rule gives values of other types than its op has.
+
+    JAX would find that in the module as a whole, and name no op.
+    """
+    got, want = [v.type for v in returned.operands], [*expected]
+    if got != want:
+        given, wanted = (", ".join(map(str, types)) or "nothing" for types in (got, want))
+        raise TypeError(f"its rule gives {given}, expected {wanted}")
+
+
 def _left_in(module_context: Any) -> tuple[Any, ...]:
     """What rules have left with a module besides ops: callbacks, what these need, channels."""
     return (
@@ -425,6 +438,8 @@ _OF_RULES = (
 
 def _at_op(error: Exception, op: Any, name: str) -> LoweringError:
     position = locations.position(op.location)
+    if not isinstance(error, (errors.JaxmlirError, NotImplementedError)):
+        error = LoweringError(f"{type(error).__name__}: {error}")
     return errors.at_op(LoweringError, error, name, position, "op cannot be lowered")
 
 

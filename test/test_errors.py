@@ -184,7 +184,7 @@ def test_a_rule_that_fails_at_lowering():
         jax.jvp(f, (x,), (x,))
     assert re.fullmatch(
         rf"{re.escape(__file__)}:{line}:\d+: error: 'jaxpr.select_and_gather_add' op cannot be "
-        f"lowered: {re.escape(str(jax_says.value))}",
+        f"lowered: TypeError: {re.escape(str(jax_says.value))}",
         message(LoweringError, jaxmlir.trace(f)(x).jvp().lower),
     )
 

@@ -4,6 +4,7 @@ The numbers are those of JAX's document on new primitives, and JAX's of the same
 """
 
 import functools
+import operator
 import subprocess
 import sys
 from pathlib import Path
@@ -260,3 +261,66 @@ def test_an_open_jaxpr_among_the_parameters():
     assert program(*arguments) == 70.0
     assert program.grad(1)(*arguments) == 14.0
     assert jax.grad(program, 1)(*arguments) == 14.0
+
+
+def cut(x):
+    """An array of another shape than a rule is to give."""
+    return x[:2]
+
+
+def cut_along_the_batch(xs, dims):
+    return cut(jnp.moveaxis(xs[0], dims[0], 1)), 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "use", "error", "says"),
+    [
+        (
+            lambda p: mlir.register_lowering(p, mlir.lower_fun(cut, multiple_results=False)),
+            lambda program: program.lower(),
+            LoweringError,
+            "cannot be lowered: TypeError: its rule gives tensor<2xf32>, expected tensor<3xf32>",
+        ),
+        (
+            lambda p: mlir.register_lowering(p, lambda ctx, x: {}["x"]),
+            lambda program: program.lower(),
+            LoweringError,
+            "cannot be lowered: KeyError: 'x'",
+        ),
+        (
+            lambda p: ad.primitive_jvps.update({p: lambda xs, ts: (p.bind(*xs), cut(ts[0]))}),
+            lambda program: program.jvp(),
+            TransformError,
+            "cannot be differentiated: TypeError: its rule gives a tangent of type f32[2], "
+            "expected f32[3]",
+        ),
+        (
+            lambda p: ad.primitive_jvps.update({p: lambda xs, ts: (p.bind(*xs), cut(ts[0]))}),
+            lambda program: program.grad(),
+            TransformError,
+            "its rule gives a tangent of type f32[2], expected f32[3]",
+        ),
+        (
+            lambda p: ad.primitive_jvps.update({p: lambda xs, ts: (cut(xs[0]), ts[0])}),
+            lambda program: program.linearize(),
+            TransformError,
+            "its rule gives a value of type f32[2], expected f32[3]",
+        ),
+        (
+            lambda p: operator.setitem(batching.primitive_batchers, p, cut_along_the_batch),
+            lambda program: program.vmap(axis_size=5),
+            TransformError,
+            "cannot be batched: TypeError: its rule gives a value of type f32[2], expected f32[3]",
+        ),
+    ],
+)
+def test_a_wrong_rule(rule, use, error, says, request):
+    primitive = Primitive(f"wrong_{abs(hash(request.node.name))}")
+    primitive.def_abstract_eval(lambda x: x)
+    rule(primitive)
+    program = jaxmlir.trace(lambda x: primitive.bind(x).sum())(jnp.ones(3))
+    with pytest.raises(error) as e:
+        use(program)
+    assert f"'jaxpr.{primitive.name}' op" in str(e.value)
+    assert says in str(e.value)
+    assert __file__ in str(e.value)

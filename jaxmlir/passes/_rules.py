@@ -102,9 +102,12 @@ class Rules:
         """``(*operands, *tangents of active ones) -> (*results, *tangents of active ones)``."""
 
         def trace(closed: Any) -> tuple[Any, Any]:
-            closed, active_out = ad.jvp_jaxpr(closed, active, instantiate=False)
-            jaxpr, consts = open_jaxpr(closed)
+            differentiated, active_out = ad.jvp_jaxpr(closed, active, instantiate=False)
+            jaxpr, consts = open_jaxpr(differentiated)
             jaxpr, active_out = _without_trivial(jaxpr, active_out)
+            results = len(active_out)
+            _check_types(closed, [v.aval for v in jaxpr.outvars[:results]])
+            _check_tangents(closed, jaxpr.outvars[results:], active_out)
             return close_jaxpr(jaxpr, consts), active_out
 
         def write(jaxpr: Any, active_out: Any) -> Rule:
@@ -190,7 +193,10 @@ class Rules:
         """The op on operands batched along ``dims``; the pattern: the results' dimensions."""
 
         def trace(closed: Any) -> tuple[Any, Any]:
-            return batching.batch_jaxpr2(closed, axis, dims)
+            batched, out_dims = batching.batch_jaxpr2(closed, axis, dims)
+            found = zip(open_jaxpr(batched)[0].outvars, out_dims, strict=True)
+            _check_types(closed, [_without_dim(v.aval, dim) for v, dim in found])
+            return batched, out_dims
 
         def write(jaxpr: Any, out_dims: Any) -> Rule:
             return Rule(self._template(jaxpr, "vmap"), tuple(out_dims))
@@ -479,6 +485,8 @@ def _linearize(
 
     jaxpr = trace_flat(primal, closed.in_avals, "linearize")
     tangent, active_out = _without_trivial(found["tangent"], found["active"])
+    _check_types(closed, [v.aval for v in open_jaxpr(jaxpr)[0].outvars[: len(active_out)]])
+    _check_tangents(closed, tangent.outvars, active_out)
     return jaxpr, close_jaxpr(tangent), active_out
 
 
@@ -494,6 +502,38 @@ def _without_trivial(jaxpr: Any, active: Sequence[bool]) -> tuple[Any, tuple[boo
     jaxpr, _ = pe.dce_jaxpr(jaxpr, [True] * start + kept, True)
     rest = iter(kept)
     return jaxpr, tuple(a and next(rest) for a in active)
+
+
+def _check_types(closed: Any, avals: Sequence[Any]) -> None:
+    """Fails where a rule gives values of other types than the results of an equation have.
+
+    JAX believes its rules, a user's too; what uses the values would be in the wrong.
+    """
+    _check_avals("value", [v.aval for v in open_jaxpr(closed)[0].outvars], avals)
+
+
+def _check_tangents(closed: Any, tangents: Sequence[Any], active: Sequence[bool]) -> None:
+    """Likewise, of the tangents of results that have some."""
+    results = chosen(open_jaxpr(closed)[0].outvars, active)
+    wanted = [v.aval.to_tangent_aval() for v in results]
+    _check_avals("tangent", wanted, [v.aval for v in tangents])
+
+
+def _check_avals(what: str, wanted: Sequence[Any], got: Sequence[Any]) -> None:
+    for want, have in zip(wanted, got, strict=True):
+        arrays = isinstance(want, core.ShapedArray) and isinstance(have, core.ShapedArray)
+        if arrays and (want.shape, want.dtype) != (have.shape, have.dtype):
+            raise TypeError(
+                f"its rule gives a {what} of type {have.str_short(short_dtypes=True)}, expected "
+                f"{want.str_short(short_dtypes=True)}"
+            )
+
+
+def _without_dim(aval: Any, dim: Any) -> Any:
+    """The type of what is stacked along a dimension."""
+    if isinstance(aval, core.ShapedArray) and isinstance(dim, int):
+        return core.ShapedArray((*aval.shape[:dim], *aval.shape[dim + 1 :]), aval.dtype)
+    return aval
 
 
 _Split = tuple[Sequence[Any], Sequence[Any], Any, tuple[bool, ...]]
