@@ -118,9 +118,7 @@ def serialized(
     return (text.rstrip("\n") + "\n").encode()
 
 
-def read_artifact(
-    path: str, data: bytes, custom_calls: Collection[str] = (), *, verify: bool = True
-) -> Program:
+def read_artifact(path: str, data: bytes, custom_calls: Collection[str] = ()) -> Program:
     """The program of an artifact; its arrays are mapped, unless it came from stdin.
 
     Raises:
@@ -131,7 +129,7 @@ def read_artifact(
 
     buffer = memoryview(data) if path == "-" else artifact.map_file(path)
     name = _cli.display_path(path)
-    return artifact.read(buffer, name, allow_custom_calls=custom_calls, verify=verify)
+    return artifact.read(buffer, name, allow_custom_calls=custom_calls)
 
 
 def read_program(path: str, custom_calls: Collection[str] = ()) -> Program:

@@ -49,6 +49,11 @@ def message_of(error: Exception) -> str:
     return str(error)
 
 
+def count(n: int, what: str) -> str:
+    """``1 operand``, ``2 operands``."""
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that was most likely meant: among the nearest, one of the same letters."""
     matches = difflib.get_close_matches(name, list(known))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir import _cli
 from jaxmlir._cli import Arguments, Flag, UsageError
+from jaxmlir.errors import count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -252,8 +253,8 @@ class _Values:
 
     def error(self, came: str) -> UsageError:
         types = ", ".join(aval.str_short(short_dtypes=True) for aval in self.avals)
-        taken = _arguments(len(self.avals))
-        return UsageError(f"@{self.entry} takes {taken} ({types}), {came}")
+        takes = count(len(self.avals), "argument")
+        return UsageError(f"@{self.entry} takes {takes} ({types}), {came}")
 
     def converted(self, index: int, value: Any) -> Any:
         """A literal or array as the operand's dtype; its shape must already be right."""
@@ -316,12 +317,8 @@ class _Values:
         return np.asarray(generator.integers(0, top, aval.shape)).astype(aval.dtype)
 
 
-def _arguments(n: int) -> str:
-    return f"{n} argument" if n == 1 else f"{n} arguments"
-
-
 def _given(values: Sequence[Any]) -> str:
-    return f"{_arguments(len(values))} {'was' if len(values) == 1 else 'were'} given"
+    return f"{count(len(values), 'argument')} {'was' if len(values) == 1 else 'were'} given"
 
 
 def _cast(array: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:

@@ -27,6 +27,7 @@ import numpy as np
 
 from jaxmlir import codec
 from jaxmlir._compat import core
+from jaxmlir.errors import count
 from jaxmlir.ir import func, ir, symbol_uses
 from jaxmlir.types import aval_of, type_of
 
@@ -131,11 +132,6 @@ class _Function:
         if len(zeros) != len(avals):
             return list(avals)
         return [aval for aval, zero in zip(avals, zeros, strict=True) if not zero]
-
-
-def count(n: int, what: str) -> str:
-    """``1 operand``, ``2 operands``."""
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def _tangents(avals: Sequence[Any]) -> list[Any]:

@@ -16,7 +16,7 @@ import jax
 from jaxmlir import arguments, locations, pytrees
 from jaxmlir._collector import collector_paused
 from jaxmlir._compat import core
-from jaxmlir.errors import ArgumentError, JaxmlirError, TransformError
+from jaxmlir.errors import ArgumentError, JaxmlirError, TransformError, count
 from jaxmlir.ir import ir, is_private, scope
 from jaxmlir.passes._build import adapt, make_public, returned, set_results, zeros
 from jaxmlir.passes._rules import Rules
@@ -501,8 +501,8 @@ def _positions(argnums: int | Sequence[int], args_tree: Any, option: str = "argn
         if not isinstance(i, SupportsIndex):
             raise ArgumentError(f"{option}={argnums!r}: expected an int, or a sequence of ints")
         if not -n <= i < n:
-            noun = "argument" if n == 1 else "arguments"
-            raise ArgumentError(f"{option}={argnums} for a program of {n} positional {noun}")
+            taken = count(n, "positional argument")
+            raise ArgumentError(f"{option}={argnums} for a program of {taken}")
     return [i % n for i in wanted]
 
 

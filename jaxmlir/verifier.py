@@ -45,11 +45,11 @@ from jaxmlir.errors import (
     DiagnosticError,
     JaxmlirError,
     VerificationError,
+    count,
     message_of,
     nearest,
 )
 from jaxmlir.ir import context, func, ir, is_private, symbol_uses, verify_module
-from jaxmlir.signatures import count
 from jaxmlir.types import aval_of, element_of, type_of
 
 if TYPE_CHECKING:

@@ -130,13 +130,12 @@ def binary(
     second: Formula | None,
     same: Formula | None = None,
     *,
-    attributes: tuple[str, ...] = (),
     check: Callable[..., None] | None = None,
 ) -> None:
     """The rule of an elementwise op of two operands: how each follows from the other, and what
     follows where both are one value."""
     formulas = {(i,): f for i, f in enumerate((first, second)) if f is not None}
-    RULES[name] = Formulas(formulas, {(0, 1): same} if same else {}, attributes, True, check)
+    RULES[name] = Formulas(formulas, {(0, 1): same} if same else {}, (), True, check)
 
 
 def whole(

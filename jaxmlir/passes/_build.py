@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
+def attribute(op: Any, name: str, default: Any = None) -> Any:
+    """An op's attribute as a Python value: numbers, tuples, dtypes, JAX's enumerations ..."""
+    attributes = op.attributes
+    return codec.decode(attributes[name]) if name in attributes else default
+
+
 class NewFunction:
     """A function under construction: arguments first, result types when it is finished.
 

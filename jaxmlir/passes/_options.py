@@ -9,8 +9,7 @@ import jax
 
 from jaxmlir import locations
 from jaxmlir.arguments import check_platform
-from jaxmlir.errors import Diagnostic, TransformError
-from jaxmlir.signatures import count
+from jaxmlir.errors import Diagnostic, TransformError, count
 
 if TYPE_CHECKING:
     from jaxmlir.ir import func

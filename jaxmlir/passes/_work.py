@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 # exp, tanh, sin of an element: 9 to 21 additions.
 TRANSCENDENTAL = 16
-# A byte read or written by a loop of its own: an addition of two arrays out of cache, 12 bytes an
-# element, takes 10 to 16 times as long as one in it.
-BYTE = 1
 # A byte of the operands of ops without a formula: factorizations, sorts, random bits, calls of
 # other libraries.  They all take long; how long matters little.
 UNKNOWN_PER_BYTE = 16

@@ -44,14 +44,10 @@ def dce(program: Program) -> None:
         _keep(program, liveness, [whole(functions[symbol]) for symbol in entries])
 
 
-def prune(program: Program, entry: Variant, *, custom_rules: bool = True) -> None:
-    """Cuts a program down to one variant of one function, in place; this keeps its name.
-
-    Args:
-      custom_rules: keep the custom derivative rules.
-    """
+def prune(program: Program, entry: Variant) -> None:
+    """Cuts a program down to one variant of one function, in place; this keeps its name."""
     with scope():
-        _keep(program, Liveness(program.functions, custom_rules=custom_rules), [entry])
+        _keep(program, Liveness(program.functions), [entry])
 
 
 def _keep(program: Program, liveness: Liveness, entries: Sequence[Variant]) -> None:

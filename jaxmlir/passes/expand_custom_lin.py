@@ -16,9 +16,9 @@ from jaxmlir.errors import Diagnostic, TransformError
 from jaxmlir.ir import ir, scope
 from jaxmlir.ops import OPS
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import ops_of, reachable, returned, zeros
+from jaxmlir.passes._build import attribute, ops_of, reachable, returned, zeros
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes.higher_order._custom_rules import attribute, out_zeros, rule_symbol
+from jaxmlir.passes.higher_order._custom_rules import out_zeros, rule_symbol
 from jaxmlir.passes.higher_order.call import call
 from jaxmlir.passes.jvp import tangent_type_of
 from jaxmlir.passes.transpose import transpose

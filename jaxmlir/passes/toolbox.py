@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir import codec, exporter, locations
+from jaxmlir import exporter, locations
 from jaxmlir._compat import core
 from jaxmlir.errors import Diagnostic, PassError
 from jaxmlir.importer import Importer
 from jaxmlir.ir import func, functions, ir, scope
-from jaxmlir.passes._build import copy, returned
+from jaxmlir.passes._build import attribute, copy, returned
 from jaxmlir.passes._remarks import remark
 from jaxmlir.types import aval_of
 
@@ -49,12 +49,6 @@ def definition(value: ir.Value) -> tuple[Any, str] | None:
     if isinstance(owner, ir.Block):
         return None
     return owner, owner.name
-
-
-def attribute(op: Any, name: str, default: Any = None) -> Any:
-    """An op's attribute as a Python value: numbers, tuples, dtypes, JAX's enumerations ..."""
-    attributes = op.attributes
-    return codec.decode(attributes[name]) if name in attributes else default
 
 
 def constant(program: Program, value: Any, type_: ir.Type) -> ir.Value:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir import codec, locations
+from jaxmlir import locations
 from jaxmlir._compat import dtypes
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError
 from jaxmlir.ir import func, ir
+from jaxmlir.passes._build import attribute
 from jaxmlir.passes.higher_order._rule import Written
 from jaxmlir.rules import ATTRIBUTES as OF_RULES
 from jaxmlir.types import aval_of
@@ -21,12 +22,6 @@ if TYPE_CHECKING:
     from jaxmlir.untraced import Pending, Source
 
 Dims = tuple[int | None, ...]
-
-
-def attribute(op: Any, name: str, default: Any) -> Any:
-    """An attribute of an op or a function, decoded."""
-    attributes = op.attributes
-    return codec.decode(attributes[name]) if name in attributes else default
 
 
 def rule_symbol(op: Any, name: str) -> str:

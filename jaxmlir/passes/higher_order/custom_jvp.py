@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.ir import func, ir, symbol_uses
-from jaxmlir.passes._build import zeros
+from jaxmlir.passes._build import attribute, zeros
 from jaxmlir.passes.higher_order._custom_rules import (
     Attributes,
     BatchedRules,
     Dims,
-    attribute,
     batch_call,
     batch_rules,
     batched_with_rules,

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import codec
 from jaxmlir.ir import func, ir, symbol_uses
-from jaxmlir.passes._build import zeros
+from jaxmlir.passes._build import attribute, zeros
 from jaxmlir.passes._rules import has_tangent
 from jaxmlir.passes.dedupe_functions import rename
 from jaxmlir.passes.higher_order._custom_rules import (
     Attributes,
     BatchedRules,
     Dims,
-    attribute,
     batch_call,
     batch_rules,
     batched_with_rules,

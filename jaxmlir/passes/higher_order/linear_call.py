@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import codec
 from jaxmlir.ir import ir
-from jaxmlir.passes._build import NewFunction, inline, zeros
+from jaxmlir.passes._build import NewFunction, attribute, inline, zeros
 from jaxmlir.passes._rules import has_tangent
 from jaxmlir.passes.higher_order._custom_rules import (
     Dims,
-    attribute,
     create,
     error_at,
     symbol_ref,

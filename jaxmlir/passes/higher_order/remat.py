@@ -18,9 +18,9 @@ import jax
 
 from jaxmlir import codec
 from jaxmlir.ir import ir
-from jaxmlir.passes._build import NewFunction, inline
+from jaxmlir.passes._build import NewFunction, attribute, inline
 from jaxmlir.passes._edit import remove_dead, set_arguments
-from jaxmlir.passes.higher_order._custom_rules import Dims, attribute, create, symbol_ref
+from jaxmlir.passes.higher_order._custom_rules import Dims, create, symbol_ref
 from jaxmlir.passes.higher_order._rule import HigherOrderRule, Linearization, Written
 from jaxmlir.passes.higher_order.call import call
 from jaxmlir.passes.linearize import linearize

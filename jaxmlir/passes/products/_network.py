@@ -145,10 +145,6 @@ def dict_has(type_: ir.Type, key: str) -> bool:
     return isinstance(encoding, ir.DictAttr) and key in encoding
 
 
-def same_element(a: ir.Type, b: ir.Type) -> bool:
-    return ir.RankedTensorType(a).element_type == ir.RankedTensorType(b).element_type
-
-
 # --- the ops --------------------------------------------------------------------------------------
 
 

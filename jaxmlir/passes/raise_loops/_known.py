@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxmlir import codec
 from jaxmlir.ir import func, ir, is_private
-from jaxmlir.passes._build import ops_with_symbols, returned, symbols_of
+from jaxmlir.passes._build import attribute, ops_with_symbols, returned, symbols_of
 from jaxmlir.passes.canonicalize.constants import ANY, INTEGERS
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 from jaxmlir.types import aval_of
@@ -206,11 +206,6 @@ def _can_be_known(type_: ir.Type) -> bool:
     return all(type(d) is int for d in aval.shape) and math.prod(aval.shape) <= MAX_ELEMENTS
 
 
-def _get(op: Any, name: str, default: Any = None) -> Any:
-    attributes = op.attributes
-    return codec.decode(attributes[name]) if name in attributes else default
-
-
 def _rank(array: np.ndarray, depth: int) -> int:
     return array.ndim - depth
 
@@ -252,7 +247,7 @@ def _constant(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.nd
 def _iota(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
     if arrays:
         return None
-    axis = _get(op, "dimension")
+    axis = attribute(op, "dimension")
     array = np.arange(aval.shape[axis], dtype=aval.dtype)
     array = array.reshape([-1 if d == axis else 1 for d in range(len(aval.shape))])
     return np.broadcast_to(array, aval.shape).reshape((1,) * depth + aval.shape)
@@ -263,7 +258,7 @@ def _broadcast(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.n
     axes = x.shape[:depth]
     if len(arrays) > 1 or math.prod(axes) * math.prod(aval.shape) > MAX_ELEMENTS:
         return None
-    mapped = _get(op, "broadcast_dimensions")
+    mapped = attribute(op, "broadcast_dimensions")
     shape = [1] * len(aval.shape)
     for d, size in zip(mapped, x.shape[depth:], strict=True):
         shape[d] = size
@@ -271,7 +266,7 @@ def _broadcast(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.n
 
 
 def _reshape(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
-    if len(arrays) > 1 or _get(op, "dimensions") is not None and op.name == "jaxpr.reshape":
+    if len(arrays) > 1 or attribute(op, "dimensions") is not None and op.name == "jaxpr.reshape":
         return None
     return arrays[0].reshape((*arrays[0].shape[:depth], *aval.shape))
 
@@ -295,16 +290,16 @@ def _clamp(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarr
 
 def _slice(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
     bounds = zip(
-        _get(op, "start_indices"),
-        _get(op, "limit_indices"),
-        _get(op, "strides") or (1,) * len(aval.shape),
+        attribute(op, "start_indices"),
+        attribute(op, "limit_indices"),
+        attribute(op, "strides") or (1,) * len(aval.shape),
         strict=True,
     )
     return arrays[0][(..., *(slice(a, b, s) for a, b, s in bounds))]
 
 
 def _rev(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
-    return np.flip(arrays[0], tuple(depth + d for d in _get(op, "dimensions")))
+    return np.flip(arrays[0], tuple(depth + d for d in attribute(op, "dimensions")))
 
 
 def _concatenate(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
@@ -312,7 +307,7 @@ def _concatenate(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np
     if math.prod(axes) * math.prod(aval.shape) > MAX_ELEMENTS:
         return None
     arrays = [np.broadcast_to(a, (*axes, *a.shape[depth:])) for a in arrays]
-    return np.concatenate(arrays, depth + _get(op, "dimension"))
+    return np.concatenate(arrays, depth + attribute(op, "dimension"))
 
 
 _HANDLERS: dict[str, Callable[..., np.ndarray | None]] = {

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import TYPE_CHECKING, ClassVar
 
-from jaxmlir.errors import PipelineError
+from jaxmlir.errors import PipelineError, count
 from jaxmlir.ir import func, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._call_graph import CallGraph, keep_reachable
@@ -190,15 +190,11 @@ class _Loops:
 def _explanation(pair: Pair, choice: Choice, now: float) -> str:
     length = pair.first.scan.length
     return (
-        f"stores {_bytes(choice.size * length)} for {_count(length, 'iteration')} instead of "
+        f"stores {_bytes(choice.size * length)} for {count(length, 'iteration')} instead of "
         f"{_bytes(now)}: "
-        f"of each {_count(len(choice.stored), 'value')}, not {len(pair.links)}, at the price of "
-        f"computing {_count(len(choice.again), 'op')} again, about {choice.price:,.0f} ns"
+        f"of each {count(len(choice.stored), 'value')}, not {len(pair.links)}, at the price of "
+        f"computing {count(len(choice.again), 'op')} again, about {choice.price:,.0f} ns"
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _bytes(count: float) -> str:
