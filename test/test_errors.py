@@ -390,9 +390,8 @@ def test_sizes_that_are_symbolic_in_turn():
 
 def test_files(stack, tmp_path):
     """An error names the file that the user gave."""
-    with pytest.raises(FileNotFoundError) as error:
+    with pytest.raises(FileNotFoundError, match=r"directory: '.*nowhere/p.jaxmlir'$"):
         stack.save(tmp_path / "nowhere" / "p.jaxmlir")
-    assert error.value.filename == str(tmp_path / "nowhere" / "p.jaxmlir")
     (tmp_path / "p.mlir").write_text(str(stack))
     with pytest.raises(ArtifactError, match=r"p.mlir: this is no artifact.*jaxmlir.parse"):
         jaxmlir.load(tmp_path / "p.mlir")

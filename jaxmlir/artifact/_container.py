@@ -204,8 +204,7 @@ def write_atomically(path: str | os.PathLike[str], pieces: Sequence[Any]) -> Non
             os.replace(temporary, path)
     except OSError as e:
         # Nobody knows the temporary name.
-        e.filename, e.filename2 = path, None
-        raise
+        raise OSError(e.errno, e.strerror, path) from None
     with contextlib.suppress(OSError):  # Not every system can open a directory.
         directory = os.open(os.path.dirname(path), os.O_RDONLY)
         try:
