@@ -123,7 +123,7 @@ def called(program: Program, function: Callable[..., Any], as_name: str) -> Call
         return function(*args, **kwargs)
 
     call.__name__ = call.__qualname__ = as_name
-    signature = _signature(program)
+    signature = signature_of(program)
     if signature is not None:
         call.__signature__ = signature
     return call
@@ -132,7 +132,7 @@ def called(program: Program, function: Callable[..., Any], as_name: str) -> Call
 _ROOT = re.compile(r"[^\W\d]\w*")
 
 
-def _signature(program: Program) -> inspect.Signature | None:
+def signature_of(program: Program) -> inspect.Signature | None:
     """The signature of the function that a program was traced from, as far as names tell."""
     args, kwargs = jax.tree.unflatten(program.in_tree, program.arg_names)
     parameters: list[inspect.Parameter] = []
@@ -165,9 +165,11 @@ def _convert(program: Program, value: Any, aval: Any, index: int) -> Any:
         value = jax.lax.convert_element_type(value, aval.dtype)
         have = have.update(dtype=aval.dtype)
     if not same_shape or have.dtype != aval.dtype:
+        wide = isinstance(aval.dtype, np.dtype) and jax.dtypes.canonicalize_dtype(aval.dtype)
+        hint = "; jax_enable_x64 is off, which makes arrays narrower" if wide != aval.dtype else ""
         raise ArgumentError(
             f"@{program.name}: argument {name(program, index)} must be "
-            f"{aval.str_short(short_dtypes=True)}, got {have.str_short(short_dtypes=True)}"
+            f"{aval.str_short(short_dtypes=True)}, got {have.str_short(short_dtypes=True)}{hint}"
         )
     if have.weak_type != aval.weak_type:
         value = jax.lax.convert_element_type_p.bind(

@@ -6,8 +6,12 @@ rule for each primitive.  To them a call of a program is a ``jit`` of its equati
 
 from __future__ import annotations
 
+import importlib.abc
+import importlib.util
 import sys
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -19,13 +23,47 @@ if TYPE_CHECKING:
 
 
 def register(primitive: Any) -> None:
-    """Gives the primitive of calls its rules in the interpreters that are imported."""
-    for module, (registry, make) in _PENDING.copy().items():
-        if module in sys.modules:
-            rules = resolve(module, registry)
-            if rules is not None:
-                rules[primitive] = make(rules)
-            del _PENDING[module]
+    """Gives the primitive of calls its rules in the interpreters, when they are imported.
+
+    That may be later than JAX has traced a program, and it traces none twice; and importing them
+    here would take longer than what a small program takes to load.
+    """
+    for module in _INTERPRETERS.keys() & sys.modules.keys():
+        _add_rule(primitive, module)
+    sys.meta_path.insert(0, _AfterImport(primitive))
+
+
+def _add_rule(primitive: Any, module: str) -> None:
+    registry, make = _INTERPRETERS[module]
+    rules = resolve(module, registry)
+    if rules is not None:
+        rules[primitive] = make(rules)
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Finds the interpreters as Python does, and adds the rules once they are there."""
+
+    def __init__(self, primitive: Any):
+        self.primitive = primitive
+        self.searching = False
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        if self.searching or name not in _INTERPRETERS:
+            return None
+        self.searching = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.searching = False
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                _add_rule(self.primitive, name)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
 
 
 def _series(rules: Any) -> Callable[..., Any]:
@@ -46,7 +84,7 @@ def _checks(rules: Any) -> Callable[..., Any]:
 
 
 # By module, what its rules are called there, and what makes one of them.
-_PENDING = {
+_INTERPRETERS = {
     "jax.experimental.jet": ("jet_rules", _series),
     "jax._src.checkify": ("error_checks", _checks),
 }

@@ -216,6 +216,16 @@ class Program:
                     return symbol
         raise JaxmlirError("the module has no public function to call")
 
+    @property
+    def __name__(self) -> str:
+        """The same, as JAX calls functions that it stages out."""
+        return self.name
+
+    @property
+    def __signature__(self) -> Any:
+        """What :func:`inspect.signature` gives: that of the user's function, where it is known."""
+        return arguments.signature_of(self)
+
     @functools.cached_property
     def in_tree(self) -> Any:
         """The pytree of ``(args, kwargs)`` that a call takes."""

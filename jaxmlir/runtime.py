@@ -70,6 +70,7 @@ def _lowering(ctx: Any, *args: Any, callee: Callee, placement: Any) -> list[Any]
 
 
 mlir.register_lowering(call_p, _lowering, cacheable=False)
+jax_interpreters.register(call_p)
 
 
 def _lower_hi_primitives() -> None:
@@ -163,7 +164,6 @@ def _bind(program: Program, symbol: str, args: list[Any]) -> list[Any]:
 
 
 def _bind_callee(callee: Callee, args: list[Any]) -> list[Any]:
-    jax_interpreters.register(call_p)
     cast = manual_axes.cast(callee.signature.operands, args)
     return call_p.bind(*cast, callee=callee, placement=callee.placement)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -177,6 +178,10 @@ class JitFunction:
 
     __call__ = Calls("_jitted")
 
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """As a method it takes the object that it is looked up on, as any function does."""
+        return self if instance is None else types.MethodType(self, instance)
+
     def trace(self, *args: Any, **kwargs: Any) -> Program:
         """The program of the function for arguments of those shapes, before any passes."""
         return self._trace(*args, **kwargs)
@@ -184,6 +189,14 @@ class JitFunction:
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """JAX's ``Lowered`` stage: StableHLO, to be printed or compiled."""
         return self._jitted.lower(*args, **kwargs)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The shapes and dtypes of the result, as of a ``jax.jit`` function."""
+        return self._jitted.eval_shape(*args, **kwargs)
+
+    def clear_cache(self) -> None:
+        """Forgets what was compiled."""
+        self._jitted.clear_cache()
 
 
 def _name_of(fun: Callable[..., Any]) -> str:

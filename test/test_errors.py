@@ -313,6 +313,13 @@ def test_arguments(loss, args, kwargs, expected, outer):
     assert message(ArgumentError, lambda: outer(loss)(*args, **kwargs)) == expected
 
 
+def test_an_argument_that_jax_makes_narrower():
+    with jax.enable_x64(True):
+        program = jaxmlir.trace(jnp.sum)(np.ones(3))
+    error = message(ArgumentError, lambda: program(np.ones(3)))
+    assert "a must be f64[3], got f32[3]; jax_enable_x64 is off" in error
+
+
 def test_argument_errors_are_type_errors(loss):
     with pytest.raises(TypeError):
         loss()

@@ -180,3 +180,27 @@ def test_a_jit_of_a_derivative_of_a_jit():
         for gradient in rest:
             np.testing.assert_allclose(gradient, expected[1], rtol=1e-5)
     assert inner.trace(w, x).name == "relaxation"
+
+
+class Scaled:
+    """Has a method that is compiled: its object is the first argument, and static."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    @functools.partial(jaxmlir.jit, static_argnums=0)
+    def of(self, x):
+        return self.factor * x
+
+
+def test_a_method():
+    assert Scaled(3.0).of(2.0) == 6.0
+    assert Scaled.of(Scaled(4.0), 2.0) == 8.0
+
+
+def test_what_else_a_jit_function_has():
+    doubled = jaxmlir.jit(lambda x: 2 * x)
+    assert doubled.eval_shape(1.0).dtype == np.float32
+    assert doubled(1.0) == 2.0
+    doubled.clear_cache()
+    assert doubled(1.0) == 2.0

@@ -7,6 +7,8 @@ import concurrent.futures
 import functools
 import inspect
 import re
+import subprocess
+import sys
 
 import jax
 import jax.extend
@@ -422,6 +424,25 @@ def test_inside_interpreters_that_look_at_equations():
     same(ours, jaxs)
 
 
+INTERPRETERS_LATER = """
+import jax, jax.numpy as jnp, jaxmlir
+program = jaxmlir.trace(jnp.exp)(1.0)
+program(0.0)
+from jax.experimental import checkify, jet
+value, series = jet.jet(program, (0.0,), ((1.0, 0.0),))
+print(*map(float, (value, *series, checkify.checkify(program)(0.0)[1])))
+"""
+
+
+@compat
+def test_inside_interpreters_that_are_imported_later():
+    """JAX has traced the program by then, and does not trace it again."""
+    command = [sys.executable, "-c", INTERPRETERS_LATER]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [float(word) for word in done.stdout.split()] == pytest.approx([1.0, 1.0, 1.0, 1.0])
+
+
 @compat
 def test_the_backward_pass_keeps_what_there_is():
     x = jnp.arange(3.0)
@@ -618,6 +639,9 @@ def test_a_program_is_called_like_a_function():
     program = jaxmlir.trace(lambda x, y: x * y)(2.0, 3.0)
     assert jaxmlir.Program.__call__(program, 2.0, 3.0) == program(2.0, 3.0) == 6.0
     assert functools.partial(program, 2.0)(3.0) == 6.0
-    kinds = [p.kind.name for p in inspect.signature(program).parameters.values()]
-    assert kinds == ["VAR_POSITIONAL", "VAR_KEYWORD"]
+    assert str(inspect.signature(program)) == "(x, y)"
+    assert program.__name__ == "lambda"
+    assert "module @jit_lambda " in jax.jit(program).lower(2.0, 3.0).as_text()
+    unnamed = jaxmlir.parse(str(program))
+    assert str(inspect.signature(unnamed)).startswith("(*args")
     assert jaxmlir.Program.__call__.__doc__.startswith("Runs the program")
