@@ -116,8 +116,10 @@ def of_op(op_name: str) -> Any:
     """The primitive of an op ``jaxpr.<name>``.
 
     Raises:
-      ExportError: the installed JAX has no such primitive.
+      ExportError: the installed JAX has no such primitive, or the op is of another dialect.
     """
+    if not op_name.startswith("jaxpr."):
+        raise ExportError("expected an op of the jaxpr dialect")
     name = op_name.removeprefix("jaxpr.")
     record = ops.OPS.get(name)
     for candidate in (record.primitives if record else ()) or (name,):

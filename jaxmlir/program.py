@@ -256,12 +256,22 @@ class Program:
     @functools.cached_property
     def in_avals(self) -> tuple[Any, ...]:
         """The abstract values of the flat arguments."""
-        return tuple(map(aval_of, self._function(self.name).type.inputs))
+        return self._avals(self._function(self.name).type.inputs)
 
     @functools.cached_property
     def out_avals(self) -> tuple[Any, ...]:
         """The abstract values of the flat results."""
-        return tuple(map(aval_of, self._function(self.name).type.results))
+        return self._avals(self._function(self.name).type.results)
+
+    def _avals(self, types: Sequence[ir.Type]) -> tuple[Any, ...]:
+        try:
+            return tuple(map(aval_of, types))
+        except ImportingError as e:
+            raise self._at_function(self._function(self.name), e) from e
+
+    def _at_function(self, function: func.FuncOp, error: ImportingError) -> ImportingError:
+        place = locations.position(function.location)
+        return at_op(ImportingError, error, "func.func", place, f"op @{function.name.value}")
 
     def signature(self, symbol: str) -> Signature:
         """Operands, results and effects of a function, as JAX has them."""
@@ -273,8 +283,7 @@ class Program:
                 try:
                     found = _signature(function, listed, self._closes_over_refs)
                 except ImportingError as e:
-                    place = locations.position(function.location)
-                    raise at_op(ImportingError, e, "func.func", place, f"op @{symbol}") from e
+                    raise self._at_function(function, e) from e
             self._signatures[symbol] = found
         return found
 

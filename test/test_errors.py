@@ -325,6 +325,26 @@ def test_argument_errors_are_type_errors(loss):
         loss()
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "func.func @f(%x: f32) -> f32 {\n  return %x : f32\n}",
+            "-:1:1: error: 'func.func' op @f: f32 is not a type of the jaxpr dialect",
+        ),
+        (
+            "func.func @f(%x: tensor<f32>) -> tensor<f32> {\n"
+            "  %0 = stablehlo.sine %x : tensor<f32>\n  return %0 : tensor<f32>\n}",
+            "-:2:8: error: 'stablehlo.sine' op cannot be evaluated: expected an op of the jaxpr "
+            "dialect",
+        ),
+    ],
+)
+def test_what_is_not_of_the_dialect(text, expected):
+    program = jaxmlir.parse(text)
+    assert message(JaxmlirError, lambda: program.eval(1.0)) == expected
+
+
 def test_a_module_without_a_public_function():
     program = jaxmlir.parse("func.func private @f() {return}")
     assert message(JaxmlirError, program) == "the module has no public function to call"
