@@ -73,6 +73,25 @@ def test_what_a_larger_op_reads_again_and_again_is_fenced():
     assert (fenced(64), fenced(8)) == (1, 0)
 
 
+def test_numbers_are_computed_again():
+    """Of a number that an array is multiplied by, and of one that depends on many."""
+
+    def likelihood(x, a):
+        scaled = jnp.cos(a) * jnp.sin(2 * a) * x
+        return scaled + jnp.roll(scaled, 1), jnp.sum(scaled**2)
+
+    def recurrence(x, a):
+        b = x[0]
+        for _ in range(6):
+            a, b = a + 0.1 * (b - a * a), b + 0.1 * (a * b - b)
+        return jnp.sin(a) * b + a, jnp.cos(b)
+
+    args = np.linspace(0, 1, 2000, dtype=np.float32), jnp.float32(0.5)
+    for function in (likelihood, recurrence):
+        program = jaxmlir.trace(function)(*args)
+        assert FENCE not in str(program.run_passes("jaxpr-fence{platform=cpu}"))
+
+
 def test_other_platforms_get_no_fences():
     program = jaxmlir.trace(diffusion(3))(jnp.ones((8, 8)))
     assert str(program.run_passes("jaxpr-fence{platform=cuda}")) == str(program)

@@ -3,13 +3,13 @@
 // RUN: jaxmlir-opt --jaxpr-fence='platform=cpu threshold=3' %s -o %t
 // RUN: FileCheck %s < %t
 // RUN: jaxmlir-opt --jaxpr-fence='platform=cuda' %s | FileCheck %s --check-prefix=CUDA
-// RUN: jaxmlir-run %s --args '2.0' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-run %t --args '2.0' | FileCheck %s --check-prefix=EXEC
+// RUN: jaxmlir-run %s --args '[2.0, 2.0]' | FileCheck %s --check-prefix=EXEC
+// RUN: jaxmlir-run %t --args '[2.0, 2.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-fence='platform=cpu threshold=3' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // x^4 costs 2 ops and has two users: cheap.  The sum costs 45, for a sine weighs as much as 40 ops and x^4 is in it twice, and is returned as well as used: it is fenced.  What uses it starts from nothing again.
 // A barrier that the compiler fuses across would be no fence: there it is a call.
-// CHECK:      func.func public @main(%[[X:.*]]: tensor<f32>)
+// CHECK:      func.func public @main(%[[X:.*]]: tensor<2xf32>)
 // CHECK-NEXT:   %[[X2:.*]] = "jaxpr.mul"(%[[X]], %[[X]])
 // CHECK-NEXT:   %[[X4:.*]] = "jaxpr.mul"(%[[X2]], %[[X2]])
 // CHECK-NEXT:   %[[SIN:.*]] = "jaxpr.sin"(%[[X4]])
@@ -21,28 +21,41 @@
 
 // CUDA-NOT: {{fence|optimization_barrier}}
 
-// EXEC: result[0]: f32[] = 14.712106
+// EXEC: result[0]: f32[2] = [14.712106, 14.712106]
 
 // REMARK: fence.mlir:{{[0-9]+}}:8: remark: [jaxpr-fence] stored: 3 ops use it, and an element costs 45 ops
-func.func public @main(%x: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
-  %0 = "jaxpr.mul"(%x, %x) : (tensor<f32>, tensor<f32>) -> tensor<f32>
-  %1 = "jaxpr.mul"(%0, %0) : (tensor<f32>, tensor<f32>) -> tensor<f32>
-  %2 = "jaxpr.sin"(%1) : (tensor<f32>) -> tensor<f32>
-  %3 = "jaxpr.add"(%2, %1) : (tensor<f32>, tensor<f32>) -> tensor<f32>
-  %4 = "jaxpr.cos"(%3) : (tensor<f32>) -> tensor<f32>
-  %5 = "jaxpr.add"(%4, %3) : (tensor<f32>, tensor<f32>) -> tensor<f32>
-  return %5, %3 : tensor<f32>, tensor<f32>
+func.func public @main(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>) {
+  %0 = "jaxpr.mul"(%x, %x) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %1 = "jaxpr.mul"(%0, %0) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %2 = "jaxpr.sin"(%1) : (tensor<2xf32>) -> tensor<2xf32>
+  %3 = "jaxpr.add"(%2, %1) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %4 = "jaxpr.cos"(%3) : (tensor<2xf32>) -> tensor<2xf32>
+  %5 = "jaxpr.add"(%4, %3) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  return %5, %3 : tensor<2xf32>, tensor<2xf32>
 }
 
 // Its cosine and it are added up in one kernel, which computes it once: no fence.
 // CHECK-LABEL: func.func private @together
 // CHECK-NEXT:    %[[SIN:.*]] = "jaxpr.sin"
 // CHECK-NEXT:    "jaxpr.cos"(%[[SIN]])
-func.func private @together(%x: tensor<f32>) -> tensor<f32> {
+func.func private @together(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = "jaxpr.sin"(%x) : (tensor<2xf32>) -> tensor<2xf32>
+  %1 = "jaxpr.cos"(%0) : (tensor<2xf32>) -> tensor<2xf32>
+  %2 = "jaxpr.add"(%1, %0) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  return %2 : tensor<2xf32>
+}
+
+// A number is computed once by each kernel that reads it: it is not fenced, and makes no array expensive.
+// CHECK-LABEL: func.func private @number
+// CHECK-NEXT:    %[[SIN:.*]] = "jaxpr.sin"
+// CHECK-NEXT:    %[[ALL:.*]] = "jaxpr.broadcast_in_dim"(%[[SIN]])
+// CHECK-NEXT:    "jaxpr.add"(%[[ALL]]
+// CHECK-NEXT:    return
+func.func private @number(%x: tensor<f32>, %y: tensor<2xf32>) -> (tensor<f32>, tensor<2xf32>, tensor<2xf32>) {
   %0 = "jaxpr.sin"(%x) : (tensor<f32>) -> tensor<f32>
-  %1 = "jaxpr.cos"(%0) : (tensor<f32>) -> tensor<f32>
-  %2 = "jaxpr.add"(%1, %0) : (tensor<f32>, tensor<f32>) -> tensor<f32>
-  return %2 : tensor<f32>
+  %1 = "jaxpr.broadcast_in_dim"(%0) {broadcast_dimensions = [], shape = array<i64: 2>} : (tensor<f32>) -> tensor<2xf32>
+  %2 = "jaxpr.add"(%1, %y) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  return %0, %1, %2 : tensor<f32>, tensor<2xf32>, tensor<2xf32>
 }
 
 // One op uses the sine, and reads each element three times: it is fenced, and that of a smaller one is not.
