@@ -9,15 +9,17 @@ the function and the inverses as jaxprs.  So they are saved with a program, and 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxmlir import primitives
-from jaxmlir._compat import ad, batching, core, mlir
-from jaxmlir.errors import ArgumentError
+from jaxmlir._compat import ad, batching, core, dtypes, mlir
+from jaxmlir.errors import ArgumentError, count
 from jaxmlir.inverses._rule import JACOBIAN, RULES, Formula, Formulas
 
 # --- functions ------------------------------------------------------------------------------------
@@ -57,11 +59,24 @@ class custom_inverse:
 
         Returns:
           ``inverse``, so that this can be used as a decorator.
+
+        Raises:
+          ArgumentError: ``argnum`` is no number of an argument, counted from 0.
         """
+        if not isinstance(argnum, SupportsIndex) or argnum < 0:
+            raise ArgumentError(f"argnum: expected the number of an argument, got {argnum!r}")
         self._inverses[argnum] = (inverse, log_det)
         return inverse
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function's result; where JAX is tracing, an op that keeps the inverses.
+
+        Raises:
+          ArgumentError: an inverse gives something else than the argument, or a log-determinant
+            something else than a real scalar.
+        """
+        if kwargs:
+            args = self._by_position(args, kwargs)
         flat, tree = jax.tree.flatten(args)
         leaves = [len(jax.tree.leaves(arg)) for arg in args]
         starts = [sum(leaves[:i]) for i in range(len(args))]
@@ -70,6 +85,11 @@ class custom_inverse:
         result = jax.tree.unflatten(out_tree, map(_stand_in, _out_avals(closed)))
         inverses, log_dets, operands = [], [], []
         for argnum, (inverse, log_det) in self._inverses.items():
+            if argnum >= len(args):
+                raise ArgumentError(
+                    f"{self.__name__} has an inverse in argument {argnum}, but takes "
+                    f"{count(len(args), 'argument')}"
+                )
             others = [arg for i, arg in enumerate(args) if i != argnum]
             found, _ = _trace(inverse, (result, *others))
             first = starts[argnum]
@@ -79,6 +99,7 @@ class custom_inverse:
             operands.append(chosen)
             given = (args[argnum], result, *others)
             log_dets.append(_trace(log_det or _dense_log_det(self._function, argnum), given)[0])
+            self._check_log_det(argnum, _out_avals(log_dets[-1]))
         outs = custom_inverse_call_p.bind(
             *flat,
             call_jaxpr=closed,
@@ -91,10 +112,33 @@ class custom_inverse:
     def _check(self, argnum: int, want: Sequence[Any], have: Sequence[Any]) -> None:
         names = [[a.str_short(short_dtypes=True) for a in avals] for avals in (want, have)]
         if names[0] != names[1]:
-            raise TypeError(
+            raise ArgumentError(
                 f"the inverse of {self.__name__} in argument {argnum} must return "
                 f"{', '.join(names[0])}, as that argument is; it returns {', '.join(names[1])}"
             )
+
+    def _check_log_det(self, argnum: int, have: Sequence[Any]) -> None:
+        is_real = [not dtypes.issubdtype(a.dtype, np.complexfloating) for a in have]
+        if is_real != [True] or have[0].shape:
+            types = ", ".join(a.str_short(short_dtypes=True) for a in have)
+            raise ArgumentError(
+                f"the log-determinant of {self.__name__} in argument {argnum} must be a real "
+                f"scalar, it is {types}"
+            )
+
+    def _by_position(self, args: Any, kwargs: Any) -> tuple[Any, ...]:
+        signature = inspect.signature(self._function)
+        bound = signature.bind(*args, **kwargs)
+        by_position = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        positional = {p.name for p in signature.parameters.values() if p.kind is by_position}
+        if kwargs.keys() - positional:
+            names = ", ".join(sorted(kwargs.keys() - positional))
+            raise ArgumentError(
+                f"{self.__name__} takes {names} by keyword only; an inverse is given arguments by "
+                "position"
+            )
+        bound.apply_defaults()
+        return bound.args
 
 
 def _stand_in(aval: Any) -> Any:

@@ -4,16 +4,21 @@ Errors of text are lit tests as well (`lit_tests/invalid`); here are those that 
 user's own line, side tables, calls of a program.
 """
 
+import dataclasses
+import enum
 import inspect
 import re
 
 import jax
+import jax.extend
+import jax.interpreters.mlir
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
 
 import jaxmlir
+from jaxmlir import codec
 from jaxmlir.errors import (
     ArgumentError,
     ArtifactError,
@@ -424,3 +429,47 @@ def test_files(stack, tmp_path):
         jaxmlir.load(tmp_path / "p.mlir")
     with pytest.raises(TypeError, match="os.PathLike"):
         jaxmlir.load(3)
+
+
+# --- attributes of a user's own classes -----------------------------------------------------------
+
+
+class Mode(enum.Enum):
+    FAST = 1
+    EXACT = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    steps: int = 1
+
+
+@pytest.mark.parametrize(
+    ("attribute", "expected"),
+    [
+        ('{Mode = "SLOW"}', '{Mode = "SLOW"} cannot be read: expected one of "FAST", "EXACT"'),
+        ("{Mode = 3}", "{Mode = 3 : i64} cannot be read: ValueError"),
+        ("{Config = {stops = 2}}", "cannot be read: TypeError: .*argument 'stops'"),
+    ],
+)
+def test_parameters_that_cannot_be_read(attribute, expected):
+    jaxmlir.register_param_type(Mode)
+    jaxmlir.register_param_type(Config)
+    text = TEXT.replace("cumsum", "configured").replace("axis = 0 : i64", f"reverse = {attribute}")
+    primitive = jax.extend.core.Primitive("configured")
+    primitive.def_abstract_eval(lambda x, reverse: x)
+    jax.interpreters.mlir.register_lowering(primitive, lambda ctx, x, reverse: [x])
+    with pytest.raises(
+        VerificationError, match=f"-:7:8: error: 'jaxpr.configured' op: .*{expected}"
+    ):
+        jaxmlir.parse(text)
+
+
+def test_a_class_that_is_defined_again():
+    """As a notebook's cell does that is run twice."""
+    with context():
+        attr = ir.Attribute.parse('{Again = "A"}')
+    for _ in range(2):
+        again = enum.Enum("Again", "A B")
+        jaxmlir.register_param_type(again)
+        assert codec.decode(attr) is again.A

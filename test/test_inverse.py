@@ -541,6 +541,36 @@ def test_custom_inverse_with_the_default_log_det():
         spun({"x": x, "z": x})
 
 
+@pytest.mark.parametrize(
+    ("argnum", "log_det", "expected"),
+    [
+        ("x", None, "expected the number of an argument, got 'x'"),
+        (-1, None, "expected the number of an argument, got -1"),
+        (2, None, "has an inverse in argument 2, but takes 2 arguments"),
+        (0, lambda x, y, s: x, r"must be a real scalar, it is f32\[3\]"),
+        (0, lambda x, y, s: (0.0, 0.0), r"must be a real scalar, it is f32\[\], f32\[\]"),
+    ],
+)
+def test_wrong_uses_of_custom_inverse(argnum, log_det, expected):
+    scaled = jaxmlir.custom_inverse(lambda x, s: x * s)
+    with pytest.raises(ArgumentError, match=expected):
+        scaled.definverse(lambda y, s: y / s, log_det, argnum=argnum)
+        scaled(jnp.ones(3), 2.0)
+
+
+def test_custom_inverse_by_keyword():
+    @jaxmlir.custom_inverse
+    def scaled(x, s=2.0, *, shift=0.0):
+        return x * s + shift
+
+    scaled.definverse(lambda y, s: y / s, lambda x, y, s: jnp.log(s))
+    assert scaled(1.0, s=4.0) == 4.0
+    assert scaled(s=3.0, x=1.0) == 3.0
+    assert jaxmlir.trace(lambda x: scaled(x, s=4.0))(1.0).inverse()(8.0) == 2.0
+    with pytest.raises(ArgumentError, match="takes shift by keyword only"):
+        scaled(1.0, shift=1.0)
+
+
 def test_register_inverse():
     primitive = core.Primitive("multiply_add_by")
     primitive.def_impl(lambda x, y, *, k: k * x + y)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from jaxmlir import handles
 from jaxmlir.codec import _sentinels
 from jaxmlir.dense import undense
-from jaxmlir.errors import ArgumentError, ExportError, ImportingError
+from jaxmlir.errors import ArgumentError, ExportError, ImportingError, JaxmlirError
 from jaxmlir.ir import context, ir
 
 
@@ -115,7 +115,12 @@ def _decode(attr: ir.Attribute, reader: Reader) -> Any:
         _jax.register_classes(item.name)
         decoder = decoders.get(item.name)
         if decoder is not None:
-            return decoder(item.attr, reader)
+            try:
+                return decoder(item.attr, reader)
+            except JaxmlirError:
+                raise
+            except Exception as e:  # of a user's class, too
+                raise ExportError(f"{attr} cannot be read: {type(e).__name__}: {e}") from e
         raise ExportError(
             f'{attr}: this process knows no parameter type "{item.name}"; '
             "register_param_type makes a class known"
@@ -217,6 +222,8 @@ def register_param_type(cls: type, tag: str | None = None) -> None:
             f"register_param_type: expected an enum, a named tuple or a dataclass, got {cls!r}"
         )
     tag = tag or cls.__name__
+    # It may be another class than the one of this name so far: a notebook's cell was run again.
+    _decoded.clear()
     register_class(tag, cls, None)
 
 
@@ -232,7 +239,15 @@ def register_class(tag: str, cls: type, fields: dict[str, str] | None) -> None:
             return found
 
         encoders[cls] = encoder
-        decoders[tag] = lambda attr, reader: cls[string(attr)]
+
+        def decode_member(attr: ir.Attribute, _: Reader) -> Any:
+            name = string(attr)
+            if name not in cls.__members__:
+                known = ", ".join(f'"{member}"' for member in cls.__members__)
+                raise ExportError(f"{{{tag} = {attr}}} cannot be read: expected one of {known}")
+            return cls[name]
+
+        decoders[tag] = decode_member
         return
 
     defaults: dict[str, Any] = dict.fromkeys(fields or ())
