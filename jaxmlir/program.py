@@ -426,6 +426,18 @@ class Program:
         result.rule_tracing.held = hold_rules
         return result
 
+    def __copy__(self) -> Program:
+        return self.clone()
+
+    def __deepcopy__(self, memo: Any) -> Program:
+        return self.clone()
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"{self!r} cannot be pickled; program.save(path) writes it to a file, which "
+            "jaxmlir.load(path) reads in another process"
+        )
+
     @functools.cached_property
     def lowered_form(self) -> Program:
         """What is lowered: the program after the passes that wait until then."""

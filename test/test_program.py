@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import copy
 import functools
 import inspect
+import pickle
 import re
 import subprocess
 import sys
@@ -113,6 +115,16 @@ def test_clone_is_another_module():
 
 
 # --- lowering -----------------------------------------------------------------------------------
+
+
+def test_copies_and_pickles():
+    program = jaxmlir.trace(norm)(jnp.ones(3))
+    for copied in (copy.copy(program), copy.deepcopy([program])[0]):
+        assert copied is not program
+        assert copied.module is not program.module
+        assert copied(jnp.ones(3)) == program(jnp.ones(3))
+    with pytest.raises(TypeError, match=r"<Program @norm.* cannot be pickled; program.save"):
+        pickle.dumps(program)
 
 
 def test_a_platform_that_jax_does_not_know_is_an_error():
