@@ -12,9 +12,9 @@ import numpy as np
 
 from jaxmlir import codec, effect_attrs, params
 from jaxmlir._compat import core, dispatch, dtypes, literals, mlir
-from jaxmlir.errors import LoweringError
 from jaxmlir.exporter import constant_value
 from jaxmlir.ir import context, func, ir
+from jaxmlir.lowering import refuse_custom_lin
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -145,10 +145,7 @@ def _bind_of(program: Program, op: Any, name: str) -> Callable[..., list[Any]]:
 
 def _make_bind(program: Program, op: Any, name: str) -> Callable[..., list[Any]]:
     if name == "jaxpr.custom_lin":
-        raise LoweringError(
-            "it is the derivative of a custom_vjp function, of which only the transpose is known: "
-            "forward-mode differentiation (jvp) of such a function is not defined"
-        )
+        refuse_custom_lin(op)
     primitive, parameters = params.of_op(op, name, program.exporter)
     attributes = op.attributes
     ctx = effect_attrs.decode_ctx(attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None)

@@ -335,7 +335,7 @@ class _Lowering:
           shared: it means the same in every program.
         """
         if name == "jaxpr.custom_lin":
-            _refuse_custom_lin(op)
+            refuse_custom_lin(op)
         reader = self.program.stubs if _bodies(name) == "opaque" else self.program.exporter
         with context():
             primitive, parameters = params.of_op(op, name, reader)
@@ -460,7 +460,8 @@ class _Equation(NamedTuple):
     texts: dict[Any, str | None] | None
 
 
-def _refuse_custom_lin(op: Any) -> NoReturn:
+def refuse_custom_lin(op: Any) -> NoReturn:
+    """Fails on a linear map of which only the transpose is known."""
     attributes = op.attributes
     bwd = f", {attributes['bwd']}" if "bwd" in attributes else ""
     try:
@@ -468,7 +469,9 @@ def _refuse_custom_lin(op: Any) -> NoReturn:
     except TypeError as e:
         raise LoweringError(
             "it is the derivative of a custom_vjp function, of which only the transpose is known"
-            f"{bwd}: forward-mode differentiation (jvp) of such a function is not defined"
+            f"{bwd}: forward-mode differentiation (jvp) of such a function is not defined; "
+            "custom_vjp_forward='transpose' (of a pass: custom-vjp-forward=transpose) takes the "
+            "transpose of its backward rule"
         ) from e
 
 

@@ -16,7 +16,7 @@ from programs.derivatives import cosine, sine
 from round_trip import reread
 
 import jaxmlir
-from jaxmlir.errors import ArgumentError, LoweringError, TransformError
+from jaxmlir.errors import ArgumentError, EvaluationError, LoweringError, TransformError
 
 pytestmark = pytest.mark.compat
 
@@ -559,8 +559,10 @@ def test_forward_mode_of_a_custom_vjp_names_the_line():
 
     for function in (f, g):
         jvp = jaxmlir.trace(function)(f32(1.0)).jvp()
-        with pytest.raises(LoweringError, match="custom_lin") as error:
+        with pytest.raises(LoweringError, match="custom_lin.*custom_vjp_forward=") as error:
             jvp((f32(1.0),), (f32(1.0),))
+        with pytest.raises(EvaluationError, match="custom_lin.*custom_vjp_forward="):
+            jvp.eval((f32(1.0),), (f32(1.0),))
         assert line_of(f, "tripled") in str(error.value)
 
 
