@@ -48,6 +48,7 @@ STORAGE = (
     "jaxpr-tile",
     "jaxpr-remat",
     "jaxpr-defer-sums",
+    "jaxpr-scan-in-place",
     "jaxpr-recompute",
     "jaxpr-drop-unit-dims",
     "jaxpr-expand-depthwise",

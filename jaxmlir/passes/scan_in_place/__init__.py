@@ -1,0 +1,189 @@
+"""``jaxpr-scan-in-place``: scans read and write the rows of arrays where they are.
+
+What a scan goes over is one array whose rows are the steps, and so is what it gives.  A part of
+another array, its reverse, or its columns are copied before the loop begins, and what becomes a
+part of another array, or its columns, is copied after it::
+
+    h, ys = scan(f, h, xs[:, 1:].T)
+    zs = concatenate([y0[:, None], ys.T], 1)
+
+Here the loop counts, and each step reads its row from the whole array, and writes one to where it
+stays.  That is what XLA makes of the rows of a scan anyway::
+
+    def step((h, i, zs)):
+        h, y = f(h, xs[:, i + 1])
+        return h, i + 1, zs.at[:, i + 1].set(y)
+
+    h, _, zs = scan(step, (h, 0, concatenate([y0[:, None], zeros], 1)))
+
+so that nothing is copied.  It is done where loops are all that read the parts, and where what is
+written has no other use; and if a row is not in pieces that are too small (:mod:`._view`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from jaxmlir._compat import core
+from jaxmlir.ir import func, ir, scope
+from jaxmlir.passes._base import Pass
+from jaxmlir.passes._bodies import Bodies, Carried, Constant, ScanEditor, can_change, loops_of
+from jaxmlir.passes._build import filled
+from jaxmlir.passes._call_graph import CallGraph, visit_functions
+from jaxmlir.passes._edit import before_return, remove_dead
+from jaxmlir.passes._liveness import count_of
+from jaxmlir.passes._options import platform_or_default
+from jaxmlir.passes._remarks import remark
+from jaxmlir.passes._rules import Rules
+from jaxmlir.passes._work import is_plain_array
+from jaxmlir.passes.higher_order._scan_op import PLAIN_SCAN, ScanOp
+from jaxmlir.passes.scan_in_place._view import Place, View, build
+from jaxmlir.types import type_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+
+class ScanInPlace(Pass):
+    """Let scans read parts of arrays where they are, and write them to where they will be.
+
+    Options:
+      platform: what the program will be compiled for; by default JAX's default backend. Others than
+        the CPU are left alone.
+    """
+
+    name: ClassVar[str] = "jaxpr-scan-in-place"
+    platform: str = ""
+
+    def run(self, program: Program) -> None:
+        if platform_or_default(self.platform) == "cpu":
+            scan_in_place(program)
+
+
+def scan_in_place(program: Program) -> int:
+    """Has scans read and write in place; how many arrays are not copied any more."""
+    with scope():
+        graph = CallGraph(program.functions)
+        scans = _Scans(program, graph)
+        visit_functions(program, scans.visit, graph)
+    program.changed()
+    return scans.count
+
+
+class _Scans:
+    """The scans of a program."""
+
+    def __init__(self, program: Program, graph: CallGraph):
+        self._program = program
+        self._bodies = Bodies(Rules(program), graph)
+        self.count = 0
+
+    def visit(self, function: func.FuncOp) -> None:
+        before = self.count
+        for op, name in loops_of(function):
+            if name == "jaxpr.scan":
+                self._in_place(op)
+        if self.count > before:
+            remove_dead(function)
+
+    def _in_place(self, op: Any) -> None:
+        scan = ScanOp.of(op)
+        if not scan.is_counted or scan.length < 2 or not scan.other.keys() <= PLAIN_SCAN:
+            return
+        views = dict(_views(scan.operands(list(op.operands))[2]))
+        places = dict(_places(op, scan.results(list(op.results))[1]))
+        if not (views or places) or not can_change(self._program.function(scan.body)):
+            return
+        editor = ScanEditor(self._bodies, op)
+        counter = _Counter(editor)
+        for item in editor.xs:
+            view = views.get(item.operand)
+            if view is not None:
+                array = Constant(view.array, editor.new_argument(view.array.type))
+                editor.consts.append(array)
+                index = counter.along(view)
+                with counter.behind(), op.location:
+                    item.arg.replace_all_uses_with(view.row(array.arg, index))
+        for item in list(editor.ys):
+            place = places.get(item.result)
+            if place is not None:
+                init = place.prepared(op)
+                argument = editor.new_argument(init.type)
+                index = counter.along(place.view)
+                with before_return(editor.body), op.location:
+                    after = place.view.with_row(argument, index, editor.out(item))
+                editor.ys.remove(item)
+                editor.carry.append(Carried(init, argument, after, place.view.array))
+        read, written = len(views), len(places)
+        self.count += read + written
+        remark(op, f"arrays read in place: {read}, written in place: {written}")
+        editor.write()
+        for place in places.values():
+            place.erase()
+        editor.finish()
+
+
+def _views(operands: Sequence[ir.Value]) -> Iterator[tuple[ir.Value, View]]:
+    """The operands that are better read where the array is that they are views of."""
+    for value in dict.fromkeys(operands):
+        if is_plain_array(value.type) and all(map(_is_scanned, value.uses)):
+            view = View.of(value)
+            if view.array != value and view.pays_to_read:
+                yield value, view
+
+
+def _places(op: Any, results: Sequence[ir.Value]) -> Iterator[tuple[ir.Value, Place]]:
+    """The stacked results that are better written to where they end up."""
+    for value in results:
+        if is_plain_array(value.type):
+            place = Place.of(value, op)
+            if place.ops and place.view.pays:
+                yield value, place
+
+
+def _is_scanned(use: ir.OpOperand) -> bool:
+    """Whether an op reads a value as what it goes over."""
+    op = use.owner
+    if op.operation.name != "jaxpr.scan":
+        return False
+    return use.operand_number >= count_of(op, "num_consts") + count_of(op, "num_carry")
+
+
+class _Counter:
+    """The number of the step, in the body of a loop; the last step first, if it runs backwards."""
+
+    def __init__(self, editor: ScanEditor):
+        self._block, self._location = editor.body.entry_block, editor.op.location
+        self._indices: dict[tuple[int, int], ir.Value] = {}
+        type_ = type_of(core.ShapedArray((), np.dtype(np.int32)))
+        first, by = (editor.scan.length - 1, -1) if editor.scan.reverse else (0, 1)
+        with ir.InsertionPoint(editor.op), self._location:
+            init = filled(type_, first)
+        self._step = editor.new_argument(type_)
+        with ir.InsertionPoint.at_block_begin(self._block), self._location:
+            after = build("add", [self._step, filled(type_, by)], type_)
+        self._last = after.owner
+        editor.carry.append(Carried(init, self._step, after))
+
+    def along(self, view: View) -> ir.Value:
+        """Where the row of the step is along the array that it is in."""
+        start, by = view.starts[view.along], view.steps[view.along]
+        index = self._indices.get((start, by))
+        if index is None:
+            index = self._step
+            with self.behind(), self._location:
+                if by != 1:
+                    index = build("mul", [index, filled(index.type, by)], index.type)
+                if start:
+                    index = build("add", [index, filled(index.type, start)], index.type)
+            self._indices[start, by] = index
+            if index != self._step:
+                self._last = index.owner
+        return index
+
+    def behind(self) -> ir.InsertionPoint:
+        """Where all indices are known that were asked for, and nothing has been done with them."""
+        return ir.InsertionPoint.after(self._last)
