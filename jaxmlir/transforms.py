@@ -390,7 +390,15 @@ def inverse(
     result, rules, symbol = _start(program, custom_rules="all")
     with scope():
         flat = (_chosen_leaves(args_tree, positions) for positions in (found, sorted(given)))
-        new = inverse_function(rules, symbol, *map(tuple, flat), log_det)
+        try:
+            new = inverse_function(rules, symbol, *map(tuple, flat), log_det)
+        except TransformError as e:
+            if len(found) > 1 and not given:
+                e.add_note(
+                    f"all {len(found)} arguments of @{program.name} are to be found; argnums= or "
+                    "known= says which are given"
+                )
+            raise
     known_trees = [children[i] for i in sorted(given)]
     single = isinstance(argnums, int) or (argnums is None and len(found) == 1)
     tree = children[found[0]] if single else _tuple([children[i] for i in found])

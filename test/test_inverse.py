@@ -558,6 +558,14 @@ def test_wrong_uses_of_custom_inverse(argnum, log_det, expected):
         scaled(jnp.ones(3), 2.0)
 
 
+def test_which_arguments_are_given_is_asked_for():
+    program = jaxmlir.trace(lambda x, y: x + y)(1.0, 2.0)
+    with pytest.raises(TransformError, match="operands 0 and 1 are unknown") as error:
+        program.inverse()
+    assert "all 2 arguments of @lambda are to be found" in error.value.__notes__[0]
+    assert program.inverse(argnums=0)(3.0, 2.0) == 1.0
+
+
 def test_custom_inverse_by_keyword():
     @jaxmlir.custom_inverse
     def scaled(x, s=2.0, *, shift=0.0):
