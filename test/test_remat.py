@@ -134,6 +134,14 @@ def test_jit_stores_less():
     assert_close(compiled[1](*args), compiled[0](*args))
 
 
+def test_the_price_of_a_stack_is_that_of_a_concatenation():
+    def price(join):
+        program = jaxmlir.trace(lambda x, y: join([x, y]))(STATE, STATE)
+        return Prices(program).function(program.name)
+
+    assert price(jnp.stack) == price(jnp.concatenate) > 2 * STATE.size
+
+
 @pytest.mark.parametrize(
     ("rows", "size", "length", "products"), [(1, 64, 5000, 2), (16, 64, 5000, 3), (16, 128, 9, 2)]
 )

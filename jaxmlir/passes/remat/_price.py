@@ -35,7 +35,7 @@ FUNCTIONS = {
 """Functions of one element that are a polynomial or two: 0.1 to 0.4, 0.25 to 0.6, 0.7 to 1.2."""
 MOVES = {
     "gather": 0.4,
-    "concatenate": 1.5,
+    **dict.fromkeys(("concatenate", "stack"), 1.5),
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), 2.0),
     **dict.fromkeys(("argmax", "argmin"), 5.0),
     "sort": 120.0,
