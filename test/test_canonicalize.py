@@ -318,6 +318,23 @@ def test_random_programs(steps):
         same_bits(before, after, args_)
 
 
+def test_what_is_built_for_another_op_may_take_its_place():
+    """Of the transpose that is left of a squeezed one, nothing is left but the squeeze."""
+
+    def column(x):
+        return jnp.sin(lax.squeeze(lax.transpose(x, (1, 0)), (0,)))
+
+    def matrix(x):
+        y = lax.squeeze(lax.transpose(x, (1, 2, 0)), (1,))
+        return jnp.sin(lax.transpose(y, (1, 0)))
+
+    for function, x in ((column, np.ones((3, 1))), (matrix, np.ones((3, 2, 1)))):
+        x = np.asarray(x, np.float32)
+        after = jaxmlir.trace(function)(x).run_passes("jaxpr-canonicalize")
+        after.verify()
+        np.testing.assert_array_equal(after(x), jax.jit(function)(x))
+
+
 def test_weak_types_stay():
     """A sum with a strong zero is strong: its weak operand cannot take its place."""
 

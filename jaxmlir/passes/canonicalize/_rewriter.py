@@ -149,7 +149,7 @@ class Rewriter:
         values = self._simplified(node)
         if values is None:
             return op.result
-        self._drop(node)
+        self._drop(node, values[0])
         return values[0]
 
     def build_all(
@@ -256,8 +256,12 @@ class Rewriter:
                 old.replace_all_uses_with(new)
         self._drop(node)
 
-    def _drop(self, node: Node) -> None:
-        """Erases an op without users, and what only it used."""
+    def _drop(self, node: Node, kept: ir.Value | None = None) -> None:
+        """Erases an op without users, and what only it used.
+
+        Args:
+          kept: what takes its place, and may have no users yet.
+        """
         for result in node.results:
             if next(iter(result.uses), None) is not None:
                 return
@@ -268,8 +272,8 @@ class Rewriter:
         node.op.operation.erase()
         for operand in node.operands:
             source = self._nodes.get(operand)
-            if source is not None:
-                self._drop(source)
+            if source is not None and (kept is None or operand != kept):
+                self._drop(source, kept)
 
 
 def _unused_name(program: Program, symbol: str) -> str:
