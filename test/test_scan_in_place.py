@@ -191,7 +191,7 @@ VIEWS = {
 names = st.lists(st.sampled_from(sorted(VIEWS)), max_size=4)
 
 
-@hypothesis.settings(max_examples=12, deadline=None)
+@hypothesis.settings(max_examples=6, deadline=None)
 @hypothesis.given(names, names, st.booleans())
 def test_random_views(before, after, reverse):
     def moved(x, names):
