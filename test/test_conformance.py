@@ -21,7 +21,7 @@ import conformance_steps as steps
 pytestmark = pytest.mark.compat
 
 HARNESSES = conformance.harnesses()
-SAMPLE = conformance.sample([h.group_name for h in HARNESSES], 200)
+SAMPLE = conformance.sample([h.group_name for h in HARNESSES], 160)
 BATCHES = [SAMPLE[i::8] for i in range(8)]
 OF_ONE_PROGRAM = [step for step in steps.STEPS if step not in steps.TRANSFORMATIONS]
 
