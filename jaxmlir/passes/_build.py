@@ -140,6 +140,12 @@ def copy(op: Any, name: str, operands: Sequence[ir.Value]) -> list[ir.Value]:
     )
 
 
+def build(name: str, operands: Sequence[ir.Value], type_: ir.Type, **attributes: Any) -> ir.Value:
+    """A ``jaxpr.<name>`` of one result, given its attributes as Python values."""
+    encoded = {key: codec.encode(value) for key, value in attributes.items()}
+    return ir.Operation.create(f"jaxpr.{name}", [type_], list(operands), encoded).result
+
+
 def inline(function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
     """Copies a function's body in at the current insertion point; its results.
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxmlir import codec
 from jaxmlir.dense import dense
 from jaxmlir.ir import ir
 from jaxmlir.passes._bodies import Carried, ScanEditor, Sliced, is_used
-from jaxmlir.passes._build import filled
+from jaxmlir.passes._build import build, filled
 from jaxmlir.passes.higher_order._loops import stacked
 from jaxmlir.passes.raise_loops._known import Known, affine, vector
 from jaxmlir.types import aval_of
@@ -79,14 +78,8 @@ def _iota(values: np.ndarray, type_: ir.Type, reverse: bool) -> ir.Value:
     ordered = values[::-1] if reverse else values
     aval = aval_of(type_)
     start, step = int(ordered[0]), int(ordered[1]) - int(ordered[0])
-    attributes = {
-        "dimension": codec.encode(0),
-        "dtype": codec.encode(aval.dtype),
-        "shape": codec.encode(tuple(aval.shape)),
-    }
-    value = ir.Operation.create("jaxpr.iota", [type_], [], attributes).result
+    value = build("iota", [], type_, dimension=0, dtype=aval.dtype, shape=tuple(aval.shape))
     for name, number, neutral in (("mul", step, 1), ("add", start, 0)):
         if number != neutral:
-            operands = [value, filled(type_, number)]
-            value = ir.Operation.create(f"jaxpr.{name}", [type_], operands).result
+            value = build(name, [value, filled(type_, number)], type_)
     return value

@@ -31,7 +31,7 @@ from jaxmlir._compat import core
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._bodies import Bodies, Carried, Constant, ScanEditor, can_change, loops_of
-from jaxmlir.passes._build import filled
+from jaxmlir.passes._build import build, filled
 from jaxmlir.passes._call_graph import CallGraph, visit_functions
 from jaxmlir.passes._edit import before_return, remove_dead
 from jaxmlir.passes._liveness import count_of
@@ -40,7 +40,7 @@ from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import is_plain_array
 from jaxmlir.passes.higher_order._scan_op import PLAIN_SCAN, ScanOp
-from jaxmlir.passes.scan_in_place._view import Place, View, build
+from jaxmlir.passes.scan_in_place._view import Place, View
 from jaxmlir.types import type_of
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jaxmlir import codec
 from jaxmlir.ir import ir
 from jaxmlir.passes import toolbox
-from jaxmlir.passes._build import copy, filled, zeros
+from jaxmlir.passes._build import build, copy, filled, zeros
 from jaxmlir.passes._work import elements, is_plain_array, size, with_shape
 from jaxmlir.passes.fence import FUSED, MOVED
 
@@ -293,9 +292,3 @@ def _reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
         return value
     type_ = with_shape(value.type, tuple(shape))
     return build("reshape", [value], type_, new_sizes=tuple(shape))
-
-
-def build(name: str, operands: Sequence[ir.Value], type_: ir.Type, **attributes: Any) -> ir.Value:
-    """An op of the dialect with one result, at the insertion point."""
-    encoded = {key: codec.encode(value) for key, value in attributes.items()}
-    return ir.Operation.create(f"jaxpr.{name}", [type_], operands, encoded).result

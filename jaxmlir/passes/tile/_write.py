@@ -19,11 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxmlir import codec
 from jaxmlir._compat import core, dtypes
 from jaxmlir._lists import split
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import NewFunction, clone, converted, filled, is_constant
+from jaxmlir.passes._build import NewFunction, build, clone, converted, filled, is_constant
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import with_shape
 from jaxmlir.passes.higher_order._scan_op import ScanOp
@@ -300,9 +299,7 @@ def _with_size(type_: ir.Type, dim: int, size: int) -> ir.Type:
 def _build(
     name: str, operands: Sequence[ir.Value], shape: Sequence[int], **attributes: Any
 ) -> ir.Value:
-    encoded = {key: codec.encode(value) for key, value in attributes.items()}
-    type_ = with_shape(operands[0].type, tuple(shape))
-    return ir.Operation.create(f"jaxpr.{name}", [type_], list(operands), encoded).result
+    return build(name, operands, with_shape(operands[0].type, tuple(shape)), **attributes)
 
 
 def _reshape(value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
@@ -312,11 +309,8 @@ def _reshape(value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
 def _starts(tiles: Tiles) -> ir.Value:
     """The number of the first row of each tile."""
     type_ = type_of(core.ShapedArray((tiles.count,), np.dtype(np.int32)))
-    attributes = {"dtype": np.dtype(np.int32), "shape": (tiles.count,), "dimension": 0}
-    encoded = {key: codec.encode(value) for key, value in attributes.items()}
-    numbers = ir.Operation.create("jaxpr.iota", [type_], [], encoded).result
-    size = filled(with_shape(type_, ()), tiles.size)
-    return ir.Operation.create("jaxpr.mul", [type_], [numbers, size]).result
+    numbers = build("iota", [], type_, dtype=np.dtype(np.int32), shape=(tiles.count,), dimension=0)
+    return build("mul", [numbers, filled(with_shape(type_, ()), tiles.size)], type_)
 
 
 def _cut(value: ir.Value, dim: int, start: ir.Value | int, size: int) -> ir.Value:
