@@ -133,3 +133,27 @@ def test_random_programs(steps):
     # A fenced program is transformed like any other.
     got, want = (jax.grad(lambda x, p=p: jnp.sum(p(x, y)))(x) for p in (fenced, program))
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_one_array_in_two_shapes_is_fenced_once():
+    """XLA gives both one buffer, and would write to it while it reads."""
+
+    @jax.jit
+    def blend(rolled, u):
+        u = 0.5 * rolled.reshape(u.shape) + u
+        return u, u.reshape(-1)
+
+    def f(u, t):
+        flat, flat_t = u.reshape(-1), t.reshape(-1)
+        for i in range(1, 17):
+            u, flat = blend(jnp.roll(flat, i), u)
+            t, flat_t = blend(jnp.roll(flat_t, i), t)
+        return u, t
+
+    u = np.random.RandomState(0).randn(2, 3, 4).astype(np.float32)
+    t = np.cos(u)
+    program = jaxmlir.trace(f)(u, t)
+    fenced = program.run_passes("jaxpr-fence{threshold=1}")
+    fenced.verify()
+    for got, known in zip(jax.jit(lambda u: fenced(u, t))(u), f(u, t), strict=True):
+        np.testing.assert_allclose(got, known, rtol=1e-5)

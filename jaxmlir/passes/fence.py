@@ -21,13 +21,17 @@ an op is 1, but that of a sine or another slow function as many ops as it takes 
 nothing changes in programs whose values are cheap or read once.  Calls cost what the called
 function does: XLA inlines them before it fuses.  A fence inside a function is there for all of its
 callers.
+
+What a call returns twice, as it is and reshaped, is one array, and is fenced once.  XLA takes the
+identity of a call and its operand for one buffer, and does not see that a kernel which reads both
+must not write there.
 """
 
 from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -98,18 +102,29 @@ class _Expensive(NamedTuple):
     result: int
     cost: int
     users: int
+    views: tuple[int, ...]
+    """Other results of the op that are the same array in another shape."""
 
 
 def _fence(function: func.FuncOp, values: list[_Expensive], put: Callable[..., ir.Value]) -> None:
     body = list(function.entry_block.operations)
-    for index, result, cost, users in reversed(values):
+    for index, result, cost, users, views in reversed(values):
         op = body[index]
         value = op.results[result]
         use = f"{users} ops use it" if users > 1 else "its user reads each element several times"
         remark(op, f"stored: {use}, and an element costs {cost} ops")
         with ir.InsertionPoint(body[index + 1]), op.location:
             fenced = put(value)
+            for view in map(op.results.__getitem__, views):
+                view.replace_all_uses_with(_reshaped(fenced, view.type))
         value.replace_all_uses_except(fenced, fenced.owner.operation)
+
+
+def _reshaped(value: ir.Value, type_: ir.Type) -> ir.Value:
+    if value.type == type_:
+        return value
+    attributes = {"new_sizes": codec.encode(aval_of(type_).shape)}
+    return ir.Operation.create("jaxpr.reshape", [type_], [value], attributes).result
 
 
 @dataclass
@@ -122,6 +137,8 @@ class _Cost:
     and how often it reads an argument."""
     users: list[int]
     """How many ops use each argument."""
+    same: list[int]
+    """For each result, the first one that is the same array, in whatever shape."""
 
 
 # Beyond this, how much more does not matter.
@@ -142,7 +159,7 @@ class _Costs:
             function = self._functions[symbol]
             # A rule that calls its own function: in itself this costs nothing.
             type_ = function.type
-            nothing = _Cost([], [(0, 0)] * len(type_.results), [1] * len(type_.inputs))
+            nothing = _Cost([], [(0, 0)] * len(type_.results), [1] * len(type_.inputs), [])
             self._found[symbol] = nothing
             found = self._found[symbol] = self._walk(function)
         return found
@@ -161,23 +178,46 @@ class _Costs:
         nothing = (0, 0)
         costs = {v: (0, 1) for v in function.arguments}
         once: set[ir.Value] | None = None
+        arrays: dict[ir.Value, ir.Value] = {}
         for index, (op, name, operands) in enumerate(ops):
             read = (v for v in set(operands) if not _is_hoisted(v, op, name))
             found = self._of_op(op, name, [costs.get(v, nothing) for v in read])
+            views = self._views(op, name, users)
             for i, (value, (own, reads)) in enumerate(zip(op.results, found, strict=False)):
-                is_spread = value in spread
-                read_again = users[value] > 1 or is_spread
+                if value in arrays:
+                    costs[value] = costs[arrays[value]]
+                    continue
+                others = views.get(i, ())
+                arrays.update((op.results[k], value) for k in others)
+                uses = users[value] + sum(users[op.results[k]] for k in others)
+                is_spread = any(v in spread for v in (value, *(op.results[k] for k in others)))
+                read_again = uses > 1 or is_spread
                 read_again = read_again and own > self._threshold_of(value.type)
                 if read_again and _is_array(value.type):
                     once = _computed_once(ops, outs) if once is None else once
-                    if value in once and not is_spread:
+                    if value in once and not others and not is_spread:
                         costs[value] = own, reads
                         continue
-                    fenced.append(_Expensive(index, i, own, users[value]))
+                    fenced.append(_Expensive(index, i, own, uses, others))
                     own = reads = 0
                 costs[value] = own, reads
+            if _is_reshape(op, name, operands):
+                arrays[op.result] = arrays.get(operands[0], operands[0])
         results = [costs.get(v, nothing) for v in outs]
-        return _Cost(fenced, results, [users[v] for v in function.arguments])
+        roots = [arrays.get(v, v) for v in outs]
+        same = [roots.index(root) for root in roots]
+        return _Cost(fenced, results, [users[v] for v in function.arguments], same)
+
+    def _views(
+        self, op: Any, name: str, users: Mapping[ir.Value, int]
+    ) -> dict[int, tuple[int, ...]]:
+        """Of the results of a call that are used, which others are the same array."""
+        arrays: dict[int, list[int]] = {}
+        if _is_inlined(op, name):
+            for i, array in enumerate(self._callee(op).same):
+                if users[op.results[i]]:
+                    arrays.setdefault(array, []).append(i)
+        return {first: tuple(others) for first, *others in arrays.values()}
 
     def _of_op(self, op: Any, name: str, read: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """The costs of an op's results, given those of its operands; none where it is not fused."""
@@ -342,6 +382,19 @@ MOVED = frozenset(
         "transpose",
     )
 )
+_RESHAPES = ("jaxpr.reshape", "jaxpr.squeeze", "jaxpr.broadcast_in_dim")
+
+
+def _is_reshape(op: Any, name: str, operands: Sequence[ir.Value]) -> bool:
+    """Whether an op gives its operand's elements in their order."""
+    if (
+        name not in _RESHAPES
+        or len(operands) != 1
+        or (name == "jaxpr.reshape" and "dimensions" in op.attributes)
+    ):
+        return False
+    count = elements(op.result.type)
+    return count > 0 and count == elements(operands[0].type)
 
 
 @functools.cache
