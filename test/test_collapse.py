@@ -215,3 +215,31 @@ def test_integers_are_exact():
     other = program.run_passes("jaxpr-collapse", remarks=remarks.append)
     assert remarks
     assert other(*args) == function(*args)
+
+
+def test_what_a_mask_keeps_out_is_not_multiplied_by_zero():
+    """Rows that are not finite, and elements; relu's mask is no such thing."""
+    x = np.random.RandomState(0).standard_normal((64, 32))
+    x[7] = np.nan
+    w = weights([32, 48])[0]
+
+    def rows(x):
+        valid = jnp.isfinite(x).all(1)[:, None]
+        return jnp.sin(jnp.sum(jnp.where(valid, x @ w @ w.T, 0), 0))
+
+    def elements(x):
+        return jnp.sin(jnp.sum(jnp.where(x > 0, jnp.log(x), 0) @ w @ w.T, 0))
+
+    for f in (rows, elements):
+        program = jaxmlir.trace(f)(x).optimize(1)
+        for gain in (0, 1):
+            got = program.run_passes(f"jaxpr-collapse{{min-gain={gain}}}")(x)
+            np.testing.assert_allclose(got, program(x), rtol=1e-3, atol=1e-3)
+
+    def rectified(x, t):
+        _, dh = jax.jvp(lambda x: jax.nn.relu(x @ w), (x,), (t,))
+        return jnp.sin(jnp.sum(dh @ w.T))
+
+    program = jaxmlir.trace(rectified)(x[:7], x[8:15]).optimize(1)
+    collapsed = program.run_passes("jaxpr-collapse").optimize(1)
+    assert [str(p).count("dot_general") for p in (program, collapsed)] == [3, 2]
