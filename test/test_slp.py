@@ -120,6 +120,8 @@ ENDS = {
     "sum from the right": lambda ys: ys[0] + (ys[1] + (ys[2] + (ys[3] + ys[4]))),
     "added to": lambda ys: jnp.ones(4) + sum(ys),
     "sum with others": lambda ys: jnp.ones(4) + ys[0] + ys[1] + jnp.sin(ys[0]) + sum(ys[2:]),
+    "numbers added to an array": lambda ys: jnp.ones(4) + sum(map(jnp.sum, ys)),
+    "an array added to numbers": lambda ys: sum(map(jnp.sum, ys)) + jnp.ones(4),
     "stacked": lambda ys: jnp.stack(ys, -1),
     "concatenated": lambda ys: jnp.concatenate(ys),
     "between others": lambda ys: jnp.stack([jnp.ones(4), *ys[1:], ys[0] * 2]),

@@ -52,12 +52,24 @@ def _sum(rules: Rules, tree: Tree, batched: ir.Value) -> ir.Value:
     """The sum of the lanes and what else is added."""
     seed, sink = tree.seed, tree.uses.body.ops[tree.seed.sink].operation
     type_ = sink.results[0].type
-    total = converted(total_of(rules, batched), type_)
+    total = total_of(rules, batched)
+    shape = tuple(type_.shape)
+    if tuple(total.type.shape) != shape:
+        # Numbers that are added to an array.
+        spread = functools.partial(_spread, shape)
+        (total,) = rules.emit(spread, [total], ("spread", *shape))
+    total = converted(total, type_)
     lanes = set(seed.values)
     others = [value for value in seed.meeting if value not in lanes]
     for value in reversed(tree.values(others)):
         total = ir.Operation.create(sink.name, [type_], [value, total]).result
     return total
+
+
+def _spread(shape: tuple[int, ...], x: Any) -> list[Any]:
+    from jax import lax
+
+    return [lax.broadcast(x, shape)]
 
 
 def _joined(rules: Rules, tree: Tree, batched: ir.Value) -> ir.Value:
