@@ -9,8 +9,6 @@ import pytest
 
 import jaxmlir
 
-pytestmark = pytest.mark.compat
-
 EAGER = "jaxpr-batch-blocks{min-gain=0 stacked=1e9}"
 RNG = np.random.RandomState(0)
 
@@ -62,6 +60,7 @@ ENDS = {
 }
 
 
+@pytest.mark.compat
 @hypothesis.settings(max_examples=8, deadline=None)
 @hypothesis.given(
     st.lists(st.sampled_from(sorted(STEPS)), min_size=3, max_size=5),
@@ -177,6 +176,7 @@ def test_what_needs_the_block_before_stays():
     assert products(batched) == products(program)
 
 
+@pytest.mark.compat
 def test_prints_stay_where_they_are(capfd):
     xs, weights = normal(4, 4), [normal(4, 4), normal(4, 4)]
 
@@ -220,6 +220,7 @@ def in_several_loops(seeds, weights, kind):
     return jnp.sum(simulate(seeds[0]) * simulate(seeds[1]))
 
 
+@pytest.mark.compat
 @pytest.mark.parametrize("kind", ["threefry2x32", "rbg"])
 @pytest.mark.parametrize("function", [in_blocks, in_a_loop, in_several_loops])
 def test_random_numbers_stay_the_same(function, kind):

@@ -23,8 +23,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 
 import generate_canonicalize
 
-pytestmark = pytest.mark.compat
-
 EQUATIONS = [equation for name in ops.OPS for equation in equations_of(name)]
 
 FLOATS = [0.0, -0.0, 1.0, -1.0, 2.5, np.inf, -np.inf, np.nan, 3e38, 1e-30, 0.1, -7.0]
@@ -162,6 +160,7 @@ KINDS_OF_MOVES = (
 moves = st.tuples(st.sampled_from(KINDS_OF_MOVES.split()), st.integers(0, 15), st.integers(0, 15))
 
 
+@pytest.mark.compat
 @budget
 @given(steps=st.lists(moves, min_size=2, max_size=12))
 def test_chains_of_data_movement(steps):
@@ -204,6 +203,7 @@ accesses = st.tuples(
 )
 
 
+@pytest.mark.compat
 @budget
 @given(steps=st.lists(accesses, min_size=2, max_size=10))
 def test_arrays_that_are_written_part_by_part(steps):
@@ -305,6 +305,7 @@ def test_extremes_of_zeros():
     same_bits(program, after, [np.float32(1)])
 
 
+@pytest.mark.compat
 @budget
 @given(steps=programs)
 def test_random_programs(steps):
@@ -335,6 +336,7 @@ def test_what_is_built_for_another_op_may_take_its_place():
         np.testing.assert_array_equal(after(x), jax.jit(function)(x))
 
 
+@pytest.mark.compat
 def test_weak_types_stay():
     """A sum with a strong zero is strong: its weak operand cannot take its place."""
 
@@ -351,6 +353,7 @@ def test_the_page_lists_the_equations():
     assert not generate_canonicalize.stale(), "run python tools/generate_canonicalize.py"
 
 
+@pytest.mark.compat
 def test_symbolic_shapes():
     """Sizes known only at run time are compared as the symbols that they are."""
 
@@ -369,6 +372,7 @@ def test_symbolic_shapes():
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.compat
 def test_kernels_are_left_alone():
     from jax.experimental import pallas as pl
 

@@ -15,8 +15,6 @@ from jaxmlir._compat import core, open_jaxpr, pe
 from jaxmlir.errors import PipelineError
 from jaxmlir.passes import level_pipeline
 
-pytestmark = pytest.mark.compat
-
 
 def program_of(steps):
     """A random program together with its derivative, which leaves more to clean up."""
@@ -49,6 +47,7 @@ def same_bits(program, other, args):
         assert np.array_equal(a, b, equal_nan=True), (a, b)
 
 
+@pytest.mark.compat
 @budget
 @given(steps=programs)
 def test_dce_leaves_no_more_than_jax_does(steps):
@@ -87,6 +86,7 @@ def test_symbol_dce_sees_functions_in_records():
     assert len(after.functions) > 1
 
 
+@pytest.mark.compat
 def test_effects_stay_in_their_order(capfd):
     """References are read and written, and prints printed, as often and in the order as before."""
 
@@ -121,6 +121,7 @@ def test_effects_stay_in_their_order(capfd):
         jax.tree.map(np.testing.assert_array_equal, results[0], other)
 
 
+@pytest.mark.compat
 def test_switches():
     """Levels and their passes can be chosen for ``jit``, too."""
 

@@ -13,8 +13,6 @@ from random_programs import budget
 
 import jaxmlir
 
-pytestmark = pytest.mark.compat
-
 ACTIVATIONS = {
     "tanh": jnp.tanh,
     "sin": jnp.sin,
@@ -99,6 +97,7 @@ def residual(operator, f, layers, xs):
     return jnp.sin(jax.vmap(lambda x: operator(functools.partial(f, layers), x))(xs))
 
 
+@pytest.mark.compat
 @budget
 @given(
     operator=st.sampled_from(OPERATORS),

@@ -10,8 +10,6 @@ from jax import lax
 
 import jaxmlir
 
-pytestmark = pytest.mark.compat
-
 RNG = np.random.RandomState(0)
 X = RNG.randn(5, 32).astype(np.float32)
 W = RNG.randn(32, 32).astype(np.float32) / 6
@@ -179,6 +177,7 @@ def test_memory_is_kept():
     assert str(unlimited) == str(program)  # There are no slices to go by.
 
 
+@pytest.mark.compat
 @hypothesis.settings(max_examples=5, deadline=None)
 @hypothesis.given(
     cell=st.lists(st.sampled_from(["dense", "bias", "table", "shift", "square"]), min_size=1),

@@ -20,9 +20,6 @@ sys.path.insert(0, str(EXAMPLES))
 from fold_constants import FoldConstants  # noqa: E402
 from jacobian_sparsity import jacobian_sparsity  # noqa: E402
 
-pytestmark = pytest.mark.compat
-
-
 # -- fold-constants --
 
 
@@ -51,6 +48,7 @@ def test_what_is_known_is_a_constant():
     assert debug.diff(program, result, jnp.float32(3.0)) is None
 
 
+@pytest.mark.compat
 def test_types_survive():
     """Weak types, small floats, integers and booleans are constants of the same type."""
 
@@ -100,6 +98,7 @@ UNARY = [jnp.sin, jnp.exp, jnp.negative, jnp.tanh, jnp.cumsum, jnp.flip, jnp.sor
 BINARY = [jnp.add, jnp.multiply, jnp.subtract, jnp.maximum]
 
 
+@pytest.mark.compat
 @settings(deadline=None, max_examples=8)
 @given(st.lists(st.tuples(st.integers(0, 10), st.integers(0, 9), st.integers(0, 9)), max_size=8))
 def test_random_programs(steps):
@@ -178,6 +177,7 @@ def test_what_is_not_known_better_is_dense():
     assert not pattern[5].any()  # The index of the largest.
 
 
+@pytest.mark.compat
 def test_a_gradient_program_gives_the_pattern_of_the_hessian():
     def energy(x):
         return jnp.sum((x[1:] - x[:-1]) ** 4)

@@ -8,8 +8,6 @@ from jax import lax
 
 import jaxmlir
 
-pytestmark = pytest.mark.compat
-
 EXPAND = "jaxpr-expand-convolutions{platform=cpu}"
 RNG = np.random.RandomState(0)
 DIMENSIONS = {1: ("NWC", "WIO", "NWC"), 2: ("NHWC", "HWIO", "NHWC"), 3: ("NDHWC", "DHWIO", "NDHWC")}
@@ -101,6 +99,7 @@ def test_same_as_jax(image, kernel, options, steps):
         np.testing.assert_allclose(a, b, 1e-4, 1e-4)
 
 
+@pytest.mark.compat
 def test_in_a_batch():
     x, k = normal(3, 2, 6, 6, 4), normal(2, 2, 2, 4)
     function = jax.vmap(convolved(2, feature_group_count=2), (0, None))

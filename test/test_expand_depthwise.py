@@ -8,8 +8,6 @@ from jax import lax
 
 import jaxmlir
 
-pytestmark = pytest.mark.compat
-
 EXPAND = "jaxpr-expand-depthwise{platform=cpu}"
 RNG = np.random.RandomState(0)
 CHANNELS = 6
@@ -75,6 +73,7 @@ def test_same_as_jax(layout, options, left):
         np.testing.assert_allclose(a, b, 1e-4, 1e-4)
 
 
+@pytest.mark.compat
 def test_several_results_for_each_channel():
     args, function = arrays(NHWC, 3 * CHANNELS), convolved(NHWC)
     after = jaxmlir.trace(function)(*args).run_passes(EXPAND)

@@ -8,8 +8,6 @@ from jax import lax
 
 import jaxmlir
 
-pytestmark = pytest.mark.compat
-
 EXPAND = "jaxpr-expand-select-and-scatter{platform=cpu}"
 RNG = np.random.RandomState(0)
 
@@ -75,6 +73,7 @@ def test_left_alone(window):
     assert str(after) == str(gradient)
 
 
+@pytest.mark.compat
 @pytest.mark.parametrize("strides", [(1, 1), (2, 3)])
 def test_second_derivative(strides):
     x, v = RNG.permutation(77).reshape(7, 11) / 50, RNG.randn(7, 11)
@@ -91,6 +90,7 @@ def test_second_derivative(strides):
     np.testing.assert_allclose(after(*args), jax.jit(product)(*args), 1e-5, 1e-3)
 
 
+@pytest.mark.compat
 def test_network():
     """Pooling in a batch, and in a loop, at the level that has the pass."""
     images, kernels = RNG.randn(4, 8, 8, 2), RNG.randn(2, 3, 3, 2, 2)

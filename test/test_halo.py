@@ -9,8 +9,6 @@ import pytest
 
 import jaxmlir
 
-pytestmark = pytest.mark.compat
-
 EAGER = "jaxpr-halo{platform=cpu min-elements=0 margin=100}"
 
 shifts = st.tuples(st.integers(-2, 2), st.integers(-2, 2))
@@ -24,6 +22,7 @@ def shifted(x, by, kind):
     return jax.lax.pad(x, fill, [(b, -b, 0) for b in by])
 
 
+@pytest.mark.compat
 @hypothesis.settings(max_examples=8, deadline=None)
 @hypothesis.given(
     st.lists(st.tuples(shifts, st.sampled_from(["roll", "zeros", "ones"])), min_size=1, max_size=5),

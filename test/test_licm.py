@@ -11,8 +11,6 @@ from jax import lax
 import jaxmlir
 from jaxmlir.passes.cost import costs
 
-pytestmark = pytest.mark.compat
-
 W = np.random.RandomState(0).randn(4, 4).astype(np.float32) / 2
 X = np.linspace(-1, 1, 4, dtype=np.float32)
 
@@ -142,6 +140,7 @@ def forever(x):
     return lax.while_loop(lambda x: x == x, lambda x: x, x)
 
 
+@pytest.mark.compat
 @pytest.mark.parametrize("steps", [0, 2])
 def test_random_keys_are_moved_out_of_a_while(steps):
     """Where the loop does not run, they are keys that nobody looks at."""
@@ -193,6 +192,7 @@ def test_whiles():
     np.testing.assert_allclose(*tangents, rtol=1e-5)
 
 
+@pytest.mark.compat
 @pytest.mark.parametrize("counts", [(0, 3, 1), (0, 0, 0)])
 def test_a_batch_of_whiles(counts):
     """It goes on while one of its loops does: its condition is an array."""
@@ -213,6 +213,7 @@ def test_a_batch_of_whiles(counts):
     np.testing.assert_allclose(program(*args), function(*args), rtol=1e-6)
 
 
+@pytest.mark.compat
 @random_programs.budget
 @hypothesis.given(steps=random_programs.programs)
 def test_random_programs(steps):

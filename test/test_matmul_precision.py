@@ -11,8 +11,6 @@ from jax import lax
 import jaxmlir
 from jaxmlir.errors import PassError
 
-pytestmark = pytest.mark.compat
-
 PASS = "jaxpr-matmul-precision"
 
 
@@ -55,6 +53,7 @@ def same(got, expected):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.compat
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_as_written_by_hand(dtype):
     args = arguments()
@@ -94,6 +93,7 @@ def test_products_of_any_size_and_the_least_size(rows, inner, columns, least):
     same(program(x, y), jax.jit(narrow_dot if is_narrow else jnp.matmul)(x, y))
 
 
+@pytest.mark.compat
 def test_policy():
     def function(x):
         with jax.named_scope("loss"):

@@ -15,8 +15,6 @@ from random_programs import budget
 import jaxmlir
 from jaxmlir.passes.products._order import Network, best_order
 
-pytestmark = pytest.mark.compat
-
 PASSES = ("jaxpr-reassociate", "jaxpr-gather-dot", "jaxpr-collapse")
 INDICES = np.array([2, 0, 2, 5, 1, 1, -1, 9, 3, 0])
 
@@ -127,6 +125,7 @@ def test_random_products_of_integers_are_exact(steps):
             assert np.array_equal(a, b)
 
 
+@pytest.mark.compat
 @budget
 @given(steps=programs)
 def test_random_products_of_floats_and_their_gradients(steps):

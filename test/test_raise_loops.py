@@ -14,8 +14,6 @@ from jax import lax
 import jaxmlir
 from jaxmlir._compat import core
 
-pytestmark = pytest.mark.compat
-
 X = np.linspace(-1, 1, 8, dtype=np.float32)
 M = np.random.RandomState(0).randn(8, 3).astype(np.float32)
 W = np.random.RandomState(1).randn(3, 3).astype(np.float32)
@@ -308,6 +306,7 @@ def test_loops_that_share_a_body(known):
         same_gradient(program, function, X, 5)
 
 
+@pytest.mark.compat
 @pytest.mark.parametrize("steps", [0, 1, 5])
 def test_whiles_of_known_length(steps):
     def loop(x):
@@ -365,6 +364,7 @@ def mean_loss(w, xs, labels):
     return for_loop(0, len(xs), body, 0.0) / len(xs)
 
 
+@pytest.mark.compat
 @pytest.mark.parametrize(("batch_bytes", "loops"), [(1 << 22, 0), (12000, 1), (100, 1)])
 def test_independent_iterations_are_batched(batch_bytes, loops):
     rng = np.random.RandomState(0)
@@ -438,6 +438,7 @@ statement = st.tuples(
 )
 
 
+@pytest.mark.compat
 @hypothesis.settings(random_programs.budget, max_examples=12)
 @hypothesis.given(
     statements=st.lists(statement, min_size=1, max_size=2),

@@ -9,8 +9,6 @@ import pytest
 
 import jaxmlir
 
-pytestmark = pytest.mark.compat
-
 X = np.random.RandomState(0).randn(6, 32).astype(np.float32)
 ALL = "jaxpr-recompute{platform=cpu min-peak=0 min-bytes=0}"
 
@@ -127,6 +125,7 @@ STEPS = {
 }
 
 
+@pytest.mark.compat
 @hypothesis.settings(max_examples=10, deadline=None)
 @hypothesis.given(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=6))
 def test_random_programs(steps):

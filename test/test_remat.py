@@ -26,8 +26,6 @@ from jaxmlir.passes.remat._flow import FlowNetwork
 from jaxmlir.passes.remat._joint import Joint, Pair, loops_of, needed_for, steps_of
 from jaxmlir.passes.remat._price import Prices
 
-pytestmark = pytest.mark.compat
-
 WEIGHTS = np.asarray(np.random.RandomState(0).randn(32, 32) / 6, np.float32)
 STATE = np.asarray(np.random.RandomState(1).randn(16, 32), np.float32)
 
@@ -122,6 +120,7 @@ def test_benchmark_programs(name):
     assert_close(less(*args), jax.jit(jax.grad(f))(*args))
 
 
+@pytest.mark.compat
 def test_jit_stores_less():
     f, args = FUNCTIONS["recurrent"], (WEIGHTS, STATE)
     gradient = jax.grad(f)
@@ -159,6 +158,7 @@ def test_the_price_of_a_product(rows, size, length, products):
     assert str(backward).count('"jaxpr.dot_general"') == products
 
 
+@pytest.mark.compat
 def test_the_result_is_transformed_like_any_program(tmp_path):
     """Saved and loaded, batched, and differentiated once more."""
     f, args = FUNCTIONS["outputs"], (WEIGHTS, STATE)
@@ -171,6 +171,7 @@ def test_the_result_is_transformed_like_any_program(tmp_path):
     assert_close(jax.jvp(lambda x: less(WEIGHTS, x), (STATE,), (STATE,))[1], along)
 
 
+@pytest.mark.compat
 @hypothesis.given(random_programs.programs, st.sampled_from(["none", "0.000001"]))
 @random_programs.budget
 def test_random_programs(steps, budget):
@@ -241,6 +242,7 @@ def test_once_is_enough():
         assert str(once.remat()) == str(once)
 
 
+@pytest.mark.compat
 @pytest.mark.parametrize("budget", [None, 0.9, 1e-9])
 def test_what_a_policy_stores_stays_stored(budget):
     policy = jax.checkpoint_policies.save_only_these_names("kept")
@@ -261,6 +263,7 @@ def test_what_a_policy_stores_stays_stored(budget):
         assert sum(math.prod(shape) for shape in shapes if shape[-2:] == [16, 32]) > 8 * 16 * 32
 
 
+@pytest.mark.compat
 def test_what_a_policy_does_not_store_is_not_stored():
     policy = jax.checkpoint_policies.save_only_these_names("kept")
 

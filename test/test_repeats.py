@@ -16,8 +16,6 @@ from jaxmlir.ir import scope
 from jaxmlir.passes import STORAGE
 from jaxmlir.passes._repeats import Text
 
-pytestmark = pytest.mark.compat
-
 RNG = np.random.RandomState(0)
 
 
@@ -93,6 +91,7 @@ def test_outlined_blocks_are_the_same_code(function, args, differentiated):
     assert str(outlined.run_passes("jaxpr-outline")) == str(outlined)
 
 
+@pytest.mark.compat
 def test_derivatives_of_calls_are_calls():
     plain, outlined = after("jaxpr-outline", layers, *LAYERS)
     assert calls(outlined) >= 4
@@ -134,6 +133,7 @@ def test_blocks_apart_from_each_other_are_found():
     assert plain(*args) == outlined(*args)
 
 
+@pytest.mark.compat
 def test_prints_stay_where_they_are():
     def f(x):
         for _ in range(8):
@@ -184,6 +184,7 @@ def test_rolled_up(name):
     same_as_jax(rolled, f, *args)
 
 
+@pytest.mark.compat
 def test_rolled_up_with_two_carried_values_and_weights_of_their_own():
     def f(ws, x, v):
         for w in ws:
@@ -197,6 +198,7 @@ def test_rolled_up_with_two_carried_values_and_weights_of_their_own():
     same_as_jax(rolled, f, *args)
 
 
+@pytest.mark.compat
 @pytest.mark.parametrize("pipeline", [FORCED, "jaxpr-batch-blocks{min-gain=0 stacked=1e9}"])
 def test_keys_of_blocks(pipeline):
     """Known random keys are put together as a constant."""
@@ -301,6 +303,7 @@ def test_batched_scans(body, shared):
     same_as_jax(batched, f, *args)
 
 
+@pytest.mark.compat
 def test_derivatives_of_batched_scans_read_what_these_have_stacked():
     """They come in the reverse order, and are batched in the order of the scans."""
 
@@ -383,6 +386,7 @@ def test_bodies_that_batches_make_dearer_stay(body):
 PASSES = ("jaxpr-outline{min-ops=4}", FORCED, "jaxpr-batch-scans{max-work=1e9}")
 
 
+@pytest.mark.compat
 @settings(random_programs.budget, max_examples=4)
 @given(steps=random_programs.programs)
 def test_random_programs(steps):

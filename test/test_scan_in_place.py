@@ -10,8 +10,6 @@ from jax import lax
 
 import jaxmlir
 
-pytestmark = pytest.mark.compat
-
 IN_PLACE = "jaxpr-scan-in-place{platform=cpu}"
 X = np.random.RandomState(0).randn(5, 6, 4).astype(np.float32)
 
@@ -82,6 +80,7 @@ def test_writes(reverse):
     assert said == ["0, written in place: 1"] * len(WRITTEN)
 
 
+@pytest.mark.compat
 def test_both_at_once():
     def function(x, y):
         def step(h, rows):
@@ -112,6 +111,7 @@ def test_loops_in_loops_and_shared_bodies():
     assert said and set(said) == {"1, written in place: 0"}
 
 
+@pytest.mark.compat
 def test_types():
     def function(x):
         def step(n, x):
@@ -124,6 +124,7 @@ def test_types():
     assert said == ["1, written in place: 1"] * len(arrays)
 
 
+@pytest.mark.compat
 def test_derivatives_of_what_was_written():
     def loss(x):
         ys = scan(jnp.swapaxes(x, 0, 1)[1:])[1]

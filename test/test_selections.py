@@ -8,8 +8,6 @@ from jax import lax
 
 import jaxmlir
 
-pytestmark = pytest.mark.compat
-
 RNG = np.random.RandomState(0)
 ROWS, WORDS = 20, 40
 X = RNG.randn(ROWS, WORDS).astype(np.float32)
@@ -84,6 +82,7 @@ def test_what_is_needed_as_a_whole_is_selected_from_late():
     assert '"jaxpr.slice"' in str(before) and str(after) == str(before)
 
 
+@pytest.mark.compat
 def test_the_cotangents_are_as_small_as_what_was_selected():
     _, after = passed("jaxpr-select-early, jaxpr-cse, jaxpr-dce", by_hand, X, LABELS)
     text = str(after)
@@ -152,6 +151,7 @@ def test_other_masks_stay(f):
     assert str(after) == str(before)
 
 
+@pytest.mark.compat
 def test_numbers_too_small_to_count_the_rows():
     wide = RNG.randn(300, 3).astype(np.float32)
     i = np.array([3, 255, 10], np.uint8)

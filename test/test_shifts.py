@@ -7,8 +7,6 @@ import pytest
 
 import jaxmlir
 
-pytestmark = pytest.mark.compat
-
 RNG = np.random.RandomState(0)
 X, V = RNG.randn(4, 6).astype(np.float32), RNG.randn(6, 3).astype(np.float32)
 
@@ -103,6 +101,7 @@ def test_invariant(name):
     assert "reduce_max" in str(after.grad()) and "jaxpr.eq" not in str(after.grad())
 
 
+@pytest.mark.compat
 def test_derivatives_of_higher_order():
     after, _ = passed(INVARIANT["softmax"])
     want = jax.hessian(lambda x: jnp.sum(jnp.sin(jax.nn.softmax(x, 1))))(X)
@@ -126,6 +125,7 @@ def test_one_maximum_serves_several_temperatures():
     np.testing.assert_allclose(after(X), program(X), rtol=1e-6)
 
 
+@pytest.mark.compat
 def test_scaled_integers_wrap_around():
     """The maximum of what is scaled is not that of the numbers, scaled."""
 

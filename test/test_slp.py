@@ -9,8 +9,6 @@ import pytest
 
 import jaxmlir
 
-pytestmark = pytest.mark.compat
-
 EAGER = "jaxpr-slp-vectorize{min-gain=0 stacked=1e9}"
 RNG = np.random.RandomState(0)
 
@@ -52,6 +50,7 @@ loops = st.lists(
 )
 
 
+@pytest.mark.compat
 @hypothesis.settings(max_examples=5, deadline=None)
 @hypothesis.given(loops, st.tuples(st.integers(1, 4), st.integers(1, 4)), st.booleans())
 def test_windows(loops, size, is_first):
@@ -255,6 +254,7 @@ def test_heads_that_read_the_same_rows():
     assert count(after, "dot_general", "exp") == [5, 1]
 
 
+@pytest.mark.compat
 def test_random_keys_draw_what_each_of_them_draws():
     def drawn(seed, w):
         keys = jax.random.split(jax.random.key(seed), 5)

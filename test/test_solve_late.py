@@ -10,8 +10,6 @@ from jax.scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 import jaxmlir
 
-pytestmark = pytest.mark.compat
-
 RNG = np.random.RandomState(0)
 A = (RNG.randn(6, 6) + 4 * np.eye(6)).astype(np.float32)
 B = RNG.randn(6, 4).astype(np.float32)
@@ -124,6 +122,7 @@ FACTORS = {
 }
 
 
+@pytest.mark.compat
 @hypothesis.settings(max_examples=12, deadline=None)
 @hypothesis.given(
     kinds=st.lists(

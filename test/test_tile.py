@@ -20,8 +20,6 @@ from jaxmlir.passes.inline import inlined
 from jaxmlir.passes.tile._price import Stored
 from jaxmlir.passes.tile._regions import Uses
 
-pytestmark = pytest.mark.compat
-
 R = np.random.RandomState(0)
 X = R.randn(14, 6).astype(np.float32)
 W = R.randn(6, 8).astype(np.float32)
@@ -74,6 +72,7 @@ def test_gradients(size):
     same_numbers(after(W, X, LABELS), jax.grad(cross_entropy, (0, 1))(W, X, LABELS))
 
 
+@pytest.mark.compat
 def test_several_batches_in_one_program():
     q, k, v = (R.randn(5, 6, 4).astype(np.float32) for _ in range(3))
     after, _ = tiled(jaxmlir.trace(attention)(q, k, v).grad(argnums=(0, 1, 2)).optimize(1), 2)
@@ -164,6 +163,7 @@ def test_special_numbers():
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.compat
 def test_what_stays():
     """Effects, random bits of the batch, small programs, loops."""
 
@@ -189,6 +189,7 @@ def test_what_stays():
         program.run_passes("jaxpr-tile{tile-size=0}")
 
 
+@pytest.mark.compat
 def test_names_stay_stored():
     """What a policy stores by its name is not computed again, nor is anything else by tiles."""
     keep = jax.checkpoint_policies.save_only_these_names("kept")

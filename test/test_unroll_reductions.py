@@ -8,8 +8,6 @@ import pytest
 
 import jaxmlir
 
-pytestmark = pytest.mark.compat
-
 KINDS = {
     "sum": (jnp.sum, (np.float32, np.int32, np.complex64, jnp.bfloat16)),
     "prod": (jnp.prod, (np.float32, np.int8, np.complex64)),
@@ -48,6 +46,7 @@ def test_random_reductions(data):
     np.testing.assert_allclose(got.astype(np.complex64), want.astype(np.complex64), rtol)
 
 
+@pytest.mark.compat
 def test_reductions_of_reductions():
     x = np.random.RandomState(0).randn(3, 4, 5, 2).astype(np.float32)
 
