@@ -1037,67 +1037,72 @@ irdl.dialect @jaxpr {
 
   // x with slices added, x[indices] += updates.
   irdl.operation @scatter_add {
-    %0 = irdl.any
+    %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
     %2 = irdl.any
     %3 = irdl.any
     %4 = irdl.any
     %5 = irdl.any
-    irdl.operands(o0: %2, o1: %3, o2: %4)
-    irdl.results(r0: %5)
-    irdl.attributes {"dimension_numbers" = %0, "mode" = %1}
+    %6 = irdl.any
+    irdl.operands(o0: %3, o1: %4, o2: %5)
+    irdl.results(r0: %6)
+    irdl.attributes {"update_jaxpr" = %0, "dimension_numbers" = %1, "mode" = %2}
   }
 
   // x with slices subtracted, x[indices] -= updates.
   irdl.operation @scatter_sub {
-    %0 = irdl.any
+    %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
     %2 = irdl.any
     %3 = irdl.any
     %4 = irdl.any
     %5 = irdl.any
-    irdl.operands(o0: %2, o1: %3, o2: %4)
-    irdl.results(r0: %5)
-    irdl.attributes {"dimension_numbers" = %0, "mode" = %1}
+    %6 = irdl.any
+    irdl.operands(o0: %3, o1: %4, o2: %5)
+    irdl.results(r0: %6)
+    irdl.attributes {"update_jaxpr" = %0, "dimension_numbers" = %1, "mode" = %2}
   }
 
   // x with slices multiplied, x[indices] *= updates.
   irdl.operation @scatter_mul {
-    %0 = irdl.any
+    %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
     %2 = irdl.any
     %3 = irdl.any
     %4 = irdl.any
     %5 = irdl.any
-    irdl.operands(o0: %2, o1: %3, o2: %4)
-    irdl.results(r0: %5)
-    irdl.attributes {"dimension_numbers" = %0, "mode" = %1}
+    %6 = irdl.any
+    irdl.operands(o0: %3, o1: %4, o2: %5)
+    irdl.results(r0: %6)
+    irdl.attributes {"update_jaxpr" = %0, "dimension_numbers" = %1, "mode" = %2}
   }
 
   // x with slices lowered, x[indices] = min(x[indices], updates).
   irdl.operation @scatter_min {
-    %0 = irdl.any
+    %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
     %2 = irdl.any
     %3 = irdl.any
     %4 = irdl.any
     %5 = irdl.any
-    irdl.operands(o0: %2, o1: %3, o2: %4)
-    irdl.results(r0: %5)
-    irdl.attributes {"dimension_numbers" = %0, "mode" = %1}
+    %6 = irdl.any
+    irdl.operands(o0: %3, o1: %4, o2: %5)
+    irdl.results(r0: %6)
+    irdl.attributes {"update_jaxpr" = %0, "dimension_numbers" = %1, "mode" = %2}
   }
 
   // x with slices raised, x[indices] = max(x[indices], updates).
   irdl.operation @scatter_max {
-    %0 = irdl.any
+    %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
     %2 = irdl.any
     %3 = irdl.any
     %4 = irdl.any
     %5 = irdl.any
-    irdl.operands(o0: %2, o1: %3, o2: %4)
-    irdl.results(r0: %5)
-    irdl.attributes {"dimension_numbers" = %0, "mode" = %1}
+    %6 = irdl.any
+    irdl.operands(o0: %3, o1: %4, o2: %5)
+    irdl.results(r0: %6)
+    irdl.attributes {"update_jaxpr" = %0, "dimension_numbers" = %1, "mode" = %2}
   }
 
   // Sum over axes.

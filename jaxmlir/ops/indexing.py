@@ -12,7 +12,8 @@ def _scatter(suffix: str, summary: str, **fields: object) -> Op:
         3,
         1,
         summary,
-        "update_jaxpr: function?",
+        # By JAX's lowering a scatter without it overwrites, whatever it is called.
+        "update_jaxpr: function" if suffix else "update_jaxpr: function?",
         "update_consts: any = ()",
         "dimension_numbers: record ScatterDimensionNumbers",
         "indices_are_sorted: bool = false",

@@ -94,3 +94,12 @@ func.func @blocks(%x: tensor<f32>) -> tensor<f32> {
 func.func @no_return(%x: tensor<f32>) -> tensor<f32> {
   %0 = "jaxpr.sin"(%x) : (tensor<f32>) -> tensor<f32>
 }
+
+// -----
+
+// JAX's lowering takes any scatter without a function for one that overwrites.
+func.func @scatter_without_function(%x: tensor<3xf32>, %i: tensor<1xi32>, %u: tensor<f32>) -> tensor<3xf32> {
+  // expected-error@+1 {{'jaxpr.scatter_add' op requires attribute 'update_jaxpr': expected function, got attributes 'dimension_numbers', 'mode'}}
+  %0 = "jaxpr.scatter_add"(%x, %i, %u) {dimension_numbers = {ScatterDimensionNumbers = {inserted_window_dims = array<i64: 0>, scatter_dims_to_operand_dims = array<i64: 0>, update_window_dims = []}}, mode = {GatherScatterMode = "CLIP"}} : (tensor<3xf32>, tensor<1xi32>, tensor<f32>) -> tensor<3xf32>
+  return %0 : tensor<3xf32>
+}
