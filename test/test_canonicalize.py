@@ -148,14 +148,29 @@ def move(step, x):
             return lax.pad(x, np.array(-1, x.dtype), [(0, 0, 0)] * rank)
         case "dynamic":
             return lax.dynamic_slice(x, [a] * rank, [max(1, n - b % 2) for n in x.shape])
+        case "take":
+            mode = ("clip", "fill")[b % 2]
+            return jnp.take(x, np.array([a, -b, 1]), a % rank, mode=mode) if rank else x
+        case "rows" if rank > 1:
+            rows = jnp.arange(x.shape[0])
+            at = x.at[rows, (rows * b - a) % 5]
+            return (
+                at.get(mode="clip") if a % 2 else at.add(x[..., 0][:, None].sum().astype(x.dtype))
+            )
+        case "stack" if x.size < 200:
+            return jnp.moveaxis(jnp.stack([x, x]), 0, a % (rank + 1))
+        case "unstack" if rank:
+            return [*jnp.moveaxis(x, a % rank, 0)][-1]
         case "convert":
             return x.astype(DTYPES[a % len(DTYPES)])
         case "select":
             return jnp.where(np.bool_(a % 2), x, lax.rev(x, range(rank)))
+    return x
 
 
 KINDS_OF_MOVES = (
-    "transpose rev reshape slice expand squeeze broadcast concatenate pad dynamic convert select"
+    "transpose rev reshape slice expand squeeze broadcast concatenate pad dynamic take rows stack "
+    "unstack convert select"
 )
 moves = st.tuples(st.sampled_from(KINDS_OF_MOVES.split()), st.integers(0, 15), st.integers(0, 15))
 
@@ -278,6 +293,33 @@ def test_row_numbers_are_not_negative():
     # Of i < 1, what wraps, and i % 7.
     assert after.as_text().count("jaxpr.lt") - program.as_text().count("jaxpr.lt") <= -2
     assert "jaxpr.ge" not in after.as_text()
+
+
+@pytest.mark.parametrize(
+    ("take", "batched"),
+    [
+        (lambda x, i: x[jnp.arange(3), i], 1),
+        (lambda x, i: x[:, :3][i, jnp.arange(3)], 1),
+        (lambda x, i: x[i, jnp.arange(3)], 0),
+        (lambda x, i: x[jnp.arange(3), jnp.arange(3)], 0),
+        (lambda x, i: x[jnp.arange(2), i[:2]], 0),
+        (lambda x, i: x.at[jnp.arange(3), i].set(3.0), 1),
+        (lambda x, i: x.at[jnp.arange(3), i].multiply(3.0), 1),
+        (lambda x, i: x.at[jnp.arange(3), i].get(mode="fill"), 1),
+        (lambda x, i: jax.vmap(lambda row: row[jnp.arange(3), i])(jnp.stack([x, 2 * x])), 1),
+        (lambda x, i: jnp.stack([x, -x])[jnp.arange(2)[:, None], jnp.arange(3)[None], i], 1),
+    ],
+)
+def test_row_numbers_are_batches(take, batched):
+    """``x[arange(n), i]`` takes one of each row."""
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    i = np.array([1, 7, -1], np.int32)
+    program = jaxmlir.trace(lambda x, i: jnp.sum(jnp.sin(take(x, i))))(x, i)
+    after = program.optimize(1)
+    after.verify()
+    assert after.as_text().count("operand_batching_dims") == batched
+    same_bits(program, after, [x, i])
+    same_bits(program.grad(), after.grad(), [x, i])
 
 
 def test_sign_of_negative_zero():

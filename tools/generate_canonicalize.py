@@ -46,6 +46,7 @@ order. The condition is about the type of the first variable.
 
 _SECTIONS = {
     "movement": "Data movement and conversion",
+    "indexing": "Gathers and scatters",
     "written": "Arrays that are written part by part",
     "control": "Calls, branches and loops",
     "constants": "Constants of at most 64 elements",

@@ -9,7 +9,7 @@
 // RUN: diff %t.before %t.after
 // RUN: FileCheck %s --check-prefix=EXEC < %t.after
 
-func.func public @main(%x: tensor<2x3xi32>, %v: tensor<4xi32>) -> (tensor<2x3xi32>, tensor<2x3xi32>, tensor<6xi32>, tensor<2x3xi32>, tensor<2x4x3xi32>, tensor<2x3xi32>, tensor<1xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi8>, tensor<4xi32>, tensor<4xi32>, tensor<3x2xi32>) {
+func.func public @main(%x: tensor<2x3xi32>, %v: tensor<4xi32>) -> (tensor<2x3xi32>, tensor<2x3xi32>, tensor<6xi32>, tensor<2x3xi32>, tensor<2x4x3xi32>, tensor<2x3xi32>, tensor<1xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi8>, tensor<4xi32>, tensor<4xi32>, tensor<3x2xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4x2xi32>) {
   // CHECK: func.func public @main(%[[X:.*]]: tensor<2x3xi32>, %[[V:.*]]: tensor<4xi32>)
 
   // transpose[1,0](transpose[1,0](x)) = transpose[0,1](x) = x
@@ -94,6 +94,25 @@ func.func public @main(%x: tensor<2x3xi32>, %v: tensor<4xi32>) -> (tensor<2x3xi3
   %34 = "jaxpr.squeeze"(%33) {dimensions = array<i64: 1>} : (tensor<3x1x2xi32>) -> tensor<3x2xi32>
   // EXEC: result[14]: {{.*}}[0, 3]
 
-  // CHECK-NEXT: return %[[X]], %[[REV]], %[[FLAT]], %[[X]], %[[SPREAD]], %[[X]], %[[PART]], %[[PIECE]], %[[LAST]], %[[V]], %[[V]], %[[SMALL]], %[[V]], %[[ROWS]], %[[TURNED]]
-  return %1, %3, %5, %6, %9, %12, %14, %16, %18, %20, %22, %25, %27, %31, %34 : tensor<2x3xi32>, tensor<2x3xi32>, tensor<6xi32>, tensor<2x3xi32>, tensor<2x4x3xi32>, tensor<2x3xi32>, tensor<1xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi8>, tensor<4xi32>, tensor<4xi32>, tensor<3x2xi32>
+  // squeeze[0](slice[1:2](transpose[1,0](x))) = squeeze[1](slice[:, 1:2](x))
+  // CHECK-NEXT: %[[COLUMN:.*]] = "jaxpr.slice"(%[[X]]) {limit_indices = array<i64: 2, 2>, start_indices = array<i64: 0, 1>}
+  // CHECK-NEXT: %[[SECOND:.*]] = "jaxpr.squeeze"(%[[COLUMN]]) {dimensions = array<i64: 1>}
+  %35 = "jaxpr.transpose"(%x) {permutation = array<i64: 1, 0>} : (tensor<2x3xi32>) -> tensor<3x2xi32>
+  %36 = "jaxpr.slice"(%35) {start_indices = array<i64: 1, 0>, limit_indices = array<i64: 2, 2>} : (tensor<3x2xi32>) -> tensor<1x2xi32>
+  %37 = "jaxpr.squeeze"(%36) {dimensions = array<i64: 0>} : (tensor<1x2xi32>) -> tensor<2xi32>
+  // EXEC: result[15]: {{.*}}[1, 4]
+
+  // unstack[0](transpose[1,0](x)) = unstack[1](x)
+  // CHECK-NEXT: %[[COLUMNS:.*]]:3 = "jaxpr.unstack"(%[[X]]) {axis = 1 : i64}
+  %38:3 = "jaxpr.unstack"(%35) {axis = 0 : i64} : (tensor<3x2xi32>) -> (tensor<2xi32>, tensor<2xi32>, tensor<2xi32>)
+  // EXEC: result[16]: {{.*}}[2, 5]
+
+  // transpose[1,0](stack[0](v, v)) = stack[1](v, v)
+  // CHECK-NEXT: %[[STACK:.*]] = "jaxpr.stack"(%[[V]], %[[V]]) {axis = 1 : i64}
+  %39 = "jaxpr.stack"(%v, %v) {axis = 0 : i64} : (tensor<4xi32>, tensor<4xi32>) -> tensor<2x4xi32>
+  %40 = "jaxpr.transpose"(%39) {permutation = array<i64: 1, 0>} : (tensor<2x4xi32>) -> tensor<4x2xi32>
+  // EXEC: result[17]: {{.*}}[6, 6]
+
+  // CHECK-NEXT: return %[[X]], %[[REV]], %[[FLAT]], %[[X]], %[[SPREAD]], %[[X]], %[[PART]], %[[PIECE]], %[[LAST]], %[[V]], %[[V]], %[[SMALL]], %[[V]], %[[ROWS]], %[[TURNED]], %[[SECOND]], %[[COLUMNS]]#2, %[[STACK]]
+  return %1, %3, %5, %6, %9, %12, %14, %16, %18, %20, %22, %25, %27, %31, %34, %37, %38#2, %40 : tensor<2x3xi32>, tensor<2x3xi32>, tensor<6xi32>, tensor<2x3xi32>, tensor<2x4x3xi32>, tensor<2x3xi32>, tensor<1xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi8>, tensor<4xi32>, tensor<4xi32>, tensor<3x2xi32>, tensor<2xi32>, tensor<2xi32>, tensor<4x2xi32>
 }

@@ -2,8 +2,9 @@
 
 The equations of single ops are in the op table (``folds`` of the records in ``jaxmlir/ops/``);
 those that a line of text cannot say are functions here, each with its equation above it: of data
-movement in :mod:`.movement`, of what is read where it was just written in :mod:`.written`, of calls
-and loops in :mod:`.control`, of constants in :mod:`.constants`.
+movement in :mod:`.movement`, of gathers and scatters in :mod:`.indexing`, of what is read where it
+was just written in :mod:`.written`, of calls and loops in :mod:`.control`, of constants in
+:mod:`.constants`.
 ``docs/canonicalize.md`` lists them all.
 
 They are exact: NaN, infinities and the sign of zero stay what they are, integers wrap as before,
@@ -47,7 +48,14 @@ class Canonicalize(Pass):
 
 def canonicalize(program: Program, fast_math: bool = False) -> int:
     """Simplifies a program in place; how often the function that took longest was walked."""
-    from jaxmlir.passes.canonicalize import constants, control, equations, movement, written  # noqa: F401
+    from jaxmlir.passes.canonicalize import (  # noqa: F401
+        constants,
+        control,
+        equations,
+        indexing,
+        movement,
+        written,
+    )
     from jaxmlir.passes.canonicalize._rewriter import Rewriter
 
     most = 0

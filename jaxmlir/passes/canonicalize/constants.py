@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from jaxmlir.ir import ir
-from jaxmlir.passes._node import numbers_rows
 from jaxmlir.passes.canonicalize._rewriter import Node, Rewriter, kind_of, rewrite
+from jaxmlir.passes.canonicalize.indexing import numbered
 from jaxmlir.types import aval_of
 
 MAX_ELEMENTS = 64
@@ -104,11 +104,16 @@ def fold_elementwise(r: Rewriter, node: Node) -> list[ir.Value] | None:
     return _constant(r, node, found, arrays)
 
 
-@rewrite("lt(iota, c) = 0 and ge(iota, c) = 1 where c is 0 or less, of any size", "lt", "ge")
+@rewrite(
+    "lt(iota, c) = 0 and ge(iota, c) = 1 where c is 0 or less, of any size; "
+    "also where the iota is repeated",
+    "lt",
+    "ge",
+)
 def row_numbers_are_not_negative(r: Rewriter, node: Node) -> list[ir.Value] | None:
     """JAX asks so of every index, which counts from the end where it is negative."""
     numbers, bound = node.operands
-    if kind_of(numbers.type) != "integer" or not numbers_rows(r.node(numbers)):
+    if numbered(r, numbers) is None:
         return None
     bound = r.splat(bound)
     return None if bound is None or bound > 0 else [r.full(node.type, node.name == "jaxpr.ge")]

@@ -7,6 +7,8 @@ rewrite is exact.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from jaxmlir import codec
@@ -26,7 +28,8 @@ def is_static(value: ir.Value) -> bool:
     return all(type(d) is int for d in shape_of(value))
 
 
-def _encoded(**attributes: object) -> dict[str, ir.Attribute]:
+def encoded(**attributes: object) -> dict[str, ir.Attribute]:
+    """Attributes of their values."""
     return {name: codec.encode(value) for name, value in attributes.items()}
 
 
@@ -46,7 +49,7 @@ def transpose_of_transpose(r: Rewriter, node: Node) -> list[ir.Value] | None:
         return None
     first = inner.get("permutation")
     permutation = tuple(first[i] for i in node.get("permutation"))
-    attributes = _encoded(permutation=permutation)
+    attributes = encoded(permutation=permutation)
     return [r.build("transpose", inner.operands, node.type, attributes)]
 
 
@@ -62,7 +65,7 @@ def rev_of_rev(r: Rewriter, node: Node) -> list[ir.Value] | None:
     if inner is None:
         return None
     dimensions = tuple(sorted({*node.get("dimensions")} ^ {*inner.get("dimensions")}))
-    return [r.build("rev", inner.operands, node.type, _encoded(dimensions=dimensions))]
+    return [r.build("rev", inner.operands, node.type, encoded(dimensions=dimensions))]
 
 
 # --- shapes ---------------------------------------------------------------------------------------
@@ -131,7 +134,7 @@ def squeeze_of_squeeze(r: Rewriter, node: Node) -> list[ir.Value] | None:
     gone = [d % rank for d in inner.get("dimensions")]
     left = [d for d in range(rank) if d not in gone]
     dimensions = tuple(sorted([*gone, *(left[d] for d in node.get("dimensions"))]))
-    return [r.build("squeeze", inner.operands, node.type, _encoded(dimensions=dimensions))]
+    return [r.build("squeeze", inner.operands, node.type, encoded(dimensions=dimensions))]
 
 
 @rewrite("squeeze[d](transpose[p](x)) = transpose[p without d](squeeze[p[d]](x))", "squeeze")
@@ -144,9 +147,33 @@ def squeeze_of_transpose(r: Rewriter, node: Node) -> list[ir.Value] | None:
     gone = {permutation[d % aval.ndim] for d in node.get("dimensions")}
     left = [d for d in range(aval.ndim) if d not in gone]
     type_ = type_of(aval.update(shape=tuple(aval.shape[d] for d in left)))
-    less = r.build("squeeze", [x], type_, _encoded(dimensions=tuple(sorted(gone))))
+    less = r.build("squeeze", [x], type_, encoded(dimensions=tuple(sorted(gone))))
     order = tuple(left.index(d) for d in permutation if d not in gone)
-    return [r.build("transpose", [less], node.type, _encoded(permutation=order))]
+    return [r.build("transpose", [less], node.type, encoded(permutation=order))]
+
+
+@rewrite(
+    "squeeze[d](slice(transpose[p](x))) = squeeze[p[d]](slice(x)) where p leaves the other "
+    "dimensions in order",
+    "squeeze",
+)
+def squeeze_of_slice_of_transpose(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    taken = r.producer(node.operands[0], "slice")
+    inner = r.producer(taken.operands[0], "transpose") if taken is not None else None
+    if inner is None:
+        return None
+    (x,) = inner.operands
+    permutation = inner.get("permutation")
+    gone = {permutation[d % len(permutation)] for d in node.get("dimensions")}
+    left = [d for d in permutation if d not in gone]
+    if left != sorted(left):
+        return None
+    back = np.argsort(permutation)
+    bounds = [tuple(ends[d] for d in back) for ends in slice_of(taken)]
+    aval = aval_of(taken.type)
+    shape = tuple(aval.shape[d] for d in back)
+    part = r.build("slice", [x], type_of(aval.update(shape=shape)), slice_attributes(*bounds))
+    return [r.build("squeeze", [part], node.type, encoded(dimensions=tuple(sorted(gone))))]
 
 
 @rewrite(
@@ -162,7 +189,7 @@ def squeeze_of_broadcast(r: Rewriter, node: Node) -> list[ir.Value] | None:
     if gone & set(kept):
         return None
     left = [d for d in range(rank) if d not in gone]
-    attributes = _encoded(
+    attributes = encoded(
         shape=tuple(inner.get("shape")[d] for d in left),
         broadcast_dimensions=tuple(left.index(d) for d in kept),
     )
@@ -180,8 +207,43 @@ def broadcast_of_broadcast(r: Rewriter, node: Node) -> list[ir.Value] | None:
         return None
     outer = node.get("broadcast_dimensions")
     dimensions = tuple(outer[d] for d in inner.get("broadcast_dimensions"))
-    attributes = {**node.attributes, **_encoded(broadcast_dimensions=dimensions)}
+    attributes = {**node.attributes, **encoded(broadcast_dimensions=dimensions)}
     return [r.build("broadcast_in_dim", inner.operands, node.type, attributes)]
+
+
+# --- stacks ---------------------------------------------------------------------------------------
+
+
+def _in_order(permutation: Sequence[int], without: int) -> bool:
+    """Whether all dimensions but one keep their order."""
+    left = [d for d in permutation if d != without]
+    return left == sorted(left)
+
+
+@rewrite(
+    "transpose[p](stack[a](x, ...)) = stack(x, ...) where p moves dimension a only", "transpose"
+)
+def transpose_of_stack(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    inner = r.producer(node.operands[0], "stack")
+    permutation = node.get("permutation")
+    if inner is None or not _in_order(permutation, inner.get("axis")):
+        return None
+    axis = list(permutation).index(inner.get("axis"))
+    return [r.build("stack", inner.operands, node.type, encoded(axis=axis))]
+
+
+@rewrite(
+    "unstack[a](transpose[p](x)) = unstack[p[a]](x) where p moves that dimension only", "unstack"
+)
+def unstack_of_transpose(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    inner = r.producer(node.operands[0], "transpose")
+    if inner is None:
+        return None
+    axis = inner.get("permutation")[node.get("axis")]
+    if not _in_order(inner.get("permutation"), axis):
+        return None
+    types = [v.type for v in node.results]
+    return r.build_all("unstack", inner.operands, types, encoded(axis=axis))
 
 
 # --- parts and wholes -----------------------------------------------------------------------------
@@ -197,9 +259,9 @@ def slice_attributes(
     starts: tuple[int, ...], limits: tuple[int, ...], strides: tuple[int, ...]
 ) -> dict[str, ir.Attribute]:
     """The attributes of such a slice."""
-    attributes = _encoded(start_indices=starts, limit_indices=limits)
+    attributes = encoded(start_indices=starts, limit_indices=limits)
     if any(s != 1 for s in strides):
-        attributes |= _encoded(strides=strides)
+        attributes |= encoded(strides=strides)
     return attributes
 
 
