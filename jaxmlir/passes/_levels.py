@@ -54,6 +54,7 @@ STORAGE = (
     "jaxpr-expand-depthwise",
     "jaxpr-expand-convolutions",
     "jaxpr-expand-select-and-scatter",
+    "jaxpr-expand-scatter",
     "jaxpr-expand-cumlogsumexp",
     "jaxpr-unroll-reductions",
     "jaxpr-halo",
