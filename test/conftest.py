@@ -5,6 +5,7 @@ test module imports JAX.
 """
 
 import os
+from importlib import metadata
 
 import hypothesis
 import round_trip
@@ -15,9 +16,19 @@ hypothesis.settings.load_profile("repeatable")
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 
-_DEVICES = "--xla_force_host_platform_device_count=8"
-if _DEVICES not in os.environ.get("XLA_FLAGS", "").split():
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_DEVICES}".strip()
+# What a test compiles runs once, on little data, so the machine code need not be good, and XLA
+# spends less than half the time where it need not be.  XLA's passes over a program, which are what
+# programs are written for, are all there; the lit tests run what users run.
+_FLAGS = [
+    "--xla_force_host_platform_device_count=8",
+    "--xla_backend_optimization_level=0",
+    "--xla_llvm_disable_expensive_passes=true",
+]
+if metadata.version("jax").startswith("0.10."):
+    # Newer ones have no such choice.
+    _FLAGS.append("--xla_cpu_use_fusion_emitters=false")
+# Behind them, so that a flag that is set already has the last word.
+os.environ["XLA_FLAGS"] = " ".join([*_FLAGS, os.environ.get("XLA_FLAGS", "")])
 
 
 def pytest_addoption(parser):

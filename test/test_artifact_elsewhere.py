@@ -5,6 +5,7 @@ nothing else: no flax, no module of the tests.
 """
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -169,7 +170,10 @@ def test_a_process_without_the_source(tmp_path):
     child = subprocess.Popen(
         [sys.executable, "-c", ELSEWHERE, json.dumps(forward)],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(Path(jaxmlir.__file__).parent.parent), "JAX_PLATFORMS": "cpu"},
+        env={
+            "PYTHONPATH": str(Path(jaxmlir.__file__).parent.parent),
+            **{name: os.environ[name] for name in ("JAX_PLATFORMS", "XLA_FLAGS")},
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
