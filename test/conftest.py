@@ -4,6 +4,7 @@ Both settings are read once, when JAX starts, so they have to be in the environm
 test module imports JAX.
 """
 
+import gc
 import os
 from importlib import metadata
 
@@ -43,3 +44,9 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     # In the environment, for the workers of pytest-xdist.
     os.environ[round_trip.VARIABLE] = config.getoption("--through")
+
+
+def pytest_collection_finish():
+    # What has been imported stays: the collector need not look at it again and again.
+    gc.collect()
+    gc.freeze()
