@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from jax import lax
+
 from jaxmlir.ir import ir
 from jaxmlir.passes import toolbox
 from jaxmlir.passes._build import NewFunction, converted, inline
@@ -67,8 +69,6 @@ def _sum(rules: Rules, tree: Tree, batched: ir.Value) -> ir.Value:
 
 
 def _spread(shape: tuple[int, ...], x: Any) -> list[Any]:
-    from jax import lax
-
     return [lax.broadcast(x, shape)]
 
 
@@ -93,14 +93,10 @@ def _joined(rules: Rules, tree: Tree, batched: ir.Value) -> ir.Value:
 
 
 def _expanded(axis: int, x: Any) -> list[Any]:
-    from jax import lax
-
     return [lax.expand_dims(x, (axis,))]
 
 
 def _together(axis: int, *parts: Any) -> list[Any]:
-    from jax import lax
-
     return [lax.concatenate(parts, axis % parts[0].ndim)]
 
 
