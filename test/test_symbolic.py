@@ -70,6 +70,19 @@ def test_optimized(program):
     same(program.optimize(2)(x, y), attention(x, y))
 
 
+@pytest.mark.parametrize("shape", ["b, 7", "5, k", "b, k"])
+def test_one_element_of_each_row(shape):
+    def loss(x, i):
+        rows = jnp.arange(x.shape[0])
+        return jnp.sum(jax.nn.log_softmax(x)[rows, i] ** 2)
+
+    sizes = jax.export.symbolic_shape(shape)
+    x, i = jax.ShapeDtypeStruct(sizes, np.float32), jax.ShapeDtypeStruct(sizes[:1], np.int32)
+    gradient = jaxmlir.trace(loss)(x, i).optimize(2).grad().optimize(2)
+    x, i = np.cos(np.arange(35, dtype=np.float32)).reshape(5, 7), np.array([0, 3, 6, 2, 2])
+    same(gradient(x, i), jax.grad(loss)(x, i))
+
+
 def test_loops_of_unknown_length():
     (size,) = jax.export.symbolic_shape("b")
     x, w = jnp.cos(jnp.arange(20.0)).reshape(5, 4), jnp.eye(4) / 3

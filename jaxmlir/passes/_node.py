@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,3 +46,29 @@ def numbers_rows(node: OpNode | None) -> bool:
     whole = dtype.kind in "iu"
     most = np.iinfo(dtype).max if whole else 2 ** (dtypes.finfo(dtype).nmant + 1)
     return type(length) is int and length - 1 <= most
+
+
+def counts_along(value: ir.Value, node_of: Callable[[ir.Value], OpNode | None]) -> int | None:
+    """The dimension along which a value is 0, 1, 2 ..., and the same along all others; ``None``
+    where that is not known.
+
+    Args:
+      node_of: the op that gives a value.
+    """
+    node = node_of(value)
+    if node is None:
+        return None
+    if numbers_rows(node):
+        return node.get("dimension")
+    if node.name not in ("jaxpr.broadcast_in_dim", "jaxpr.convert_element_type"):
+        return None
+    source = node.operands[0]
+    d = counts_along(source, node_of)
+    if d is None:
+        return None
+    have, want = aval_of(source.type), aval_of(value.type)
+    if node.name == "jaxpr.broadcast_in_dim":
+        new = node.get("broadcast_dimensions")[d]
+        return new if have.shape[d] == want.shape[new] else None
+    holds = want.dtype.kind in "iu" and have.shape[d] - 1 <= np.iinfo(want.dtype).max
+    return d if holds else None

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from jax import lax
 
-from jaxmlir._compat import dtypes
 from jaxmlir.ir import ir
-from jaxmlir.passes._node import numbers_rows
+from jaxmlir.passes._node import counts_along
 from jaxmlir.passes.canonicalize._rewriter import Node, Rewriter, kind_of, rewrite
 from jaxmlir.passes.canonicalize.movement import encoded, is_static, shape_of
 from jaxmlir.types import aval_of, type_of
@@ -118,24 +117,6 @@ _SCATTER = (
 
 
 def numbered(r: Rewriter, value: ir.Value) -> int | None:
-    """The dimension along which integers are 0, 1, 2 ..., and the same along all others; ``None``
-    where that is not known."""
-    node = r.node(value)
-    if node is None or kind_of(value.type) != "integer" or not is_static(value):
-        return None
-    if numbers_rows(node):
-        return node.get("dimension")
-    if len(node.operands) != 1:
-        return None
-    (x,) = node.operands
-    along = numbered(r, x)
-    if along is None:
-        return None
-    if node.name == "jaxpr.broadcast_in_dim":
-        to = node.get("broadcast_dimensions")[along]
-        return to if shape_of(value)[to] == shape_of(x)[along] else None
-    if node.name == "jaxpr.convert_element_type":
-        return (
-            along if shape_of(x)[along] - 1 <= dtypes.iinfo(aval_of(value.type).dtype).max else None
-        )
-    return None
+    """The dimension along which integers are 0, 1, 2 ..., and the same along all others."""
+    is_integer = kind_of(value.type) == "integer" and is_static(value)
+    return counts_along(value, r.node) if is_integer else None

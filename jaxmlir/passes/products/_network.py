@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.ir import ir
-from jaxmlir.passes._node import OpNode, numbers_rows
+from jaxmlir.passes._node import OpNode, counts_along, numbers_rows
 from jaxmlir.passes.products._indices import Dims, Index, Unfit, fresh, resolve, split_dims, unify
 from jaxmlir.types import aval_of
 
@@ -306,12 +306,13 @@ def _picked_operands(node: Node) -> tuple[int, ...] | None:
     numbers, shape = node.get("dimension_numbers"), shape_of(node.operands[0])
     ok = (
         len(shape) == 2
-        and shape_of(node.operands[1]) == (min(shape), 2)
+        and shape[0] == shape[1]
+        and shape_of(node.operands[1]) == (shape[0], 2)
         and set(numbers.start_index_map) == {0, 1}
         and len(numbers.collapsed_slice_dims) == 2
         and _are_row_numbers(node.operands[1], node.others)
     )
-    return (0,) if ok and shape[0] == shape[1] else None
+    return (0,) if ok else None
 
 
 def _picked(node: Node, terms: list[Term]) -> Term:
@@ -332,26 +333,9 @@ def _are_row_numbers(pairs: ir.Value, nodes: Nodes) -> bool:
             if shape_of(source) != shape_of(column)[:1]:
                 return False
             column = source
-        if counts_along(column, nodes) != 0:
+        if counts_along(column, nodes.get) != 0:
             return False
     return True
-
-
-def counts_along(value: ir.Value, nodes: Nodes) -> int | None:
-    """The dimension along which a value is 0, 1, 2 ..., and the same along the others."""
-    node = nodes.get(value)
-    if node is None:
-        return None
-    if numbers_rows(node):
-        return node.get("dimension")
-    if node.name != "jaxpr.broadcast_in_dim":
-        return None
-    (source,) = node.operands[:1]
-    d = counts_along(source, nodes)
-    if d is None:
-        return None
-    new = node.get("broadcast_dimensions")[d]
-    return new if shape_of(source)[d] == shape_of(value)[new] else None
 
 
 def is_diagonal(mask: ir.Value, nodes: Nodes) -> bool:

@@ -25,6 +25,7 @@ import numpy as np
 from jax import lax
 
 from jaxmlir.ir import ir
+from jaxmlir.passes._node import counts_along
 from jaxmlir.passes.products._indices import Index, Unfit, fresh, resolve, size_of
 from jaxmlir.passes.products._network import (
     Node,
@@ -33,7 +34,6 @@ from jaxmlir.passes.products._network import (
     Term,
     convert,
     convert_operands,
-    counts_along,
     is_zero,
     shape_of,
 )
@@ -383,7 +383,7 @@ def _numbers_of_rows(node: Node) -> tuple[int, ir.Value] | None:
         return None
     shape = shape_of(node.result)
     for counting, numbers in (mask.operands, mask.operands[::-1]):
-        d = counts_along(counting, node.others)
+        d = counts_along(counting, node.others.get)
         if d is None or shape[d] == 1 or shape_of(counting)[d] != shape[d]:
             continue
         numbers = _without(numbers, d, node.others)
