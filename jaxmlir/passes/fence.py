@@ -40,7 +40,7 @@ from jaxmlir._compat import core, dtypes, jax_version
 from jaxmlir.ir import free_symbol, func, ir, scope
 from jaxmlir.ops import bitwise, comparison, elementwise, special, transcendental
 from jaxmlir.passes._base import Count, Pass
-from jaxmlir.passes._build import ops_of, returned
+from jaxmlir.passes._build import build, ops_of, returned
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import elements
@@ -123,8 +123,7 @@ def _fence(function: func.FuncOp, values: list[_Expensive], put: Callable[..., i
 def _reshaped(value: ir.Value, type_: ir.Type) -> ir.Value:
     if value.type == type_:
         return value
-    attributes = {"new_sizes": codec.encode(aval_of(type_).shape)}
-    return ir.Operation.create("jaxpr.reshape", [type_], [value], attributes).result
+    return build("reshape", [value], type_, new_sizes=aval_of(type_).shape)
 
 
 @dataclass
@@ -188,9 +187,10 @@ class _Costs:
                     costs[value] = costs[arrays[value]]
                     continue
                 others = views.get(i, ())
-                arrays.update((op.results[k], value) for k in others)
-                uses = users[value] + sum(users[op.results[k]] for k in others)
-                is_spread = any(v in spread for v in (value, *(op.results[k] for k in others)))
+                alike = [value, *(op.results[k] for k in others)]
+                arrays.update(dict.fromkeys(alike[1:], value))
+                uses = sum(users[v] for v in alike)
+                is_spread = not spread.isdisjoint(alike)
                 read_again = uses > 1 or is_spread
                 read_again = read_again and own > self._threshold_of(value.type)
                 if read_again and _is_array(value.type):

@@ -9,12 +9,13 @@ from jax import lax
 
 from jaxmlir.ir import ir
 from jaxmlir.passes import toolbox
-from jaxmlir.passes._build import NewFunction, converted, inline
+from jaxmlir.passes._build import NewFunction, build, converted, inline
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._stacking import JOINS, joined, rows_of, stack, total_of
 from jaxmlir.passes.slp._lanes import Lanes, Tree
 from jaxmlir.passes.vmap import batch_axis
+from jaxmlir.types import aval_of, type_of
 
 
 def write(rules: Rules, tree: Tree) -> None:
@@ -58,18 +59,14 @@ def _sum(rules: Rules, tree: Tree, batched: ir.Value) -> ir.Value:
     shape = tuple(type_.shape)
     if tuple(total.type.shape) != shape:
         # Numbers that are added to an array.
-        spread = functools.partial(_spread, shape)
-        (total,) = rules.emit(spread, [total], ("spread", *shape))
+        spread = type_of(aval_of(total.type).update(shape=shape))
+        total = build("broadcast_in_dim", [total], spread, shape=shape, broadcast_dimensions=())
     total = converted(total, type_)
     lanes = set(seed.values)
     others = [value for value in seed.meeting if value not in lanes]
     for value in reversed(tree.values(others)):
         total = ir.Operation.create(sink.name, [type_], [value, total]).result
     return total
-
-
-def _spread(shape: tuple[int, ...], x: Any) -> list[Any]:
-    return [lax.broadcast(x, shape)]
 
 
 def _joined(rules: Rules, tree: Tree, batched: ir.Value) -> ir.Value:
