@@ -51,8 +51,8 @@ def gather_of_all(r: Rewriter, node: Node) -> list[ir.Value] | None:
 
 
 @rewrite(
-    "gather(x, concatenate(iota, i)) = gather(x, i) with a batching dimension, where only the iota "
-    "numbers what x has along it; also of scatters",
+    "gather(x, concatenate(iota, i)) = gather(x, i) where only the iota numbers what x has along a "
+    "dimension, which is a batching dimension then; also of scatters",
     "gather",
     *(f"scatter{kind}" for kind in ("", "_add", "_sub", "_mul", "_min", "_max")),
 )
@@ -63,14 +63,15 @@ def row_numbers_are_batches(r: Rewriter, node: Node) -> list[ir.Value] | None:
         return None
     shape, numbers = shape_of(x), node.get("dimension_numbers")
     rank = len(shape_of(indices)) - 1
-    pieces = list(joined.operands)
+    pieces = joined.operands
     if joined.get("dimension") != rank or any(shape_of(v)[rank] != 1 for v in pieces):
         return None
     names = _GATHER if node.name == "jaxpr.gather" else _SCATTER
-    gone, mapped = (list(getattr(numbers, name)) for name in names[:2])
-    batches = dict(zip(*(getattr(numbers, name) for name in names[2:]), strict=True))
+    gone, mapped, *pairs = (getattr(numbers, name) for name in names)
+    batches = dict(zip(*pairs, strict=True))
     found = [numbered(r, piece) for piece in pieces]
-    for along, d in list(zip(found, mapped, strict=True)):
+    taken: dict[int, int] = {}
+    for along, d in zip(found, mapped, strict=True):
         # A dimension that two number is that of a diagonal.
         if (
             along not in (None, rank)
@@ -78,22 +79,23 @@ def row_numbers_are_batches(r: Rewriter, node: Node) -> list[ir.Value] | None:
             and found.count(along) == 1
             and d in gone
             and shape[d] == shape_of(indices)[along]
-            and len(mapped) > 1
+            and len(taken) < len(mapped) - 1
         ):
-            batches[d] = along
-            gone.remove(d)
-            pieces.pop(mapped.index(d))
-            mapped.remove(d)
-    if len(mapped) == len(joined.operands):
+            taken[d] = along
+    if not taken:
         return None
+    pieces = [piece for piece, d in zip(pieces, mapped, strict=True) if d not in taken]
     if len(pieces) > 1:
         aval = aval_of(indices.type)
         type_ = type_of(aval.update(shape=(*aval.shape[:rank], len(pieces))))
         left = r.build("concatenate", pieces, type_, joined.attributes)
     else:
         (left,) = pieces
-    batches = dict(sorted(batches.items()))
-    sets = (gone, mapped, batches.keys(), batches.values())
+    batches = dict(sorted({**batches, **taken}.items()))
+    sets = (
+        *([d for d in dims if d not in taken] for dims in (gone, mapped)),
+        *(batches.keys(), batches.values()),
+    )
     numbers = numbers._replace(**{k: tuple(v) for k, v in zip(names, sets, strict=True)})
     attributes = {**node.attributes, **encoded(dimension_numbers=numbers)}
     # Said of all indices, and not of those of one batch.
