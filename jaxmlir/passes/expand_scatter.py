@@ -31,8 +31,8 @@ from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._replace import replace_ops
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes._work import is_plain_op
-from jaxmlir.passes.toolbox import constant_value, definition
+from jaxmlir.passes._work import elements, is_plain_op
+from jaxmlir.passes.toolbox import definition
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -72,28 +72,29 @@ def expand_scatter(program: Program, max_length: int = MAX_LENGTH) -> int:
     """Expands ops in place; how many."""
 
     def expanded(rules: Rules, node: OpNode) -> ir.Value | None:
-        number = _number_of(program, node.operands[0])
-        scatter = None if number is None else _suited(node, number, max_length)
+        scatter = _suited(node, max_length) if _is_one_number(node.operands[0]) else None
         if scatter is None:
             return None
-        remark(node.op, f"one of {scatter.length} elements in each row, by comparison")
-        return rules.emit(scatter, node.operands[1:], scatter)[0]
+        length = aval_of(node.operands[0].type).shape[scatter.axis]
+        remark(node.op, f"one of {length} elements in each row, by comparison")
+        return rules.emit(scatter, node.operands, scatter)[0]
 
     return replace_ops(program, {"jaxpr.scatter", "jaxpr.scatter_add"}, expanded)
 
 
-def _number_of(program: Program, value: ir.Value) -> Any | None:
-    """The number that every element of an array is, where that is known."""
+def _is_one_number(value: ir.Value) -> bool:
+    """Whether every element of an array is the same constant."""
     found = definition(value)
     while found is not None and found[1] == "jaxpr.broadcast_in_dim":
-        found = definition(value := found[0].operands[0])
-    number = constant_value(program, value)
-    return number.reshape(()) if number is not None and np.size(number) == 1 else None
+        value = found[0].operands[0]
+        found = definition(value)
+    return found is not None and found[1] == "jaxpr.constant" and elements(value.type) == 1
 
 
-def _suited(node: OpNode, number: Any, max_length: int) -> _Scatter | None:
+def _suited(node: OpNode, max_length: int) -> _Scatter | None:
     """What an op does, if it sets one element in each row."""
-    if not is_plain_op(node) or not overwrites(node.op) and node.name == "jaxpr.scatter":
+    adds = node.name == "jaxpr.scatter_add"
+    if not is_plain_op(node) or not (adds or overwrites(node.op)):
         return None
     array, indices, update = (aval_of(v.type).shape for v in node.operands)
     numbers = node.get("dimension_numbers")
@@ -121,8 +122,7 @@ def _suited(node: OpNode, number: Any, max_length: int) -> _Scatter | None:
     if not is_row or not all(one):
         return None
     clips = node.get("mode") == lax.GatherScatterMode.CLIP
-    adds = node.name == "jaxpr.scatter_add"
-    return _Scatter(array, axis, of_indices, of_update, clips, adds, number.tobytes())
+    return _Scatter(axis, of_indices, of_update, clips, adds)
 
 
 @dataclass(frozen=True)
@@ -130,44 +130,35 @@ class _Scatter:
     """One element set in each row; hashable.
 
     Attributes:
-      shape: of the array.
       axis: along which a row is.
       of_indices, of_update: for each dimension of theirs which one of the array's it is; ``None``
         for those of size 1 that are none.  The last of the indices, which numbers axes, apart.
       clips: whether what is out of bounds goes to the nearest place, not to none.
       adds: what there is is added to.
-      number: what there is, as its bytes: 0.0 and -0.0 are two.
     """
 
-    shape: tuple[int, ...]
     axis: int
     of_indices: tuple[int | None, ...]
     of_update: tuple[int | None, ...]
     clips: bool
     adds: bool
-    number: bytes
 
-    @property
-    def length(self) -> int:
-        return self.shape[self.axis]
-
-    def __call__(self, indices: Any, update: Any) -> list[Any]:
+    def __call__(self, array: Any, indices: Any, update: Any) -> list[Any]:
         place = lax.squeeze(indices, (indices.ndim - 1,))
         if self.clips:
-            last = np.asarray(self.length - 1, place.dtype)
+            last = np.asarray(array.shape[self.axis] - 1, place.dtype)
             place = lax.clamp(np.zeros((), place.dtype), place, last)
-        place = self.spread(place, self.of_indices)
-        around = lax.full(self.shape, np.frombuffer(self.number, update.dtype)[0])
-        update = self.spread(update, self.of_update)
+        place = self.spread(place, self.of_indices, array.shape)
+        update = self.spread(update, self.of_update, array.shape)
         if self.adds:
-            update = lax.add(around, update)
-        here = lax.eq(lax.broadcasted_iota(place.dtype, self.shape, self.axis), place)
-        return [lax.select(here, update, around)]
+            update = lax.add(array, update)
+        here = lax.eq(lax.broadcasted_iota(place.dtype, array.shape, self.axis), place)
+        return [lax.select(here, update, array)]
 
-    def spread(self, x: Any, dims: Sequence[int | None]) -> Any:
-        """An array of which ``dims`` are the array's, repeated along the others."""
+    def spread(self, x: Any, dims: Sequence[int | None], shape: Sequence[int]) -> Any:
+        """An array of which ``dims`` are those of a shape, repeated along the others."""
         none = [d for d, of in enumerate(dims) if of is None or of == self.axis]
         x = lax.squeeze(x, none)
         left = [of for d, of in enumerate(dims) if d not in none]
         x = lax.transpose(x, np.argsort(left))
-        return lax.broadcast_in_dim(x, self.shape, sorted(left))
+        return lax.broadcast_in_dim(x, shape, sorted(left))
