@@ -217,7 +217,7 @@ def test_integers_are_exact():
 
 
 def test_what_a_mask_keeps_out_is_not_multiplied_by_zero():
-    """Rows that are not finite, and elements; relu's mask is no such thing."""
+    """Rows that are not finite, elements and constants; relu's mask is no such thing."""
     x = np.random.RandomState(0).standard_normal((64, 32))
     x[7] = np.nan
     w = weights([32, 48])[0]
@@ -229,7 +229,11 @@ def test_what_a_mask_keeps_out_is_not_multiplied_by_zero():
     def elements(x):
         return jnp.sin(jnp.sum(jnp.where(x > 0, jnp.log(x), 0) @ w @ w.T, 0))
 
-    for f in (rows, elements):
+    def constants(x):
+        k = jnp.full(x.shape, -jnp.inf)
+        return jnp.sin(jnp.sum(jnp.where(jnp.isfinite(k), k, 0) @ w @ w.T, 0))
+
+    for f in (rows, elements, constants):
         program = jaxmlir.trace(f)(x).optimize(1)
         for gain in (0, 1):
             got = program.run_passes(f"jaxpr-collapse{{min-gain={gain}}}")(x)

@@ -249,7 +249,7 @@ def _may_guard(mask: Expr) -> bool:
     So it may be if it is made of something that belongs to that place, which has all labels of the
     mask, and which is an operand of the program or a function that has poles.  The factors of a
     matrix product have rows or columns in common with other places: one that is not finite is seen
-    there as well.
+    there as well.  A constant belongs to all; one that is not finite is there to be kept out.
     """
     (_, labels, _), kept_out = mask.operands
     pending: list[tuple[Expr, frozenset[int]]] = []
@@ -258,7 +258,8 @@ def _may_guard(mask: Expr) -> bool:
     def note(expr: Expr, wiring: Wiring, own: Collection[int]) -> None:
         there = expr, frozenset([k for k, label in enumerate(wiring) if label in own])
         is_float = dtypes.issubdtype(expr.dtype, np.inexact)
-        if is_float and len(there[1]) == len(own) and there not in seen:
+        belongs = expr.kind == "constant" or len(there[1]) == len(own)
+        if is_float and belongs and there not in seen:
             seen.add(there)
             pending.append(there)
 
@@ -268,6 +269,9 @@ def _may_guard(mask: Expr) -> bool:
         operands = expr.operands
         if expr.kind == "div" and operands[1][0].kind == "constant":
             operands = operands[:1]
+        elif expr.kind == "constant":
+            if not np.isfinite(np.frombuffer(expr.params, expr.dtype)).all():
+                return True
         elif expr.kind not in _FINITE:
             return True
         for operand, wiring, _ in operands:
@@ -276,7 +280,7 @@ def _may_guard(mask: Expr) -> bool:
 
 
 # Kinds of expressions that are finite where their operands are, but for overflow.
-_FINITE = frozenset({"add", "constant", "eye", "iota", "mask", "product"}) | {
+_FINITE = frozenset({"add", "eye", "iota", "mask", "product"}) | {
     f"jaxpr.{name}"
     for name in (
         *("abs", "atan", "ceil", "clamp", "convert_element_type", "copy", "cos", "erf", "erfc"),
