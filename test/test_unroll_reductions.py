@@ -1,5 +1,7 @@
 """Reductions over a few elements, unrolled: numbers are JAX's, of all kinds and types."""
 
+import re
+
 import hypothesis
 import hypothesis.strategies as st
 import jax.numpy as jnp
@@ -63,3 +65,24 @@ def test_reductions_of_reductions():
 def test_few_results_are_left_alone():
     program = jaxmlir.trace(lambda x: jnp.sum(x, 1))(np.zeros((20, 3), np.float32)).optimize(1)
     assert str(program.run_passes("jaxpr-unroll-reductions{platform=cpu}")) == str(program)
+
+
+@pytest.mark.compat
+def test_what_is_reduced_is_used_by_others():
+    """The slices are of the points: nothing of the size of all differences is only sliced."""
+    x, y = (np.random.RandomState(k).randn(n, 3).astype(np.float32) for k, n in enumerate((5, 4)))
+
+    def function(x, y):
+        d = x[:, None] - y[None]
+        with_others = jnp.max(jnp.where(d > 0, d, -2 * d), -1), d
+        slow = jnp.sin(d)
+        return *with_others, jnp.sum(slow * slow, 2), slow
+
+    after = jaxmlir.trace(function)(x, y).optimize(1)
+    after = after.run_passes("jaxpr-unroll-reductions{platform=cpu min-results=0}")
+    after.verify()
+    sliced = re.findall(r"jaxpr.slice.*: \(tensor<(.*)xf32>\)", str(after))
+    assert sorted(set(sliced)) == ["1x4x3", "5x1x3", "5x4x3"]
+    assert sliced.count("5x4x3") == 3, "of what takes long to compute"
+    for got, want in zip(after(x, y), function(x, y), strict=True):
+        np.testing.assert_allclose(got, want, 1e-6)

@@ -23,8 +23,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from jax import lax
@@ -37,7 +36,8 @@ from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes._work import ELEMENTWISE, is_plain_array, is_plain_op, with_shape
+from jaxmlir.passes._selecting import COMPUTING, Elements, Selection
+from jaxmlir.passes._work import ELEMENTWISE, is_plain_array, is_plain_op
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -73,100 +73,6 @@ def select_early(program: Program, factor: int = FACTOR) -> int:
     return count
 
 
-@dataclass(frozen=True)
-class Selection:
-    """What a slice, a gather or a dynamic slice selects; hashable.
-
-    Attributes:
-      name: of the primitive.
-      shape: of what it selects from.
-      result: the shape of what it gives.
-      params: its parameters, by name.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    result: tuple[int, ...]
-    params: tuple[tuple[str, Any], ...]
-
-    @staticmethod
-    def of(node: OpNode) -> Selection:
-        shape, result = (
-            aval_of(v.type).shape for v in (node.operands[0], node.op.operation.results[0])
-        )
-        params = tuple((name, node.get(name)) for name in sorted(node.attributes))
-        return Selection(node.name.removeprefix("jaxpr."), shape, result, params)
-
-    def __call__(self, array: Any, *indices: Any) -> Any:
-        """The elements of an array; a dimension of size 1 is one that is repeated."""
-        params = dict(self.params)
-        whole = [have == want for have, want in zip(array.shape, self.shape, strict=True)]
-        select = {"slice": _slice, "dynamic_slice": _dynamic_slice, "gather": _gather}[self.name]
-        found = select(array, whole, self.shape, indices, params)
-        if found.shape == self.result:
-            return found
-        return lax.broadcast_in_dim(found, self.result, range(found.ndim))
-
-    @property
-    def fills(self) -> bool:
-        return dict(self.params).get("mode") == lax.GatherScatterMode.FILL_OR_DROP
-
-    def filled(self, array: Any, indices: Any) -> Any:
-        """What was gathered, with what is out of bounds replaced."""
-        params = dict(self.params)
-        numbers, fill = params["dimension_numbers"], params.get("fill_value")
-        last = [self.shape[d] - params["slice_sizes"][d] for d in numbers.start_index_map]
-        last = np.minimum(last, np.iinfo(indices.dtype).max).astype(indices.dtype)
-        inside = lax.bitwise_and(
-            lax.ge(indices, lax.full_like(indices, 0)),
-            lax.le(indices, lax.broadcast(last, indices.shape[:-1])),
-        )
-        inside = lax.reduce(inside, np.True_, lax.bitwise_and, (indices.ndim - 1,))
-        dims = [d for d in range(array.ndim) if d not in numbers.offset_dims]
-        inside = lax.broadcast_in_dim(inside, array.shape, dims)
-        return lax.select(inside, array, lax.full_like(array, np.nan if fill is None else fill))
-
-
-def _slice(array: Any, whole: Any, shape: Any, indices: Any, params: Any) -> Any:
-    starts, limits = params["start_indices"], params["limit_indices"]
-    strides = params.get("strides") or (1,) * len(starts)
-    bounds = [
-        (start, limit, stride) if here else (0, 1, 1)
-        for start, limit, stride, here in zip(starts, limits, strides, whole, strict=True)
-    ]
-    if bounds == [(0, size, 1) for size in array.shape]:
-        return array
-    starts, limits, strides = zip(*bounds, strict=True)
-    return lax.slice(array, starts, limits, None if set(strides) == {1} else strides)
-
-
-def _dynamic_slice(array: Any, whole: Any, shape: Any, indices: Any, params: Any) -> Any:
-    sizes = [n if here else 1 for n, here in zip(params["slice_sizes"], whole, strict=True)]
-    # By the primitive: the function adds the array's size to negative starts.
-    return lax.dynamic_slice_p.bind(array, *indices, slice_sizes=tuple(sizes))
-
-
-def _gather(array: Any, whole: Any, shape: Any, indices: Any, params: Any) -> Any:
-    numbers, mode = params["dimension_numbers"], params["mode"]
-    batch = numbers.operand_batching_dims
-    if any(not whole[d] for d in batch):
-        full = [shape[d] if d in batch else n for d, n in enumerate(array.shape)]
-        array = lax.broadcast_in_dim(array, full, range(array.ndim))
-    sizes = [n if here else 1 for n, here in zip(params["slice_sizes"], whole, strict=True)]
-    same = all(whole)
-    keeps_bounds = same and mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS
-    return lax.gather(
-        array,
-        indices[0],
-        numbers,
-        sizes,
-        # Where a dimension is repeated, every index reads its one element.
-        mode=mode if keeps_bounds else lax.GatherScatterMode.CLIP,
-        unique_indices=same and bool(params.get("unique_indices")),
-        indices_are_sorted=same and bool(params.get("indices_are_sorted")),
-    )
-
-
 class _Function:
     """Moves the selections of one function."""
 
@@ -175,12 +81,13 @@ class _Function:
         self._function = function
         self._factor = factor
         self._nodes: dict[ir.Value, OpNode] = {}
+        self._elements = Elements(rules, self._nodes)
         self._selections: list[OpNode] = []
         # How many elements all selections of a value take together.
         self._selected: Counter[ir.Value] = Counter()
         for op, name, operands in ops_of(function):
             node = OpNode(op, name, operands)
-            if name in ELEMENTWISE or name == "jaxpr.broadcast_in_dim":
+            if name in COMPUTING:
                 self._nodes[op.results[0]] = node
             elif name in _SELECTING and _may_move(node):
                 self._selections.append(node)
@@ -240,10 +147,7 @@ class _Function:
         selection, (old,) = Selection.of(node), node.op.results
         indices = node.operands[1:]
         with ir.InsertionPoint(node.op), node.op.location:
-            values = {v: self._emit(selection, selection, v, indices) for v in leaves}
-            for v in inner:
-                values[v] = self._computed(selection, v, values, indices)
-            value = values[node.operands[0]]
+            value = self._elements.write(node.operands[0], selection, indices, inner, leaves)
             if selection.fills:
                 (value,) = self._rules.emit(
                     lambda *xs: [selection.filled(*xs)], [value, *indices], (selection, "filled")
@@ -251,47 +155,6 @@ class _Function:
             value = converted(value, old.type)
         old.replace_all_uses_with(value)
         node.op.operation.erase()
-
-    def _computed(
-        self, selection: Selection, value: ir.Value, values: dict[ir.Value, ir.Value], indices: Any
-    ) -> ir.Value:
-        node = self._nodes[value]
-        if node.name == "jaxpr.broadcast_in_dim":
-            dims = node.get("broadcast_dimensions")
-            spread = _Spread(selection, tuple(dims))
-            return self._emit(selection, spread, node.operands[0], indices, value.type)
-        operands = [values.get(v, v) for v in node.operands]
-        (result,) = ir.Operation.create(
-            node.name, [with_shape(value.type, selection.result)], operands, node.attributes
-        ).results
-        return result
-
-    def _emit(
-        self,
-        selection: Selection,
-        select: Any,
-        value: ir.Value,
-        indices: list[ir.Value],
-        type_: ir.Type | None = None,
-    ) -> ir.Value:
-        (found,) = self._rules.emit(lambda *xs: [select(*xs)], [value, *indices], select)
-        return converted(found, with_shape(type_ or value.type, selection.result))
-
-
-@dataclass(frozen=True)
-class _Spread:
-    """A selection from an array that is broadcast."""
-
-    selection: Selection
-    dims: tuple[int, ...]
-
-    def __call__(self, array: Any, *indices: Any) -> Any:
-        if not self.dims:
-            return lax.broadcast_in_dim(array, self.selection.result, ())
-        sizes = [1] * len(self.selection.shape)
-        for d, size in zip(self.dims, array.shape, strict=True):
-            sizes[d] = size
-        return self.selection(lax.broadcast_in_dim(array, sizes, self.dims), *indices)
 
 
 _SELECTING = frozenset({"jaxpr.slice", "jaxpr.dynamic_slice", "jaxpr.gather"})

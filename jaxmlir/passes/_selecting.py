@@ -1,0 +1,191 @@
+"""Elements of values, and how they are computed of elements of what the values are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from jaxmlir.ir import ir
+from jaxmlir.passes._build import converted
+from jaxmlir.passes._node import OpNode
+from jaxmlir.passes._rules import Rules
+from jaxmlir.passes._work import ELEMENTWISE, with_shape
+from jaxmlir.types import aval_of
+
+COMPUTING = ELEMENTWISE | {"jaxpr.broadcast_in_dim"}
+"""Ops of whose result elements are computed of elements of the operands."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a slice, a gather or a dynamic slice selects; hashable.
+
+    Attributes:
+      name: of the primitive.
+      shape: of what it selects from.
+      result: the shape of what it gives.
+      params: its parameters, by name.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    result: tuple[int, ...]
+    params: tuple[tuple[str, Any], ...]
+
+    @staticmethod
+    def of(node: OpNode) -> Selection:
+        shape, result = (
+            aval_of(v.type).shape for v in (node.operands[0], node.op.operation.results[0])
+        )
+        params = tuple((name, node.get(name)) for name in sorted(node.attributes))
+        return Selection(node.name.removeprefix("jaxpr."), shape, result, params)
+
+    def __call__(self, array: Any, *indices: Any) -> Any:
+        """The elements of an array; a dimension of size 1 is one that is repeated."""
+        params = dict(self.params)
+        whole = [have == want for have, want in zip(array.shape, self.shape, strict=True)]
+        select = {"slice": _slice, "dynamic_slice": _dynamic_slice, "gather": _gather}[self.name]
+        found = select(array, whole, self.shape, indices, params)
+        if found.shape == self.result:
+            return found
+        return lax.broadcast_in_dim(found, self.result, range(found.ndim))
+
+    @property
+    def fills(self) -> bool:
+        return dict(self.params).get("mode") == lax.GatherScatterMode.FILL_OR_DROP
+
+    def filled(self, array: Any, indices: Any) -> Any:
+        """What was gathered, with what is out of bounds replaced."""
+        params = dict(self.params)
+        numbers, fill = params["dimension_numbers"], params.get("fill_value")
+        last = [self.shape[d] - params["slice_sizes"][d] for d in numbers.start_index_map]
+        last = np.minimum(last, np.iinfo(indices.dtype).max).astype(indices.dtype)
+        inside = lax.bitwise_and(
+            lax.ge(indices, lax.full_like(indices, 0)),
+            lax.le(indices, lax.broadcast(last, indices.shape[:-1])),
+        )
+        inside = lax.reduce(inside, np.True_, lax.bitwise_and, (indices.ndim - 1,))
+        dims = [d for d in range(array.ndim) if d not in numbers.offset_dims]
+        inside = lax.broadcast_in_dim(inside, array.shape, dims)
+        return lax.select(inside, array, lax.full_like(array, np.nan if fill is None else fill))
+
+
+def _slice(array: Any, whole: Any, shape: Any, indices: Any, params: Any) -> Any:
+    starts, limits = params["start_indices"], params["limit_indices"]
+    strides = params.get("strides") or (1,) * len(starts)
+    bounds = [
+        (start, limit, stride) if here else (0, 1, 1)
+        for start, limit, stride, here in zip(starts, limits, strides, whole, strict=True)
+    ]
+    if bounds == [(0, size, 1) for size in array.shape]:
+        return array
+    starts, limits, strides = zip(*bounds, strict=True)
+    return lax.slice(array, starts, limits, None if set(strides) == {1} else strides)
+
+
+def _dynamic_slice(array: Any, whole: Any, shape: Any, indices: Any, params: Any) -> Any:
+    sizes = [n if here else 1 for n, here in zip(params["slice_sizes"], whole, strict=True)]
+    # By the primitive: the function adds the array's size to negative starts.
+    return lax.dynamic_slice_p.bind(array, *indices, slice_sizes=tuple(sizes))
+
+
+def _gather(array: Any, whole: Any, shape: Any, indices: Any, params: Any) -> Any:
+    numbers, mode = params["dimension_numbers"], params["mode"]
+    batch = numbers.operand_batching_dims
+    if any(not whole[d] for d in batch):
+        full = [shape[d] if d in batch else n for d, n in enumerate(array.shape)]
+        array = lax.broadcast_in_dim(array, full, range(array.ndim))
+    sizes = [n if here else 1 for n, here in zip(params["slice_sizes"], whole, strict=True)]
+    same = all(whole)
+    keeps_bounds = same and mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS
+    return lax.gather(
+        array,
+        indices[0],
+        numbers,
+        sizes,
+        # Where a dimension is repeated, every index reads its one element.
+        mode=mode if keeps_bounds else lax.GatherScatterMode.CLIP,
+        unique_indices=same and bool(params.get("unique_indices")),
+        indices_are_sorted=same and bool(params.get("indices_are_sorted")),
+    )
+
+
+@dataclass(frozen=True)
+class Elements:
+    """Writes elements of values that elementwise ops and broadcasts compute.
+
+    Attributes:
+      nodes: the ops that give these values, of ``COMPUTING``.
+    """
+
+    rules: Rules
+    nodes: Mapping[ir.Value, OpNode]
+
+    def write(
+        self,
+        value: ir.Value,
+        selection: Selection,
+        indices: Sequence[ir.Value],
+        inner: Iterable[ir.Value],
+        leaves: Iterable[ir.Value],
+    ) -> ir.Value:
+        """The selected elements of a value, computed at the insertion point.
+
+        Args:
+          indices: of the selection, where it is dynamic.
+          inner: what is computed of elements, each after what it is made of.
+          leaves: what elements are selected of.
+        """
+        values = {v: self._selected(selection, selection, v, indices) for v in leaves}
+        for v in inner:
+            values[v] = self._computed(selection, v, values, indices)
+        return values[value]
+
+    def _computed(
+        self,
+        selection: Selection,
+        value: ir.Value,
+        values: Mapping[ir.Value, ir.Value],
+        indices: Sequence[ir.Value],
+    ) -> ir.Value:
+        node = self.nodes[value]
+        if node.name == "jaxpr.broadcast_in_dim":
+            dims = node.get("broadcast_dimensions")
+            spread = _Spread(selection, tuple(dims))
+            return self._selected(selection, spread, node.operands[0], indices, value.type)
+        operands = [values.get(v, v) for v in node.operands]
+        (result,) = ir.Operation.create(
+            node.name, [with_shape(value.type, selection.result)], operands, node.attributes
+        ).results
+        return result
+
+    def _selected(
+        self,
+        selection: Selection,
+        select: Any,
+        value: ir.Value,
+        indices: Sequence[ir.Value],
+        type_: ir.Type | None = None,
+    ) -> ir.Value:
+        (found,) = self.rules.emit(lambda *xs: [select(*xs)], [value, *indices], select)
+        return converted(found, with_shape(type_ or value.type, selection.result))
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """A selection from an array that is broadcast."""
+
+    selection: Selection
+    dims: tuple[int, ...]
+
+    def __call__(self, array: Any, *indices: Any) -> Any:
+        if not self.dims:
+            return lax.broadcast_in_dim(array, self.selection.result, ())
+        sizes = [1] * len(self.selection.shape)
+        for d, size in zip(self.dims, array.shape, strict=True):
+            sizes[d] = size
+        return self.selection(lax.broadcast_in_dim(array, sizes, self.dims), *indices)
