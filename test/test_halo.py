@@ -78,6 +78,16 @@ def test_the_transpose_of_a_roll_is_a_roll():
     np.testing.assert_allclose(after(x), parts_in_a_sum(x))
 
 
+def test_parts_that_are_not_in_one_sum_stay():
+    def function(x):
+        first, second = jnp.pad(x[1:], (0, 1)), jnp.pad(x[:1], (len(x) - 1, 0))
+        return first + jnp.sin(x), second, jnp.cos(second)
+
+    x = np.arange(9, dtype=np.float32)
+    program = jaxmlir.trace(function)(x).optimize(1)
+    assert str(program.run_passes("jaxpr-halo{platform=cpu}")) == str(program)
+
+
 @pytest.mark.parametrize(("axis", "pads"), [(0, 0), (1, 2)])
 def test_a_roll_without_a_margin_is_parted_again(axis, pads):
     """Along the last dimension."""

@@ -85,8 +85,8 @@ def _join(rules: Rules, op: Any, second: ir.Value, x: ir.Value, roll: Roll) -> i
     """Writes a roll in the place of one part, which an op gives, and nothing in that of the other,
     if both are terms of one sum; the roll."""
     (first,) = op.results
-    root = _sum_of(first)
-    if root is None or _sum_of(second) != root:
+    root, other = _sum_of(first), _sum_of(second)
+    if root is None or other is None or root != other:
         return None
     user = next(iter(second.uses)).owner
     if any(v.type != second.type for v in (*user.operands, *user.results)):
