@@ -112,6 +112,20 @@ def test_batch_of_kernels():
     np.testing.assert_allclose(after(x, ks), function(x, ks), 1e-4, 1e-4)
 
 
+def test_a_kernel_that_is_too_wide():
+    """There are no results, and its gradient is zero."""
+    x, k = arrays(NHWC, size=(7, 1))
+    program = jaxmlir.trace(convolved(NHWC, padding="VALID"))(x, k)
+    assert str(program.run_passes(EXPAND)) == str(program)
+
+    def loss(x, k):
+        return jnp.sum(convolved(NHWC, padding="VALID")(x, k))
+
+    gradient = jaxmlir.trace(loss)(x, k).grad((0, 1))
+    for found in gradient.run_passes(EXPAND)(x, k):
+        np.testing.assert_array_equal(found, 0)
+
+
 @pytest.mark.parametrize(
     ("groups", "kernel", "dtype"),
     [(1, (3, 3), np.float32), (2, (5, 5), np.float32), (6, (9, 9), np.float32)]

@@ -105,6 +105,8 @@ def _suited(node: OpNode) -> _Depthwise | None:
     array = lhs, rhs, out, padding, tuple(node.get("lhs_dilation"))
     shape = aval_of(node.op.results[0].type).shape
     kernel, image = (tuple(y[d] for d in dims[2:]) for y, dims in ((k.shape, rhs), (shape, out)))
+    if 0 in (*kernel, *image):
+        return None
     groups, batches = node.get("feature_group_count", 1), node.get("batch_group_count", 1)
     terms = math.prod(kernel) * k.shape[rhs[1]]
     # Its gradient in the kernel is a convolution with an image, which XLA is as fast at.
