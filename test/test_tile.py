@@ -117,6 +117,7 @@ REDUCTIONS = [
     (jnp.prod, np.float32),
     (jnp.all, np.bool_),
     (jnp.any, np.bool_),
+    (lambda x, axis: jnp.tensordot(x, x, (axis, axis)), np.bool_),
     (lambda x, axis: lax.reduce_and(x, axes=(axis,)), np.int32),
     (lambda x, axis: lax.reduce_or(x, axes=(axis,)), np.int32),
     (lambda x, axis: lax.reduce_xor(x, axes=(axis,)), np.int32),

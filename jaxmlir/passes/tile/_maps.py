@@ -25,6 +25,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from jaxmlir import codec
 from jaxmlir._signature import Signature
 from jaxmlir.ir import ir
@@ -202,7 +204,8 @@ def _dot_general(op: Op) -> IndexingMaps:
     result = [left[d] for d in batch[0]]
     result += [left[d] for d in left if d not in batch[0] and d not in contracted[0]]
     result += [right[d] for d in range(len(right)) if d not in batch[1] and d not in contracted[1]]
-    return IndexingMaps((left, tuple(right)), (tuple(result),), combine="add")
+    combine = "or" if op.dtype == np.bool_ else "add"
+    return IndexingMaps((left, tuple(right)), (tuple(result),), combine=combine)
 
 
 # y[i,j,k] = sum_ac x[i,j+a,c] w[a,c,k]
