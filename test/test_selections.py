@@ -135,6 +135,28 @@ def test_one_hot_products_select(name):
 
 
 @pytest.mark.parametrize(
+    ("f", "op", "mode"),
+    [
+        (lambda x, i: x[jnp.tile(i, 5)].T @ jnp.concatenate([x, x]), "scatter_add", "CLIP"),
+        (
+            lambda x, i: (
+                jnp.zeros_like(x).at[i].add(x[:8], mode="promise_in_bounds").T @ jnp.tanh(x)
+            ),
+            "gather",
+            "FILL_OR_DROP",
+        ),
+    ],
+)
+def test_rows_that_were_promised_to_be_there(f, op, mode):
+    """What there is not is clipped by a gather, dropped by a scatter, and so by what takes their
+    places."""
+    before, after = passed("jaxpr-gather-dot{min-gain=0 sure-gain=0}", f, X, OUTSIDE)
+    assert f'"jaxpr.{op}"' not in str(before) and f'"jaxpr.{op}"' in str(after)
+    assert mode in str(after)
+    np.testing.assert_allclose(after(X, OUTSIDE), jax.jit(f)(X, OUTSIDE), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
     "f",
     [
         # The mask itself is wanted, or runs along with what is left.

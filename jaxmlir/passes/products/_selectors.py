@@ -79,12 +79,20 @@ class Selector:
 
 @dataclass(frozen=True)
 class Indexed(Spec):
-    """Rows whose numbers are in an array: gather and scatter-add."""
+    """Rows whose numbers are in an array: gather and scatter-add.
+
+    Of indices that are promised to be in bounds, JAX says that those that are not are clipped by a
+    gather, and dropped by a scatter.  So they are by the transpose of either.
+
+    Attributes:
+      selects: whether it is a gather, not a scatter.
+    """
 
     mode: Any
     fill_value: Any = 0
     indices_are_sorted: bool = False
     unique_indices: bool = False
+    selects: bool = True
 
     operands = 1
     picks = True
@@ -93,11 +101,17 @@ class Indexed(Spec):
     def transposable(self) -> bool:  # type: ignore[override]
         return self.mode != lax.GatherScatterMode.FILL_OR_DROP or self.fill_value == 0
 
-    def _flags(self) -> dict[str, Any]:
+    def _flags(self, selects: bool) -> dict[str, Any]:
+        """Of a gather, or of a scatter."""
+        mode, modes = self.mode, lax.GatherScatterMode
+        if mode == modes.PROMISE_IN_BOUNDS and selects != self.selects:
+            mode = modes.FILL_OR_DROP if selects else modes.CLIP
+        # Those that are clipped may be equal.
+        repeats = not selects and mode == modes.CLIP
         return {
-            "mode": self.mode,
+            "mode": mode,
             "indices_are_sorted": self.indices_are_sorted,
-            "unique_indices": self.unique_indices,
+            "unique_indices": self.unique_indices and not repeats,
         }
 
     def select(self, array: Any, axis: int, sizes: Sequence[int], operands: Sequence[Any]) -> Any:
@@ -114,8 +128,9 @@ class Indexed(Spec):
         self, array: Any, sizes: Any, numbers: Any, window: Any, operands: Sequence[Any]
     ) -> Any:
         indices = lax.reshape(operands[0], [*sizes, 1])
-        fill = self.fill_value if self.mode == lax.GatherScatterMode.FILL_OR_DROP else None
-        return lax.gather(array, indices, numbers, window, fill_value=fill, **self._flags())
+        flags = self._flags(selects=True)
+        fill = self.fill_value if flags["mode"] == lax.GatherScatterMode.FILL_OR_DROP else None
+        return lax.gather(array, indices, numbers, window, fill_value=fill, **flags)
 
     def pick(self, array: Any, count: int, operands: Sequence[Any]) -> Any:
         batch = tuple(range(count))
@@ -137,7 +152,7 @@ class Indexed(Spec):
         )
         indices = lax.reshape(operands[0], [*array.shape[:count], 1])
         zeros = lax.full((rows, *array.shape[count:]), 0, array.dtype)
-        return lax.scatter_add(zeros, indices, array, numbers, **self._flags())
+        return lax.scatter_add(zeros, indices, array, numbers, **self._flags(selects=False))
 
 
 @dataclass(frozen=True)
@@ -289,7 +304,7 @@ def _scatter_add(node: Node, terms: list[Term]) -> Term:
     windows = numbers.update_window_dims
     selected = [i for k, dim in enumerate(term.dims) if k not in windows for i in dim]
     rows, dim = _new_rows(shape_of(node.result)[axis])
-    spec = Indexed(node.get("mode"), 0, *_flags_of(node))
+    spec = Indexed(node.get("mode"), 0, *_flags_of(node), selects=False)
     term.selectors.append(Selector(spec, (node.operands[1],), rows, selected))
     term.dims = [term.dims[k] for k in windows]
     term.dims.insert(axis, dim)
