@@ -15,12 +15,12 @@ them are fused::
                    and of a number where it is read by each element of an array
 
 and a value whose cost is over a threshold, which is higher for values of few elements, is fenced if
-it has several users, unless all of them come together in one kernel, which computes it once, or if
-its user is larger and reads each element several times, as that of a broadcast does.  The weight of
-an op is 1, but that of a sine or another slow function as many ops as it takes the time of.  So
-nothing changes in programs whose values are cheap or read once.  Calls cost what the called
-function does: XLA inlines them before it fuses.  A fence inside a function is there for all of its
-callers.
+it has several users, unless all of them come together in one kernel, which computes it once, or in
+one value that has several users in turn, which is fenced instead; or if its user is larger and
+reads each element several times, as that of a broadcast does.  The weight of an op is 1, but that
+of a sine or another slow function as many ops as it takes the time of.  So nothing changes in
+programs whose values are cheap or read once.  Calls cost what the called function does: XLA inlines
+them before it fuses.  A fence inside a function is there for all of its callers.
 
 What a call returns twice, as it is and reshaped, is one array, and is fenced once.  XLA takes the
 identity of a call and its operand for one buffer, and does not see that a kernel which reads both
@@ -256,7 +256,8 @@ def _computed_once(
     """The values of a function that are computed in one kernel if everything is fused.
 
     A value is computed at the ops that it flows to through elementwise ops only, which read each of
-    its elements once.
+    its elements once.  Where it flows to a single value that is computed at several, that is
+    fenced, for it costs no less: a kernel ends there.
 
     Args:
       ops: with names and operands.
@@ -268,6 +269,8 @@ def _computed_once(
     for op, name, operands in reversed(ops):
         results = list(op.results)
         places = found.get(results[0], set()) if results else set()
+        if len(places) > 1:
+            places = {results[0]}
         sizes.update(places if name in FUSED else ())
         for v in dict.fromkeys(operands):
             where = found.setdefault(v, set())

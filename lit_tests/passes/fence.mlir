@@ -45,6 +45,22 @@ func.func private @together(%x: tensor<2xf32>) -> tensor<2xf32> {
   return %2 : tensor<2xf32>
 }
 
+// They come together in a sum that has two users: that is fenced.
+// CHECK-LABEL: func.func private @at_the_end
+// CHECK-NEXT:    %[[SIN:.*]] = "jaxpr.sin"
+// CHECK-NEXT:    %[[TWICE:.*]] = "jaxpr.add"(%[[SIN]], %[[SIN]])
+// CHECK-NEXT:    %[[SUM:.*]] = "jaxpr.mul"(%[[TWICE]], %[[SIN]])
+// CHECK-NEXT:    %[[STORED:.*]] = "jaxpr.{{jit|optimization_barrier}}"(%[[SUM]])
+// CHECK-NEXT:    %[[REV:.*]] = "jaxpr.rev"(%[[STORED]])
+// CHECK-NEXT:    return %[[STORED]], %[[REV]]
+func.func private @at_the_end(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>) {
+  %0 = "jaxpr.sin"(%x) : (tensor<2xf32>) -> tensor<2xf32>
+  %1 = "jaxpr.add"(%0, %0) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %2 = "jaxpr.mul"(%1, %0) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %3 = "jaxpr.rev"(%2) {dimensions = array<i64: 0>} : (tensor<2xf32>) -> tensor<2xf32>
+  return %2, %3 : tensor<2xf32>, tensor<2xf32>
+}
+
 // A number is computed once by each kernel that reads it: it is not fenced, and makes no array expensive.
 // CHECK-LABEL: func.func private @number
 // CHECK-NEXT:    %[[SIN:.*]] = "jaxpr.sin"
