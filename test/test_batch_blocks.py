@@ -1,5 +1,7 @@
 """Blocks that stand several times in a program, batched: numbers are JAX's."""
 
+import itertools
+
 import hypothesis
 import hypothesis.strategies as st
 import jax
@@ -57,6 +59,7 @@ ENDS = {
     "one after another": lambda ys: [jnp.sin(y + k) for k, y in enumerate(ys)],
     "backwards": lambda ys: jnp.concatenate(ys[::-1]),
     "running": lambda ys: [sum(ys[: k + 1]) * ys[0] for k in range(len(ys))],
+    "sums on the way": lambda ys: list(itertools.accumulate(ys))[1:],
 }
 
 
@@ -104,6 +107,18 @@ def test_examples():
     assert [products(program), products(batched)] == [12, 2]
     assert "split" not in str(batched)
     assert "stack" not in str(batched)
+    same_as_jax(batched, examples, xs, weights)
+
+
+def test_a_sum_that_is_looked_at_on_the_way():
+    xs, weights = normal(6, 4), [normal(4, 4), normal(4, 4)]
+
+    def examples(xs, weights):
+        losses = [jnp.sum(network(xs[i], weights) ** 2) for i in range(6)]
+        return jnp.stack(list(itertools.accumulate(losses))[1:])
+
+    program, batched = after(examples, xs, weights)
+    assert [products(program), products(batched)] == [12, 2]
     same_as_jax(batched, examples, xs, weights)
 
 

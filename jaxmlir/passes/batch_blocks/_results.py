@@ -65,8 +65,10 @@ def sum_of(values: Sequence[ir.Value]) -> tuple[ir.Value | None, list[ir.Operati
             continue
         elif other != total:
             return None
-        if users and only_user(total) != user:
-            return None
+        if total is not None:
+            next_user = only_user(total)
+            if next_user is None or next_user != user:
+                return None
         users.append(user)
         total = user.results[0]
     return start, users
