@@ -4,6 +4,8 @@ Time steps, examples, heads and members of an ensemble one after another; arrays
 what does not change computed again in every step.
 """
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -159,6 +161,31 @@ def windows_in_place(length: int, window: int) -> Program:
 
     filter_ = normal(rng, window, scale=window**-0.5)
     return windows_in_place, (filter_, normal(rng, length), normal(rng, outputs))
+
+
+@benchmark(
+    naive=True,
+    small={"images": 2, "size": 8, "channels": (4, 8, 6)},
+    full={"images": 16, "size": 48, "channels": (8, 16, 32)},
+)
+def kernels_by_places(images: int, size: int, channels: tuple[int, ...]) -> Program:
+    """Convolutions of 3 x 3 as they are defined: a sum over the places of the kernel."""
+    rng = np.random.RandomState(117)
+
+    def kernels_by_places(kernels, x, target):
+        for kernel in kernels:
+            size, total = x.shape[1] - 2, 0.0
+            for i in range(3):
+                for j in range(3):
+                    total = total + x[:, i : i + size, j : j + size] @ kernel[i, j]
+            x = jax.nn.relu(total)
+        return jnp.mean((jnp.mean(x, (1, 2)) - target) ** 2)
+
+    kernels = [
+        normal(rng, 3, 3, n, m, scale=(9 * n) ** -0.5) for n, m in itertools.pairwise(channels)
+    ]
+    x, target = normal(rng, images, size, size, channels[0]), normal(rng, images, channels[-1])
+    return kernels_by_places, (kernels, x, target)
 
 
 @benchmark(

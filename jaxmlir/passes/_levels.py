@@ -23,6 +23,7 @@ CLEAN_UP = (
 STRUCTURE = (
     "jaxpr-licm",
     "jaxpr-raise-loops",
+    "jaxpr-raise-convolutions",
     "jaxpr-batch-scans",
     "jaxpr-slp-vectorize",
     "jaxpr-batch-blocks",
