@@ -144,15 +144,14 @@ def _raised(rules: Rules, last: OpNode, terms: list[ir.Value]) -> int:
         if not places:
             return 0
         values = (places.get(term, term) for term in terms)
-        (value,) = functools.reduce(_added, ([v] for v in values if v is not None))
+        value = functools.reduce(_added, (v for v in values if v is not None))
         replace(last.op, [converted(value, total.type)])
     return sum(v is not None for v in places.values())
 
 
-def _added(xs: list[ir.Value], ys: list[ir.Value]) -> list[ir.Value]:
-    (x,), (y,) = xs, ys
+def _added(x: ir.Value, y: ir.Value) -> ir.Value:
     shape = np.broadcast_shapes(*(aval_of(v.type).shape for v in (x, y)))
-    return [build("add", [x, y], with_shape(x.type, shape))]
+    return build("add", [x, y], with_shape(x.type, shape))
 
 
 @dataclass(frozen=True)
