@@ -96,3 +96,18 @@ def test_constants_of_other_bits_are_others():
         after = jaxmlir.trace(function)(i).run_passes(EXPAND)
         assert "scatter" not in str(after)
         np.testing.assert_array_equal(np.signbit(after(i)), np.signbit(function(i)))
+
+
+def test_rows_of_more_elements_than_indices_count():
+    i, update = np.array([[-100], [127]], np.int8), np.ones((2,), np.float32)
+    rows = numbers(1, (0,), (0,), (), (1,))
+    for length, expanded in ((128, True), (129, False), (200, False)):
+
+        def function(i, update, length=length):
+            zeros = jnp.zeros((2, length), np.float32)
+            return lax.scatter(zeros, i, update, rows, mode="clip")
+
+        after = jaxmlir.trace(function)(i, update)
+        after = after.run_passes("jaxpr-expand-scatter{platform=cpu max-length=300}")
+        assert ("jaxpr.scatter" not in str(after)) == expanded
+        np.testing.assert_array_equal(after(i, update), function(i, update))

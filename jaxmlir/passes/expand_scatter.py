@@ -56,7 +56,8 @@ class ExpandScatter(Pass):
     Options:
       platform: what the program will be compiled for; by default JAX's default backend. Others than
         the CPU are left alone.
-      max-length: rows of more elements are left alone.
+      max-length: rows of more elements are left alone, and those of more than the type of the
+        indices counts.
     """
 
     name: ClassVar[str] = "jaxpr-expand-scatter"
@@ -101,7 +102,8 @@ def _suited(node: OpNode, max_length: int) -> _Scatter | None:
     if len(numbers.scatter_dims_to_operand_dims) != 1:
         return None
     (axis,) = numbers.scatter_dims_to_operand_dims
-    if not 0 < array[axis] <= max_length:
+    most = np.iinfo(aval_of(node.operands[1].type).dtype).max + 1
+    if not 0 < array[axis] <= min(max_length, most):
         return None
     gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
     kept = [d for d in range(len(array)) if d not in gone]
