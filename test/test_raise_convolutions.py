@@ -129,8 +129,11 @@ def test_not_finite():
         lambda k, x: sum(x[:, i : i + 1] @ k[i] for i in range(4)),
         lambda k, x: sum((x[:, i : i + 4] * 2) @ k[i] for i in range(4)),
         lambda k, x: sum(x[:, i : i + 4] @ k[i] for i in range(4)),
+        lambda k, x: sum(
+            jnp.matmul(x[:, i : i + 4, None], k[i], precision="F32_F32_F32") for i in range(4)
+        ),
     ],
-    ids="hole few-places few-channels twice apart scaled one-dimension".split(),
+    ids="hole few-places few-channels twice apart scaled one-dimension algorithm".split(),
 )
 def test_left_alone(function):
     k = RNG.randn(4, 4, 8).astype(np.float32)
