@@ -68,7 +68,7 @@ def windows(draw):
     return function, k.astype(np.float32), x.astype(np.float32)
 
 
-@hypothesis.settings(max_examples=8, deadline=None)
+@hypothesis.settings(max_examples=5, deadline=None)
 @hypothesis.given(windows())
 def test_random_windows(window):
     function, k, x = window
