@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,45 +115,69 @@ def _gather(array: Any, whole: Any, shape: Any, indices: Any, params: Any) -> An
     )
 
 
+def made_of(
+    value: ir.Value, node_of: Callable[[ir.Value], OpNode | None], most: float = math.inf
+) -> tuple[dict[ir.Value, OpNode], list[ir.Value]]:
+    """What elements of a value are computed of: the ops that compute them, by their values, each
+    after those that it is made of, and the values that elements are selected of.
+
+    Args:
+      node_of: the op of ``COMPUTING`` that gives a value; ``None`` where elements are selected.
+      most: of how many ops; elements of what others give are selected.
+    """
+    inner: dict[ir.Value, OpNode] = {}
+    leaves: dict[ir.Value, None] = {}
+    pending: list[tuple[ir.Value, OpNode | None]] = [(value, None)]
+    count = 0
+    while pending:
+        value, node = pending.pop()
+        if node is not None:
+            inner[value] = node
+        elif value not in inner and value not in leaves:
+            node = node_of(value) if count < most else None
+            if node is None:
+                leaves[value] = None
+                continue
+            count += 1
+            pending.append((value, node))
+            if node.name in ELEMENTWISE:
+                pending += [(v, None) for v in reversed(node.operands) if aval_of(v.type).shape]
+    return inner, list(leaves)
+
+
 @dataclass(frozen=True)
 class Elements:
-    """Writes elements of values that elementwise ops and broadcasts compute.
-
-    Attributes:
-      nodes: the ops that give these values, of ``COMPUTING``.
-    """
+    """Writes elements of values that elementwise ops and broadcasts compute."""
 
     rules: Rules
-    nodes: Mapping[ir.Value, OpNode]
 
     def write(
         self,
         value: ir.Value,
         selection: Selection,
         indices: Sequence[ir.Value],
-        inner: Iterable[ir.Value],
+        inner: Mapping[ir.Value, OpNode],
         leaves: Iterable[ir.Value],
     ) -> ir.Value:
         """The selected elements of a value, computed at the insertion point.
 
         Args:
           indices: of the selection, where it is dynamic.
-          inner: what is computed of elements, each after what it is made of.
-          leaves: what elements are selected of.
+          inner, leaves: what the value is made of (:func:`made_of`).
         """
         values = {v: self._selected(selection, selection, v, indices) for v in leaves}
-        for v in inner:
-            values[v] = self._computed(selection, v, values, indices)
+        for v, node in inner.items():
+            values[v] = self._computed(selection, v, node, values, indices)
         return values[value]
 
     def _computed(
         self,
         selection: Selection,
         value: ir.Value,
+        node: OpNode,
         values: Mapping[ir.Value, ir.Value],
         indices: Sequence[ir.Value],
     ) -> ir.Value:
-        node = self.nodes[value]
         if node.name == "jaxpr.broadcast_in_dim":
             dims = node.get("broadcast_dimensions")
             spread = _Spread(selection, tuple(dims))

@@ -36,8 +36,8 @@ from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes._selecting import COMPUTING, Elements, Selection
-from jaxmlir.passes._work import ELEMENTWISE, is_plain_array, is_plain_op
+from jaxmlir.passes._selecting import COMPUTING, Elements, Selection, made_of
+from jaxmlir.passes._work import is_plain_array, is_plain_op
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class _Function:
         self._function = function
         self._factor = factor
         self._nodes: dict[ir.Value, OpNode] = {}
-        self._elements = Elements(rules, self._nodes)
+        self._elements = Elements(rules)
         self._selections: list[OpNode] = []
         # How many elements all selections of a value take together.
         self._selected: Counter[ir.Value] = Counter()
@@ -115,34 +115,25 @@ class _Function:
             drop_dead_ops(self._function)
         return count
 
-    def _tree(self, selection: OpNode) -> tuple[list[ir.Value], list[ir.Value]]:
-        """The values that are computed from selected elements, each after those that it is made
-        of, and the values that these are selected from."""
+    def _tree(self, selection: OpNode) -> tuple[dict[ir.Value, OpNode], list[ir.Value]]:
+        """What is computed from selected elements, and the values that these are selected from."""
         least = self._factor * _size(selection.op.results[0])
         shape = aval_of(selection.operands[0].type).shape
-        inner: dict[ir.Value, None] = {}
-        leaves: dict[ir.Value, None] = {}
-        pending = [(selection.operands[0], False)]
-        while pending:
-            value, done = pending.pop()
-            if done:
-                inner[value] = None
-            elif value not in inner and value not in leaves:
-                node = self._nodes.get(value)
-                if (
-                    node is None
-                    or aval_of(value.type).shape != shape
-                    or max(least, self._factor * self._selected[value]) > _size(value)
-                    or not _is_plain(node)
-                ):
-                    leaves[value] = None
-                    continue
-                pending.append((value, True))
-                if node.name in ELEMENTWISE:
-                    pending += [(v, False) for v in node.operands if aval_of(v.type).shape]
-        return list(inner), list(leaves)
 
-    def _write(self, node: OpNode, inner: list[ir.Value], leaves: list[ir.Value]) -> None:
+        def node_of(value: ir.Value) -> OpNode | None:
+            node = self._nodes.get(value)
+            if (
+                node is None
+                or aval_of(value.type).shape != shape
+                or max(least, self._factor * self._selected[value]) > _size(value)
+                or not _is_plain(node)
+            ):
+                return None
+            return node
+
+        return made_of(selection.operands[0], node_of)
+
+    def _write(self, node: OpNode, inner: dict[ir.Value, OpNode], leaves: list[ir.Value]) -> None:
         """Puts what is computed of selected elements in the place of a selection."""
         selection, (old,) = Selection.of(node), node.op.results
         indices = node.operands[1:]

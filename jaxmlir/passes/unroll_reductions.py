@@ -39,8 +39,8 @@ from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._replace import replace_ops
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes._selecting import Elements, Selection
-from jaxmlir.passes._work import ELEMENTWISE, is_plain_op
+from jaxmlir.passes._selecting import Elements, Selection, made_of
+from jaxmlir.passes._work import is_plain_op
 from jaxmlir.passes.fence import SLOW
 from jaxmlir.passes.toolbox import definition
 from jaxmlir.types import aval_of
@@ -127,7 +127,7 @@ def _slices(rules: Rules, node: OpNode, axes: tuple[int, ...]) -> list[ir.Value]
     shape = aval_of(array.type).shape
     kept = _Reshaped(tuple(n for d, n in enumerate(shape) if d not in axes))
     nodes, leaves = _shared(node)
-    elements = Elements(rules, nodes)
+    elements = Elements(rules)
     found = []
     for indices in itertools.product(*(range(shape[d]) for d in axes)):
         starts = [0] * len(shape)
@@ -146,25 +146,11 @@ def _shared(reduction: OpNode) -> tuple[dict[ir.Value, OpNode], list[ir.Value]]:
     as far as they are computed for each slice, and the values that slices are taken of."""
     (array,) = reduction.operands
     shape = aval_of(array.type).shape
-    inner: dict[ir.Value, OpNode] = {}
-    leaves: dict[ir.Value, None] = {}
-    pending: list[tuple[ir.Value, OpNode | None]] = [(array, None)]
-    while pending:
-        value, node = pending.pop()
-        if node is not None:
-            inner[value] = node
-        elif value not in inner and value not in leaves:
-            node = _cheap(value, shape)
-            if node is None:
-                leaves[value] = None
-                continue
-            pending.append((value, node))
-            if node.name in ELEMENTWISE:
-                pending += [(v, None) for v in reversed(node.operands) if aval_of(v.type).shape]
+    inner, leaves = made_of(array, lambda value: _cheap(value, shape), MAX_AGAIN + 1)
     read = Counter(v for node in (reduction, *inner.values()) for v in node.operands)
     if len(inner) > MAX_AGAIN or all(len(list(v.uses)) == read[v] for v in inner):
         return {}, [array]
-    return inner, list(leaves)
+    return inner, leaves
 
 
 def _cheap(value: ir.Value, shape: tuple[int, ...]) -> OpNode | None:
