@@ -36,6 +36,12 @@ class OpNode:
         return default if attr is None else codec.decode(attr)
 
 
+def node_of(value: ir.Value) -> OpNode | None:
+    """The op that gives a value; ``None`` of a function's argument."""
+    owner = value.owner
+    return None if isinstance(owner, ir.Block) else OpNode(owner, owner.name, list(owner.operands))
+
+
 def numbers_rows(node: OpNode | None) -> bool:
     """Whether an op is an iota that gives each row of its dimension another number, from 0 on:
     its type holds them all."""

@@ -34,7 +34,7 @@ from jaxmlir.ops import bitwise, comparison, elementwise
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import drop_dead_ops
 from jaxmlir.passes._call_graph import outside_kernels
-from jaxmlir.passes._node import OpNode
+from jaxmlir.passes._node import OpNode, node_of
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._replace import replace_ops
@@ -42,7 +42,6 @@ from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._selecting import Elements, Selection, made_of
 from jaxmlir.passes._work import is_plain_op
 from jaxmlir.passes.fence import SLOW
-from jaxmlir.passes.toolbox import definition
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -155,11 +154,9 @@ def _shared(reduction: OpNode) -> tuple[dict[ir.Value, OpNode], list[ir.Value]]:
 
 def _cheap(value: ir.Value, shape: tuple[int, ...]) -> OpNode | None:
     """The op that gives a value of a shape, if its elements may be computed twice."""
-    found = definition(value)
-    if found is None or found[1] not in _CHEAP or aval_of(value.type).shape != shape:
+    node = node_of(value)
+    if node is None or node.name not in _CHEAP or aval_of(value.type).shape != shape:
         return None
-    op, name = found
-    node = OpNode(op, name, list(op.operands))
     return node if is_plain_op(node) else None
 
 

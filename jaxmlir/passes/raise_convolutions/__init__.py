@@ -26,12 +26,12 @@ from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import build, converted, drop_dead_ops, only_user, ops_of
 from jaxmlir.passes._call_graph import outside_kernels
-from jaxmlir.passes._node import OpNode
+from jaxmlir.passes._node import OpNode, node_of
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import ADDITIONS, is_plain_op, with_shape
 from jaxmlir.passes.raise_convolutions._kernel import kernel_of
-from jaxmlir.passes.raise_convolutions._taps import Product, Tap, node_of, taps_of
+from jaxmlir.passes.raise_convolutions._taps import Product, Tap, taps_of
 from jaxmlir.passes.raise_convolutions._window import MIN_TAPS, window_of
 from jaxmlir.passes.toolbox import replace
 from jaxmlir.types import aval_of

@@ -10,9 +10,10 @@ import numpy as np
 from jax import lax
 
 from jaxmlir.ir import ir
+from jaxmlir.passes._node import node_of
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import is_plain_op
-from jaxmlir.passes.raise_convolutions._taps import Tap, node_of
+from jaxmlir.passes.raise_convolutions._taps import Tap
 from jaxmlir.passes.raise_convolutions._window import Convolution
 from jaxmlir.types import aval_of
 

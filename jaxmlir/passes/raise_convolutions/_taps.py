@@ -12,9 +12,8 @@ from jax import lax
 from jaxmlir._compat import dtypes
 from jaxmlir.ir import ir
 from jaxmlir.passes._build import only_user
-from jaxmlir.passes._node import OpNode
+from jaxmlir.passes._node import OpNode, node_of
 from jaxmlir.passes._work import is_plain_op
-from jaxmlir.passes.toolbox import definition
 from jaxmlir.types import aval_of
 
 
@@ -103,9 +102,3 @@ def _is_plain_product(node: OpNode) -> bool:
         and dtypes.issubdtype(dtype, np.floating)
         and dtypes.finfo(dtype).bits >= 32
     )
-
-
-def node_of(value: ir.Value) -> OpNode | None:
-    """The op that gives a value; ``None`` of a function's argument."""
-    found = definition(value)
-    return None if found is None else OpNode(*found, list(found[0].operands))
