@@ -42,6 +42,34 @@ def node_of(value: ir.Value) -> OpNode | None:
     return None if isinstance(owner, ir.Block) else OpNode(owner, owner.name, list(owner.operands))
 
 
+def array_of(node: OpNode | None) -> np.ndarray | None:
+    """The value of a ``jaxpr.constant`` that stands in the IR; ``None`` of other ops."""
+    if node is None or node.name != "jaxpr.constant":
+        return None
+    attr = node.attributes.get("value")
+    return codec.decode(attr) if isinstance(attr, ir.DenseElementsAttr) else None
+
+
+def number_of(
+    value: ir.Value, node_of: Callable[[ir.Value], OpNode | None] = node_of
+) -> np.generic | None:
+    """The number that every element of a value is, where a constant says so.
+
+    Args:
+      node_of: the op that gives a value.
+    """
+    node = node_of(value)
+    while node is not None and node.name == "jaxpr.broadcast_in_dim":
+        node = node_of(node.operands[0])
+    array = array_of(node)
+    if array is None or not array.size:
+        return None
+    first = array.flat[0]
+    if array.size > 1 and array.tobytes() != first.tobytes() * array.size:
+        return None
+    return first
+
+
 def numbers_rows(node: OpNode | None) -> bool:
     """Whether an op is an iota that gives each row of its dimension another number, from 0 on:
     its type holds them all."""

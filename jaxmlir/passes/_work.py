@@ -8,6 +8,7 @@ to 2^22 floats; nothing here is so exact that a factor of two would matter.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -135,10 +136,10 @@ def is_array(type_: ir.Type) -> bool:
     )
 
 
-def with_shape(type_: ir.Type, shape: tuple[int, ...]) -> ir.Type:
+def with_shape(type_: ir.Type, shape: Sequence[int]) -> ir.Type:
     """The type of an array of the same elements in another shape."""
     aval = aval_of(type_)
-    return type_of(core.ShapedArray(shape, aval.dtype, aval.weak_type))
+    return type_of(core.ShapedArray(tuple(shape), aval.dtype, aval.weak_type))
 
 
 def is_plain_array(type_: ir.Type) -> bool:

@@ -56,7 +56,7 @@ from jaxmlir.passes._build import (
 )
 from jaxmlir.passes._call_graph import CallGraph, visit_functions
 from jaxmlir.passes._edit import before_return
-from jaxmlir.passes._node import OpNode
+from jaxmlir.passes._node import OpNode, number_of
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import Work, is_plain_array, is_plain_op, size
@@ -298,12 +298,7 @@ class _Body:
         return []
 
     def is_zero(self, value: ir.Value) -> bool:
-        node = self.nodes.get(value)
-        while node is not None and node.name == "jaxpr.broadcast_in_dim":
-            node = self.nodes.get(node.operands[0])
-        if node is None or node.name != "jaxpr.constant" or "value" not in node.attributes:
-            return False
-        return not np.any(node.get("value"))
+        return number_of(value, self.nodes.get) == 0
 
 
 class _Choice:

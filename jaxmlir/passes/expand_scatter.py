@@ -26,13 +26,12 @@ from jax import lax
 from jaxmlir.ir import ir
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import overwrites
-from jaxmlir.passes._node import OpNode
+from jaxmlir.passes._node import OpNode, number_of
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._replace import replace_ops
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes._work import elements, is_plain_op
-from jaxmlir.passes.toolbox import definition
+from jaxmlir.passes._work import is_plain_op
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -73,23 +72,14 @@ def expand_scatter(program: Program, max_length: int = MAX_LENGTH) -> int:
     """Expands ops in place; how many."""
 
     def expanded(rules: Rules, node: OpNode) -> ir.Value | None:
-        scatter = _suited(node, max_length) if _is_one_number(node.operands[0]) else None
-        if scatter is None:
+        scatter = _suited(node, max_length)
+        if scatter is None or number_of(node.operands[0]) is None:
             return None
         length = aval_of(node.operands[0].type).shape[scatter.axis]
         remark(node.op, f"one of {length} elements in each row, by comparison")
         return rules.emit(scatter, node.operands, scatter)[0]
 
     return replace_ops(program, {"jaxpr.scatter", "jaxpr.scatter_add"}, expanded)
-
-
-def _is_one_number(value: ir.Value) -> bool:
-    """Whether every element of an array is the same constant."""
-    found = definition(value)
-    while found is not None and found[1] == "jaxpr.broadcast_in_dim":
-        value = found[0].operands[0]
-        found = definition(value)
-    return found is not None and found[1] == "jaxpr.constant" and elements(value.type) == 1
 
 
 def _suited(node: OpNode, max_length: int) -> _Scatter | None:

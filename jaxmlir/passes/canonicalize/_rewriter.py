@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxmlir import codec
 from jaxmlir._compat import dtypes
 from jaxmlir.dense import dense
 from jaxmlir.effect_attrs import has_lasting_effects
 from jaxmlir.ir import free_symbol, func, ir
 from jaxmlir.passes._build import filled, inline
-from jaxmlir.passes._node import OpNode
+from jaxmlir.passes._node import OpNode, array_of, number_of
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.types import aval_of
 
@@ -105,25 +104,11 @@ class Rewriter:
 
     def constant_of(self, value: ir.Value) -> np.ndarray | None:
         """The array of a small constant."""
-        node = self._nodes.get(value)
-        if node is None or node.name != "jaxpr.constant":
-            return None
-        return array_of(node)
+        return array_of(self._nodes.get(value))
 
-    def splat(self, value: ir.Value) -> np.generic | None:
+    def number_of(self, value: ir.Value) -> np.generic | None:
         """The number that every element of a value is, where that is known."""
-        node = self._nodes.get(value)
-        while node is not None and node.name == "jaxpr.broadcast_in_dim":
-            node = self._nodes.get(node.operands[0])
-        if node is None or node.name != "jaxpr.constant":
-            return None
-        array = array_of(node)
-        if array is None or not array.size:
-            return None
-        first = array.flat[0]
-        if array.size > 1 and array.tobytes() != first.tobytes() * array.size:
-            return None
-        return first
+        return number_of(value, self._nodes.get)
 
     # -- what rewrites do --
 
@@ -299,14 +284,6 @@ def _write_variant(
     with ir.InsertionPoint(block), function.location:
         outs = inline(function, [values[i] for i in range(len(arguments))])
         func.ReturnOp([outs[i] for i in results])
-
-
-def array_of(node: Node) -> np.ndarray | None:
-    """The value of a ``jaxpr.constant`` that stands in the IR."""
-    attr = node.attributes.get("value")
-    if attr is None or not isinstance(attr, ir.DenseElementsAttr):
-        return None
-    return codec.decode(attr)
 
 
 def kind_of(type_: ir.Type) -> str:

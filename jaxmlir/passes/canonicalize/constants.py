@@ -115,7 +115,7 @@ def row_numbers_are_not_negative(r: Rewriter, node: Node) -> list[ir.Value] | No
     numbers, bound = node.operands
     if numbered(r, numbers) is None:
         return None
-    bound = r.splat(bound)
+    bound = r.number_of(bound)
     return None if bound is None or bound > 0 else [r.full(node.type, node.name == "jaxpr.ge")]
 
 

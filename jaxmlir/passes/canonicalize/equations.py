@@ -152,7 +152,7 @@ def _match(r: Rewriter, value: ir.Value, term: Any, bindings: Bindings) -> bool:
     if isinstance(term, Variable):
         return bindings.setdefault(term.name, value) == value
     if isinstance(term, Number):
-        have = r.splat(value)
+        have = r.number_of(value)
         if have is None:
             return False
         want = term.of(have.dtype)

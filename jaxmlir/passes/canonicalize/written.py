@@ -178,5 +178,5 @@ def _index(r: Rewriter, value: ir.Value) -> list[int] | None:
     array = r.constant_of(value)
     if array is not None:
         return [int(i) for i in array.reshape(-1)]
-    number = r.splat(value)
+    number = r.number_of(value)
     return None if number is None else [int(number)] * aval_of(value.type).size

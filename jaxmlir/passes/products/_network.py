@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.ir import ir
-from jaxmlir.passes._node import OpNode, counts_along, numbers_rows
+from jaxmlir.passes._node import OpNode, counts_along, number_of, numbers_rows
 from jaxmlir.passes.products._indices import Dims, Index, Unfit, fresh, resolve, split_dims, unify
 from jaxmlir.types import aval_of
 
@@ -359,11 +359,7 @@ def is_mask(node: Node) -> bool:
 
 def is_zero(value: ir.Value, nodes: Nodes) -> bool:
     """Whether every element of a value is the constant 0."""
-    node = nodes.get(scalar_of(value, nodes))
-    if node is None or node.name != "jaxpr.constant" or "value" not in node.attributes:
-        return False
-    array = node.get("value")
-    return array.size > 0 and not array.any()
+    return number_of(value, nodes.get) == 0
 
 
 RULES: dict[str, Rule] = {

@@ -29,7 +29,7 @@ from jaxmlir.ir import ir
 from jaxmlir.passes._bodies import Carried, Constant, ScanEditor, Sliced, Stacked, is_used
 from jaxmlir.passes._build import clone, converted, copy, filled, is_constant, named_ops
 from jaxmlir.passes._remarks import remark
-from jaxmlir.passes._work import is_array, size
+from jaxmlir.passes._work import is_array, size, with_shape
 from jaxmlir.passes.raise_loops import _rows
 from jaxmlir.passes.raise_loops._accesses import (
     Access,
@@ -188,7 +188,7 @@ class ArrayRaiser:
     def _rows_of(self, access: Access, axis: int) -> tuple[Frame, float]:
         """The smallest slabs for a read along a dimension, and the bytes of all of them."""
         frame = frame_of([access], axis, self.outside, self.known)
-        return frame, self.length * size(_rows.with_shape(access.array.type, frame.slab))
+        return frame, self.length * size(with_shape(access.array.type, frame.slab))
 
     def _slab(self, array: ir.Value, frame: Frame, numbers: np.ndarray) -> ir.Value:
         """An argument of the body: in each iteration the slab of an array that begins there."""
@@ -197,7 +197,7 @@ class ArrayRaiser:
             with ir.InsertionPoint(self.editor.op), self.editor.op.location:
                 source = _rows.part(self.rules, array, frame.starts, frame.part)
                 rows = _rows.take_rows(self.rules, source, numbers, frame.axis, frame.size)
-            argument = self.editor.new_argument(_rows.with_shape(array.type, frame.slab))
+            argument = self.editor.new_argument(with_shape(array.type, frame.slab))
             self.editor.xs.append(Sliced(rows, argument))
             self._rows[key] = argument
         return self._rows[key]
@@ -306,7 +306,7 @@ class ArrayRaiser:
 
     def _raise_carried(self, item: Carried, chain: Chain, plan: _Plan) -> None:
         frame = plan.frame
-        slab_type = _rows.with_shape(item.arg.type, frame.slab)
+        slab_type = with_shape(item.arg.type, frame.slab)
         lagged = self._lagged(item, plan, slab_type)
         # This iteration's slab after so many writes; before the first one, if anybody looks.
         first = chain.writes[0]

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxmlir._compat import core
 from jaxmlir.ir import ir
 from jaxmlir.passes.raise_loops._known import affine
-from jaxmlir.types import aval_of, type_of
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -80,12 +78,6 @@ def put_part(
         ("put_part", mask),
     )
     return result
-
-
-def with_shape(type_: ir.Type, shape: Sequence[int]) -> ir.Type:
-    """The type of an array of another shape."""
-    aval = aval_of(type_)
-    return type_of(core.ShapedArray(tuple(shape), aval.dtype, aval.weak_type))
 
 
 def _is_contiguous(numbers: np.ndarray, size: int) -> bool:

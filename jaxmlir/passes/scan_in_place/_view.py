@@ -290,5 +290,5 @@ def _transposed(value: ir.Value, permutation: Sequence[int]) -> ir.Value:
 def _reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
     if list(value.type.shape) == list(shape):
         return value
-    type_ = with_shape(value.type, tuple(shape))
+    type_ = with_shape(value.type, shape)
     return build("reshape", [value], type_, new_sizes=tuple(shape))

@@ -36,7 +36,7 @@ from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import is_array
-from jaxmlir.passes.stop_shifts._laws import does_depend, number_of
+from jaxmlir.passes.stop_shifts._laws import does_depend, real_number
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _scaled_maximum(node: OpNode, sources: dict[ir.Value, OpNode]) -> ir.Value |
     if inner is None or inner.name not in ("jaxpr.div", "jaxpr.mul"):
         return None
     x, factor = inner.operands
-    number = number_of(factor)
+    number = real_number(factor)
     if number is None or not 0 < number < math.inf or aval_of(factor.type).shape:
         return None
     if not aval_of(x.type).shape or x.type != inner.op.results[0].type:

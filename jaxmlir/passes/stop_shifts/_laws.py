@@ -12,9 +12,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from jaxmlir import codec
 from jaxmlir.ir import ir
-from jaxmlir.passes._node import OpNode
+from jaxmlir.passes._node import OpNode, number_of
 from jaxmlir.types import aval_of
 
 
@@ -71,17 +70,10 @@ def _shape(value: ir.Value) -> tuple[int, ...]:
     return aval_of(value.type).shape
 
 
-def number_of(value: ir.Value) -> float | None:
-    """The number that a value is in every element, if that is known."""
-    while not isinstance(value.owner, ir.Block):
-        op = value.owner
-        if op.name == "jaxpr.constant" and "value" in op.attributes:
-            array = np.asarray(codec.decode(op.attributes["value"]))
-            return float(array.flat[0]) if array.size == 1 and array.dtype.kind in "iuf" else None
-        if op.name not in ("jaxpr.broadcast_in_dim", "jaxpr.convert_element_type"):
-            return None
-        value = op.operands[0]
-    return None
+def real_number(value: ir.Value) -> float | None:
+    """The real number that a value is in every element, if that is known."""
+    number = number_of(value)
+    return None if number is None or number.dtype.kind not in "iuf" else float(number)
 
 
 def _made(scaled: bool, by: Fraction, laws: Laws) -> Law | None:
@@ -113,7 +105,7 @@ def _product(sign: int) -> Rule:
         if all(law is None or law.scaled for law in laws):
             by = (x.by if x else Fraction(0)) + sign * (y.by if y else Fraction(0))
             return _made(True, by, laws)
-        factor = number_of(node.operands[1 if y is None else 0])
+        factor = real_number(node.operands[1 if y is None else 0])
         if (x is not None and y is not None) or (x is None and sign < 0):
             raise Unknown
         if factor is None or not np.isfinite(factor) or not factor:
@@ -132,7 +124,7 @@ def _alike(node: OpNode, laws: Laws) -> Law:
     (law,) = found
     for v, of_operand in zip(node.operands, laws, strict=True):
         if of_operand is None:
-            number = number_of(v)
+            number = real_number(v)
             # Zero is scaled by everything, and an infinity shifted.
             if number is None or (number != 0 if law.scaled else not np.isinf(number)):
                 raise Unknown

@@ -293,13 +293,13 @@ def _neutral(combine: str, dtype: Any) -> Any:
 def _with_size(type_: ir.Type, dim: int, size: int) -> ir.Type:
     shape = list(aval_of(type_).shape)
     shape[dim] = size
-    return with_shape(type_, tuple(shape))
+    return with_shape(type_, shape)
 
 
 def _build(
     name: str, operands: Sequence[ir.Value], shape: Sequence[int], **attributes: Any
 ) -> ir.Value:
-    return build(name, operands, with_shape(operands[0].type, tuple(shape)), **attributes)
+    return build(name, operands, with_shape(operands[0].type, shape), **attributes)
 
 
 def _reshape(value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
