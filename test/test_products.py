@@ -64,7 +64,15 @@ def updated(x, _):
     return lax.dynamic_update_slice_in_dim(jnp.zeros((6, *x.shape[1:]), x.dtype), x[:2], 5, 0)
 
 
+def part(x, y):
+    """A half of what may be a sum, the other half of which is not used."""
+    if x.shape[-1] % 2:
+        return None
+    return jnp.split(x + y if x.shape == y.shape else x, 2, -1)[1]
+
+
 STEPS = {
+    "part": part,
     "matmul": matmul,
     "batched": batched,
     "product": product,
@@ -156,6 +164,16 @@ SQUARE, VECTOR, TALL = normal(64, 64), normal(64), normal(400, 64)
 EDGES, FEW = np.arange(600) % 64, np.arange(3)
 
 
+def cell(h, x, w, u):
+    """Two gates of a recurrent network."""
+    both = jnp.concatenate([x, h], -1)
+    return jnp.sum(jnp.tanh(both @ w) * jax.nn.sigmoid(both @ u))
+
+
+def power(a, b, x, length):
+    return lax.scan(lambda x, _: (a @ (b @ x), None), x, length=length)[0]
+
+
 @pytest.mark.parametrize(
     "function, args, flops",
     [
@@ -181,6 +199,15 @@ EDGES, FEW = np.arange(600) % 64, np.arange(3)
             2 * 64**3,
         ),
         (lambda x, w: jnp.pad(x, ((0, 400), (0, 0))) @ w, (SQUARE, SQUARE), 2 * 64**3),
+        # The cotangent of x is not asked for.
+        (
+            jax.grad(cell),
+            (normal(40, 32), normal(40, 64), normal(96, 32), normal(96, 32)),
+            2 * 2 * 40 * (64 + 32 + 32) * 32,
+        ),
+        # Before the loop, where it is long enough.
+        (functools.partial(power, length=100), (SQUARE / 100, SQUARE, VECTOR), 2 * 64**3),
+        (functools.partial(power, length=2), (SQUARE, SQUARE, VECTOR), 0),
     ],
 )
 def test_operations_left(function, args, flops):

@@ -15,12 +15,13 @@ from jaxmlir._lists import split
 from jaxmlir.ir import func, ir, is_private
 from jaxmlir.passes._build import NewFunction, ops_with_symbols, references, returned, set_results
 from jaxmlir.passes._build import inline as inline_body
+from jaxmlir.passes._call_graph import CallGraph
 from jaxmlir.passes._edit import remove_dead, set_arguments
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 
 if TYPE_CHECKING:
-    from jaxmlir.passes._call_graph import CallGraph
     from jaxmlir.passes._rules import Rules
+    from jaxmlir.program import Program
 
 
 class Bodies:
@@ -78,6 +79,27 @@ def loops_of(function: func.FuncOp) -> Iterator[tuple[Any, str]]:
     for op, name in list(ops_with_symbols(function)):
         if name in ("jaxpr.scan", "jaxpr.while") and "jaxpr.effects" not in op.attributes:
             yield op, name
+
+
+def loop_constants(program: Program) -> dict[ir.Value, int]:
+    """The arguments of bodies that are the same in each iteration of scans, and of how many at
+    least; of bodies that nothing else refers to."""
+    graph = CallGraph(program.functions)
+    scans: dict[str, list[ScanOp]] = {}
+    for function in program.functions.values():
+        for op, name in loops_of(function):
+            if name == "jaxpr.scan":
+                scan = ScanOp.of(op)
+                scans.setdefault(scan.body, []).append(scan)
+    counts = graph.counts()
+    found = {}
+    for symbol, of_body in scans.items():
+        if len(of_body) == counts[symbol] and all(scan.is_counted for scan in of_body):
+            constants = min(scan.num_consts for scan in of_body)
+            length = min(scan.length for scan in of_body)
+            arguments = program.function(symbol).entry_block.arguments
+            found.update(dict.fromkeys(list(arguments)[:constants], length))
+    return found
 
 
 @dataclass(eq=False)

@@ -29,6 +29,8 @@ STRUCTURE = (
     "jaxpr-batch-blocks",
     "jaxpr-reassociate",
     "jaxpr-gather-dot",
+    # What products ask for of the constants of a loop is made before it.
+    "jaxpr-licm",
     "jaxpr-collapse",
     "jaxpr-solve-late",
     "jaxpr-stop-shifts",

@@ -8,6 +8,9 @@ programming over operations and bytes, and writes the product anew where that is
 or more; all else stays as it is.  It finds as well that ``sum(A @ B)`` is a product of two sums,
 and ``trace(A @ B)`` a sum of elementwise products.
 
+In the body of a scan, what only the loop's constants are multiplied to counts by its share of the
+iterations: it is for ``jaxpr-licm`` to compute it before the loop.
+
 Products of integers are exact: they wrap around in every order.  Those of floats are rounded
 elsewhere: in either order the error of an element is at most ``n u |A| |B| |C|``, where ``n`` is
 the sum of the sizes summed over and ``u`` the unit roundoff (Higham 2002, section 3.5), so what

@@ -11,7 +11,7 @@
 // RUN: jaxmlir-opt --jaxpr-gather-dot --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // More edges than nodes: the product is of the nodes.
-// REMARK: gather-dot.mlir:{{[0-9]+}}:8: remark: [jaxpr-gather-dot] product ab,bc,d<a->dc as ((0 1) 2): 16.4 kFLOP and 136 kB instead of 524 kFLOP and 263 kB
+// REMARK-DAG: gather-dot.mlir:{{[0-9]+}}:8: remark: [jaxpr-gather-dot] product ab,bc,d<a->dc as ((0 1) 2): 16.4 kFLOP and 136 kB instead of 524 kFLOP and 263 kB
 // CHECK-LABEL: func.func private @edges
 // CHECK-SAME:    (%[[X:.*]]: tensor<32x16xf32>, %[[W:.*]]: tensor<16x16xf32>, %[[I:.*]]: tensor<1024x1xi32>)
 // CHECK-NEXT:    %[[XW:.*]] = "jaxpr.dot_general"(%[[X]], %[[W]])
@@ -84,7 +84,37 @@ func.func private @words(%table: tensor<32x16xf32>, %words: tensor<8xi32>) -> te
   return %4 : tensor<8x16xf32>
 }
 
-// Row i of x is i, and index e is e, clipped to 31: 31 in 993 of 1024 edges.
+// Of the cotangent of [x, h], which two gates multiply by their weights, only that of h is used: so
+// both products are of the rows of the weights that belong to h.
+// REMARK-DAG: gather-dot.mlir:{{[0-9]+}}:10: remark: [jaxpr-gather-dot] 128 of 384 elements, taken of the products that they are made of
+// CHECK-LABEL: func.func private @gates
+// CHECK-SAME:    (%[[D:.*]]: tensor<8x64xf32>, %[[U:.*]]: tensor<48x64xf32>, %[[E:.*]]: tensor<8x64xf32>, %[[V:.*]]: tensor<48x64xf32>)
+// CHECK-NEXT:    %[[UH:.*]] = "jaxpr.slice"(%[[U]]) {limit_indices = array<i64: 48, 64>, start_indices = array<i64: 32, 0>}
+// CHECK-NEXT:    %[[DU:.*]] = "jaxpr.dot_general"(%[[D]], %[[UH]])
+// CHECK-NEXT:    %[[VH:.*]] = "jaxpr.slice"(%[[V]]) {limit_indices = array<i64: 48, 64>, start_indices = array<i64: 32, 0>}
+// CHECK-NEXT:    %[[EV:.*]] = "jaxpr.dot_general"(%[[E]], %[[VH]])
+// CHECK-NEXT:    %[[Y:.*]] = "jaxpr.add_any"(%[[DU]], %[[EV]]) : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<8x16xf32>
+// CHECK-NEXT:    return %[[Y]]
+func.func private @gates(%d: tensor<8x64xf32>, %u: tensor<48x64xf32>, %e: tensor<8x64xf32>, %v: tensor<48x64xf32>) -> tensor<8x16xf32> {
+  %0 = "jaxpr.dot_general"(%d, %u) {dimension_numbers = [[array<i64: 1>, array<i64: 1>], [[], []]], preferred_element_type = f32} : (tensor<8x64xf32>, tensor<48x64xf32>) -> tensor<8x48xf32>
+  %1 = "jaxpr.dot_general"(%e, %v) {dimension_numbers = [[array<i64: 1>, array<i64: 1>], [[], []]], preferred_element_type = f32} : (tensor<8x64xf32>, tensor<48x64xf32>) -> tensor<8x48xf32>
+  %2 = "jaxpr.add_any"(%0, %1) : (tensor<8x48xf32>, tensor<8x48xf32>) -> tensor<8x48xf32>
+  %3:2 = "jaxpr.split"(%2) {axis = 1 : i64, sizes = array<i64: 32, 16>} : (tensor<8x48xf32>) -> (tensor<8x32xf32>, tensor<8x16xf32>)
+  return %3#1 : tensor<8x16xf32>
+}
+
+// Both parts are used: one product gives both.
+// CHECK-LABEL: func.func private @both_parts
+// CHECK-NEXT:    %[[DU:.*]] = "jaxpr.dot_general"(%{{.*}}) {{.*}} -> tensor<8x48xf32>
+// CHECK-NEXT:    "jaxpr.split"(%[[DU]])
+func.func private @both_parts(%d: tensor<8x64xf32>, %u: tensor<48x64xf32>) -> (tensor<8x32xf32>, tensor<8x16xf32>) {
+  %0 = "jaxpr.dot_general"(%d, %u) {dimension_numbers = [[array<i64: 1>, array<i64: 1>], [[], []]], preferred_element_type = f32} : (tensor<8x64xf32>, tensor<48x64xf32>) -> tensor<8x48xf32>
+  %1:2 = "jaxpr.split"(%0) {axis = 1 : i64, sizes = array<i64: 32, 16>} : (tensor<8x48xf32>) -> (tensor<8x32xf32>, tensor<8x16xf32>)
+  return %1#0, %1#1 : tensor<8x32xf32>, tensor<8x16xf32>
+}
+
+// Row i of x is i, and index e is e, clipped to 31: 31 in 993 of 1024 edges. In @gates, row i times
+// row j is 64 i j, and row 32 the first that is used.
 // EXEC:      result[0]: f32[] = 16.0
 // EXEC-NEXT: result[1]: f32[] = 16368.0
 // EXEC-NEXT: result[2]: f32[] = 31248.0
@@ -93,7 +123,8 @@ func.func private @words(%table: tensor<32x16xf32>, %words: tensor<8xi32>) -> te
 // EXEC-NEXT:   [31.0, 31.0, {{.*}}],
 // EXEC-NEXT:   [0.0, 0.0, {{.*}}],
 // EXEC-NEXT:   [0.0, 0.0, {{.*}}],
-func.func public @main() -> (tensor<f32>, tensor<f32>, tensor<f32>, tensor<8x16xf32>) {
+// EXEC:      result[4]: f32[] = 4096.0
+func.func public @main() -> (tensor<f32>, tensor<f32>, tensor<f32>, tensor<8x16xf32>, tensor<f32>) {
   %x = "jaxpr.iota"() {dimension = 0 : i64, dtype = f32, shape = array<i64: 32, 16>} : () -> tensor<32x16xf32>
   %big = "jaxpr.iota"() {dimension = 0 : i64, dtype = f32, shape = array<i64: 1024, 16>} : () -> tensor<1024x16xf32>
   %one = "jaxpr.constant"() {value = dense<1.0> : tensor<f32>} : () -> tensor<f32>
@@ -111,5 +142,10 @@ func.func public @main() -> (tensor<f32>, tensor<f32>, tensor<f32>, tensor<8x16x
   %5 = "jaxpr.reshape"(%c) {new_sizes = []} : (tensor<1x1xf32>) -> tensor<f32>
   %words = "jaxpr.constant"() {value = dense<[7, 0, 31, 32, -1, 1, 2, 3]> : tensor<8xi32>} : () -> tensor<8xi32>
   %6 = "jaxpr.jit"(%x, %words) {jaxpr = @words, name = "words"} : (tensor<32x16xf32>, tensor<8xi32>) -> tensor<8x16xf32>
-  return %3, %4, %5, %6 : tensor<f32>, tensor<f32>, tensor<f32>, tensor<8x16xf32>
+  %d = "jaxpr.iota"() {dimension = 0 : i64, dtype = f32, shape = array<i64: 8, 64>} : () -> tensor<8x64xf32>
+  %u = "jaxpr.iota"() {dimension = 0 : i64, dtype = f32, shape = array<i64: 48, 64>} : () -> tensor<48x64xf32>
+  %7 = "jaxpr.jit"(%d, %u, %d, %u) {jaxpr = @gates, name = "gates"} : (tensor<8x64xf32>, tensor<48x64xf32>, tensor<8x64xf32>, tensor<48x64xf32>) -> tensor<8x16xf32>
+  %8 = "jaxpr.slice"(%7) {limit_indices = array<i64: 2, 1>, start_indices = array<i64: 1, 0>} : (tensor<8x16xf32>) -> tensor<1x1xf32>
+  %9 = "jaxpr.reshape"(%8) {new_sizes = []} : (tensor<1x1xf32>) -> tensor<f32>
+  return %3, %4, %5, %6, %9 : tensor<f32>, tensor<f32>, tensor<f32>, tensor<8x16xf32>, tensor<f32>
 }

@@ -99,12 +99,32 @@ func.func private @halves(%a: tensor<64x64xf16>, %b: tensor<64x64xf16>, %v: tens
   return %1 : tensor<64xf16>
 }
 
+// A loop multiplies by the same two matrices a hundred times: their product is made once, though it
+// takes more operations than an iteration does. It is for jaxpr-licm to move it before the loop.
+// CHECK-LABEL: func.func private @power
+// CHECK-NEXT:    "jaxpr.scan"
+// CHECK-LABEL: func.func private @step
+// CHECK-SAME:    (%[[A:.*]]: tensor<8x64xf32>, %[[B:.*]]: tensor<64x8xf32>, %[[X:.*]]: tensor<8xf32>)
+// CHECK-NEXT:    %[[AB:.*]] = "jaxpr.dot_general"(%[[A]], %[[B]]) {{.*}} -> tensor<8x8xf32>
+// CHECK-NEXT:    %[[Y:.*]] = "jaxpr.dot_general"(%[[X]], %[[AB]])
+// CHECK-NEXT:    return %[[Y]]
+func.func private @power(%a: tensor<8x64xf32>, %b: tensor<64x8xf32>, %x: tensor<8xf32>) -> tensor<8xf32> {
+  %0 = "jaxpr.scan"(%a, %b, %x) {jaxpr = @step, length = 100 : i64, num_carry = 1 : i64, num_consts = 2 : i64} : (tensor<8x64xf32>, tensor<64x8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+func.func private @step(%a: tensor<8x64xf32>, %b: tensor<64x8xf32>, %x: tensor<8xf32>) -> tensor<8xf32> {
+  %0 = "jaxpr.dot_general"(%b, %x) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<64x8xf32>, tensor<8xf32>) -> tensor<64xf32>
+  %1 = "jaxpr.dot_general"(%a, %0) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<8x64xf32>, tensor<64xf32>) -> tensor<8xf32>
+  return %1 : tensor<8xf32>
+}
+
 // Every number below is a small integer, or half of one: exact in any order.
 // EXEC:      result[0]: f32[] = 4096.0
 // EXEC-NEXT: result[1]: f32[] = 8192.0
 // EXEC-NEXT: result[2]: f32[] = 6.7108864e+07
 // EXEC-NEXT: result[3]: f32[64] = [128.0, 128.0,
-func.func public @main() -> (tensor<f32>, tensor<f32>, tensor<f32>, tensor<64xf32>) {
+// EXEC:      result[4]: f32[8] = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+func.func public @main() -> (tensor<f32>, tensor<f32>, tensor<f32>, tensor<64xf32>, tensor<8xf32>) {
   %one = "jaxpr.constant"() {value = dense<1.0> : tensor<f32>} : () -> tensor<f32>
   %two = "jaxpr.constant"() {value = dense<2.0> : tensor<f32>} : () -> tensor<f32>
   %a = "jaxpr.broadcast_in_dim"(%one) {broadcast_dimensions = [], shape = array<i64: 64, 64>} : (tensor<f32>) -> tensor<64x64xf32>
@@ -119,5 +139,10 @@ func.func public @main() -> (tensor<f32>, tensor<f32>, tensor<f32>, tensor<64xf3
   %last = "jaxpr.slice"(%5) {limit_indices = array<i64: 64>, start_indices = array<i64: 63>} : (tensor<64xf32>) -> tensor<1xf32>
   %6 = "jaxpr.reshape"(%last) {new_sizes = []} : (tensor<1xf32>) -> tensor<f32>
   %7 = "jaxpr.jit"(%a, %b) {jaxpr = @diagonal, name = "diagonal"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64xf32>
-  return %4, %1, %6, %7 : tensor<f32>, tensor<f32>, tensor<f32>, tensor<64xf32>
+  %c = "jaxpr.broadcast_in_dim"(%one) {broadcast_dimensions = [], shape = array<i64: 8, 64>} : (tensor<f32>) -> tensor<8x64xf32>
+  %small = "jaxpr.constant"() {value = dense<0.001953125> : tensor<f32>} : () -> tensor<f32>
+  %d = "jaxpr.broadcast_in_dim"(%small) {broadcast_dimensions = [], shape = array<i64: 64, 8>} : (tensor<f32>) -> tensor<64x8xf32>
+  %x = "jaxpr.broadcast_in_dim"(%one) {broadcast_dimensions = [], shape = array<i64: 8>} : (tensor<f32>) -> tensor<8xf32>
+  %8 = "jaxpr.jit"(%c, %d, %x) {jaxpr = @power, name = "power"} : (tensor<8x64xf32>, tensor<64x8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  return %4, %1, %6, %7, %8 : tensor<f32>, tensor<f32>, tensor<f32>, tensor<64xf32>, tensor<8xf32>
 }

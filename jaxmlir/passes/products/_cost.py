@@ -51,10 +51,14 @@ class Cost:
 
     flops: float = 0
     bytes: float = 0
-    ops: int = 0
+    ops: float = 0
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(self.flops + other.flops, self.bytes + other.bytes, self.ops + other.ops)
+
+    def shared(self, times: int) -> Cost:
+        """Of each of several uses of what is computed once."""
+        return Cost(self.flops / times, self.bytes / times, self.ops / times)
 
     def is_less(self, other: Cost) -> bool:
         """Whether it is the lesser one in operations and in bytes, with no more kernels."""

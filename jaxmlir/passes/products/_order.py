@@ -50,6 +50,8 @@ class Network:
       factors: the indices of each tensor.
       out: the indices of the result.
       itemsize: bytes of a number.
+      fixed: the factors, selectors after tensors, that are the same in each iteration of a loop.
+      trips: of how many iterations; what only fixed factors are multiplied to is computed once.
     """
 
     sizes: tuple[int, ...]
@@ -57,6 +59,8 @@ class Network:
     selections: tuple[Selection, ...]
     out: int
     itemsize: int
+    fixed: int = 0
+    trips: int = 1
     _sizes: dict[int, int] = field(default_factory=dict, compare=False)
 
     def size(self, indices: int) -> int:
@@ -80,6 +84,9 @@ class Network:
     def multiplied(self, a: int, b: int, needed: int) -> Cost:
         """Of the product of two tensors, summed over what is not needed."""
         out = (a | b) & needed
+        if a == b == out:
+            # Fused with what gives the factors, as it is where it stands.
+            return Cost()
         moved = self.bytes(a) + self.bytes(b) + self.bytes(out)
         summed = (a | b) != out
         return Cost(2 * self.size(a | b) if summed else 0, moved, 1)
@@ -111,12 +118,14 @@ class Part:
       indices: those of the product.
       cost: of all steps so far.
       tree: a factor's number, or the two parts that were multiplied.
+      fixed: whether all of them are.
       selection: what this is, if it is a selection and no tensor.
     """
 
     indices: int
     cost: Cost
     tree: int | tuple
+    fixed: bool = False
     selection: Selection | None = None
 
 
@@ -140,11 +149,15 @@ class _Search:
 
     def single(self, k: int) -> Part:
         dense = len(self.network.factors)
+        fixed = bool(self.network.fixed >> k & 1)
         if k >= dense:
-            return Part(self.factors[k], Cost(), k, self.network.selections[k - dense])
+            return Part(self.factors[k], Cost(), k, fixed, self.network.selections[k - dense])
         indices = self.factors[k]
         needed = self.needed(indices, 1 << k)
-        return Part(needed, self.network.reduced(indices, needed), k)
+        return Part(needed, self._step(self.network.reduced(indices, needed), fixed), k, fixed)
+
+    def _step(self, cost: Cost, fixed: bool) -> Cost:
+        return cost.shared(self.network.trips) if fixed else cost
 
     def join(self, a: Part, b: Part, inside: int) -> Part | None:
         """The product of two parts, which have the factors ``inside``; ``None`` if it is none."""
@@ -154,15 +167,15 @@ class _Search:
             a, b = b, a
         if a.selection is not None:
             return None
-        tree = (a.tree, b.tree)
+        tree, fixed = (a.tree, b.tree), a.fixed and b.fixed
         if b.selection is None:
-            step = network.multiplied(a.indices, b.indices, needed)
-            return Part((a.indices | b.indices) & needed, a.cost + b.cost + step, tree)
+            step = self._step(network.multiplied(a.indices, b.indices, needed), fixed)
+            return Part((a.indices | b.indices) & needed, a.cost + b.cost + step, tree, fixed)
         result = network.selects(a.indices, b.selection, needed)
         if result is None:
             return None
-        step = network.selected(a.indices, result, b.selection)
-        return Part(result & needed, a.cost + step + network.reduced(result, needed), tree)
+        step = network.selected(a.indices, result, b.selection) + network.reduced(result, needed)
+        return Part(result & needed, a.cost + self._step(step, fixed), tree, fixed)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jaxmlir.ir import func, ir, scope
+from jaxmlir.passes._bodies import loop_constants
 from jaxmlir.passes._build import converted, drop_dead_ops
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._remarks import remark, remarks_wanted
@@ -51,9 +52,9 @@ def rewrite_program(
     from jaxmlir.passes._rules import Rules
 
     with scope():
-        rules = Rules(program)
+        rules, fixed = Rules(program), loop_constants(program)
         count = sum(
-            _rewrite(rules, function, readers, wanted, min_gain, sure_gain or min_gain)
+            _rewrite(rules, function, readers, fixed, wanted, min_gain, sure_gain or min_gain)
             for function in outside_kernels(program)
         )
     program.changed()
@@ -64,11 +65,12 @@ def _rewrite(
     rules: Rules,
     function: func.FuncOp,
     readers: Mapping[str, Rule],
+    fixed: Mapping[ir.Value, int],
     wanted: Callable[[Tree], bool],
     min_gain: float,
     sure_gain: float,
 ) -> int:
-    found = Function.of(function, readers)
+    found = Function.of(function, readers, fixed)
     if not any(reader.contracts for reader in map(found.rule, found.parts)):
         return 0
     trees = _Trees(found, wanted, min_gain, sure_gain)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Mapping
+from collections import ChainMap
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from jaxmlir.ir import func, ir
@@ -38,16 +39,21 @@ class Function:
       rules: how each op is read, by name.
       nodes: these ops, and some that tell what they mean, by result.
       parts: of those that are read, the operands that are parts of the product.
+      fixed: values that are the same in each iteration, and of how many iterations, if this is the
+        body of a loop.
     """
 
     rules: Mapping[str, Rule]
+    fixed: Mapping[ir.Value, int]
     nodes: dict[ir.Value, Node] = field(default_factory=dict)
     parts: dict[ir.Value, tuple[ir.Value, ...]] = field(default_factory=dict)
     _users: dict[ir.Value, list[ir.Value | None]] = field(default_factory=dict)
 
     @staticmethod
-    def of(function: func.FuncOp, rules: Mapping[str, Rule]) -> Function:
-        found = Function(rules)
+    def of(
+        function: func.FuncOp, rules: Mapping[str, Rule], fixed: Mapping[ir.Value, int]
+    ) -> Function:
+        found = Function(rules, fixed)
         users = found._users
         for op, name, operands in ops_of(function):
             parts: tuple[ir.Value, ...] | None = None
@@ -246,7 +252,14 @@ class Tree:
     @functools.cached_property
     def cost(self) -> Cost:
         """An estimate for the ops as they are."""
-        return sum(map(_cost_of, self.ops), Cost())
+        total = Cost()
+        trips = ChainMap[ir.Value, int]({}, self.function.fixed)
+        # Backwards: of operands it is known in how many iterations they are the same.
+        for value, node in reversed(self.values):
+            if node is not None:
+                trips[value] = min((trips.get(v, 1) for v in node.operands), default=1)
+                total += _cost_of(node).shared(trips[value])
+        return total
 
     @functools.cached_property
     def best(self) -> Planned | None:
@@ -281,6 +294,9 @@ def _plan(tree: Tree) -> Planned | None:
     indices += [[*rows, *selected] for _, rows, selected in selections]
     used = {index for dim in (*indices, *term.dims) for index in resolve(dim)}
     numbers = Numbered.of_all([*indices, *term.dims])
+    fixed = tree.function.fixed
+    operands = [[f.value] for f in term.factors] + [s.operands for s, *_ in selections]
+    trips = {fixed[v] for values in operands for v in values if v in fixed}
     network = Network(
         numbers.sizes,
         tuple(_bits(numbers(i for dim in f.dims for i in dim)) for f in term.factors),
@@ -295,6 +311,8 @@ def _plan(tree: Tree) -> Planned | None:
         ),
         _bits(numbers(i for dim in term.dims for i in dim)),
         aval_of(tree.root.type).dtype.itemsize,
+        _bits(k for k, values in enumerate(operands) if all(v in fixed for v in values)),
+        min(trips, default=1),
     )
     ordered = best_order(network)
     if ordered is None:
@@ -323,7 +341,7 @@ def _plan(tree: Tree) -> Planned | None:
     return Planned(ordered.cost, plan, values)
 
 
-def _bits(numbers: Collection[int]) -> int:
+def _bits(numbers: Iterable[int]) -> int:
     return sum(1 << i for i in set(numbers))
 
 
