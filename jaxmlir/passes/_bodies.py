@@ -11,15 +11,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from jaxmlir import codec
 from jaxmlir._lists import split
 from jaxmlir.ir import func, ir, is_private
-from jaxmlir.passes._build import NewFunction, ops_with_symbols, references, returned, set_results
+from jaxmlir.passes._build import (
+    NewFunction,
+    named_ops,
+    ops_with_symbols,
+    references,
+    returned,
+    set_results,
+    trip_count,
+)
 from jaxmlir.passes._build import inline as inline_body
-from jaxmlir.passes._call_graph import CallGraph
 from jaxmlir.passes._edit import remove_dead, set_arguments
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 
 if TYPE_CHECKING:
+    from jaxmlir.passes._call_graph import CallGraph
     from jaxmlir.passes._rules import Rules
     from jaxmlir.program import Program
 
@@ -82,23 +91,22 @@ def loops_of(function: func.FuncOp) -> Iterator[tuple[Any, str]]:
 
 
 def loop_constants(program: Program) -> dict[ir.Value, int]:
-    """The arguments of bodies that are the same in each iteration of scans, and of how many at
-    least; of bodies that nothing else refers to."""
-    graph = CallGraph(program.functions)
-    scans: dict[str, list[ScanOp]] = {}
+    """The arguments of the bodies of scans that are the same in each iteration, and of how many
+    iterations at least."""
+    # Bodies by the attributes of the scans, which are few: loops may be many.
+    scans: dict[tuple[ir.Attribute, ...], None] = {}
     for function in program.functions.values():
-        for op, name in loops_of(function):
-            if name == "jaxpr.scan":
-                scan = ScanOp.of(op)
-                scans.setdefault(scan.body, []).append(scan)
-    counts = graph.counts()
-    found = {}
-    for symbol, of_body in scans.items():
-        if len(of_body) == counts[symbol] and all(scan.is_counted for scan in of_body):
-            constants = min(scan.num_consts for scan in of_body)
-            length = min(scan.length for scan in of_body)
-            arguments = program.function(symbol).entry_block.arguments
-            found.update(dict.fromkeys(list(arguments)[:constants], length))
+        for op, name in named_ops(function):
+            if name == "jaxpr.scan" and "num_consts" in (attributes := op.attributes):
+                scans[tuple(attributes[n] for n in ("jaxpr", "num_consts", "length"))] = None
+    found: dict[ir.Value, int] = {}
+    for body, num_consts, length in scans:
+        trips = trip_count(codec.decode(length))
+        if trips is None:
+            continue
+        arguments = list(program.function(body.value).entry_block.arguments)
+        for argument in arguments[: codec.decode(num_consts)]:
+            found[argument] = min(trips, found.get(argument, trips))
     return found
 
 
