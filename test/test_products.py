@@ -218,6 +218,11 @@ def test_operations_left(function, args, flops):
     np.testing.assert_allclose(after(*args), function(*args), rtol=1e-4, atol=1e-4)
 
 
+def test_a_loop_that_does_not_run():
+    program = jaxmlir.trace(functools.partial(power, length=0))(SQUARE, SQUARE, VECTOR)
+    assert np.array_equal(program.run_passes(",".join(PASSES))(SQUARE, SQUARE, VECTOR), VECTOR)
+
+
 def flops_of(program):
     """What matrix products there are, in operations."""
     total = 0

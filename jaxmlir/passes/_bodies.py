@@ -102,7 +102,7 @@ def loop_constants(program: Program) -> dict[ir.Value, int]:
     found: dict[ir.Value, int] = {}
     for body, num_consts, length in scans:
         trips = trip_count(codec.decode(length))
-        if trips is None:
+        if not trips:
             continue
         arguments = list(program.function(body.value).entry_block.arguments)
         for argument in arguments[: codec.decode(num_consts)]:
