@@ -132,8 +132,10 @@ def _remat_opt_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
         jaxpr, consts = params["fun_jaxpr_thunk"]()
     except Exception:
         return params
+    given = [v.aval for v in jaxpr.outvars]
     results = [v.aval for v in eqn.outvars[params["num_res"] :]]
-    fits = all(map(core.typematch, [v.aval for v in jaxpr.outvars], results))
+    # JAX's dead code elimination drops results of the op, but not of the function.
+    fits = len(given) == len(results) and all(map(core.typematch, given, results))
     if not fits or any(isinstance(const, core.Tracer) for const in consts):
         return params
     params = {key: value for key, value in params.items() if key != "fun_jaxpr_thunk"}

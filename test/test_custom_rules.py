@@ -13,7 +13,7 @@ from comparing import reread, same
 from jax import lax
 
 import jaxmlir
-from jaxmlir import untraced
+from jaxmlir import backend, untraced
 from jaxmlir._compat import jax_version
 from jaxmlir.errors import (
     JaxmlirError,
@@ -211,6 +211,16 @@ def test_a_forward_rule_is_run_only_for_its_residuals():
     forward, _ = program.vjp()
     assert jax.jit(lambda x: forward(x)[0])(1.0) == 2.0
     assert jax.jit(forward)(1.0)[0] == 3.0
+
+
+@compat
+def test_a_forward_rule_of_which_only_residuals_are_left():
+    """JAX compiles it without the result that nobody uses, and keeps the function that gives it."""
+    f = jax.custom_vjp(lambda x: 2 * x)
+    f.defvjp(lambda x: (3 * x, jnp.sin(x)), lambda res, ct: (res * ct,), optimize_remat=True)
+    want = jax.grad(f)(0.7)
+    with backend.enabled(pipeline="jaxpr-dce"):
+        same(jax.jit(jax.grad(f))(0.7), want)
 
 
 @compat
