@@ -178,6 +178,23 @@ def test_what_a_while_may_not_need_is_computed_if_it_does(steps):
         assert program(W, X, 0)[0] == 0
 
 
+@pytest.mark.parametrize("steps", [0, 2])
+def test_indices_are_computed_whether_a_while_needs_them_or_not(steps):
+    """They cost no more than to ask, and have no derivative."""
+
+    def function(x, indices, steps):
+        def body(state):
+            i, c = state
+            return i + 1, jnp.sin(c)[jnp.where(indices < 0, indices + len(x), indices)]
+
+        return lax.while_loop(lambda state: state[0] < steps, body, (0, x))
+
+    args = X, np.arange(len(X)) - 2, steps
+    program, found = moved(function, *args)
+    assert "jaxpr.select_n" in found and "jaxpr.cond" not in str(program)
+    np.testing.assert_allclose(program(*args)[1], function(*args)[1], rtol=1e-6)
+
+
 def test_whiles():
     def function(w, x):
         def cond(state):

@@ -25,7 +25,8 @@ stay where they are.
 Calls in a body (``jit``, ``remat2``) are split in two where part of what they do is invariant.
 Branches of a ``cond`` are not looked into, for they may not run, nor are the rules of custom
 derivatives.  The body of a ``while`` may not run either: what leaves it is computed only if the
-condition holds at the start, unless it is known to.
+condition holds at the start, unless it is known to, or unless all of it is quickly computed and has
+no derivative, like indices.
 
 A body is taken apart once (:mod:`._splits`), for all loops that share it.
 """
@@ -36,20 +37,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from jaxmlir import _signature, codec
+from jaxmlir._compat import dtypes
 from jaxmlir._signature import Signature
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes import toolbox
 from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._bodies import can_change, loops_of
-from jaxmlir.passes._build import NewFunction, inline, returned
+from jaxmlir.passes._build import NewFunction, inline, named_ops, returned
 from jaxmlir.passes._call_graph import CallGraph, visit_functions
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import size
+from jaxmlir.passes.fence import FUSED, MOVED
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 from jaxmlir.passes.higher_order.while_loop import WhileOp
 from jaxmlir.passes.licm._splits import Computed, Split, Splits, Uses
+from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -150,9 +156,12 @@ class _Motion:
                 loop = replace(loop, cond=cond.symbol, cond_consts=len(of_cond))
             if body is not None:
                 self._report(body, "in each iteration, if there is any")
-                function = self._program.function(loop.cond)
-                (predicate,) = inline(function, [*of_cond, *init])
-                of_body += self._guarded(predicate, body, of_body)
+                if _may_be_in_vain(body):
+                    of_body += computed(body, [*of_body, *init])
+                else:
+                    function = self._program.function(loop.cond)
+                    (predicate,) = inline(function, [*of_cond, *init])
+                    of_body += self._guarded(predicate, body, of_body)
                 loop = replace(loop, body=body.symbol, body_consts=len(of_body))
             toolbox.replace(op, loop.write(self._rules, [*of_cond, *of_body, *init]))
 
@@ -195,6 +204,22 @@ class _Motion:
                     f"moved out of the loop: '{value.owner.name}' of {size(value.type)} bytes is "
                     f"computed once, not {often}",
                 )
+
+
+def _may_be_in_vain(split: Split) -> bool:
+    """Whether values take no longer to compute than to ask whether they are needed, and have no
+    derivatives, which are zero times what may be infinite where they are not.
+
+    XLA sees that two loops are the same, but not that two conditionals are: of a gradient in which
+    a solver is called twice with the same right-hand side.
+    """
+    avals = map(aval_of, split.template.type.results)
+    return _QUICK.issuperset(name for _, name in named_ops(split.template)) and not any(
+        dtypes.issubdtype(aval.dtype, np.inexact) for aval in avals
+    )
+
+
+_QUICK = FUSED | MOVED | {"jaxpr.constant"}
 
 
 def _constants_first(consts: int, others: int) -> Uses:
