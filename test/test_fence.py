@@ -92,6 +92,21 @@ def test_numbers_are_computed_again():
         assert FENCE not in str(program.run_passes("jaxpr-fence{platform=cpu}"))
 
 
+def test_a_slow_function_of_few_numbers_is_stored_as_it_is():
+    """XLA does not compute it again for each element that it is multiplied by."""
+
+    def encoding(x, octaves):
+        phases = x[:, None] * (1 + octaves) ** 1.3
+        return jnp.sin(phases) + jnp.roll(phases, 1), jnp.cos(phases)
+
+    args = np.linspace(0, 1, 2000, dtype=np.float32), np.arange(6, dtype=np.float32)
+    program = jaxmlir.trace(encoding)(*args)
+    assert FENCE not in str(program.run_passes("jaxpr-fence{platform=cpu}"))
+    text = jax.jit(encoding).lower(*args).compile().as_text()
+    powers = [line for line in text.splitlines() if " power(" in line]
+    assert powers and all("f32[6]{0} power(" in line for line in powers)
+
+
 def test_other_platforms_get_no_fences():
     program = jaxmlir.trace(diffusion(3))(jnp.ones((8, 8)))
     assert str(program.run_passes("jaxpr-fence{platform=cuda}")) == str(program)

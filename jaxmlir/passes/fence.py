@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -178,8 +178,11 @@ class _Costs:
         costs = {v: (0, 1) for v in function.arguments}
         once: set[ir.Value] | None = None
         arrays: dict[ir.Value, ir.Value] = {}
+        slow: set[ir.Value] = set()
         for index, (op, name, operands) in enumerate(ops):
-            read = (v for v in set(operands) if not _is_hoisted(v, op, name))
+            if name in SLOW:
+                slow.add(op.result)
+            read = (v for v in set(operands) if not _is_hoisted(arrays.get(v, v), op, name, slow))
             found = self._of_op(op, name, [costs.get(v, nothing) for v in read])
             views = self._views(op, name, users)
             for i, (value, (own, reads)) in enumerate(zip(op.results, found, strict=False)):
@@ -317,13 +320,17 @@ def _spread(ops: Sequence[tuple[Any, str, list[ir.Value]]]) -> set[ir.Value]:
     return found
 
 
-def _is_hoisted(value: ir.Value, op: Any, name: str) -> bool:
-    """Whether an operand is a number that a kernel computes before it goes through its elements,
-    as LLVM moves what is the same for all of them out of the loop: 100,000 products with the lgamma
-    of a number take as long as with the number."""
+def _is_hoisted(value: ir.Value, op: Any, name: str, slow: Collection[ir.Value]) -> bool:
+    """Whether an operand costs a kernel nothing, which uses each of its elements for several.
+
+    A number is computed before a kernel goes through its elements, as LLVM moves what is the same
+    for all of them out of the loop: 100,000 products with the lgamma of a number take as long as
+    with the number.  And XLA fuses no slow op with one that spreads its result.
+    """
     if name not in FUSED and name != "jaxpr.broadcast_in_dim":
         return False
-    return elements(value.type) == 1 and elements(op.results[0].type) > 1
+    count = elements(value.type)
+    return count < elements(op.results[0].type) and (count == 1 or value in slow)
 
 
 def _shape(value: ir.Value) -> Any:
