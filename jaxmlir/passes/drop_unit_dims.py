@@ -21,7 +21,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from jaxmlir import codec
+from jaxmlir._compat import dtypes
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import drop_dead_ops
@@ -216,7 +219,7 @@ def _dot_general(f: _Function, node: OpNode) -> ir.Value | None:
         tuple(tuple(left[side].index(d) for d in dims[side] if d in left[side]) for side in (0, 1))
         for dims in numbers
     )
-    if not any(gone) or (numbers[0][0] and not contracted[0]):
+    if not any(gone) or (numbers[0][0] and not contracted[0]) or _may_be_added_up_narrow(result):
         return None
     operands = [
         f.shaped(v, _without(_shape(v), units))
@@ -225,6 +228,13 @@ def _dot_general(f: _Function, node: OpNode) -> ir.Value | None:
     attributes = node.attributes | {"dimension_numbers": codec.encode((contracted, batch))}
     shape = _without(_shape(result), _units_of(result))
     return _build(node.name, operands, shape, attributes, result.type)
+
+
+def _may_be_added_up_narrow(product: ir.Value) -> bool:
+    """Whether it depends on the shapes how a product is rounded: XLA's CPU compiler adds up halves
+    as floats, or as halves, which is five times as far off.  It was asked for one of the two."""
+    dtype = aval_of(product.type).dtype
+    return dtypes.issubdtype(dtype, np.floating) and dtype.itemsize < np.dtype(np.float32).itemsize
 
 
 # Left as they are: what uses them finds what they are made of.
