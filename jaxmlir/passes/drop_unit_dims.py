@@ -73,7 +73,7 @@ class _Function:
             if not (name in _OPS or name in _RESHAPES) or not _has_units(op, operands):
                 continue
             node = OpNode(op, name, operands)
-            if not is_plain_op(node):
+            if not is_plain_op(node) or _has_halves(node):
                 continue
             (result,) = op.results
             if name in _RESHAPES:
@@ -105,6 +105,14 @@ class _Function:
         if made is None:
             made = self._made[smaller, shape] = _reshape(smaller, shape)
         return made
+
+
+def _has_halves(node: OpNode) -> bool:
+    """Whether an op reads or gives halves.  XLA's CPU compiler adds up their products as floats, or
+    as halves, which is five to ten times as far off: it depends on how the factors are made."""
+    values = (*node.operands, node.op.results[0])
+    types = (aval_of(v.type).dtype for v in values)
+    return any(dtypes.issubdtype(t, np.floating) and t.itemsize < 4 for t in types)
 
 
 def _shape(value: ir.Value) -> Shape:
@@ -219,7 +227,7 @@ def _dot_general(f: _Function, node: OpNode) -> ir.Value | None:
         tuple(tuple(left[side].index(d) for d in dims[side] if d in left[side]) for side in (0, 1))
         for dims in numbers
     )
-    if not any(gone) or (numbers[0][0] and not contracted[0]) or _may_be_added_up_narrow(result):
+    if not any(gone) or (numbers[0][0] and not contracted[0]):
         return None
     operands = [
         f.shaped(v, _without(_shape(v), units))
@@ -228,13 +236,6 @@ def _dot_general(f: _Function, node: OpNode) -> ir.Value | None:
     attributes = node.attributes | {"dimension_numbers": codec.encode((contracted, batch))}
     shape = _without(_shape(result), _units_of(result))
     return _build(node.name, operands, shape, attributes, result.type)
-
-
-def _may_be_added_up_narrow(product: ir.Value) -> bool:
-    """Whether it depends on the shapes how a product is rounded: XLA's CPU compiler adds up halves
-    as floats, or as halves, which is five times as far off.  It was asked for one of the two."""
-    dtype = aval_of(product.type).dtype
-    return dtypes.issubdtype(dtype, np.floating) and dtype.itemsize < np.dtype(np.float32).itemsize
 
 
 # Left as they are: what uses them finds what they are made of.
