@@ -21,13 +21,12 @@ several gates multiply by their weights, it wants that of ``h`` alone.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Amount, Pass
-from jaxmlir.passes._build import drop_dead_ops, ops_of
+from jaxmlir.passes._build import drop_dead_ops, only_user, ops_of
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode, node_of
 from jaxmlir.passes._remarks import remark
@@ -141,8 +140,8 @@ class _Parts:
     @staticmethod
     def _own(value: ir.Value, whole: ir.Value) -> OpNode | None:
         """The op that gives a value, if nothing but the slices of the whole needs it."""
-        uses = sum(1 for _ in itertools.islice(value.uses, 2))
-        return node_of(value) if value == whole or uses == 1 else None
+        is_own = value == whole or only_user(value) is not None
+        return node_of(value) if is_own else None
 
 
 _SLICES = frozenset({"jaxpr.slice", "jaxpr.split"})
