@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from jaxmlir._compat import core, dtypes
 from jaxmlir.ir import ir
 from jaxmlir.ops import bitwise, comparison, elementwise, special, transcendental
@@ -134,6 +136,12 @@ def is_array(type_: ir.Type) -> bool:
         and core.is_constant_shape(aval.shape)
         and aval.sharding.mesh.empty
     )
+
+
+def is_narrow(dtype: Any) -> bool:
+    """Whether numbers of a type are rounded more than floats are: where sums are rounded before
+    they are added up, more is lost."""
+    return dtypes.issubdtype(dtype, np.inexact) and dtypes.finfo(dtype).bits < 32
 
 
 def with_shape(type_: ir.Type, shape: Sequence[int]) -> ir.Type:

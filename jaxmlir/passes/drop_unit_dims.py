@@ -21,17 +21,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from jaxmlir import codec
-from jaxmlir._compat import dtypes
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import drop_dead_ops
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
-from jaxmlir.passes._work import ELEMENTWISE, is_plain_op, with_shape
+from jaxmlir.passes._work import ELEMENTWISE, is_narrow, is_plain_op, with_shape
 from jaxmlir.passes.toolbox import ops_of
 from jaxmlir.types import aval_of
 
@@ -111,8 +108,7 @@ def _has_halves(node: OpNode) -> bool:
     """Whether an op reads or gives halves.  XLA's CPU compiler adds up their products as floats, or
     as halves, which is five to ten times as far off: it depends on how the factors are made."""
     values = (*node.operands, node.op.results[0])
-    types = (aval_of(v.type).dtype for v in values)
-    return any(dtypes.issubdtype(t, np.floating) and t.itemsize < 4 for t in types)
+    return any(is_narrow(aval_of(v.type).dtype) for v in values)
 
 
 def _shape(value: ir.Value) -> Shape:

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from jax import lax
 
-from jaxmlir._compat import core, dtypes
+from jaxmlir._compat import core
 from jaxmlir.ir import ir
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._node import OpNode
@@ -47,7 +47,7 @@ from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._replace import replace_ops
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes._work import is_plain_op
+from jaxmlir.passes._work import is_narrow, is_plain_op
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _step(x: Any, k: Any, axes: Sequence[_Axis], groups: int) -> str | None:
         return "without the zeros of a dilated array"
     if 1 < groups <= MAX_SPLIT and len(axes) <= 2:
         return "each group by itself"
-    if len(axes) == 3 and not _is_narrow(x.dtype) and _least(k, axes, counts) is not None:
+    if len(axes) == 3 and not is_narrow(x.dtype) and _least(k, axes, counts) is not None:
         return "in two dimensions"
     return None
 
@@ -231,11 +231,6 @@ def _step(x: Any, k: Any, axes: Sequence[_Axis], groups: int) -> str | None:
 def _counts(x: Any, k: Any, axes: Sequence[_Axis]) -> list[int]:
     sizes = zip(axes, x.shape[1:-1], k.shape[:-2], strict=True)
     return [axis.count(size, taps) for axis, size, taps in sizes]
-
-
-def _is_narrow(dtype: Any) -> bool:
-    """Whether more is lost where sums are rounded before they are added up."""
-    return dtypes.issubdtype(dtype, np.inexact) and dtypes.finfo(dtype).bits < 32
 
 
 def _least(k: Any, axes: Sequence[_Axis], counts: Sequence[int]) -> int | None:

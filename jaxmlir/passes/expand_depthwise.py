@@ -31,7 +31,7 @@ from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._replace import replace_ops
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes._work import is_plain_op
+from jaxmlir.passes._work import is_narrow, is_plain_op
 from jaxmlir.passes.fence import fences
 from jaxmlir.types import aval_of
 
@@ -96,8 +96,8 @@ def _suited(node: OpNode) -> _Depthwise | None:
         return None
     x, k = (aval_of(v.type) for v in node.operands)
     preferred = node.get("preferred_element_type")
-    narrow = x.dtype != k.dtype or preferred not in (None, x.dtype)
-    if narrow or not dtypes.issubdtype(x.dtype, np.inexact) or dtypes.finfo(x.dtype).bits < 32:
+    mixed = x.dtype != k.dtype or preferred not in (None, x.dtype)
+    if mixed or not dtypes.issubdtype(x.dtype, np.inexact) or is_narrow(x.dtype):
         return None
     lhs, rhs, out = map(tuple, node.get("dimension_numbers"))
     strides, dilation = tuple(node.get("window_strides")), tuple(node.get("rhs_dilation"))
