@@ -164,6 +164,8 @@ def derive(program: Program, symbol: str, transformation: str, pattern: Any) -> 
     from jaxmlir.passes.vmap import vmap
 
     result = program.clone()
+    # Nobody looks at it, and rules that are told zeros while it is written wait with what they use.
+    result.rule_tracing.held = True
     with scope():
         rules = Rules(result)
         if transformation == "jvp":

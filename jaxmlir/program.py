@@ -39,6 +39,7 @@ from jaxmlir.passes._liveness import Liveness
 from jaxmlir.placement import placement_of
 from jaxmlir.rule_tracing import RuleTracing
 from jaxmlir.types import aval_of
+from jaxmlir.untraced import MARK, marked_ops
 
 if TYPE_CHECKING:
     from jax.stages import Lowered
@@ -123,7 +124,7 @@ class Program:
     @property
     def has_untraced_rules(self) -> bool:
         """Whether custom derivative rules are still to be traced."""
-        return self.rule_tracing.table is not None
+        return self.rule_tracing.waiting
 
     def trace_rules(self, *, met: bool = False, of: Any = None) -> None:
         """Traces the custom derivative rules that are still to be traced.
@@ -299,7 +300,17 @@ class Program:
         Args:
           debug_info: also print locations: the user's Python lines and JAX's name stacks.
         """
-        return mlir_ir.module_text(self.module, debug_info=debug_info)
+        return mlir_ir.module_text(self.written_module(), debug_info=debug_info)
+
+    def written_module(self) -> ir.Module:
+        """The module to write down: without what only this process can make sense of."""
+        module = self.module
+        if self.rule_tracing.marked:
+            with mlir_ir.context():
+                module = mlir_ir.clone_module(module)
+                for op in list(marked_ops(functions(module).values())):
+                    del op.attributes[MARK]
+        return module
 
     __str__ = as_text
 
@@ -351,6 +362,14 @@ class Program:
           PipelineError: the pipeline is malformed, or names a pass that does not exist.
           PassError: a pass failed, or left an invalid module.
         """
+        result = self._after_passes(pipeline, verify_each, remarks)
+        # What passes have done to custom rules is not done to those that would be traced now.
+        result.rule_tracing.forget()
+        return result
+
+    def _after_passes(
+        self, pipeline: str, verify_each: bool, remarks: Callable[[Diagnostic], None] | None
+    ) -> Program:
         from jaxmlir.passes import Instrumentation, parse_pipeline
 
         result = self.clone()
@@ -379,7 +398,7 @@ class Program:
         from jaxmlir.passes import level_pipeline
 
         pipeline = level_pipeline(level, without)
-        return self.run_passes(pipeline, verify_each=False, remarks=remarks)
+        return self._after_passes(pipeline, False, remarks)
 
     def remat(
         self,
@@ -406,7 +425,7 @@ class Program:
             raise ArgumentError(f"memory_budget: expected a number, got {memory_budget!r}")
         option = "" if memory_budget is None else f"{{memory-budget={memory_budget}}}"
         pipeline = f"jaxpr-inline,jaxpr-remat{option}"
-        return self.run_passes(pipeline, verify_each=False, remarks=remarks)
+        return self._after_passes(pipeline, False, remarks)
 
     def clone(self, *, hold_rules: bool = False) -> Program:
         """A copy whose module can be changed; constants and handles are shared.
@@ -422,8 +441,7 @@ class Program:
             module = mlir_ir.clone_module(self._module)
         result = Program(module, self._constants, self._handles, self.custom_calls)
         result.when_lowered = self.when_lowered
-        result.rule_tracing = RuleTracing(result, self.rule_tracing.table)
-        result.rule_tracing.held = hold_rules
+        result.rule_tracing = self.rule_tracing.of_clone(result, hold_rules)
         return result
 
     def __copy__(self) -> Program:

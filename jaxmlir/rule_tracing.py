@@ -4,7 +4,8 @@ What waits to be traced is :mod:`jaxmlir.untraced`.  The rules of an imported pr
 when its module, or a side table, is first looked at: calling and lowering do without, and so do the
 passes that ``jit`` runs.
 Differentiating it traces those of its own ops; those of the ops in these rules are traced when the
-derivative is differentiated or looked at.  Batching it traces none.
+derivative is differentiated or looked at.  Batching it traces none.  A rule that is told which
+tangents are zero is traced for those that a derivative meets.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.importer import Importer
-from jaxmlir.ir import func, functions, scope
+from jaxmlir.ir import func, functions, ir, scope
 from jaxmlir.passes._build import reachable
 from jaxmlir.passes.dedupe_functions import merge_functions
+from jaxmlir.untraced import is_choosy, is_untraced
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -28,10 +30,12 @@ class RuleTracing:
     """Traces the rules of one program.
 
     Args:
-      table: the rules that are still to be traced, if there are any.
+      table: what the marks of ops mean, if there are any.
       importer: what wrote the module, if it is there still.
 
     Attributes:
+      waiting: whether rules may still be to be traced.
+      marked: whether ops may have marks, of this table or of one that was forgotten.
       held: leave rules untraced, whoever looks: a transformation is under way.
       lock: held while the module changes.
     """
@@ -41,6 +45,7 @@ class RuleTracing:
     ):
         self.program = program
         self.table = table
+        self.waiting = self.marked = table is not None
         self.held = False
         self.lock = threading.RLock()
         self._importer = importer
@@ -50,6 +55,13 @@ class RuleTracing:
     def forget(self) -> None:
         """Takes the rules of the module, which is another one now, for traced."""
         self.table = self._importer = None
+        self.waiting = False
+
+    def of_clone(self, program: Program, held: bool) -> RuleTracing:
+        """That of a copy of the program."""
+        result = RuleTracing(program, self.table)
+        result.waiting, result.marked, result.held = self.waiting, self.marked, held
+        return result
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
@@ -75,7 +87,7 @@ class RuleTracing:
 
     def trace(self, *, met: bool = False, of: Any = None) -> None:
         """Traces rules: see :meth:`Program.trace_rules`."""
-        if self.table is None:
+        if not self.waiting or (of is not None and not is_untraced(of)):
             return
         with self.lock:
             # A rule that looks at the program it belongs to sees it as far as it is.
@@ -83,30 +95,58 @@ class RuleTracing:
                 if of is not None:
                     self._pending.trace_op(of)
                 return
-            self._under_way = True
-            try:
-                with scope():
-                    self._trace(met, of)
-            finally:
-                self._under_way = False
-                self.program.reread()
+            with self._resumed():
+                before = functions(self.program.module_as_is)
+                if of is not None:
+                    self._pending.trace_op(of)
+                elif met:
+                    name = self.program.name
+                    self._pending.trace(reachable(before, name, custom_rules=False))
+                else:
+                    self._pending.trace()
+                if self._importer is None and not self.held:
+                    self._tidy(before)
+                if not self._pending:
+                    self.waiting, self._importer = False, None
 
-    def _trace(self, met: bool, of: Any) -> None:
-        before = functions(self.program.module_as_is)
-        if self._importer is not None:
-            self._pending = self._importer.pending
-        else:
-            self._pending = Importer.into(self.program).pending
-            self._pending.resume(before.values(), self.table)
-        if of is not None:
-            self._pending.trace_op(of)
-        else:
-            name = self.program.name
-            self._pending.trace(reachable(before, name, custom_rules=False) if met else None)
-        if self._importer is None and not self.held:
-            self._tidy(before)
-        if not self._pending:
-            self.forget()
+    def tell(self, op: Any, zeros: tuple[bool, ...]) -> dict[str, ir.Attribute]:
+        """The rule of an op that is told which tangents are zero, or of a custom_lin which
+        cotangents: the attribute that names it, or says why there is none.
+
+        Empty for an op whose rule is not told, or that was read and knows of no more rules.
+        """
+        if not self.can_tell(op):
+            return {}
+        with self.lock:
+            # Its own ops may have rules, which wait.
+            self.waiting = True
+            if self._under_way:
+                found = self._pending.tell(op, zeros)
+                self.program.reread()
+                return found
+            with self._resumed():
+                return self._pending.tell(op, zeros)
+
+    def can_tell(self, op: Any) -> bool:
+        """Whether the rules of an op can be told what is zero."""
+        return self.table is not None and is_choosy(op) and self.table.of(op) is not None
+
+    @contextlib.contextmanager
+    def _resumed(self) -> Iterator[None]:
+        """The ops that lack rules are in ``_pending`` meanwhile."""
+        self._under_way = True
+        try:
+            with scope():
+                if self._importer is not None:
+                    self._pending = self._importer.pending
+                else:
+                    self._pending = Importer.into(self.program).pending
+                    known = functions(self.program.module_as_is).values()
+                    self._pending.resume(known, self.table)
+                yield
+        finally:
+            self._under_way = False
+            self.program.reread()
 
     def _tidy(self, before: Mapping[str, func.FuncOp]) -> None:
         """Drops functions that traced rules have brought and that the program has already, or that

@@ -26,7 +26,7 @@ from __future__ import annotations
 import functools
 import itertools
 import types as py_types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -91,7 +91,11 @@ def write(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
 _STATIC = ("call_jaxpr", "num_consts", "num_res", "in_zeros", "symbolic_zeros")
 
 
-def _trace_jvp_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
+Told = Callable[[tuple[bool, ...]], tuple[str, ir.Attribute]]
+"""A rule that is told which (co)tangents are zero, as an attribute."""
+
+
+def _jvp_rule(eqn: Any, pending: Pending) -> Told:
     params = eqn.params
     thunk = params["jvp_jaxpr_fun"]
     in_avals = [v.aval for v in eqn.invars[params["num_consts"] :]]
@@ -108,6 +112,12 @@ def _trace_jvp_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attrib
             "jvp_jaxpr", key, thunk.debug_info, functools.partial(trace, in_zeros)
         )
 
+    return function
+
+
+def _trace_jvp_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
+    params, function = eqn.params, _jvp_rule(eqn, pending)
+    in_avals = [v.aval for v in eqn.invars[params["num_consts"] :]]
     yield function((False,) * len(in_avals))
     if params["symbolic_zeros"] and not pending.in_rule:
         found = map(function, _zeros(list(map(has_tangent, in_avals))))
@@ -239,6 +249,12 @@ class _VjpRules:
             found["jaxpr.in_zeros"] = tuple(may and not does for may, does in zeros)
         return jaxpr, consts, found
 
+    @property
+    def has_variants(self) -> bool:
+        """Whether the rules are traced for what they may be told."""
+        rules = self.fwd.debug_info, self.bwd.debug_info
+        return self.choosy and not self.pending.in_rule and all(map(self.pending.is_short, rules))
+
     def with_zeros(self, fwd: ir.Attribute | None) -> Iterator[list[ir.Attribute]]:
         """The forward rules that are told which tangents are zero, each with its backward rules.
 
@@ -278,14 +294,43 @@ def _trace_vjp_rules(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attri
         yield found.backward()
     elif not found.choosy:
         return
-    rules = found.fwd.debug_info, found.bwd.debug_info
-    if found.choosy and not pending.in_rule and all(map(pending.is_short, rules)):
+    if found.has_variants:
         families = [
             ir.ArrayAttr.get(family)
             for family in found.with_zeros(fwd if name == "fwd_jaxpr" else None)
         ]
         if families:
             yield "vjp_with_zeros", ir.ArrayAttr.get(families)
+
+
+def _forward_rule(eqn: Any, pending: Pending) -> Told:
+    return _VjpRules(eqn, pending).forward
+
+
+def trace_backward(
+    eqn: Any, pending: Pending, in_zeros: tuple[bool, ...]
+) -> Iterator[tuple[str, ir.Attribute]]:
+    """The backward rules of a forward rule that was told which tangents are zero, as a custom_lin
+    names them."""
+    found = _VjpRules(eqn, pending)
+    yield _of_lin(found.backward(in_zeros))
+    if found.has_variants:
+        told = _zeros_of_cotangents(found.cotangents, 1)
+        symbols = _found([found.backward(in_zeros, zeros) for zeros in told])
+        if symbols:
+            yield "bwd_with_zeros", ir.ArrayAttr.get(symbols)
+
+
+def tell_backward(
+    eqn: Any, pending: Pending, in_zeros: tuple[bool, ...], ct_zeros: tuple[bool, ...]
+) -> tuple[str, ir.Attribute]:
+    """The one of these that is told which cotangents are zero."""
+    return _of_lin(_VjpRules(eqn, pending).backward(in_zeros, ct_zeros))
+
+
+def _of_lin(found: tuple[str, ir.Attribute]) -> tuple[str, ir.Attribute]:
+    name, value = found
+    return ("bwd" if name == "bwd_jaxpr" else name), value
 
 
 def _call_fwd(fwd: Any, tangible: tuple[bool, ...], choosy: bool) -> tuple[tuple[bool, ...], Any]:
@@ -362,22 +407,31 @@ def refused(rule: str, nonzeros: Sequence[bool], in_zeros: Sequence[bool]) -> st
     return None
 
 
-def _trace_lin_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
+def _lin_rule(eqn: Any, pending: Pending) -> Told:
     bwd = eqn.params["bwd"]
     residuals = [v.aval for v in eqn.invars[: eqn.params["num_res"]]]
-    cotangents = [a.to_ct_aval() for a in eqn.params["out_avals"]]
+    cotangents = _cotangents_of_lin(eqn)
 
-    def function(ct_zeros: tuple[bool, ...] = ()) -> tuple[str, ir.Attribute]:
+    def function(ct_zeros: tuple[bool, ...]) -> tuple[str, ir.Attribute]:
         def trace() -> tuple[Any, Sequence[Any], dict[str, Any]]:
             return _trace_bwd(bwd, residuals, cotangents, ct_zeros, {})
 
         key = ("lin", pending.identity(bwd), tuple(residuals), tuple(cotangents), ct_zeros)
         return pending.function("bwd", key, bwd.debug_info, trace)
 
-    yield function()
+    return function
+
+
+def _cotangents_of_lin(eqn: Any) -> list[Any]:
+    return [a.to_ct_aval() for a in eqn.params["out_avals"]]
+
+
+def _trace_lin_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
+    function = _lin_rule(eqn, pending)
+    yield function(())
     choosy = eqn.params["symbolic_zeros"] and not pending.in_rule
-    if choosy and pending.is_short(bwd.debug_info):
-        symbols = _found(map(function, _zeros_of_cotangents(cotangents, 1)))
+    if choosy and pending.is_short(eqn.params["bwd"].debug_info):
+        symbols = _found(map(function, _zeros_of_cotangents(_cotangents_of_lin(eqn), 1)))
         if symbols:
             yield "bwd_with_zeros", ir.ArrayAttr.get(symbols)
 
@@ -421,6 +475,14 @@ TRACERS = {
     "custom_jvp_call": _trace_jvp_rule,
     "custom_vjp_call": _trace_vjp_rules,
     "custom_lin": _trace_lin_rule,
+}
+
+# Of a rule that asks for it, the one that is told which tangents are zero, or of a custom_lin which
+# cotangents.
+TELLERS: dict[str, Callable[[Any, Pending], Told]] = {
+    "custom_jvp_call": _jvp_rule,
+    "custom_vjp_call": _forward_rule,
+    "custom_lin": _lin_rule,
 }
 
 

@@ -431,9 +431,13 @@ def _start(
         program.trace_rules(met=True)
     result = program.clone(hold_rules=custom_rules != "all")
     discharge_refs(result)
-    checkpoint_while(result, result.name, while_loops, checkpoints)
+
+    def prepare(symbol: str) -> None:
+        checkpoint_while(result, symbol, while_loops, checkpoints)
+
+    prepare(result.name)
     with scope():
-        return result, Rules(result, reverse=reverse), result.name
+        return result, Rules(result, reverse=reverse, prepare=prepare), result.name
 
 
 def _finish(

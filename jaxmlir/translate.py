@@ -175,7 +175,7 @@ def _output(program: Program, arguments: Arguments) -> bytes:
     if arguments.on("to-stablehlo"):
         program = program.run_passes(_legalize(arguments.get("platforms")))
     return serialized(
-        program.module,
+        program.written_module(),
         bytecode=arguments.on("emit-bytecode"),
         debug_info=arguments.on("mlir-print-debuginfo"),
     )

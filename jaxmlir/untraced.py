@@ -7,6 +7,10 @@ somebody looks at a program's module; what is only lowered and run never does ei
 An op whose rules are missing is marked with their number in a table (:class:`Untraced`) that a
 program shares with what is derived from it.  What they are is known by the equation that the op was
 imported from, or, of an op that a transformation has made, by those of the op that it made it of.
+
+A rule that is told which tangents are zero is asked when these are known, as JAX does.  So the mark
+of its op stays after the rules are traced, until the program is written down: one that was read
+has the rules that were traced for what they may be told.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
+import itertools
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,7 +26,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jaxmlir._compat import ConfigSnapshot, config, core, named_axes
 from jaxmlir.errors import JaxmlirError
 from jaxmlir.ir import functions, ir
-from jaxmlir.rules import OPS, TRACERS, Identities, rules_key
+from jaxmlir.rules import (
+    ATTRIBUTES,
+    OPS,
+    TELLERS,
+    TRACERS,
+    Identities,
+    rules_key,
+    tell_backward,
+    trace_backward,
+)
 
 if TYPE_CHECKING:
     from jaxmlir.importer import Importer
@@ -35,20 +49,48 @@ MAX_ORDER = 2
 MAX_ORDER_OF_SHORT = 8
 SHORT = 100
 
-# On an op that lacks its rules: their number.
+# On an op that lacks its rules, or whose rules can be asked for more: their number.
 MARK = "jaxpr.untraced"
+_FOUND = ATTRIBUTES | {"jvp_error", "fwd_error", "bwd_error"}
+# No number is that of other rules in another program, which a mark may get to.
+_numbers = itertools.count()
 
 
 def is_untraced(op: Any) -> bool:
     """Whether an op of :data:`jaxmlir.rules.OPS` lacks its rules."""
-    return MARK in op.attributes
+    attributes = op.attributes
+    return MARK in attributes and not any(name in attributes for name in _FOUND)
+
+
+def is_choosy(op: Any) -> bool:
+    """Whether the rules of an op are told which tangents are zero."""
+    return "symbolic_zeros" in op.attributes
+
+
+Attributes = dict[str, ir.Attribute]
+Given = Iterator[tuple[str, ir.Attribute]]
+"""The attributes that rules give an op."""
 
 
 class Source(Protocol):
     """What the rules of an op can be made of.  Equal sources make equal rules."""
 
-    def trace(self, op: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
-        """The attributes of the op that its rules give it; writes their functions."""
+    def trace(self, attributes: Attributes, pending: Pending) -> Given:
+        """What its rules add to the attributes of an op; writes their functions."""
+
+    def tell(self, attributes: Attributes, pending: Pending, zeros: tuple[bool, ...]) -> Given:
+        """The one that names the rule which is told which tangents are zero, or of a custom_lin
+        which cotangents; or else that says why there is none."""
+
+    def backward(
+        self, pending: Pending, in_zeros: tuple[bool, ...], ct_zeros: tuple[bool, ...] | None
+    ) -> Given:
+        """The attributes of a custom_lin that stands for the derivative of a custom_vjp call.
+
+        Args:
+          in_zeros: what the forward rule was told.
+          ct_zeros: what the backward rule is told; ``None``: all that it may be told.
+        """
 
 
 class Untraced:
@@ -64,7 +106,7 @@ class Untraced:
     def __init__(self) -> None:
         self.config = ConfigSnapshot()
         self.identity = Identities()
-        self._sources: list[Source] = []
+        self._sources: dict[int, Source] = {}
         self._numbers: dict[Source, int] = {}
 
     def add(self, op: Any, source: Source) -> None:
@@ -81,15 +123,19 @@ class Untraced:
     def unify(self, functions: Iterable[Any]) -> None:
         """Marks the marked ops of some functions alike where their rules are equal."""
         for op in marked_ops(functions):
-            op.attributes[MARK] = self.number(self.of(op))
+            source = self.of(op)
+            if source is not None:
+                op.attributes[MARK] = self.number(source)
 
-    def of(self, op: Any) -> Source:
-        """What the rules of a marked op are made of."""
-        return self._sources[op.attributes[MARK].value]
+    def of(self, op: Any) -> Source | None:
+        """What the rules of an op are made of, if it has a mark of this table."""
+        attributes = op.attributes
+        return self._sources.get(attributes[MARK].value) if MARK in attributes else None
 
     def _append(self, source: Source) -> int:
-        self._sources.append(source)
-        return len(self._sources) - 1
+        number = next(_numbers)
+        self._sources[number] = source
+        return number
 
 
 def _mark(number: int) -> ir.IntegerAttr:
@@ -97,10 +143,10 @@ def _mark(number: int) -> ir.IntegerAttr:
 
 
 def marked_ops(functions: Iterable[Any]) -> Iterator[Any]:
-    """The ops of some functions that lack their rules."""
+    """The ops of some functions that have marks."""
     for function in functions:
         for op in function.entry_block.operations:
-            if type(op) is ir.OpView and op.name in OPS and is_untraced(op):
+            if type(op) is ir.OpView and op.name in OPS and MARK in op.attributes:
                 yield op
 
 
@@ -128,7 +174,25 @@ class _OfEquation:
         # JAX has one context of a kind only.
         return rules_key(self.eqn, self.identity), id(self.eqn.ctx), within, self.check_vma
 
-    def trace(self, op: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
+    def trace(self, attributes: Attributes, pending: Pending) -> Given:
+        with self._in_place(pending):
+            yield from TRACERS[self.eqn.primitive.name](self.eqn, pending)
+
+    def tell(self, attributes: Attributes, pending: Pending, zeros: tuple[bool, ...]) -> Given:
+        with self._in_place(pending):
+            yield TELLERS[self.eqn.primitive.name](self.eqn, pending)(zeros)
+
+    def backward(
+        self, pending: Pending, in_zeros: tuple[bool, ...], ct_zeros: tuple[bool, ...] | None
+    ) -> Given:
+        with self._in_place(pending):
+            if ct_zeros is None:
+                yield from trace_backward(self.eqn, pending, in_zeros)
+            else:
+                yield tell_backward(self.eqn, pending, in_zeros, ct_zeros)
+
+    @contextlib.contextmanager
+    def _in_place(self, pending: Pending) -> Iterator[None]:
         ctx = self.eqn.ctx
         with (
             pending.around(self.within, self.check_vma),
@@ -137,7 +201,26 @@ class _OfEquation:
             named_axes(ctx.cur_abstract_mesh),
             config._check_vma(self.check_vma),
         ):
-            yield from TRACERS[self.eqn.primitive.name](self.eqn, pending)
+            yield
+
+
+@dataclass(frozen=True)
+class Backward:
+    """The rules of a custom_lin: the backward rules of a forward rule that was told zeros."""
+
+    of: Source
+    in_zeros: tuple[bool, ...]
+
+    def trace(self, attributes: Attributes, pending: Pending) -> Given:
+        return self.of.backward(pending, self.in_zeros, None)
+
+    def tell(self, attributes: Attributes, pending: Pending, zeros: tuple[bool, ...]) -> Given:
+        return self.of.backward(pending, self.in_zeros, zeros)
+
+    def backward(
+        self, pending: Pending, in_zeros: tuple[bool, ...], ct_zeros: tuple[bool, ...] | None
+    ) -> Given:
+        raise NotImplementedError("a backward rule has none of its own")
 
 
 class Pending:
@@ -173,7 +256,7 @@ class Pending:
     def resume(self, functions: Iterable[Any], table: Untraced) -> None:
         """Has the marked ops of some functions wait here."""
         self.table = table
-        self._queue.extend(marked_ops(functions))
+        self._queue.extend(op for op in marked_ops(functions) if is_untraced(op))
 
     def drop(self, count: int) -> None:
         """Forgets the last ``count`` ops, which are being erased."""
@@ -208,7 +291,8 @@ class Pending:
         """Traces the rules of all ops, and of those that the rules bring.
 
         Args:
-          within: only of the ops of these functions; those that their rules bring wait on.
+          within: only of the ops of these functions; those that their rules bring wait on, and
+            rules that are told zeros, which can be asked when these are known.
         """
         if not self._queue:
             return
@@ -221,7 +305,9 @@ class Pending:
         """Traces the rules of the ops that wait; those that the rules bring wait after them."""
         now, later = collections.deque(), []
         for op in self._queue:
-            here = within is None or op.parent.attributes["sym_name"].value in within
+            here = within is None or (
+                op.parent.attributes["sym_name"].value in within and not is_choosy(op)
+            )
             (now if here else later).append(op)
         self._queue = collections.deque()
         try:
@@ -234,10 +320,21 @@ class Pending:
     def trace_op(self, op: Any) -> None:
         """Traces the rules of one op, if it lacks them."""
         if is_untraced(op):
+            source = self.table.of(op)
             with self.table.config.restored():
-                for name, value in self.table.of(op).trace(op, self):
+                for name, value in source.trace(dict(op.attributes.items()), self):
                     op.attributes[name] = value
-            del op.attributes[MARK]
+            if is_choosy(op):
+                op.attributes[MARK] = self.table.number(source)
+            else:
+                del op.attributes[MARK]
+
+    def tell(self, op: Any, zeros: tuple[bool, ...]) -> dict[str, ir.Attribute]:
+        """What names the rule of an op that is told which tangents are zero: see
+        :meth:`Source.tell`."""
+        with self.table.config.restored():
+            attributes = dict(op.attributes.items())
+            return dict(self.table.of(op).tell(attributes, self, zeros))
 
     @functools.cached_property
     def rules(self) -> Rules:

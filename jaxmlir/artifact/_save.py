@@ -53,7 +53,7 @@ def pieces(program: Program, *, source_info: bool = True) -> list[Any]:
         element, part = _format.part_of(array)
         elements[name] = {"type": element, "sha256": _format.digest(part.data)}
         parts[_format.CONSTANT + name] = part
-    text, size = _module.compress(program.module, locations=source_info)
+    text, size = _module.compress(program.written_module(), locations=source_info)
     parts[_format.MODULE] = _container.Part("U8", (len(text),), text)
     metadata = {
         "artifact": _format.VERSION,

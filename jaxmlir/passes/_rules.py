@@ -15,6 +15,7 @@ operands have tangents, are linear, or are batched along which dimension.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -50,7 +51,7 @@ from jaxmlir.passes._build import inline, ops_with_symbols, reachable, symbols_o
 from jaxmlir.passes._functions import Functions
 from jaxmlir.passes.higher_order import Halves, Linearization, Written
 from jaxmlir.types import aval_of
-from jaxmlir.untraced import is_untraced
+from jaxmlir.untraced import MARK, is_untraced
 
 if TYPE_CHECKING:
     from jaxmlir.passes.linearize import LinearOp
@@ -86,11 +87,22 @@ class Rules:
     Attributes:
       reverse: what :meth:`linearize` gives is to be transposed.  A primitive may have another rule
         for that than for pushing tangents forward, or no other.
+
+    Args:
+      prepare: what has been done to the program's functions, to be done to custom rules that are
+        traced meanwhile.
     """
 
-    def __init__(self, program: Program, *, reverse: bool = False):
+    def __init__(
+        self,
+        program: Program,
+        *,
+        reverse: bool = False,
+        prepare: Callable[[str], None] = lambda symbol: None,
+    ):
         self.program = program
         self.reverse = reverse
+        self._prepare = prepare
         self.importer = Importer.into(program)
         self.exporter = exporting.Exporter(program)
         self.functions = Functions(self)
@@ -315,6 +327,19 @@ class Rules:
             return zeros(type_)
         return self.emit(lambda: [ad_util.empty_like_aval(aval)], [], ("filler", type_))[0]
 
+    def told(self, op: Any, zeros: tuple[bool, ...]) -> dict[str, ir.Attribute]:
+        """The custom rule of an op that is told which (co)tangents are zero: the attribute that
+        names it, if there is one; see :meth:`RuleTracing.tell`."""
+        if not self.program.rule_tracing.can_tell(op):
+            return {}
+        key = ("told", op.attributes[MARK].value, zeros)
+        if key not in self._own:
+            found = self.program.rule_tracing.tell(op, zeros)
+            for symbol in itertools.chain(*map(symbol_uses, found.values())):
+                self._prepare(symbol)
+            self._own[key] = found
+        return self._own[key]
+
     def mark(self) -> tuple[int, ...]:
         """A point to return to, for :meth:`undo`."""
         return len(self._own), len(self.program.functions), *self.functions.mark()
@@ -364,7 +389,9 @@ class Rules:
         if rule is None:
             return None
         if name in rules.OPS and kind not in _WITHOUT_RULES and is_untraced(op):
-            self.program.trace_rules()
+            # Those that can be told zeros are asked for when these are known.
+            if not self.program.rule_tracing.can_tell(op):
+                self.program.trace_rules()
         key = (rule, kind, known or _signature.of_op(op, name, op.operands), pattern)
         if key not in self._own:
             found = getattr(rule, kind)(self, op, *pattern) if rule.handles(op) else None

@@ -58,6 +58,7 @@ def expand_custom_lin(rules: Rules, entries: Iterable[str] | None = None) -> Non
 
 
 def _expand(rules: Rules, op: Any, operands: list[ir.Value]) -> None:
+    rules.program.trace_rules(of=op)
     bwd = rule_symbol(op, "bwd")
     num_res = attribute(op, "num_res", 0)
     in_zeros = attribute(op, "in_zeros", ())

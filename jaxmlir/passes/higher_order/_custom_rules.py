@@ -3,7 +3,7 @@ with its rules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from jaxmlir.passes._build import attribute
 from jaxmlir.passes.higher_order._rule import Written
 from jaxmlir.rules import ATTRIBUTES as OF_RULES
 from jaxmlir.types import aval_of
-from jaxmlir.untraced import MARK, is_untraced
+from jaxmlir.untraced import MARK, Given, is_untraced
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -145,15 +145,22 @@ def with_batched_rules(
     Rules that are not traced are batched when they are, unless they may change the dimensions: a
     result that is not batched may have to be.
     """
+    tracing = rules.program.rule_tracing
+
+    def mark(attributes: Attributes, out_dims: Dims) -> Attributes:
+        source = _Batched(tracing.table.of(op), batch_attributes, dims, axis, out_dims)
+        return attributes | {MARK: tracing.table.number(source)}
+
     if is_untraced(op):
-        table = rules.program.rule_tracing.table
         if None not in out_dims:
-            later = _Batched(table.of(op), batch_attributes, dims, axis, out_dims)
-            return dict(op.attributes.items()) | {MARK: table.number(later)}, out_dims
+            return mark(dict(op.attributes.items()), out_dims), out_dims
         rules.program.trace_rules(of=op)
     attributes = dict(op.attributes.items())
     found, out_dims = batch_attributes(rules, attributes, dims, axis, out_dims)
-    return attributes | found, out_dims
+    attributes |= found
+    if tracing.can_tell(op):
+        return mark(attributes, out_dims), out_dims
+    return attributes, out_dims
 
 
 @dataclass(frozen=True)
@@ -166,16 +173,46 @@ class _Batched:
     axis: Any
     out_dims: Dims
 
-    def trace(self, op: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
-        traced = dict(self.of.trace(op, pending))
-        attributes = dict(op.attributes.items()) | traced
+    def trace(self, attributes: Attributes, pending: Pending) -> Given:
+        return self._batched(attributes, dict(self.of.trace(attributes, pending)), pending)
+
+    def tell(self, attributes: Attributes, pending: Pending, zeros: tuple[bool, ...]) -> Given:
+        given = {k: v for k, v in attributes.items() if k not in OF_RULES}
+        return self._batched(given, dict(self.of.tell(given, pending, zeros)), pending)
+
+    def backward(
+        self, pending: Pending, in_zeros: tuple[bool, ...], ct_zeros: tuple[bool, ...] | None
+    ) -> Given:
+        """The backward rules are batched with the forward rule, whose residuals they take."""
+        of_call = dict(self.of.tell({}, pending, in_zeros))
+        for name, value in self.of.backward(pending, in_zeros, ct_zeros):
+            if name == "bwd":
+                of_call["bwd_jaxpr"] = value
+            elif name == "bwd_with_zeros":
+                family = ir.ArrayAttr.get([of_call["fwd_jaxpr"], *value])
+                of_call["vjp_with_zeros"] = ir.ArrayAttr.get([family])
+            else:
+                of_call[name] = value
+        for name, value in self._batched({}, of_call, pending):
+            if name == "bwd_jaxpr":
+                yield "bwd", value
+            elif name == "vjp_with_zeros":
+                yield "bwd_with_zeros", ir.ArrayAttr.get(list(value[0])[1:])
+            elif name == "bwd_error":
+                yield name, value
+
+    def _batched(self, attributes: Attributes, traced: Attributes, pending: Pending) -> Given:
+        """The rules that were traced, batched, in place of those."""
+        attributes = attributes | traced
         rules = pending.rules
         # The rules that were just traced are to outlive a failure.
         rules.program.reread()
         before = rules.mark()
         try:
             with pending.writing():
-                found, _ = self.batch(rules, attributes, self.dims, self.axis, self.out_dims)
+                found, out_dims = self.batch(rules, attributes, self.dims, self.axis, self.out_dims)
+                if out_dims != self.out_dims:
+                    raise JaxmlirError("a rule is batched in another way than its function")
         except JaxmlirError as e:
             # As a rule that cannot be traced.
             rules.undo(before)

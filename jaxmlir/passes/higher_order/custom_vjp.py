@@ -43,6 +43,7 @@ from jaxmlir.passes.higher_order.call import call
 from jaxmlir.passes.jvp import tangent_type
 from jaxmlir.passes.vmap import batched_type, vmap
 from jaxmlir.rules import backward_rules, fitting, refused, vjp_rules
+from jaxmlir.untraced import MARK, Backward
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -89,8 +90,7 @@ class CustomVjp(HigherOrderRule):
         consts = attribute(op, "num_consts", 0)
         if any(active[:consts]):
             raise error_at(op, _CLOSED_OVER)
-        fwd = _forward(rules, op, active[consts:])
-        attributes = _lin_attributes(rules, op, fwd, active[consts:])
+        fwd, attributes = _derivative(rules, op, active[consts:])
         results = list(op.results)
         pattern = tuple(map(has_tangent, results))
         types = list(map(tangent_type, results))
@@ -219,6 +219,27 @@ class _Forward:
         return residuals, list(outs[self.num_extra :])
 
 
+def _derivative(
+    rules: Rules, op: Any, active: tuple[bool, ...]
+) -> tuple[_Forward, dict[str, ir.Attribute]]:
+    """The forward rule for those tangents, and the attributes of the custom_lin that stands for
+    the derivative of the call."""
+    zeros = tuple(not a for a in active)
+    told = rules.told(op, zeros)
+    if "fwd_jaxpr" in told:
+        fwd = _Forward(rules.program.function(told["fwd_jaxpr"].value))
+        table = rules.program.rule_tracing.table
+        of_rules = {MARK: table.number(Backward(table.of(op), zeros))}
+    else:
+        rules.program.trace_rules(of=op)
+        fwd = _forward(rules, op, active)
+        of_rules = _backward_attributes(rules, op, fwd)
+    attributes = dict(op.attributes.items())
+    found = {"in_zeros": codec.encode(zeros), "num_res": codec.encode(fwd.num_res)}
+    found |= {k: attributes[k] for k in ("bwd_error", "symbolic_zeros") if k in attributes}
+    return fwd, found | of_rules
+
+
 def _forward(rules: Rules, op: Any, active: tuple[bool, ...]) -> _Forward:
     """The forward rule for those tangents.
 
@@ -238,23 +259,20 @@ def _forward(rules: Rules, op: Any, active: tuple[bool, ...]) -> _Forward:
 
 def _backward(rules: Rules, op: Any, nonzero: tuple[bool, ...]) -> func.FuncOp:
     """The backward rule for those cotangents."""
+    told = rules.told(op, tuple(not nz for nz in nonzero))
+    if "bwd" in told:
+        return rules.program.function(told["bwd"].value)
+    rules.program.trace_rules(of=op)
     known = map(rules.program.function, backward_rules(dict(op.attributes.items())))
     found = fitting([not nz for nz in nonzero], [(f, in_zeros(f, len(nonzero))) for f in known])
     return found or rules.program.function(rule_symbol(op, "bwd"))
 
 
-def _lin_attributes(
-    rules: Rules, op: Any, fwd: _Forward, active: tuple[bool, ...]
-) -> dict[str, ir.Attribute]:
-    """The attributes of the custom_lin that stands for the derivative of a call."""
-    attributes = dict(op.attributes.items())
-    found = {
-        "in_zeros": codec.encode(tuple(not a for a in active)),
-        "num_res": codec.encode(fwd.num_res),
-    }
-    found |= {k: attributes[k] for k in ("bwd_error", "symbolic_zeros") if k in attributes}
+def _backward_attributes(rules: Rules, op: Any, fwd: _Forward) -> dict[str, ir.Attribute]:
+    """The attributes of a custom_lin that name the backward rules of a forward rule."""
+    found: dict[str, ir.Attribute] = {}
     with_zeros = []
-    for symbol in vjp_rules(attributes)[fwd.symbol]:
+    for symbol in vjp_rules(dict(op.attributes.items()))[fwd.symbol]:
         if any(in_zeros(rules.program.function(symbol), len(op.results))):
             with_zeros.append(symbol_ref(symbol))
         else:
@@ -333,7 +351,7 @@ def _batch_rules(
         residuals, results = fwd.split(dims, own)
         wanted = tuple(map(joined, wanted, results))
         if None in wanted and any(
-            _sums(rules, bwd, _dims_of_bwd(rules, bwd, residuals, wanted), dims, axis)
+            _sums(rules, bwd, residuals, _cotangent_dims(rules, bwd, wanted), dims, axis)
             for bwd in given[fwd.symbol]
         ):
             wanted = tuple(0 if d is None else d for d in wanted)
@@ -371,17 +389,32 @@ def _dims_of_bwd(
     rules: Rules, bwd: str, residuals: Sequence[int | None], results: Dims
 ) -> tuple[int | None, ...]:
     """The dimensions of a backward rule's arguments."""
+    return (*residuals, *_cotangent_dims(rules, bwd, results))
+
+
+def _cotangent_dims(rules: Rules, bwd: str, results: Dims) -> Dims:
+    """Those of the cotangents that it takes."""
     taken_for_zero = in_zeros(rules.program.function(bwd), len(results))
-    return (*residuals, *(d for d, z in zip(results, taken_for_zero, strict=True) if not z))
+    return tuple(d for d, zero in zip(results, taken_for_zero, strict=True) if not zero)
 
 
-def _sums(rules: Rules, bwd: str, dims: Dims, out_dims: Dims, axis: Any) -> bool:
-    """Whether a backward rule, batched so, gives a cotangent that is to be summed."""
+def _sums(
+    rules: Rules,
+    bwd: str,
+    residuals: Sequence[int | None],
+    cotangents: Dims,
+    out_dims: Dims,
+    axis: Any,
+) -> bool:
+    """Whether a backward rule, batched so, gives a cotangent that is to be summed, and counts one
+    that it takes in each element of the batch."""
+    if None not in cotangents:
+        return False
     zeros = out_zeros(rules.program.function(bwd), len(out_dims))
     wanted = [d for d, zero in zip(out_dims, zeros, strict=True) if not zero]
     if None not in wanted:
         return False
-    found = rules.functions.batched(bwd, dims, axis)
+    found = rules.functions.batched(bwd, (*residuals, *cotangents), axis)
     return any(w is None and f is not None for w, f in zip(wanted, found, strict=True))
 
 
