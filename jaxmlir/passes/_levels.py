@@ -59,6 +59,7 @@ STORAGE = (
     "jaxpr-expand-select-and-scatter",
     "jaxpr-expand-scatter",
     "jaxpr-expand-cumlogsumexp",
+    "jaxpr-expand-products",
     "jaxpr-unroll-reductions",
     "jaxpr-halo",
     "jaxpr-fence",

@@ -30,12 +30,14 @@ class Selection:
       shape: of what it selects from.
       result: the shape of what it gives.
       params: its parameters, by name.
+      dropped: dimensions of which one element is selected, and which the result does not have.
     """
 
     name: str
     shape: tuple[int, ...]
     result: tuple[int, ...]
     params: tuple[tuple[str, Any], ...]
+    dropped: tuple[int, ...] = ()
 
     @staticmethod
     def of(node: OpNode) -> Selection:
@@ -51,6 +53,8 @@ class Selection:
         whole = [have == want for have, want in zip(array.shape, self.shape, strict=True)]
         select = {"slice": _slice, "dynamic_slice": _dynamic_slice, "gather": _gather}[self.name]
         found = select(array, whole, self.shape, indices, params)
+        if self.dropped:
+            found = lax.squeeze(found, self.dropped)
         if found.shape == self.result:
             return found
         return lax.broadcast_in_dim(found, self.result, range(found.ndim))

@@ -124,7 +124,7 @@ def _slices(rules: Rules, node: OpNode, axes: tuple[int, ...]) -> list[ir.Value]
     """Of each combination of indices along the axes, in order, without these axes."""
     (array,) = node.operands
     shape = aval_of(array.type).shape
-    kept = _Reshaped(tuple(n for d, n in enumerate(shape) if d not in axes))
+    kept = tuple(n for d, n in enumerate(shape) if d not in axes)
     nodes, leaves = _shared(node)
     elements = Elements(rules)
     found = []
@@ -134,9 +134,9 @@ def _slices(rules: Rules, node: OpNode, axes: tuple[int, ...]) -> list[ir.Value]
         for d, i in zip(axes, indices, strict=True):
             starts[d], limits[d] = i, i + 1
         params = (("limit_indices", tuple(limits)), ("start_indices", tuple(starts)))
-        result = tuple(n - k for n, k in zip(limits, starts, strict=True))
-        part = elements.write(array, Selection("slice", shape, result, params), (), nodes, leaves)
-        found += rules.emit(kept, [part], kept)
+        # Without the axes from the start: loops over dimensions of size 1 are not vectorized.
+        selection = Selection("slice", shape, kept, params, axes)
+        found.append(elements.write(array, selection, (), nodes, leaves))
     return found
 
 
@@ -158,16 +158,6 @@ def _cheap(value: ir.Value, shape: tuple[int, ...]) -> OpNode | None:
     if node is None or node.name not in _CHEAP or aval_of(value.type).shape != shape:
         return None
     return node if is_plain_op(node) else None
-
-
-@dataclass(frozen=True)
-class _Reshaped:
-    """An array in another shape; hashable."""
-
-    shape: tuple[int, ...]
-
-    def __call__(self, x: Any) -> list[Any]:
-        return [lax.reshape(x, self.shape)]
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@
 // REMARK: unroll-reductions.mlir:{{[0-9]+}}:8: remark: [jaxpr-unroll-reductions] 'jaxpr.reduce_sum' over (1,) as operations on slices
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<2x3xf32>, %[[I:.*]]: tensor<3x1xi32>)
 // CHECK-NEXT:   %[[A:.*]] = "jaxpr.slice"(%[[X]]) {limit_indices = array<i64: 2, 1>, start_indices = array<i64: 0, 0>}
-// CHECK-NEXT:   %[[A1:.*]] = "jaxpr.reshape"(%[[A]]) {{.*}} -> tensor<2xf32>
+// CHECK-NEXT:   %[[A1:.*]] = "jaxpr.squeeze"(%[[A]]) {{.*}} -> tensor<2xf32>
 // CHECK-NEXT:   %[[B:.*]] = "jaxpr.slice"(%[[X]]) {limit_indices = array<i64: 2, 2>, start_indices = array<i64: 0, 1>}
-// CHECK-NEXT:   %[[B1:.*]] = "jaxpr.reshape"(%[[B]])
+// CHECK-NEXT:   %[[B1:.*]] = "jaxpr.squeeze"(%[[B]])
 // CHECK-NEXT:   %[[C:.*]] = "jaxpr.slice"(%[[X]]) {limit_indices = array<i64: 2, 3>, start_indices = array<i64: 0, 2>}
-// CHECK-NEXT:   %[[C1:.*]] = "jaxpr.reshape"(%[[C]])
+// CHECK-NEXT:   %[[C1:.*]] = "jaxpr.squeeze"(%[[C]])
 // CHECK-NEXT:   %[[AB:.*]] = "jaxpr.add"(%[[A1]], %[[B1]])
 // CHECK-NEXT:   %[[SUM:.*]] = "jaxpr.add"(%[[AB]], %[[C1]])
 // CHECK:        %[[MAX:.*]] = "jaxpr.max"
@@ -33,7 +33,7 @@
 // CHECK:         %[[D:.*]] = "jaxpr.sub"(%[[X]], %[[Y]])
 // CHECK:         %[[X0:.*]] = "jaxpr.slice"(%[[X]]) {limit_indices = array<i64: 3, 1, 1>,
 // CHECK:         %[[Y0:.*]] = "jaxpr.slice"(%[[Y]]) {limit_indices = array<i64: 1, 3, 1>,
-// CHECK:         %[[D0:.*]] = "jaxpr.sub"({{.*}}) : (tensor<3x3x1xf32>, tensor<3x3x1xf32>)
+// CHECK:         %[[D0:.*]] = "jaxpr.sub"({{.*}}) : (tensor<3x3xf32>, tensor<3x3xf32>)
 // CHECK:         %[[Q0:.*]] = "jaxpr.square"(%[[D0]])
 // CHECK:         %[[S:.*]] = "jaxpr.add"({{.*}}) : (tensor<3x3xf32>, tensor<3x3xf32>)
 // CHECK:         return %[[S]], %[[D]]

@@ -1,0 +1,37 @@
+// Products of which XLA's CPU compiler makes elementwise ops, as these.
+
+// RUN: jaxmlir-opt --jaxpr-expand-products=platform=cpu %s -o %t
+// RUN: FileCheck %s < %t
+// RUN: jaxmlir-opt --jaxpr-expand-products=platform=tpu %s -o %t.other
+// RUN: jaxmlir-opt %s -o %t.same
+// RUN: diff %t.other %t.same
+// RUN: jaxmlir-opt --jaxpr-expand-products='platform=cpu max-size=1' %s | FileCheck %s --check-prefix=SHORT
+// RUN: jaxmlir-opt --jaxpr-expand-products=platform=cpu %t | diff %t -
+// RUN: jaxmlir-run %s --args '[1.0, 2.0], [3.0, 4.0, 5.0], [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]' | FileCheck %s --check-prefix=EXEC
+// RUN: jaxmlir-run %t --args '[1.0, 2.0], [3.0, 4.0, 5.0], [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]' | FileCheck %s --check-prefix=EXEC
+// RUN: jaxmlir-opt --jaxpr-expand-products=platform=cpu --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
+
+// REMARK: expand-products.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-products] as products of elements
+
+// CHECK-LABEL: func.func public @main
+// CHECK:         %[[X:.*]] = "jaxpr.broadcast_in_dim"(%arg0) {broadcast_dimensions = array<i64: 0>, shape = array<i64: 2, 3>}
+// CHECK:         %[[Y:.*]] = "jaxpr.broadcast_in_dim"(%arg1) {broadcast_dimensions = array<i64: 1>, shape = array<i64: 2, 3>}
+// CHECK:         %[[OUTER:.*]] = "jaxpr.mul"(%[[X]], %[[Y]])
+// CHECK:         %[[ROWS:.*]] = "jaxpr.mul"(%[[OUTER]], %arg2)
+// CHECK:         "jaxpr.reduce_sum"(%[[ROWS]]) {axes = array<i64: 1>
+// CHECK:         "jaxpr.dot_general"(%arg2, %arg1)
+
+// SHORT:         "jaxpr.mul"
+// SHORT-NOT:     "jaxpr.mul"
+
+// EXEC: result[0]: f32[2] = [26.0, 124.0]
+// EXEC: result[1]: f32[2] = [26.0, 62.0]
+func.func public @main(%x: tensor<2xf32>, %y: tensor<3xf32>, %m: tensor<2x3xf32>) -> (tensor<2xf32>, tensor<2xf32>) {
+  // x[i] * y[j]
+  %0 = "jaxpr.dot_general"(%x, %y) {dimension_numbers = [[[], []], [[], []]], preferred_element_type = f32} : (tensor<2xf32>, tensor<3xf32>) -> tensor<2x3xf32>
+  // The sum of the products of each row.
+  %1 = "jaxpr.dot_general"(%0, %m) {dimension_numbers = [[array<i64: 1>, array<i64: 1>], [array<i64: 0>, array<i64: 0>]], preferred_element_type = f32} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2xf32>
+  // A product of a matrix and a vector stays.
+  %2 = "jaxpr.dot_general"(%m, %y) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<2x3xf32>, tensor<3xf32>) -> tensor<2xf32>
+  return %1, %2 : tensor<2xf32>, tensor<2xf32>
+}
