@@ -107,6 +107,9 @@ class Importer:
         """The symbol of a (closed) jaxpr's function, written when first seen."""
         self.references += 1
         jaxpr, consts = open_jaxpr(jaxpr)
+        if any(isinstance(value, core.Tracer) for value in consts):
+            # Of a trace that has ended: the jaxpr's equation passes the values itself.
+            consts = []
         key = (id(jaxpr), *map(id, consts))
         symbol = self._functions.get(key)
         if symbol is None:

@@ -234,12 +234,9 @@ def test_two_primitives_of_one_name_do_not_meet():
     assert "jaxpr.primitive = {handle =" in str(program)
 
 
-@pytest.mark.skipif(not closed_and_open_differ(), reason="this JAX has no open jaxprs")
-def test_an_open_jaxpr_among_the_parameters():
-    """The rules pass operands for its constants, as those of solvers do."""
+def applies_open_jaxprs():
+    """A primitive whose rules pass its first operand for the constant of a jaxpr."""
     primitive = Primitive("apply_open")
-    opened = jax.make_jaxpr(lambda x: x * np.float32(2.0) * np.ones(2, np.float32))(1.0).jaxpr
-    assert len(opened.constvars) == 1
 
     def apply(constant, x, *, jaxpr):
         return core.eval_jaxpr(jaxpr, [constant], x)[0]
@@ -253,7 +250,15 @@ def test_an_open_jaxpr_among_the_parameters():
     ad.primitive_jvps[primitive] = lambda primals, tangents, jaxpr: jax.jvp(
         functools.partial(apply, jaxpr=jaxpr), primals, tuple(map(ad.instantiate_zeros, tangents))
     )
+    return primitive
 
+
+@pytest.mark.skipif(not closed_and_open_differ(), reason="this JAX has no open jaxprs")
+def test_an_open_jaxpr_among_the_parameters():
+    """The rules pass operands for its constants, as those of solvers do."""
+    primitive = applies_open_jaxprs()
+    opened = jax.make_jaxpr(lambda x: x * np.float32(2.0) * np.ones(2, np.float32))(1.0).jaxpr
+    assert len(opened.constvars) == 1
     program = jaxmlir.trace(lambda *args: primitive.bind(*args, jaxpr=opened).sum())
     program = jaxmlir.parse(program(jnp.ones(2), 1.0).as_text())
     program.verify()
@@ -261,6 +266,26 @@ def test_an_open_jaxpr_among_the_parameters():
     assert program(*arguments) == 70.0
     assert program.grad(1)(*arguments) == 14.0
     assert jax.grad(program, 1)(*arguments) == 14.0
+
+
+def test_a_jaxpr_among_the_parameters_that_closes_over_traced_values():
+    """Its constants are tracers, for which the rules pass operands."""
+    primitive = applies_open_jaxprs()
+
+    def f(w, x):
+        closed = jax.make_jaxpr(lambda x: jnp.sin(w) * x)(x)
+        (constant,) = closed.consts
+        return primitive.bind(constant, x, jaxpr=closed.jaxpr).sum()
+
+    arguments = jnp.array([3.0, 4.0]), jnp.float32(5.0)
+    program = jaxmlir.parse(jaxmlir.trace(f)(*arguments).as_text())
+    program.verify()
+    w, x = arguments
+    np.testing.assert_allclose(program(*arguments), x * jnp.sin(w).sum(), 1e-6)
+    for derivative in (program.optimize(2).grad((0, 1)).optimize(2), jax.grad(program, (0, 1))):
+        dw, dx = derivative(*arguments)
+        np.testing.assert_allclose(dw, x * jnp.cos(w), 1e-6)
+        np.testing.assert_allclose(dx, jnp.sin(w).sum(), 1e-6)
 
 
 def cut(x):
