@@ -52,6 +52,7 @@ BUILTIN_PASSES = (
     ("jaxpr-dedupe-functions", "jaxmlir.passes.dedupe_functions:DedupeFunctions"),
     ("jaxpr-defer-sums", "jaxmlir.passes.defer_sums:DeferSums"),
     ("jaxpr-discharge-refs", "jaxmlir.passes.discharge_refs:DischargeRefs"),
+    ("jaxpr-distribute", "jaxmlir.passes.distribute:Distribute"),
     ("jaxpr-drop-unit-dims", "jaxmlir.passes.drop_unit_dims:DropUnitDims"),
     ("jaxpr-expand-convolutions", "jaxmlir.passes.expand_convolutions:ExpandConvolutions"),
     ("jaxpr-expand-cumlogsumexp", "jaxmlir.passes.expand_cumlogsumexp:ExpandCumlogsumexp"),

@@ -28,6 +28,7 @@ STRUCTURE = (
     "jaxpr-slp-vectorize",
     "jaxpr-batch-blocks",
     "jaxpr-reassociate",
+    "jaxpr-distribute",
     "jaxpr-gather-dot",
     # What products ask for of the constants of a loop is made before it.
     "jaxpr-licm",

@@ -12,13 +12,24 @@ rounding; what it costs does.  Two passes share what is here: ``jaxpr-reassociat
     _trees        the products of a function
     _rewrite      which of them to write in another order
     _emit         the new ops
+    _distribute   products with sums, as sums of products
 """
 
 from jaxmlir.passes.products._cost import MIN_GAIN, SURE_GAIN
+from jaxmlir.passes.products._distribute import distribute_program
 from jaxmlir.passes.products._network import RULES as DENSE
 from jaxmlir.passes.products._network import is_mask
 from jaxmlir.passes.products._rewrite import rewrite_program
 from jaxmlir.passes.products._selectors import SELECTING
 from jaxmlir.passes.products._trees import Tree
 
-__all__ = ["DENSE", "MIN_GAIN", "SELECTING", "SURE_GAIN", "Tree", "is_mask", "rewrite_program"]
+__all__ = [
+    "DENSE",
+    "MIN_GAIN",
+    "SELECTING",
+    "SURE_GAIN",
+    "Tree",
+    "distribute_program",
+    "is_mask",
+    "rewrite_program",
+]

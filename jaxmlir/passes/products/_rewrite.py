@@ -78,7 +78,7 @@ def _rewrite(
     count = 0
     new: dict[ir.Value, ir.Value] = {}
     for tree in trees.chosen():
-        _emit(rules, tree, new)
+        emit_best(rules, tree, new)
         count += 1
     if count:
         drop_dead_ops(function)
@@ -173,7 +173,7 @@ def _ns(tree: Tree) -> float:
     )
 
 
-def _emit(rules: Rules, tree: Tree, new: dict[ir.Value, ir.Value]) -> None:
+def emit_best(rules: Rules, tree: Tree, new: dict[ir.Value, ir.Value]) -> None:
     """Writes a product in its best order.
 
     Args:

@@ -258,7 +258,7 @@ class Tree:
         for value, node in reversed(self.values):
             if node is not None:
                 trips[value] = min((trips.get(v, 1) for v in node.operands), default=1)
-                total += _cost_of(node).shared(trips[value])
+                total += cost_of(node).shared(trips[value])
         return total
 
     @functools.cached_property
@@ -345,7 +345,7 @@ def _bits(numbers: Iterable[int]) -> int:
     return sum(1 << i for i in set(numbers))
 
 
-def _cost_of(node: Node) -> Cost:
+def cost_of(node: Node) -> Cost:
     """What an op costs as it is, where XLA fuses it into what uses it if it can.
 
     Rather too little than too much: what is rewritten should be worth it.

@@ -1,0 +1,278 @@
+"""Products with sums of which a term is cheap to multiply by, written as sums of products."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jaxmlir.ir import func, ir, scope
+from jaxmlir.passes._bodies import loop_constants
+from jaxmlir.passes._build import build, converted, drop_dead_ops
+from jaxmlir.passes._call_graph import outside_kernels
+from jaxmlir.passes._node import node_of
+from jaxmlir.passes._remarks import remark
+from jaxmlir.passes._rules import Rules
+from jaxmlir.passes._work import with_shape
+from jaxmlir.passes.products._cost import Cost
+from jaxmlir.passes.products._network import RULES, Node, is_mask, shape_of
+from jaxmlir.passes.products._rewrite import emit_best
+from jaxmlir.passes.products._trees import Function, Tree, cost_of
+from jaxmlir.types import aval_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+# A sum of more terms than this is a matrix.
+MAX_TERMS = 8
+
+
+def distribute_program(program: Program, min_gain: float) -> int:
+    """Distributes products over sums in place; how many.
+
+    Args:
+      min_gain: how many times faster the sum of products has to be in the estimate.
+    """
+    with scope():
+        rules, fixed = Rules(program), loop_constants(program)
+        count = sum(
+            _distribute(rules, function, fixed, min_gain) for function in outside_kernels(program)
+        )
+    program.changed()
+    return count
+
+
+def _distribute(
+    rules: Rules, function: func.FuncOp, fixed: Mapping[ir.Value, int], min_gain: float
+) -> int:
+    before = Function.of(function, RULES, fixed)
+    tried = [
+        _Distributed.write(before, node, position)
+        for node in before.nodes.values()
+        if node.name == "jaxpr.dot_general" and node.result in before.parts
+        for position in (0, 1)
+        if _is_distributable(before, node.operands[position])
+    ]
+    if not tried:
+        return 0
+    # With the new products in it, which nothing uses as yet.
+    after = Function.of(function, RULES, fixed)
+    best: dict[ir.Value, tuple[Cost, _Distributed]] = {}
+    for each in tried:
+        cost = each.cost(after)
+        least = best[each.root][0].ns if each.root in best else math.inf
+        if cost.ns * min_gain < each.before.ns and cost.ns < least:
+            best[each.root] = cost, each
+    new: dict[ir.Value, ir.Value] = {}
+    for cost, each in best.values():
+        remark(
+            each.node.op,
+            f"product with a sum of {len(each.terms)} terms as a sum of products: {cost} "
+            f"instead of {each.before}",
+        )
+        each.take_place(rules, after, new)
+    # The products that were distributed, and those that were written in vain.
+    drop_dead_ops(function)
+    return len(best)
+
+
+@dataclass(frozen=True)
+class _Term:
+    """One of what is added up to an operand.
+
+    Attributes:
+      value: in the program.
+      is_negative: whether it is subtracted.
+      permutation: of its dimensions, in the operand.
+    """
+
+    value: ir.Value
+    is_negative: bool
+    permutation: tuple[int, ...]
+
+
+def _terms(value: ir.Value) -> list[_Term]:
+    """What a value is the sum of, as far as the sums are used for nothing else."""
+    rank = len(shape_of(value))
+    found: list[_Term] = []
+    pending = [(_Term(value, False, tuple(range(rank))), True)]
+    while pending:
+        term, is_inner = pending.pop()
+        node = node_of(term.value) if is_inner or _is_used_once(term.value) else None
+        name = node.name if node is not None else ""
+        negative = term.is_negative
+        if node is None or len(shape_of(term.value)) != rank:
+            found.append(term)
+        elif name in _SUMS and len(found) + len(pending) < MAX_TERMS:
+            a, b = node.operands
+            pending.append((_Term(b, negative != (name == "jaxpr.sub"), term.permutation), False))
+            pending.append((_Term(a, negative, term.permutation), False))
+        elif name == "jaxpr.neg":
+            pending.append((_Term(node.operands[0], not negative, term.permutation), False))
+        elif name == "jaxpr.transpose":
+            inner = tuple(node.get("permutation"))
+            order = tuple(inner[d] for d in term.permutation)
+            pending.append((_Term(node.operands[0], negative, order), False))
+        else:
+            found.append(term)
+    return found
+
+
+_SUMS = ("jaxpr.add", "jaxpr.add_any", "jaxpr.sub")
+
+
+def _is_used_once(value: ir.Value) -> bool:
+    return sum(1 for _ in value.uses) == 1
+
+
+def _is_distributable(function: Function, value: ir.Value) -> bool:
+    """Whether a value is a sum with a product in it, whose terms cancel no more than they do now.
+
+    What is a product has errors of its own, and an identity or a diagonal meets the other terms in
+    few places. But of two dense arrays of data the difference can be small, and exact: forces of
+    many bodies are products with differences of positions.
+    """
+    terms = _terms(value)
+    dense = [term for term in terms if not _is_product(function, term.value)]
+    return 1 < len(terms) and len(dense) < min(len(terms), 2)
+
+
+def _is_product(function: Function, value: ir.Value) -> bool:
+    """Whether a value is computed by products, or is an identity or a diagonal."""
+    nodes = map(function.nodes.__getitem__, _made_of(function, value))
+    return any(
+        RULES[node.name].contracts
+        or is_mask(node)
+        or (node.name == "jaxpr.mul" and all(_size(v) > 1 for v in node.operands))
+        for node in nodes
+    )
+
+
+def _made_of(function: Function, value: ir.Value) -> set[ir.Value]:
+    """A value that is a product, and those that it is made of and nothing else is."""
+    found: set[ir.Value] = set()
+    pending = [value]
+    while pending:
+        inner = pending.pop()
+        if inner in function.parts and (inner == value or _is_used_once(inner)):
+            found.add(inner)
+            pending += function.parts[inner]
+    return found
+
+
+@dataclass(frozen=True)
+class _Distributed:
+    """A product with a sum, and the products with its terms that may take its place.
+
+    Attributes:
+      node: the product.
+      terms: what one of its operands is the sum of.
+      products: with each of them.
+      within: values that are a part of the terms and of nothing else.
+      before: what is saved where they take its place.
+    """
+
+    node: Node
+    terms: list[_Term]
+    products: list[ir.Value]
+    within: frozenset[ir.Value]
+    before: Cost
+
+    @staticmethod
+    def write(function: Function, node: Node, position: int) -> _Distributed:
+        """Writes the products with each term of an operand."""
+        total = node.operands[position]
+        terms = _terms(total)
+        before = cost_of(node)
+        of_terms = [_made_of(function, term.value) for term in terms]
+        within = frozenset[ir.Value]().union(*of_terms)
+        if _is_used_once(total):
+            made = Cost(0, _bytes(total), 1)
+            for term, values in zip(terms, of_terms, strict=True):
+                if _is_used_once(term.value):
+                    made += sum((cost_of(function.nodes[value]) for value in values), Cost())
+            # What a loop's constants are summed up to is made before it.
+            read = {v for value in within for v in function.parts[value]}
+            read |= {term.value for term in terms}
+            before += made.shared(min((function.fixed.get(v, 1) for v in read - within), default=1))
+        operands = list(node.operands)
+        products = []
+        with ir.InsertionPoint(node.op), node.op.location:
+            for term in terms:
+                operands[position] = _whole(term, total)
+                products.append(
+                    ir.Operation.create(
+                        node.name, [node.result.type], operands, node.attributes
+                    ).result
+                )
+        return _Distributed(node, terms, products, within, before)
+
+    @property
+    def root(self) -> ir.Value:
+        return self.node.result
+
+    def cost(self, function: Function) -> Cost:
+        """Of the products, each in its best order, and of their sum."""
+        cost = Cost(0, (len(self.products) + 1) * _bytes(self.root), 1)
+        for tree in self.trees(function):
+            cost += tree.best.cost if tree.is_mixed and tree.best else tree.cost
+        return cost
+
+    def trees(self, function: Function) -> list[Tree]:
+        return [function.tree(product, self.within) for product in self.products]
+
+    def take_place(self, rules: Rules, function: Function, new: dict[ir.Value, ir.Value]) -> None:
+        """Uses the sum of the products instead of the product.
+
+        Args:
+          new: what has taken the place of results; this one is added.
+        """
+        for tree in self.trees(function):
+            if tree.is_mixed and tree.best is not None:
+                emit_best(rules, tree, new)
+        with ir.InsertionPoint(self.node.op), self.node.op.location:
+            value = _sum(
+                [new.get(product, product) for product in self.products],
+                [term.is_negative for term in self.terms],
+            )
+        new[self.root] = value
+        self.root.replace_all_uses_with(value)
+
+
+def _whole(term: _Term, total: ir.Value) -> ir.Value:
+    """A term in the shape and with the type of the sum, written at the insertion point."""
+    shape = shape_of(total)
+    value, order = term.value, term.permutation
+    inverse = sorted(range(len(order)), key=order.__getitem__)
+    made = tuple(shape[inverse[d]] for d in range(len(order)))
+    if shape_of(value) != made:
+        rank = len(shape_of(value))
+        dims = range(len(made) - rank, len(made)) if rank else ()
+        type_ = with_shape(value.type, made)
+        value = build(
+            "broadcast_in_dim", [value], type_, shape=made, broadcast_dimensions=tuple(dims)
+        )
+    value = converted(value, with_shape(total.type, made))
+    if order == tuple(range(len(order))):
+        return value
+    return build("transpose", [value], total.type, permutation=order)
+
+
+def _sum(values: Sequence[ir.Value], are_negative: Sequence[bool]) -> ir.Value:
+    """Values added up or subtracted, one that is added first if there is one."""
+    terms = sorted(zip(are_negative, values, strict=True), key=lambda term: term[0])
+    (is_negative, total), *others = terms
+    if is_negative:
+        total = build("neg", [total], total.type)
+    for is_negative, value in others:
+        total = build("sub" if is_negative else "add", [total, value], total.type)
+    return total
+
+
+def _size(value: ir.Value) -> int:
+    return math.prod(shape_of(value))
+
+
+def _bytes(value: ir.Value) -> int:
+    return _size(value) * aval_of(value.type).dtype.itemsize
