@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._bodies import loop_constants
-from jaxmlir.passes._build import build, converted, drop_dead_ops
+from jaxmlir.passes._build import build, converted, drop_dead_ops, ops_of
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import node_of
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import with_shape
 from jaxmlir.passes.products._cost import Cost
-from jaxmlir.passes.products._network import RULES, Node, is_mask, shape_of
+from jaxmlir.passes.products._network import RULES, Node, is_mask, is_plain, shape_of
 from jaxmlir.passes.products._rewrite import emit_best
 from jaxmlir.passes.products._trees import Function, Tree, cost_of
 from jaxmlir.types import aval_of
@@ -46,13 +47,18 @@ def distribute_program(program: Program, min_gain: float) -> int:
 def _distribute(
     rules: Rules, function: func.FuncOp, fixed: Mapping[ir.Value, int], min_gain: float
 ) -> int:
+    if not any(
+        name == "jaxpr.dot_general" and any(_is_distributable(v, _may_be_cheap) for v in operands)
+        for _, name, operands in ops_of(function)
+    ):
+        return 0
     before = Function.of(function, RULES, fixed)
     tried = [
         _Distributed.write(before, node, position)
         for node in before.nodes.values()
         if node.name == "jaxpr.dot_general" and node.result in before.parts
         for position in (0, 1)
-        if _is_distributable(before, node.operands[position])
+        if _is_distributable(node.operands[position], partial(_is_product, before))
     ]
     if not tried:
         return 0
@@ -126,16 +132,36 @@ def _is_used_once(value: ir.Value) -> bool:
     return sum(1 for _ in value.uses) == 1
 
 
-def _is_distributable(function: Function, value: ir.Value) -> bool:
-    """Whether a value is a sum with a product in it, whose terms cancel no more than they do now.
+def _is_distributable(value: ir.Value, is_product: Callable[[ir.Value], bool]) -> bool:
+    """Whether a value is a sum of terms of which all but one, or all, may be cheap to multiply by,
+    and which cancel no more than they do now.
 
     What is a product has errors of its own, and an identity or a diagonal meets the other terms in
     few places. But of two dense arrays of data the difference can be small, and exact: forces of
-    many bodies are products with differences of positions.
+    many bodies are products with differences of positions. A term that is not cheap is multiplied
+    as the sum was, which saves nothing where the sum is needed anyway.
     """
-    terms = _terms(value)
-    dense = [term for term in terms if not _is_product(function, term.value)]
-    return 1 < len(terms) and len(dense) < min(len(terms), 2)
+    if not is_plain(value.type):
+        return False
+    terms = [term.value for term in _terms(value)]
+    if len(terms) == 1 or sum(not is_product(v) for v in terms) > 1:
+        return False
+    return sum(not _may_be_cheap(v) for v in terms) <= _is_used_once(value)
+
+
+def _may_be_cheap(value: ir.Value) -> bool:
+    """Whether a value is made of smaller ones, or of the places of its elements."""
+    if _size(value) == 1:
+        return True
+    node = node_of(value)
+    if node is None or node.name not in RULES:
+        return False
+    whole = [v for v in node.operands if _size(v) == _size(value)]
+    if node.name in ("jaxpr.dot_general", "jaxpr.select_n"):
+        return True
+    if node.name == "jaxpr.convert_element_type":
+        return aval_of(node.operands[0].type).dtype == bool or all(map(_may_be_cheap, whole))
+    return len(whole) < 2 and all(map(_may_be_cheap, whole))
 
 
 def _is_product(function: Function, value: ir.Value) -> bool:
