@@ -118,6 +118,19 @@ def test_a_jvp_rule_is_asked_for_the_tangents_that_there_are():
             derivative((1, 2))
 
 
+def test_a_program_that_was_read_says_where_its_rule_can_be_asked():
+    """Of the combinations that a rule was not traced for, some may be derivatives it has."""
+    product = strict_jvp({1, 3})
+    args = (0.5, 0.7, 1.3, 1.1, 0.9, 2.0)
+    program = jaxmlir.trace(lambda *xs: product(*xs)[0])(*args)
+    expected = program.grad((1, 3))(*args)
+    with pytest.raises(JaxmlirError, match="unexpected tangent; .* differentiate the one that was"):
+        reread(program).grad((1, 3))
+    close(reread(program.grad((1, 3)))(*args), expected)
+    with pytest.raises(JaxmlirError, match="unexpected tangent$"):
+        program.grad((1, 2))
+
+
 def test_a_long_vjp_rule_is_told_what_is_zero(monkeypatch):
     monkeypatch.setattr(untraced, "SHORT", 1)
     f = strict_vjp({0})

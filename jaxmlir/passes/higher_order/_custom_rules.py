@@ -15,13 +15,18 @@ from jaxmlir.passes._build import attribute
 from jaxmlir.passes.higher_order._rule import Written
 from jaxmlir.rules import ATTRIBUTES as OF_RULES
 from jaxmlir.types import aval_of
-from jaxmlir.untraced import MARK, Given, is_untraced
+from jaxmlir.untraced import MARK, Given, is_choosy, is_untraced
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
     from jaxmlir.untraced import Pending, Source
 
 Dims = tuple[int | None, ...]
+
+CANNOT_ASK = (
+    "it may depend on which tangents are zero, for which a program that was read or changed cannot "
+    "ask: differentiate the one that was traced, then save the derivative"
+)
 
 
 def rule_symbol(op: Any, name: str) -> str:
@@ -34,7 +39,10 @@ def rule_symbol(op: Any, name: str) -> str:
     if name in attributes:
         return attributes[name].value
     reason = attribute(op, f"{name.split('_')[0]}_error", "it is absent")
-    raise error_at(op, f"the custom derivative rule '{name}' could not be traced: {reason}")
+    message = f"the custom derivative rule '{name}' could not be traced: {reason}"
+    if is_choosy(op) and MARK not in attributes:
+        message += "; " + CANNOT_ASK
+    raise error_at(op, message)
 
 
 def error_at(op: Any, message: str) -> TransformError:
