@@ -47,8 +47,10 @@ def test_random_products(data):
     np.testing.assert_allclose(after(x, y), want, 1e-5, 1e-5)
 
 
-@pytest.mark.parametrize("dtypes", [(jnp.bfloat16, jnp.bfloat16), (jnp.bfloat16, np.float32)])
-def test_rounded_in_another_type_is_left_alone(dtypes):
+@pytest.mark.parametrize(
+    "dtypes", [(jnp.bfloat16, jnp.bfloat16), (jnp.bfloat16, np.float32), (np.bool_, np.bool_)]
+)
+def test_other_types_are_left_alone(dtypes):
     dtype, preferred = dtypes
 
     def function(x, y):

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 from jax import lax
 
 from jaxmlir.ir import ir
@@ -71,16 +72,21 @@ def _product(node: OpNode, max_size: int) -> _Product | None:
     """What a product computes, if it is elementwise."""
     avals = [aval_of(v.type) for v in (*node.operands, node.op.operation.results[0])]
     types = {aval.dtype for aval in avals}
-    if not is_plain_op(node) or len(types) > 1 or any(map(is_narrow, types)):
+    if not is_plain_op(node) or len(types) > 1 or any(map(_is_left_alone, types)):
         return None
     x, y, result = (aval.shape for aval in avals)
-    (summed, _), (batch, _) = node.get("dimension_numbers")
+    dims = tuple(tuple(map(tuple, sides)) for sides in node.get("dimension_numbers"))
+    (summed, _), (batch, _) = dims
     size = math.prod(x[d] for d in summed)
     of_rows = len(summed) + len(batch) == len(x) == len(y)
     if size != 1 and not (of_rows and 1 < size <= max_size):
         return None
-    dims = tuple(tuple(map(tuple, sides)) for sides in node.get("dimension_numbers"))
     return _Product(dims, result)
+
+
+def _is_left_alone(dtype: Any) -> bool:
+    """Booleans are not multiplied but combined; of halves, XLA rounds products otherwise."""
+    return dtype == np.bool_ or is_narrow(dtype)
 
 
 @dataclass(frozen=True)
