@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._bodies import loop_constants
-from jaxmlir.passes._build import build, converted, drop_dead_ops, ops_of
+from jaxmlir.passes._build import build, converted, drop_dead_ops, only_user, ops_of
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import node_of
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes._work import with_shape
+from jaxmlir.passes._work import elements, size, with_shape
 from jaxmlir.passes.products._cost import Cost
 from jaxmlir.passes.products._network import RULES, Node, is_mask, is_plain, shape_of
 from jaxmlir.passes.products._rewrite import emit_best
@@ -64,20 +64,21 @@ def _distribute(
         return 0
     # With the new products in it, which nothing uses as yet.
     after = Function.of(function, RULES, fixed)
-    best: dict[ir.Value, tuple[Cost, _Distributed]] = {}
+    best: dict[ir.Value, tuple[Cost, _Distributed, list[Tree]]] = {}
     for each in tried:
-        cost = each.cost(after)
+        trees = [after.tree(product, each.within) for product in each.products]
+        cost = each.cost(trees)
         least = best[each.root][0].ns if each.root in best else math.inf
         if cost.ns * min_gain < each.before.ns and cost.ns < least:
-            best[each.root] = cost, each
+            best[each.root] = cost, each, trees
     new: dict[ir.Value, ir.Value] = {}
-    for cost, each in best.values():
+    for cost, each, trees in best.values():
         remark(
             each.node.op,
             f"product with a sum of {len(each.terms)} terms as a sum of products: {cost} "
             f"instead of {each.before}",
         )
-        each.take_place(rules, after, new)
+        each.take_place(rules, trees, new)
     # The products that were distributed, and those that were written in vain.
     drop_dead_ops(function)
     return len(best)
@@ -105,7 +106,7 @@ def _terms(value: ir.Value) -> list[_Term]:
     pending = [(_Term(value, False, tuple(range(rank))), True)]
     while pending:
         term, is_inner = pending.pop()
-        node = node_of(term.value) if is_inner or _is_used_once(term.value) else None
+        node = node_of(term.value) if is_inner or only_user(term.value) is not None else None
         name = node.name if node is not None else ""
         negative = term.is_negative
         if node is None or len(shape_of(term.value)) != rank:
@@ -128,10 +129,6 @@ def _terms(value: ir.Value) -> list[_Term]:
 _SUMS = ("jaxpr.add", "jaxpr.add_any", "jaxpr.sub")
 
 
-def _is_used_once(value: ir.Value) -> bool:
-    return sum(1 for _ in value.uses) == 1
-
-
 def _is_distributable(value: ir.Value, is_product: Callable[[ir.Value], bool]) -> bool:
     """Whether a value is a sum of terms of which all but one, or all, may be cheap to multiply by,
     and which cancel no more than they do now.
@@ -146,17 +143,17 @@ def _is_distributable(value: ir.Value, is_product: Callable[[ir.Value], bool]) -
     terms = [term.value for term in _terms(value)]
     if len(terms) == 1 or sum(not is_product(v) for v in terms) > 1:
         return False
-    return sum(not _may_be_cheap(v) for v in terms) <= _is_used_once(value)
+    return sum(not _may_be_cheap(v) for v in terms) <= (only_user(value) is not None)
 
 
 def _may_be_cheap(value: ir.Value) -> bool:
     """Whether a value is made of smaller ones, or of the places of its elements."""
-    if _size(value) == 1:
+    if elements(value.type) == 1:
         return True
     node = node_of(value)
     if node is None or node.name not in RULES:
         return False
-    whole = [v for v in node.operands if _size(v) == _size(value)]
+    whole = [v for v in node.operands if elements(v.type) == elements(value.type)]
     if node.name in ("jaxpr.dot_general", "jaxpr.select_n"):
         return True
     if node.name == "jaxpr.convert_element_type":
@@ -170,7 +167,7 @@ def _is_product(function: Function, value: ir.Value) -> bool:
     return any(
         RULES[node.name].contracts
         or is_mask(node)
-        or (node.name == "jaxpr.mul" and all(_size(v) > 1 for v in node.operands))
+        or (node.name == "jaxpr.mul" and all(elements(v.type) > 1 for v in node.operands))
         for node in nodes
     )
 
@@ -181,7 +178,7 @@ def _made_of(function: Function, value: ir.Value) -> set[ir.Value]:
     pending = [value]
     while pending:
         inner = pending.pop()
-        if inner in function.parts and (inner == value or _is_used_once(inner)):
+        if inner in function.parts and (inner == value or only_user(inner) is not None):
             found.add(inner)
             pending += function.parts[inner]
     return found
@@ -213,10 +210,10 @@ class _Distributed:
         before = cost_of(node)
         of_terms = [_made_of(function, term.value) for term in terms]
         within = frozenset[ir.Value]().union(*of_terms)
-        if _is_used_once(total):
-            made = Cost(0, _bytes(total), 1)
+        if only_user(total) is not None:
+            made = Cost(0, size(total.type), 1)
             for term, values in zip(terms, of_terms, strict=True):
-                if _is_used_once(term.value):
+                if only_user(term.value) is not None:
                     made += sum((cost_of(function.nodes[value]) for value in values), Cost())
             # What a loop's constants are summed up to is made before it.
             read = {v for value in within for v in function.parts[value]}
@@ -238,23 +235,23 @@ class _Distributed:
     def root(self) -> ir.Value:
         return self.node.result
 
-    def cost(self, function: Function) -> Cost:
+    def cost(self, trees: Sequence[Tree]) -> Cost:
         """Of the products, each in its best order, and of their sum."""
-        cost = Cost(0, (len(self.products) + 1) * _bytes(self.root), 1)
-        for tree in self.trees(function):
+        cost = Cost(0, (len(self.products) + 1) * size(self.root.type), 1)
+        for tree in trees:
             cost += tree.best.cost if tree.is_mixed and tree.best else tree.cost
         return cost
 
-    def trees(self, function: Function) -> list[Tree]:
-        return [function.tree(product, self.within) for product in self.products]
-
-    def take_place(self, rules: Rules, function: Function, new: dict[ir.Value, ir.Value]) -> None:
+    def take_place(
+        self, rules: Rules, trees: Sequence[Tree], new: dict[ir.Value, ir.Value]
+    ) -> None:
         """Uses the sum of the products instead of the product.
 
         Args:
+          trees: the products.
           new: what has taken the place of results; this one is added.
         """
-        for tree in self.trees(function):
+        for tree in trees:
             if tree.is_mixed and tree.best is not None:
                 emit_best(rules, tree, new)
         with ir.InsertionPoint(self.node.op), self.node.op.location:
@@ -294,11 +291,3 @@ def _sum(values: Sequence[ir.Value], are_negative: Sequence[bool]) -> ir.Value:
     for is_negative, value in others:
         total = build("sub" if is_negative else "add", [total, value], total.type)
     return total
-
-
-def _size(value: ir.Value) -> int:
-    return math.prod(shape_of(value))
-
-
-def _bytes(value: ir.Value) -> int:
-    return _size(value) * aval_of(value.type).dtype.itemsize
