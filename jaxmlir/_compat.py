@@ -369,6 +369,23 @@ def register_dce(primitive: Any, rule: Any) -> None:
     )
 
 
+def linearity(primitive: Any) -> str | None:
+    """``"linear"`` in all operands, or ``"bilinear"`` in two, if JAX made its JVP rule of that."""
+    from jax._src.interpreters import ad
+
+    rule = ad.primitive_jvps.get(primitive)
+    if not isinstance(rule, functools.partial):
+        return None
+    if rule.func is ad.linear_jvp:
+        return "linear"
+    if rule.func is ad.standard_jvp:
+        home = f"{ad.defbilinear.__qualname__}."
+        made = [getattr(r, "__qualname__", "").startswith(home) for r in rule.args[0]]
+        if len(made) == 2 and all(made):
+            return "bilinear"
+    return None
+
+
 def flatten_primals(values: Any) -> Any:
     """A tuple of values as ``ad.linearize`` takes its primals."""
     from jax._src.interpreters import ad

@@ -19,33 +19,24 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
-import numpy as np
-
 from jaxmlir import _signature, locations, rules
 from jaxmlir import exporter as exporting
 from jaxmlir._compat import (
-    ad,
     ad_util,
-    batching,
     close_jaxpr,
     core,
     debug_info,
     dtypes,
-    flatten_primals,
     jax_mlir_ext,
-    lu,
     open_jaxpr,
     pe,
-    source_info_util,
     state_discharge,
 )
-from jaxmlir._lists import chosen
 from jaxmlir._signature import Signature
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError, cause_of
 from jaxmlir.importer import Importer
 from jaxmlir.ir import func, ir, symbol_uses
-from jaxmlir.passes import higher_order
+from jaxmlir.passes import _jax_rules, higher_order
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import inline, ops_with_symbols, reachable, symbols_of, zeros
 from jaxmlir.passes._functions import Functions
@@ -113,17 +104,11 @@ class Rules:
     ) -> Rule | Written:
         """``(*operands, *tangents of active ones) -> (*results, *tangents of active ones)``."""
 
-        def trace(closed: Any) -> tuple[Any, Any]:
-            differentiated, active_out = ad.jvp_jaxpr(closed, active, instantiate=False)
-            jaxpr, consts = open_jaxpr(differentiated)
-            jaxpr, active_out = _without_trivial(jaxpr, active_out)
-            results = len(active_out)
-            _check_types(closed, [v.aval for v in jaxpr.outvars[:results]])
-            _check_tangents(closed, jaxpr.outvars[results:], active_out)
-            return close_jaxpr(jaxpr, consts), active_out
+        def trace(closed: Any) -> tuple[Any, tuple[bool, ...]]:
+            return _jax_rules.jvp(closed, active)
 
         def write(jaxpr: Any, active_out: Any) -> Rule:
-            return Rule(self._template(jaxpr, "jvp"), tuple(active_out))
+            return Rule(self._template(jaxpr, "jvp"), active_out)
 
         return self._found("jvp", op, name, known, (active,), trace, write)
 
@@ -141,7 +126,7 @@ class Rules:
         """
 
         def trace(closed: Any) -> tuple[Any, Any, tuple[bool, ...]]:
-            return _linearize(closed, active, self.reverse)
+            return _jax_rules.linearize(closed, active, self.reverse)
 
         def write(primal: Any, tangent: Any, active_out: tuple[bool, ...]) -> Linearization:
             return Linearization(
@@ -166,7 +151,7 @@ class Rules:
         """
 
         def trace(closed: Any) -> tuple[Any, tuple[bool, ...]]:
-            return _transpose(closed, linear, nonzero)
+            return _jax_rules.transpose(closed, linear, nonzero)
 
         def write(jaxpr: Any, nonzero_in: tuple[bool, ...]) -> Rule:
             return Rule(self._template(jaxpr, "transpose"), nonzero_in)
@@ -205,10 +190,7 @@ class Rules:
         """The op on operands batched along ``dims``; the pattern: the results' dimensions."""
 
         def trace(closed: Any) -> tuple[Any, Any]:
-            batched, out_dims = batching.batch_jaxpr2(closed, axis, dims)
-            found = zip(open_jaxpr(batched)[0].outvars, out_dims, strict=True)
-            _check_types(closed, [_without_dim(v.aval, dim) for v, dim in found])
-            return batched, out_dims
+            return _jax_rules.batch(closed, dims, axis)
 
         def write(jaxpr: Any, out_dims: Any) -> Rule:
             return Rule(self._template(jaxpr, "vmap"), tuple(out_dims))
@@ -308,7 +290,7 @@ class Rules:
         """
 
         def trace() -> tuple[Any]:
-            return (trace_flat(function, [aval_of(v.type) for v in args], "emit"),)
+            return (_jax_rules.trace_flat(function, [aval_of(v.type) for v in args], "emit"),)
 
         def write(closed: Any) -> func.FuncOp:
             with ir.Location.unknown():
@@ -495,204 +477,9 @@ class Rules:
         return self.importer.add_function(jaxpr, consts, "template", detached=True, location=place)
 
 
-def _linearize(
-    closed: Any, active: tuple[bool, ...], reverse: bool
-) -> tuple[Any, Any, tuple[bool, ...]]:
-    """The jaxpr of one equation split as linearization does: a jaxpr of its values and residuals,
-    one from residuals and tangents to tangents, and which results have these."""
-    (eqn,) = open_jaxpr(closed)[0].eqns
-    found: dict[str, Any] = {}
-    plain = _has_plain_jvp(eqn)
-
-    def primal(*args: Any) -> list[Any]:
-        out, residuals, found["tangent"], found["active"] = (
-            _split_jvp(closed, args, active) if plain else _split(closed, args, active, reverse)
-        )
-        return [*out, *residuals]
-
-    jaxpr = trace_flat(primal, closed.in_avals, "linearize")
-    tangent, active_out = _without_trivial(found["tangent"], found["active"])
-    _check_types(closed, [v.aval for v in open_jaxpr(jaxpr)[0].outvars[: len(active_out)]])
-    _check_tangents(closed, tangent.outvars, active_out)
-    return jaxpr, close_jaxpr(tangent), active_out
-
-
-def _without_trivial(jaxpr: Any, active: Sequence[bool]) -> tuple[Any, tuple[bool, ...]]:
-    """A jaxpr that gives tangents of active results last, without those that say nothing.
-
-    Rules may give a ``float0`` array, where JAX's own give a symbolic zero: for an integer.
-    """
-    start = len(jaxpr.outvars) - sum(active)
-    kept = [getattr(v.aval, "dtype", None) != dtypes.float0 for v in jaxpr.outvars[start:]]
-    if all(kept):
-        return jaxpr, tuple(active)
-    jaxpr, _ = pe.dce_jaxpr(jaxpr, [True] * start + kept, True)
-    rest = iter(kept)
-    return jaxpr, tuple(a and next(rest) for a in active)
-
-
-def _check_types(closed: Any, avals: Sequence[Any]) -> None:
-    """Fails where a rule gives values of other types than the results of an equation have.
-
-    JAX believes its rules, a user's too; what uses the values would be in the wrong.
-    """
-    _check_avals("value", [v.aval for v in open_jaxpr(closed)[0].outvars], avals)
-
-
-def _check_tangents(closed: Any, tangents: Sequence[Any], active: Sequence[bool]) -> None:
-    """Likewise, of the tangents of results that have some."""
-    results = chosen(open_jaxpr(closed)[0].outvars, active)
-    wanted = [v.aval.to_tangent_aval() for v in results]
-    _check_avals("tangent", wanted, [v.aval for v in tangents])
-
-
-def _check_avals(what: str, wanted: Sequence[Any], got: Sequence[Any]) -> None:
-    for want, have in zip(wanted, got, strict=True):
-        arrays = isinstance(want, core.ShapedArray) and isinstance(have, core.ShapedArray)
-        if arrays and (want.shape, want.dtype) != (have.shape, have.dtype):
-            raise TypeError(
-                f"its rule gives a {what} of type {have.str_short(short_dtypes=True)}, expected "
-                f"{want.str_short(short_dtypes=True)}"
-            )
-
-
-def _without_dim(aval: Any, dim: Any) -> Any:
-    """The type of what is stacked along a dimension."""
-    if isinstance(aval, core.ShapedArray) and isinstance(dim, int):
-        return core.ShapedArray((*aval.shape[:dim], *aval.shape[dim + 1 :]), aval.dtype)
-    return aval
-
-
-_Split = tuple[Sequence[Any], Sequence[Any], Any, tuple[bool, ...]]
-"""Values, residuals, the jaxpr from residuals and tangents to tangents, and which results have
-these."""
-
-
-def _split(closed: Any, args: Sequence[Any], active: tuple[bool, ...], reverse: bool) -> _Split:
-    """JAX's linearization."""
-    function = core.jaxpr_as_fun(closed)
-
-    def of_active(*xs: Any) -> list[Any]:
-        it = iter(xs)
-        return function(*[next(it) if a else x for a, x in zip(active, args, strict=True)])
-
-    primals = flatten_primals(chosen(args, active))
-    out, out_zeros, jaxpr, consts, *structured = ad.linearize(of_active, primals, is_vjp=reverse)
-    jaxpr = pe.convert_constvars_jaxpr(jaxpr)
-    # Since JAX 0.11.1: residuals that a rule gives as a pytree, which the jaxpr takes at the end.
-    more = jax.tree.leaves(structured)
-    if more:
-        cut, end = len(consts), len(jaxpr.invars) - len(more)
-        invars = [*jaxpr.invars[:cut], *jaxpr.invars[end:], *jaxpr.invars[cut:end]]
-        jaxpr = jaxpr.replace(invars=invars)
-    active_out = tuple(not zero for zero in out_zeros)
-    return out, [*consts, *more], jaxpr, active_out
-
-
-def _has_plain_jvp(eqn: Any) -> bool:
-    """Whether all that is known of an equation's derivative is a JVP rule, which binds values."""
-    primitive = eqn.primitive
-    return (
-        primitive in ad.primitive_jvps
-        and primitive not in ad.primitive_linearizations
-        and not eqn.effects
-        and not any(core.jaxprs_in_params(eqn.params))
-        and all(type(v.aval) is core.ShapedArray for v in (*eqn.invars, *eqn.outvars))
-    )
-
-
-def _split_jvp(closed: Any, args: Sequence[Any], active: tuple[bool, ...]) -> _Split:
-    """The same of a primitive that has but a JVP rule, at half the cost.
-
-    The rule is run once, under a trace that computes what it knows and writes down what depends on
-    tangents; JAX does so as well, and then traces what was written down a second time.
-    """
-    (eqn,) = open_jaxpr(closed)[0].eqns
-    with core.take_current_trace() as parent:
-        nameless = source_info_util.new_name_stack()
-        trace = pe.JaxprTrace(parent, nameless, core.TraceTag())
-        avals = [v.aval.to_tangent_aval() for v in eqn.invars]
-        tangents = [
-            trace.new_arg(pe.PartialVal.unknown(aval)) if a else ad_util.Zero(aval)
-            for aval, a in zip(avals, active, strict=True)
-        ]
-        traceback = eqn.source_info.traceback
-        with (
-            core.set_current_trace(trace),
-            source_info_util.user_context(traceback, name_stack=nameless),
-            eqn.ctx.manager,
-        ):
-            rule = ad.primitive_jvps[eqn.primitive]
-            out, out_tangents = rule(tuple(args), tuple(tangents), **eqn.params)
-        if not eqn.primitive.multiple_results:
-            out, out_tangents = [out], [out_tangents]
-        out = [trace.to_jaxpr_tracer(x).pval.get_known() for x in out]
-        given = [
-            None if type(t) is ad_util.Zero else trace.to_jaxpr_tracer(t) for t in out_tangents
-        ]
-        given = [None if t is None or t.is_known() else t for t in given]
-        info = debug_info("linearize", eqn.primitive.name, sum(active), len(given))
-        jaxpr, consts, _ = pe.tracers_to_jaxpr(
-            chosen(tangents, active),
-            [t for t in given if t is not None],
-            trace.effect_handles,
-            info.with_unknown_names(),
-        )
-    jaxpr = pe.convert_constvars_jaxpr(jaxpr)
-    kept = [False] * len(consts) + [True] * sum(active)
-    jaxpr, used = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), kept)
-    residuals = chosen(consts, used[: len(consts)])
-    return out, residuals, jaxpr, tuple(t is not None for t in given)
-
-
-def _transpose(
-    closed: Any, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
-) -> tuple[Any, tuple[bool, ...]]:
-    """The transpose of a jaxpr in some operands, given which cotangents are nonzero."""
-    jaxpr, consts = open_jaxpr(closed)
-    # JAX's rules expect that results without cotangents are gone: of a scan, say.
-    jaxpr, _ = pe.dce_jaxpr(jaxpr, list(nonzero), True)
-    ct_avals = [linear_aval(v.aval) for v in jaxpr.outvars]
-    found: dict[str, Any] = {}
-
-    def transposed(*args: Any) -> list[Any]:
-        it = iter(args)
-        primals = [
-            ad.UndefinedPrimal(linear_aval(v.aval)) if lin else next(it)
-            for v, lin in zip(jaxpr.invars, linear, strict=True)
-        ]
-        outs = ad.backward_pass(jaxpr, False, consts, primals, list(it))
-        outs = [ct for ct, lin in zip(outs, linear, strict=True) if lin]
-        found["nonzero"] = tuple(type(ct) is not ad_util.Zero for ct in outs)
-        return [ct for ct in outs if type(ct) is not ad_util.Zero]
-
-    in_avals = [
-        *(v.aval for v, lin in zip(jaxpr.invars, linear, strict=True) if not lin),
-        *ct_avals,
-    ]
-    return trace_flat(transposed, in_avals, "transpose"), found["nonzero"]
-
-
-def linear_aval(aval: Any) -> Any:
-    """What a transpose takes for a result and gives for a linear argument.
-
-    An integer function can be linear too, though it has no derivative.
-    """
-    is_integer = isinstance(aval, core.ShapedArray) and dtypes.issubdtype(aval.dtype, np.integer)
-    return aval if is_integer else aval.to_ct_aval()
-
-
 def _refers(op: Any) -> bool:
     """Whether an op refers to functions."""
     return any(True for _, attr in op.attributes.items() for _ in symbol_uses(attr))
-
-
-def trace_flat(function: Callable[..., list[Any]], avals: Sequence[Any], name: str) -> Any:
-    """The closed jaxpr of a function of flat arguments."""
-    info = debug_info(name, name, len(avals), 0)._replace(arg_names=None, result_paths=None)
-    wrapped = lu.wrap_init(function, debug_info=info)
-    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, list(avals))
-    return close_jaxpr(jaxpr, consts)
 
 
 def has_tangent(value: ir.Value) -> bool:
