@@ -69,6 +69,9 @@ class _Symbols:
     def jaxpr(self, symbol: str) -> str:
         return symbol
 
+    def bound(self, symbol: str, values: str) -> str:
+        return symbol
+
 
 _SYMBOLS: Any = _Symbols()
 

@@ -29,8 +29,9 @@ class Exporter:
 
     def __init__(self, program: Program):
         self.program = program
-        self.made: dict[str, Any] = {}
-        """The jaxprs, by symbol, of the functions that were asked for."""
+        self.made: dict[tuple[str, ...], Any] = {}
+        """The jaxprs that were asked for, by the symbols of what they were made from: a function,
+        or one and another that gives its constants."""
         # A function in the making by another thread does not call itself.
         self._lock = threading.RLock()
 
@@ -42,7 +43,7 @@ class Exporter:
         """
         custom_calls.check(self.program)
         with self._lock:
-            found = self.made.get(symbol)
+            found = self.made.get((symbol,))
             if found is _IN_PROGRESS:
                 raise ExportError(
                     f"@{symbol} calls itself: only a custom derivative rule may refer to the "
@@ -50,15 +51,33 @@ class Exporter:
                 )
             if found is None:
                 function = self.program._function(symbol)
-                self.made[symbol] = _IN_PROGRESS
+                self.made[symbol,] = _IN_PROGRESS
                 try:
                     with context():
                         found = _export_function(self, function)
                 except BaseException:
-                    del self.made[symbol]
+                    del self.made[symbol,]
                     raise
-                self.made[symbol] = found
+                self.made[symbol,] = found
             return found
+
+    def bound(self, symbol: str, values: str) -> Any:
+        """The closed jaxpr of ``@symbol`` whose constants have the values that ``@values`` returns.
+
+        Raises:
+          ExportError: as :meth:`jaxpr` does.
+        """
+        with self._lock:
+            found = self.made.get((symbol, values))
+            if found is None:
+                found = close_jaxpr(self.jaxpr(symbol), self.values(values))
+                self.made[symbol, values] = found
+            return found
+
+    def values(self, symbol: str) -> list[Any]:
+        """What a function without arguments returns, whatever is being traced."""
+        with jax.ensure_compile_time_eval():
+            return core.jaxpr_as_fun(self.jaxpr(symbol))()
 
 
 _IN_PROGRESS = object()

@@ -29,7 +29,15 @@ from jaxmlir import (
     primitives,
     rules,
 )
-from jaxmlir._compat import close_jaxpr, core, dtypes, open_jaxpr, state_types, version_matches
+from jaxmlir._compat import (
+    close_jaxpr,
+    core,
+    debug_info,
+    dtypes,
+    open_jaxpr,
+    state_types,
+    version_matches,
+)
 from jaxmlir.constants import Constants
 from jaxmlir.dense import dense
 from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError, cause_of, message_of
@@ -103,14 +111,22 @@ class Importer:
 
     # -- what codecs ask for --
 
-    def function(self, jaxpr: Any) -> str:
-        """The symbol of a (closed) jaxpr's function, written when first seen."""
+    def function(self, jaxpr: Any, *, opened: bool = False) -> tuple[str, ...]:
+        """The symbol of a (closed) jaxpr's function, written when first seen.
+
+        Args:
+          opened: constants become the function's first arguments.  The symbol of a function that
+            returns their values follows, if there are any.
+        """
         self.references += 1
         jaxpr, consts = open_jaxpr(jaxpr)
         if any(isinstance(value, core.Tracer) for value in consts):
             # Of a trace that has ended: the jaxpr's equation passes the values itself.
             consts = []
-        key = (id(jaxpr), *map(id, consts))
+        parts = _parts(jaxpr, consts, opened)
+        return tuple([self._written(key, *part) for key, part in parts.items()])
+
+    def _written(self, key: Any, jaxpr: Any, consts: Sequence[Any]) -> str:
         symbol = self._functions.get(key)
         if symbol is None:
             self._alive.append((jaxpr, consts))
@@ -165,11 +181,12 @@ class Importer:
         """The functions that :meth:`function` answers with."""
         return set(self._functions.values())
 
-    def share(self, symbol: str, closed_jaxpr: Any) -> None:
-        """Makes :meth:`function` answer ``symbol`` for a jaxpr that was exported from it."""
+    def share(self, symbols: tuple[str, ...], closed_jaxpr: Any) -> None:
+        """Makes :meth:`function` answer ``symbols`` for a jaxpr that was exported from them."""
         jaxpr, consts = open_jaxpr(closed_jaxpr)
         self._alive.append((jaxpr, consts))
-        self._functions[(id(jaxpr), *map(id, consts))] = symbol
+        parts = _parts(jaxpr, consts, opened=len(symbols) > 1)
+        self._functions.update(zip(parts, symbols, strict=True))
 
     def add_function(self, jaxpr: Any, consts: Sequence[Any], name: str, **options: Any) -> Any:
         """Writes an open jaxpr as :meth:`write_function` does, and the custom rules it uses."""
@@ -354,7 +371,7 @@ class _Function:
     def attributes(self, eqn: Any) -> tuple[str, dict[str, ir.Attribute]]:
         """The op's name and attributes."""
         primitive = eqn.primitive
-        name, defaults, rewrite = _plans.get(primitive) or _plan(primitive)
+        name, defaults, rewrite, opens = _plans.get(primitive) or _plan(primitive)
         params = eqn.params
         if not params and name is not _FOREIGN:
             return name, {}
@@ -363,7 +380,9 @@ class _Function:
             if rewrite is rules.write:
                 return name, rewrite(eqn, self.importer)
             params = rewrite(params, eqn)
-        importer = self.importer
+        importer: codec.Writer = self.importer
+        if opens:
+            importer = _Opening(self.importer)
         encode = codec.encode
         for key, value in params.items():
             default = defaults.get(key, _REQUIRED)
@@ -400,6 +419,34 @@ class _Function:
 
 
 @dataclass(frozen=True)
+class _Opening:
+    """The ``Writer`` for parameters of a primitive whose rules we know nothing of.
+
+    They may pass operands for a jaxpr's constants, and so count on all of them, in this order.
+    """
+
+    importer: Importer
+
+    def function(self, jaxpr: Any) -> tuple[str, ...]:
+        return self.importer.function(jaxpr, opened=True)
+
+    def handle(self, value: Any) -> str:
+        return self.importer.handle(value)
+
+
+def _parts(jaxpr: Any, consts: list[Any], opened: bool) -> dict[Any, tuple[Any, list[Any]]]:
+    """The functions that an open jaxpr and its constants are written as, each by what it is known
+    by: itself, or with constants as arguments and then one that returns these."""
+    if not (opened and consts):
+        return {(id(jaxpr), *map(id, consts)): (jaxpr, consts)}
+    constvars = jaxpr.constvars
+    info = debug_info("jit", "constants", 0, len(constvars))
+    values = close_jaxpr(core.Jaxpr(constvars, [], constvars, [], core.no_effects, info), consts)
+    key = ("values", *map(id, consts), *[v.aval for v in constvars])
+    return {(id(jaxpr),): (jaxpr, []), key: open_jaxpr(values)}
+
+
+@dataclass(frozen=True)
 class _Each:
     """The default of a tuple with one entry for each operand or result."""
 
@@ -408,17 +455,18 @@ class _Each:
 
 _REQUIRED = object()
 _FOREIGN = "jaxpr.<another primitive of that name>"
-_plans: dict[Any, tuple[str, dict[str, Any], Any]] = {}
+_plans: dict[Any, tuple[str, dict[str, Any], Any, bool]] = {}
 
 
-def _plan(primitive: Any) -> tuple[str, dict[str, Any], Any]:
-    """How equations of a primitive are written: op name, default attributes, parameter rewrite."""
+def _plan(primitive: Any) -> tuple[str, dict[str, Any], Any, bool]:
+    """How equations of a primitive are written: op name, default attributes, parameter rewrite, and
+    whether constants of jaxprs among the parameters stay constants."""
     plan = _plans.get(primitive)
     if plan is None:
         from jaxmlir import ops
 
         if not primitives.meet(primitive):
-            plan = (_FOREIGN, {}, None)
+            plan = (_FOREIGN, {}, None, True)
         else:
             record = ops.BY_PRIMITIVE.get(primitive.name)
             defaults = {
@@ -433,7 +481,7 @@ def _plan(primitive: Any) -> tuple[str, dict[str, Any], Any]:
             )
             if rewrite is None and record is not None:
                 rewrite = _renaming(record)
-            plan = (primitives.op_name(primitive.name), defaults, rewrite)
+            plan = (primitives.op_name(primitive.name), defaults, rewrite, record is None)
         _plans[primitive] = plan
     return plan
 

@@ -350,7 +350,7 @@ class Stubs:
 
     def __init__(self, program: Program):
         self.program = program
-        self._jaxprs: dict[str, Any] = {}
+        self._jaxprs: dict[Any, Any] = {}
 
     def jaxpr(self, symbol: str) -> Any:
         found = self._jaxprs.get(symbol)
@@ -362,6 +362,13 @@ class Stubs:
                 num_constvars = count_constvars(self.program._function(symbol))
                 found = _stub(self.program.callee(symbol), signature, num_constvars)
             self._jaxprs[symbol] = found
+        return found
+
+    def bound(self, symbol: str, values: str) -> Any:
+        found = self._jaxprs.get((symbol, values))
+        if found is None:
+            found = close_jaxpr(self.jaxpr(symbol), self.program.exporter.values(values))
+            self._jaxprs[symbol, values] = found
         return found
 
     def reduced(self, op: Any, cut: Cut) -> ir.Operation:

@@ -234,12 +234,12 @@ def test_two_primitives_of_one_name_do_not_meet():
     assert "jaxpr.primitive = {handle =" in str(program)
 
 
-def applies_open_jaxprs():
-    """A primitive whose rules pass its first operand for the constant of a jaxpr."""
-    primitive = Primitive("apply_open")
+def applies_open_jaxprs(name="apply_open"):
+    """A primitive whose rules pass all its operands but the last for the constants of a jaxpr."""
+    primitive = Primitive(name)
 
-    def apply(constant, x, *, jaxpr):
-        return core.eval_jaxpr(jaxpr, [constant], x)[0]
+    def apply(*args, jaxpr):
+        return core.eval_jaxpr(jaxpr, args[:-1], args[-1])[0]
 
     def abstract_eval(*avals, jaxpr):
         result = jax.eval_shape(functools.partial(apply, jaxpr=jaxpr), *avals)
@@ -286,6 +286,49 @@ def test_a_jaxpr_among_the_parameters_that_closes_over_traced_values():
         dw, dx = derivative(*arguments)
         np.testing.assert_allclose(dw, x * jnp.cos(w), 1e-6)
         np.testing.assert_allclose(dx, jnp.sin(w).sum(), 1e-6)
+
+
+def test_a_jaxpr_among_the_parameters_that_closes_over_known_values(tmp_path):
+    """Each stays a constant, scalars and equal ones too: the rules pass an operand for each."""
+    primitive = applies_open_jaxprs("apply_to_known")
+    scale, large = jnp.float32(3.0), jnp.ones((40, 40))
+    a, b = jnp.ones((2, 2)), np.ones((2, 2), np.float32)
+
+    def inner(x):
+        return scale * (a @ jnp.sin(x)) + b @ x + large.sum() * x
+
+    def f(x):
+        closed = jax.make_jaxpr(inner)(x)
+        assert len(closed.consts) >= 3
+        return primitive.bind(*closed.consts, x, jaxpr=closed.jaxpr).sum()
+
+    x = jnp.array([3.0, 4.0])
+    program = jaxmlir.trace(f)(x)
+    program.save(tmp_path / "program")
+    expected, gradient = jax.value_and_grad(lambda x: inner(x).sum())(x)
+    for again in (jaxmlir.load(tmp_path / "program"), program.optimize(2)):
+        again.verify()
+        np.testing.assert_allclose(again(x), expected, 1e-6)
+        np.testing.assert_allclose(again.eval(x), expected, 1e-6)
+        for derivative in (again.grad(), again.grad().optimize(2), jax.grad(again)):
+            np.testing.assert_allclose(derivative(x), gradient, 1e-6)
+
+
+def test_a_closed_jaxpr_of_which_the_rules_know_the_constants():
+    primitive = Primitive("apply_closed")
+
+    def apply(x, *, jaxpr):
+        assert len(jaxpr.consts) == 2
+        return core.jaxpr_as_fun(jaxpr)(x)[0]
+
+    primitive.def_abstract_eval(lambda x, jaxpr: x)
+    mlir.register_lowering(primitive, mlir.lower_fun(apply, multiple_results=False))
+    a, b = (np.full(2, value, np.float32) for value in (2.0, 3.0))
+    closed = jax.make_jaxpr(lambda x: a * x + b)(a)
+    program = jaxmlir.trace(lambda x: primitive.bind(x, jaxpr=closed))(a)
+    program = jaxmlir.parse(program.optimize(2).as_text())
+    assert program(a).tolist() == [7.0, 7.0]
+    assert jax.jit(core.jaxpr_as_fun(program.to_jaxpr()))(a)[0].tolist() == [7.0, 7.0]
 
 
 def cut(x):

@@ -41,7 +41,12 @@ def _aval(value: Any, _: Writer) -> ir.Attribute:
 
 def _jaxpr(value: Any, writer: Writer) -> ir.Attribute:
     with context():
-        return ir.FlatSymbolRefAttr.get(writer.function(value))
+        refs = [ir.FlatSymbolRefAttr.get(symbol) for symbol in writer.function(value)]
+        return refs[0] if len(refs) == 1 else tagged("with_constants", array(refs))
+
+
+def _decode_with_constants(attr: ir.Attribute, reader: Reader) -> Any:
+    return reader.bound(*(ref.value for ref in attr))
 
 
 def _primitive(value: Any, writer: Writer) -> ir.Attribute:
@@ -319,6 +324,7 @@ decoders.update(
         "hi_primitive": _decode_hi_primitive,
         "dim": _decode_dimension,
         "pytree": _decode_pytree,
+        "with_constants": _decode_with_constants,
         "PartitionSpec": _decode_partition_spec,
         "Device": _decode_device,
         "Mesh": _decode_mesh,

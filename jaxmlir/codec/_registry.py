@@ -17,8 +17,12 @@ from jaxmlir.ir import context, ir
 class Writer(Protocol):
     """What an encoder needs of the module it writes into."""
 
-    def function(self, jaxpr: Any) -> str:
-        """The symbol of the function made from a (closed) jaxpr."""
+    def function(self, jaxpr: Any) -> tuple[str, ...]:
+        """The symbol of the function made from a (closed) jaxpr.
+
+        If the function takes the jaxpr's constants as its first arguments, that of a function of
+        none that returns their values follows.
+        """
 
     def handle(self, value: Any) -> str:
         """The name of an in-process handle for ``value``."""
@@ -30,11 +34,14 @@ class Reader(Protocol):
     def jaxpr(self, symbol: str) -> Any:
         """The closed jaxpr made from a function."""
 
+    def bound(self, symbol: str, values: str) -> Any:
+        """The closed jaxpr of a function whose constants' values another function returns."""
+
 
 class _NoModule:
     """Writes and reads attributes that belong to no module, such as the encodings of types."""
 
-    def function(self, jaxpr: Any) -> str:
+    def function(self, jaxpr: Any) -> tuple[str, ...]:
         raise ImportingError("a jaxpr cannot stand here")
 
     def handle(self, value: Any) -> str:
@@ -42,6 +49,9 @@ class _NoModule:
 
     def jaxpr(self, symbol: str) -> Any:
         raise ExportError(f"@{symbol} cannot stand here")
+
+    def bound(self, symbol: str, values: str) -> Any:
+        return self.jaxpr(symbol)
 
 
 NO_MODULE = _NoModule()

@@ -457,8 +457,8 @@ class Rules:
         known = set(self.exporter.made)
         invars = [core.Var(aval_of(v.type)) for v in op.operands]
         eqn = exporting.equation(self.exporter, op, name, invars)
-        for symbol in self.exporter.made.keys() - known:
-            self.importer.share(symbol, self.exporter.made[symbol])
+        for symbols in self.exporter.made.keys() - known:
+            self.importer.share(symbols, self.exporter.made[symbols])
         info = debug_info("jit", name, len(invars), len(eqn.outvars))
         effects = pe.make_jaxpr_effects([], invars, eqn.outvars, [eqn])
         return close_jaxpr(core.Jaxpr([], invars, eqn.outvars, [eqn], effects, info))
