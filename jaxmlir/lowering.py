@@ -25,7 +25,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 from jaxlib.mlir.dialects import func as func_dialect
 
-from jaxmlir import _signature, codec, custom_calls, effect_attrs, errors, locations, ops, params
+from jaxmlir import (
+    _pointwise,
+    _signature,
+    codec,
+    custom_calls,
+    effect_attrs,
+    errors,
+    locations,
+    ops,
+    params,
+)
 from jaxmlir._compat import (
     ad,
     config,
@@ -228,7 +238,7 @@ class _Lowering:
         if eqn.primitive in mlir._uncacheable_primitives:
             return functools.partial(_lower_in_place, eqn=eqn, lower=lower)
         if rules[2] and eqn.arrays and not eqn.effects and not _has_functions(known.name):
-            return self.leaf(eqn, lower, (rules[1], *rules[0].values()))
+            return self.leaf(eqn, known, lower, (rules[1], *rules[0].values()))
         traceback = locations.source_info(op.location).traceback
         with source_info_util.user_context(traceback), eqn.ctx.manager:
             entry = mlir._emit_lowering_rule_as_fun(
@@ -251,8 +261,24 @@ class _Lowering:
             return _Template(entry.func.operation)
         return functools.partial(_call_entry, entry=entry, ordered=eqn.ordered)
 
-    def leaf(self, eqn: _Equation, lower: Any, rules: tuple[Any, ...]) -> _Template:
-        """The template of a leaf op, read back where earlier modules have had it.
+    def leaf(
+        self, eqn: _Equation, known: Signature, lower: Any, rules: tuple[Any, ...]
+    ) -> _Template:
+        """The template of a leaf op: that of a pointwise op of another shape, if there is one."""
+        alike = None if self.ctx.dim_var_values else _pointwise.kind_of(known)
+        if alike is None:
+            return self.leaf_here(eqn, lower, rules)
+        template, shape = self.cache.get(alike.key, (None, ()))
+        if template is not None:
+            function = _pointwise.reshaped(template.function, shape, alike.shape)
+            if function is not None:
+                return _Template(function)
+        template = self.leaf_here(eqn, lower, rules)
+        self.cache[alike.key] = template, alike.shape
+        return template
+
+    def leaf_here(self, eqn: _Equation, lower: Any, rules: tuple[Any, ...]) -> _Template:
+        """The same for the op's own shape, read back where earlier modules have had it.
 
         It is printed for the second: most of a process's first program are met in no other.
         """

@@ -28,11 +28,11 @@ from typing import Any
 
 import numpy as np
 
+from jaxmlir._pointwise import ELEMENTWISE
 from jaxmlir._signature import Signature
 from jaxmlir.ir import func, ir
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import SPREAD
-from jaxmlir.passes._work import ELEMENTWISE
 
 SHORTEST = 8
 """The shortest word that is looked for."""

@@ -17,9 +17,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaxmlir import _signature, locations, rules
+from jaxmlir import _pointwise, _signature, locations, rules
 from jaxmlir import exporter as exporting
 from jaxmlir._compat import (
     ad_util,
@@ -65,6 +66,9 @@ class Rule(NamedTuple):
         """
         return jax_mlir_ext.inlined_func_call(self.function.operation, args, location)
 
+
+# What rules have given for a pointwise op of some shape, by its kind: with that shape.
+_of_kind: dict[Any, tuple[Any, _pointwise.Shape]] = {}
 
 # Templates that mean the same in every program, and the jaxprs of those that do not: they call
 # functions, or have large constants, which are each program's own.
@@ -395,13 +399,24 @@ class Rules:
         Where these call functions, each program gets its own; the rule is not run again.
         """
         reverse = self.reverse and kind == "linearize"
-        key = (kind, reverse, known or _signature.of_op(op, name, op.operands), pattern)
+        known = known or _signature.of_op(op, name, op.operands)
+        key = (kind, reverse, known, pattern)
         found = self._kept(key)
-        if found is None:
-            with _located(kind, op, name):
-                found = self._keep(
-                    key, lambda: trace(self._jaxpr_with_rules(op, name)), write, not _refers(op)
-                )
+        if found is not None:
+            return found
+        alike = _pointwise.kind_of(known) if kind in _OF_ANY_SHAPE else None
+        if alike is not None:
+            of_kind = (kind, reverse, alike.key, pattern)
+            found = _at_shape(alike.shape, *_of_kind.get(of_kind, ()))
+            if found is not None:
+                _process_wide[key] = found
+                return found
+        with _located(kind, op, name):
+            found = self._keep(
+                key, lambda: trace(self._jaxpr_with_rules(op, name)), write, not _refers(op)
+            )
+        if alike is not None and key in _process_wide:
+            _of_kind[of_kind] = found, alike.shape
         return found
 
     def _kept(self, key: Any) -> Any | None:
@@ -477,6 +492,19 @@ class Rules:
         return self.importer.add_function(jaxpr, consts, "template", detached=True, location=place)
 
 
+def _at_shape(shape: _pointwise.Shape, found: Any = None, old: Any = None) -> Any | None:
+    """What a rule gave for a pointwise op, for another shape; ``None`` if that is unknown."""
+    if isinstance(found, Linearization):
+        primal, tangent = (_at_shape(shape, half, old) for half in (found.primal, found.tangent))
+        if primal is None or tangent is None:
+            return None
+        return replace(found, primal=primal, tangent=tangent, pullbacks={})
+    if found is None:
+        return None
+    function = _pointwise.reshaped(found.function.operation, old, shape)
+    return function and Rule(function.opview, found.pattern)
+
+
 def _refers(op: Any) -> bool:
     """Whether an op refers to functions."""
     return any(True for _, attr in op.attributes.items() for _ in symbol_uses(attr))
@@ -490,6 +518,9 @@ def has_tangent(value: ir.Value) -> bool:
 
 # What custom derivative rules are not needed for, or can wait.
 _WITHOUT_RULES = frozenset({"partial_eval", "batch", "batched"})
+
+# The kinds of rules that know of no dimensions.
+_OF_ANY_SHAPE = frozenset({"jvp", "linearize", "transpose"})
 
 _VERBS = {
     "jvp": "differentiated",

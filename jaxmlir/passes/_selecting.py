@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from jax import lax
 
+from jaxmlir._pointwise import ELEMENTWISE
 from jaxmlir.ir import ir
 from jaxmlir.passes._build import converted
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes._work import ELEMENTWISE, with_shape
+from jaxmlir.passes._work import with_shape
 from jaxmlir.types import aval_of
 
 COMPUTING = ELEMENTWISE | {"jaxpr.broadcast_in_dim"}

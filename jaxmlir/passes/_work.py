@@ -16,7 +16,6 @@ import numpy as np
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.ir import ir
-from jaxmlir.ops import bitwise, comparison, elementwise, special, transcendental
 from jaxmlir.passes.cost import Counter
 from jaxmlir.types import aval_of, type_of
 
@@ -35,14 +34,6 @@ UNKNOWN_PER_BYTE = 16
 KERNEL = 10_000
 
 ADDITIONS = frozenset({"jaxpr.add", "jaxpr.add_any"})
-ELEMENTWISE = frozenset(
-    f"jaxpr.{op.name}"
-    for family in (elementwise, transcendental, comparison, bitwise, special)
-    for op in family.OPS
-    if op.results == 1
-) | {"jaxpr.convert_element_type", "jaxpr.stop_gradient"}
-"""Ops that compute each element of their result from an element of each operand."""
-
 # Ops that compute nothing: their elements are read in place, or are written again for free.
 _FREE = frozenset(
     f"jaxpr.{name}"

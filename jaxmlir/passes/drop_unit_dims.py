@@ -22,13 +22,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import codec
+from jaxmlir._pointwise import ELEMENTWISE
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import drop_dead_ops
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._remarks import remark
-from jaxmlir.passes._work import ELEMENTWISE, is_narrow, is_plain_op, with_shape
+from jaxmlir.passes._work import is_narrow, is_plain_op, with_shape
 from jaxmlir.passes.toolbox import ops_of
 from jaxmlir.types import aval_of
 

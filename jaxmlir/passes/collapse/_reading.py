@@ -16,10 +16,11 @@ import numpy as np
 
 from jaxmlir import codec
 from jaxmlir._compat import core, dtypes
+from jaxmlir._pointwise import ELEMENTWISE
 from jaxmlir._signature import Signature
 from jaxmlir.ir import ir
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._work import ELEMENTWISE, is_array
+from jaxmlir.passes._work import is_array
 from jaxmlir.passes.collapse._tensors import Algebra, Expr, Tensor
 from jaxmlir.types import aval_of
 

@@ -28,9 +28,10 @@ from typing import Any
 import numpy as np
 
 from jaxmlir import codec
+from jaxmlir._pointwise import ELEMENTWISE
 from jaxmlir._signature import Signature
 from jaxmlir.ir import ir
-from jaxmlir.passes._work import ELEMENTWISE, is_plain_array
+from jaxmlir.passes._work import is_plain_array
 from jaxmlir.types import aval_of
 
 Dims = tuple[int | None, ...]

@@ -13,9 +13,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
+from jaxmlir._pointwise import ELEMENTWISE
 from jaxmlir._signature import Signature
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._work import ELEMENTWISE
 from jaxmlir.passes.fence import MOVED, SLOW, Fence
 from jaxmlir.passes.recompute import FUNCTIONS
 from jaxmlir.passes.remat._price import TRAFFIC, Prices
