@@ -22,6 +22,7 @@ from jaxmlir import specialize as specialization
 from jaxmlir._calls import Calls
 from jaxmlir._collector import collector_paused
 from jaxmlir._compat import core, effects, state_types
+from jaxmlir._derived import derived_once
 from jaxmlir.callee import Callee
 from jaxmlir.constants import Constants
 from jaxmlir.errors import (
@@ -65,6 +66,8 @@ class Program:
       rule_tracing: traces custom derivative rules when they are needed.
       custom_calls: of a program that somebody else wrote, what it may reach beyond XLA (see
         :mod:`jaxmlir.custom_calls`); ``None`` of one's own.
+      derived: what :mod:`jaxmlir._derived` keeps of transformations.
+      state: another object after each change.
     """
 
     def __init__(
@@ -148,6 +151,8 @@ class Program:
         self._signatures: dict[str, Signature] = {}
         self._callees: dict[str, Callee] = {}
         self._specialized: dict[Any, Program] = {}
+        self.derived: dict[Any, Any] = {}
+        self.state = object()
         for name in (
             "exporter",
             "plans",
@@ -378,6 +383,7 @@ class Program:
         result.changed()
         return result
 
+    @derived_once
     def optimize(
         self,
         level: int = 1,
@@ -400,6 +406,7 @@ class Program:
         pipeline = level_pipeline(level, without)
         return self._after_passes(pipeline, False, remarks)
 
+    @derived_once
     def remat(
         self,
         memory_budget: float | None = None,
@@ -488,6 +495,7 @@ class Program:
         """
         return self.exporter.jaxpr(self.name)
 
+    @derived_once
     def jvp(self, custom_vjp_forward: str = "error") -> Program:
         """The program ``(primals, tangents) -> (result, tangent of result)``.
 
@@ -497,6 +505,7 @@ class Program:
         """
         return _transforms().jvp(self, custom_vjp_forward)
 
+    @derived_once
     def linearize(
         self,
         *,
@@ -515,6 +524,7 @@ class Program:
         """
         return _transforms().linearize(self, while_loops, checkpoints, custom_vjp_forward)
 
+    @derived_once
     def vjp(
         self, *, while_loops: str = "error", checkpoints: int | None = None
     ) -> tuple[Program, Program]:
@@ -524,6 +534,7 @@ class Program:
         """
         return _transforms().vjp(self, while_loops, checkpoints)
 
+    @derived_once
     def grad(
         self,
         argnums: int | Sequence[int] = 0,
@@ -541,6 +552,7 @@ class Program:
         options = {"while_loops": while_loops, "checkpoints": checkpoints}
         return _transforms().grad(self, argnums, has_aux, allow_int, holomorphic, **options)
 
+    @derived_once
     def value_and_grad(
         self,
         argnums: int | Sequence[int] = 0,
@@ -558,6 +570,7 @@ class Program:
         options = {"while_loops": while_loops, "checkpoints": checkpoints, "value": True}
         return _transforms().grad(self, argnums, has_aux, allow_int, holomorphic, **options)
 
+    @derived_once
     def jacfwd(
         self,
         argnums: int | Sequence[int] = 0,
@@ -567,6 +580,7 @@ class Program:
         """The Jacobian, by forward mode; options as for ``jax.jacfwd``."""
         return self._jacobian("jacfwd", argnums, has_aux, holomorphic)
 
+    @derived_once
     def jacrev(
         self,
         argnums: int | Sequence[int] = 0,
@@ -583,6 +597,7 @@ class Program:
         options = {"while_loops": while_loops, "checkpoints": checkpoints}
         return self._jacobian("jacrev", argnums, has_aux, holomorphic, **options)
 
+    @derived_once
     def hessian(
         self,
         argnums: int | Sequence[int] = 0,
@@ -605,6 +620,7 @@ class Program:
         options = {"argnums": argnums, "has_aux": has_aux, "holomorphic": holomorphic}
         return _transforms().jacobian(self, kind, **options, **loops)
 
+    @derived_once
     def vmap(
         self,
         in_axes: Any = 0,
@@ -619,6 +635,7 @@ class Program:
         """
         return _transforms().vmap(self, in_axes, out_axes, axis_size, axis_name, spmd_axis_name)
 
+    @derived_once
     def inverse(
         self,
         argnums: int | Sequence[int] | None = None,
@@ -636,6 +653,7 @@ class Program:
         """
         return _transforms().inverse(self, argnums, known, log_det=False)
 
+    @derived_once
     def inverse_and_log_det(
         self,
         argnums: int | Sequence[int] | None = None,

@@ -6,7 +6,6 @@ Each returns a new program whose public function is the transformed one.  Argume
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
@@ -312,14 +311,13 @@ class _Unsized:
     def __init__(self, program: Program, *options: Any):
         self._program = program
         self._in_axes, *self._rest = options
-        self._of_size = functools.lru_cache(maxsize=None)(self._make)
 
     def __repr__(self) -> str:
         return f"<{self._program!r} batched along in_axes={self._in_axes}, of a size still to come>"
 
-    def _make(self, size: int) -> Program:
+    def _of_size(self, size: int) -> Program:
         out_axes, axis_name, spmd_axis_name = self._rest
-        return vmap(self._program, self._in_axes, out_axes, size, axis_name, spmd_axis_name)
+        return self._program.vmap(self._in_axes, out_axes, size, axis_name, spmd_axis_name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         arguments.check_tree(self._program, args, kwargs)
