@@ -28,6 +28,8 @@ import pytest
 import jaxmlir
 import jaxmlir.passes.cost
 
+pytestmark = pytest.mark.compat
+
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
