@@ -525,6 +525,36 @@ def _override(option: Any, value: Any) -> Iterator[None]:
         hook(None if before is unset else before)
 
 
+def eqn_context_fields() -> list[str]:
+    """What the context of an equation holds, in the order in which its constructor takes it."""
+    from jax._src import core
+
+    unlisted = ("configs", "__weakref__")
+    return [name for name in core.JaxprEqnContext.__slots__ if name not in unlisted]
+
+
+@functools.cache
+def default_eqn_context() -> Any:
+    """The context of an equation made where nobody has configured anything.
+
+    ``JaxprEqnContext()`` is not that: it has what is set now, and a program must mean the same in
+    another process, and outside of the mesh in which the first one was traced.
+    """
+    from jax._src import core, mesh
+
+    layout_mode = resolve("jax._src.layout", "LayoutMode")
+    defaults = {
+        "compute_type": None,
+        "threefry_partitionable": True,
+        "cur_abstract_mesh": mesh.empty_abstract_mesh,
+        "cur_layout_mode": layout_mode and layout_mode.AUTO,
+        "remove_size_one_mesh_axis": False,
+        "no_collectives": frozenset(),
+        "xla_metadata": None,
+    }
+    return core.JaxprEqnContext._create(*(defaults[name] for name in eqn_context_fields()))
+
+
 def named_axes(mesh: Any) -> contextlib.AbstractContextManager[Any]:
     """The named axes that an equation inside a ``shard_map`` over ``mesh`` may use."""
     from jax._src import core

@@ -10,7 +10,7 @@ import functools
 from typing import Any
 
 from jaxmlir import codec
-from jaxmlir._compat import core, effects, pe
+from jaxmlir._compat import core, default_eqn_context, effects, eqn_context_fields, pe
 from jaxmlir.ir import context, ir
 
 _ctx_attrs: dict[Any, ir.Attribute | None] = {}
@@ -40,9 +40,9 @@ def encode_ctx(ctx: Any) -> ir.Attribute | None:
         return _ctx_attrs[ctx]
     except KeyError:
         pass
-    default = _default_ctx()
+    default = default_eqn_context()
     changed = {}
-    for name in _ctx_fields():
+    for name in eqn_context_fields():
         value = getattr(ctx, name)
         if value is not getattr(default, name) and value != getattr(default, name):
             changed[name] = value
@@ -54,31 +54,14 @@ def encode_ctx(ctx: Any) -> ir.Attribute | None:
     return attr
 
 
-def _ctx_fields() -> list[str]:
-    return [
-        name for name in core.JaxprEqnContext.__slots__ if name not in ("configs", "__weakref__")
-    ]
-
-
-def _default_ctx() -> Any:
-    """The context of an equation made under JAX's default configuration."""
-    global _default
-    if _default is None:
-        _default = core.JaxprEqnContext()
-    return _default
-
-
-_default: Any = None
-
-
 def decode_ctx(attr: ir.Attribute | None) -> Any:
     """The context that :func:`encode_ctx` wrote as ``attr``."""
     if attr is None:
-        return _default_ctx()
+        return default_eqn_context()
     found = _ctxs.get(attr)
     if found is None:
-        default = _default_ctx()
-        fields = {name: getattr(default, name) for name in _ctx_fields()}
+        default = default_eqn_context()
+        fields = {name: getattr(default, name) for name in eqn_context_fields()}
         fields.update((item.name, codec.decode(item.attr)) for item in attr)
         metadata = fields.get("xla_metadata")
         if isinstance(metadata, dict):

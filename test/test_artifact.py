@@ -666,3 +666,42 @@ def test_compiler_options_have_to_be_allowed(path, tmp_path):
 
 def test_every_error_is_one_of_ours():
     assert issubclass(ArtifactError, JaxmlirError)
+
+
+CONFIGURED = """
+import sys
+import jax
+import jaxmlir
+
+def draw(x):
+    return x * jax.random.normal(jax.random.key(7), x.shape)
+
+mesh = jax.make_mesh((2,), ("i",), axis_types=(jax.sharding.AxisType.Explicit,))
+x = jax.numpy.arange(6.0)
+with jax.set_mesh(mesh), jax.threefry_partitionable(False):
+    assert "cur_abstract_mesh" in jaxmlir.trace(draw)(x).as_text()
+with jax.threefry_partitionable(False):
+    jaxmlir.trace(draw)(x).save(sys.argv[1])
+jaxmlir.trace(draw)(x).save(sys.argv[2])
+"""
+
+
+@pytest.mark.compat
+def test_what_was_set_where_a_program_was_traced_is_in_its_artifact_only(tmp_path):
+    paths = [str(tmp_path / name) for name in ("configured", "plain")]
+    subprocess.run([sys.executable, "-c", CONFIGURED, *paths], check=True)
+    configured, plain = map(jaxmlir.load, paths)
+    assert "jaxpr.ctx" in configured.as_text()
+    assert "jaxpr.ctx" not in plain.as_text()
+
+    def draw(x):
+        return x * jax.random.normal(jax.random.key(7), x.shape)
+
+    x = jnp.arange(6.0)
+    for program, partitionable in ((configured, False), (plain, True)):
+        with jax.threefry_partitionable(partitionable):
+            expected = draw(x)
+        with jax.threefry_partitionable(not partitionable):
+            np.testing.assert_array_equal(program(x), expected)
+            np.testing.assert_array_equal(program.optimize(2)(x), expected)
+            np.testing.assert_allclose(program.jvp()((x,), (x,))[1], expected, rtol=1e-6)
