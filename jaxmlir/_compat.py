@@ -442,16 +442,27 @@ def wrapped_rule(function: Any) -> Any | None:
     return None
 
 
-def _layers(fwd: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """The functions of JAX's around a forward rule, outermost first, with the cells of each."""
-    while fwd is not None:
-        fwd = fwd.f if hasattr(fwd, "f") else fwd
-        if isinstance(fwd, functools.partial) or not (fwd.__module__ or "").startswith("jax._src."):
+def _layers(rule: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The functions of JAX's around a custom rule, outermost first, with the cells of each."""
+    while rule is not None:
+        rule = rule.f if hasattr(rule, "f") else rule
+        module = getattr(rule, "__module__", None) or ""
+        if isinstance(rule, functools.partial) or not module.startswith("jax._src."):
             break
-        cells = dict(zip(fwd.__code__.co_freevars, fwd.__closure__ or (), strict=True))
-        yield fwd, cells
-        inner = next((cells[n] for n in ("fn", "fwd", "fwd_jaxpr_thunk") if n in cells), None)
-        fwd = inner and inner.cell_contents
+        cells = dict(zip(rule.__code__.co_freevars, rule.__closure__ or (), strict=True))
+        yield rule, cells
+        inner = next((cells[name] for name in _WRAPPED if name in cells), None)
+        rule = inner and inner.cell_contents
+
+
+# What JAX's functions call the rule, or the function around it, that they call.
+_WRAPPED = ("fn", "fwd", "fwd_jaxpr_thunk", "jvp", "jvp_jaxpr_fun")
+
+
+def innermost_layer(rule: Any) -> Any:
+    """The function of JAX's next to a user's custom rule: the same for all that lead to the rule,
+    and so to what it leaves there when it is traced.  ``None`` if there is none."""
+    return next((layer for layer, _ in reversed([*_layers(rule)])), None)
 
 
 def closed_over(fwd: Any) -> int:

@@ -14,6 +14,7 @@ import functools
 import io
 import itertools
 import re
+import threading
 from collections.abc import Container, Iterator
 
 from jaxlib.mlir import ir
@@ -38,6 +39,16 @@ class _Context(ir.Context):
 @functools.cache
 def context() -> ir.Context:
     """The process-wide context: jaxlib's dialects, and ``jaxpr`` as an open dialect."""
+    # Threads that ask for it at the same time must not get two, as a cache alone would let them.
+    with _making:
+        return _context()
+
+
+_making = threading.Lock()
+
+
+@functools.cache
+def _context() -> ir.Context:
     ctx = _Context()
     registry = ir.DialectRegistry()
     _compat.jax_mlir_ext.register_dialects(registry)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import threading
 import types
 from collections.abc import Sequence
 from typing import Any
@@ -27,6 +28,7 @@ _named: dict[Any, ir.Location] = {}
 # exported equations have the one they came with.
 _origins: dict[ir.Attribute, Any] = {}
 _of_traceback: dict[Any, ir.Location] = {}
+_tracebacks_lock = threading.Lock()
 
 
 @functools.cache
@@ -61,7 +63,9 @@ def _new_location(traceback: Any) -> ir.Location | None:
     """The location of a traceback met for the first time; ``None`` without a user's frame."""
     if traceback is None:
         return None
-    location = _tracebacks().get(traceback)
+    # It calls back into Python, where another thread may take over, and find it half changed.
+    with _tracebacks_lock:
+        location = _tracebacks().get(traceback)
     if location == ir.Location.unknown():
         return None
     _of_traceback[traceback] = location

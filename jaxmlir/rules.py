@@ -25,7 +25,9 @@ from __future__ import annotations
 
 import functools
 import itertools
+import threading
 import types as py_types
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -39,6 +41,7 @@ from jaxmlir._compat import (
     core,
     dtypes,
     forget_traced,
+    innermost_layer,
     lu,
     pe,
     rule_transforms,
@@ -101,7 +104,8 @@ def _jvp_rule(eqn: Any, pending: Pending) -> Told:
     in_avals = [v.aval for v in eqn.invars[params["num_consts"] :]]
 
     def trace(in_zeros: tuple[bool, ...]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-        jaxpr, consts, out_zeros = thunk.call_wrapped(*in_zeros)
+        with _Turns.at(thunk).lock:
+            jaxpr, consts, out_zeros = thunk.call_wrapped(*in_zeros)
         _check_count(len(out_zeros), eqn)
         zeros = {"jaxpr.in_zeros": in_zeros, "jaxpr.out_zeros": tuple(out_zeros)}
         return jaxpr, consts, {name: value for name, value in zeros.items() if any(value)}
@@ -172,6 +176,35 @@ def fitting(zeros: Sequence[bool], rules: Iterable[tuple[T, Sequence[bool]]]) ->
     return max(fit, key=lambda pair: pair[0])[1] if fit else None
 
 
+class _Turns:
+    """Who traces a user's rule: one at a time.
+
+    A trace leaves what it found out about the rule's results with the rule, where another thread,
+    or the equation of another program that came from the same call, would put its own.
+
+    Attributes:
+      lock: held while the rule is traced and what it left is used.
+      last: of whom, and for what, that is.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.last: Any = None
+
+    @classmethod
+    def at(cls, rule: Any) -> _Turns:
+        """Those of the rule that functions of JAX's, of which this is one, are around."""
+        innermost = innermost_layer(rule)
+        if innermost is None:
+            return cls()
+        with _turns_lock:
+            return _turns.setdefault(innermost, cls())
+
+
+_turns: weakref.WeakKeyDictionary[Any, _Turns] = weakref.WeakKeyDictionary()
+_turns_lock = threading.Lock()
+
+
 class _VjpRules:
     """The rules of one custom_vjp_call equation.
 
@@ -195,7 +228,9 @@ class _VjpRules:
         # Integers have no tangents, nor has what the function closed over.
         fixed = closed_over(self.fwd)
         self.tangible = tuple(i >= fixed and has_tangent(a) for i, a in enumerate(self.in_avals))
-        self._last: Any = None
+        self._turns = _Turns.at(self.fwd)
+        self._owner = object()
+        self._found: Any = None
 
     def forward(self, in_zeros: tuple[bool, ...] | None = None) -> tuple[str, ir.Attribute]:
         """The forward rule, told which tangents are zero; by default that none is, or as few as it
@@ -210,28 +245,32 @@ class _VjpRules:
         """The backward rule of a forward rule, told which cotangents are zero."""
 
         def trace() -> tuple[Any, Sequence[Any], dict[str, Any]]:
-            jaxpr, _, about = self._run(in_zeros)
-            own = iter(jaxpr.outvars)
-            # From JAX 0.11 the constants of a jaxpr may stand before its operands.
-            operands = jaxpr.invars[len(jaxpr.invars) - len(self.in_avals) :]
-            input_fwds = about["jaxpr.input_fwds"]
-            atoms = [next(own) if i is None else operands[i] for i in input_fwds]
-            # A residual that is a Python value is one in the backward rule as well.
-            known = {i: atom.val for i, atom in enumerate(atoms) if isinstance(atom, core.Literal)}
-            residuals = [atom.aval for atom in atoms]
-            return _trace_bwd(self.bwd, residuals, self.cotangents, ct_zeros, known)
+            with self._turns.lock:
+                jaxpr, _, about = self._run(in_zeros)
+                own = iter(jaxpr.outvars)
+                # From JAX 0.11 the constants of a jaxpr may stand before its operands.
+                operands = jaxpr.invars[len(jaxpr.invars) - len(self.in_avals) :]
+                input_fwds = about["jaxpr.input_fwds"]
+                atoms = [next(own) if i is None else operands[i] for i in input_fwds]
+                # A residual that is a Python value is one in the backward rule as well.
+                known = {i: v.val for i, v in enumerate(atoms) if isinstance(v, core.Literal)}
+                residuals = [atom.aval for atom in atoms]
+                return _trace_bwd(self.bwd, residuals, self.cotangents, ct_zeros, known)
 
         key = ("bwd", self.shared, in_zeros, ct_zeros)
         return self.pending.function("bwd_jaxpr", key, self.bwd.debug_info, trace)
 
     def _run(self, in_zeros: tuple[bool, ...] | None) -> tuple[Any, Sequence[Any], dict[str, Any]]:
         """Traces the forward rule, unless that is what it was traced for last."""
-        if self._last is None or self._last[0] != in_zeros:
-            self._last = in_zeros, self._traced(in_zeros)
-        return self._last[1]
+        turns, turn = self._turns, (self._owner, in_zeros)
+        with turns.lock:
+            if turns.last != turn:
+                turns.last = None
+                self._found = self._traced(in_zeros)
+                turns.last = turn
+            return self._found
 
     def _traced(self, in_zeros: Any) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-        self._last = None
         tangible = self.tangible
         if in_zeros is None:
             taken, (jaxpr, consts) = _call_fwd(self.fwd, tangible, self.choosy)

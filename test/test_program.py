@@ -496,6 +496,44 @@ def test_programs_are_shared_by_threads(wave):
     np.testing.assert_allclose(ours, [jnp.cos(0.5) * i + base for i in range(8)], rtol=1e-6)
 
 
+# Threads that have jaxmlir make, at the same time, what a process has one of.
+BEGUN_BY_THREADS = """
+import sys, threading
+import jax, jax.numpy as jnp, numpy as np
+
+x = np.arange(6, dtype=np.float32).reshape(2, 3)
+together = threading.Barrier(6)
+found = []
+
+def work(i):
+    def f(x):
+        return jnp.sum(jnp.tanh(x * i) @ x.T)
+
+    expected = jax.grad(f)(x)
+    together.wait(100)
+    import jaxmlir
+
+    program = jaxmlir.trace(f)(x)
+    gradient = program.optimize(2).grad() if i % 2 else jaxmlir.parse(program.as_text()).grad()
+    np.testing.assert_allclose(gradient(x), expected, rtol=1e-5)
+    found.append(i)
+
+sys.setswitchinterval(1e-6)
+threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert sorted(found) == list(range(6)), found
+"""
+
+
+@compat
+def test_threads_are_the_first_to_use_it():
+    done = subprocess.run([sys.executable, "-c", BEGUN_BY_THREADS], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
 @compat
 @pytest.mark.parametrize(
     "wrap", [lambda f: jaxmlir.trace(f)(jax.new_ref(jnp.ones(3)), 2.0), jaxmlir.jit]
@@ -509,7 +547,6 @@ def test_mutable_arrays_are_mutated(wrap):
     same(ref[...], jnp.full(3, 3.0))
 
 
-@compat
 @compat
 def test_a_custom_rule_writes_to_an_array_that_is_closed_over():
     seen = jax.new_ref(jnp.float32(0.0))

@@ -1,6 +1,8 @@
 """Custom rules are traced when a program's module is first looked at, as they were imported."""
 
+import concurrent.futures
 import threading
+import time
 
 import jax
 import jax.extend
@@ -89,6 +91,44 @@ def test_threads_see_one_module_with_all_rules():
         thread.join()
     assert len(texts) == 4 and set(texts) == {str(program)}
     assert str(program).count("jvp_jaxpr = @") >= 2
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_a_rule_that_programs_share_is_traced_by_one_thread_at_a_time(mode):
+    """JAX keeps with the rule, not with the program, what tracing it has found out."""
+    inside, most = [], []
+
+    def alone(rule):
+        def counted(*args):
+            inside.append(rule)
+            most.append(len(inside))
+            time.sleep(0.05)
+            inside.pop()
+            return rule(*args)
+
+        return counted
+
+    def value(x):
+        return {"sin": jnp.sin(x)}
+
+    def jvp(primals, tangents):
+        return value(*primals), {"sin": tangents[0] * jnp.cos(primals[0])}
+
+    def bwd(residuals, ct):
+        return (ct["sin"] * jnp.cos(residuals["x"]),)
+
+    if mode == "forward":
+        function = jax.custom_jvp(value)
+        function.defjvp(alone(jvp))
+    else:
+        function = jax.custom_vjp(value)
+        function.defvjp(alone(lambda x: (value(x), {"x": x})), alone(bwd))
+    shared = jax.jit(function)
+    programs = [jaxmlir.trace(lambda x: shared(x)["sin"])(1.0) for _ in range(4)]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda program: program.grad()(0.5), programs))
+    np.testing.assert_allclose(found, [np.cos(0.5)] * 4, rtol=1e-6)
+    assert most and max(most) == 1
 
 
 def test_a_constant_of_a_rule_is_in_the_side_table():

@@ -24,6 +24,7 @@ import dataclasses
 import functools
 import math
 import re
+import threading
 import types
 import typing
 from collections.abc import Mapping
@@ -74,12 +75,13 @@ class Pass:
 
     @classmethod
     def _become_dataclass(cls) -> None:
-        for part in reversed(cls.__mro__[: cls.__mro__.index(Pass)]):
-            if issubclass(part, Pass) and "__dataclass_fields__" not in part.__dict__:
-                try:
-                    dataclasses.dataclass(frozen=True)(part)
-                except (TypeError, ValueError) as e:
-                    raise PipelineError(f"the options of pass '{cls.name}': {e}") from e
+        with _becoming_dataclass:
+            for part in reversed(cls.__mro__[: cls.__mro__.index(Pass)]):
+                if issubclass(part, Pass) and "__dataclass_fields__" not in part.__dict__:
+                    try:
+                        dataclasses.dataclass(frozen=True)(part)
+                    except (TypeError, ValueError) as e:
+                        raise PipelineError(f"the options of pass '{cls.name}': {e}") from e
 
     def run(self, program: Program) -> None:
         raise PassError(f"pass '{self.name}' does not define run(program)")
@@ -116,6 +118,10 @@ class Pass:
             if (value := getattr(self, option.field.name)) != option.field.default
         ]
         return f"{self.name}{{{' '.join(shown)}}}" if shown else self.name
+
+
+# A class that another thread has begun to change is none of both.
+_becoming_dataclass = threading.RLock()
 
 
 @functools.cache
