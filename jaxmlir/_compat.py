@@ -24,6 +24,7 @@ import functools
 import importlib
 import inspect
 import re
+import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -446,8 +447,8 @@ def _layers(rule: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
     """The functions of JAX's around a custom rule, outermost first, with the cells of each."""
     while rule is not None:
         rule = rule.f if hasattr(rule, "f") else rule
-        module = getattr(rule, "__module__", None) or ""
-        if isinstance(rule, functools.partial) or not module.startswith("jax._src."):
+        is_function = isinstance(rule, types.FunctionType)
+        if not is_function or not (rule.__module__ or "").startswith("jax._src."):
             break
         cells = dict(zip(rule.__code__.co_freevars, rule.__closure__ or (), strict=True))
         yield rule, cells
@@ -462,7 +463,9 @@ _WRAPPED = ("fn", "fwd", "fwd_jaxpr_thunk", "jvp", "jvp_jaxpr_fun")
 def innermost_layer(rule: Any) -> Any:
     """The function of JAX's next to a user's custom rule: the same for all that lead to the rule,
     and so to what it leaves there when it is traced.  ``None`` if there is none."""
-    return next((layer for layer, _ in reversed([*_layers(rule)])), None)
+    # A rule of JAX's own may be a function of such a module too, and is around nothing.
+    around = [layer for layer, cells in _layers(rule) if not cells.keys().isdisjoint(_WRAPPED)]
+    return around[-1] if around else None
 
 
 def closed_over(fwd: Any) -> int:
