@@ -33,6 +33,11 @@ class Signature:
         self.results = results
         self.effects: ir.ArrayAttr | None = dict(attributes).get("jaxpr.effects")
 
+    @property
+    def types(self) -> tuple[ir.Type, ...]:
+        """Those of the operands, and of the results."""
+        return self.operands + self.results
+
     @functools.cached_property
     def is_lasting(self) -> bool:
         """Whether the ops do something besides giving their results."""

@@ -18,6 +18,7 @@ function.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -53,7 +54,7 @@ from jaxmlir.exporter import constant_value
 from jaxmlir.ir import context, free_symbol, functions, ir, parse_module
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._liveness import Live, Mask
-from jaxmlir.types import aval_of
+from jaxmlir.types import aval_of, widths_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -290,7 +291,7 @@ class _Lowering:
         before = _left_in(self.module_context)
         # Its ops are copied to other places, so they are not to tell of this one.
         nowhere = jaxlib_jax.Traceback()
-        with source_info_util.user_context(nowhere), eqn.ctx.manager:
+        with source_info_util.user_context(nowhere), eqn.ctx.manager, eqn.widths:
             template = self.emit_leaf(eqn, lower)
         if texts is not None and key not in texts:
             texts[key] = None
@@ -485,6 +486,11 @@ class _Equation(NamedTuple):
     # time of running the rule.  Not kept of what one program only can mean.
     texts: dict[Any, str | None] | None
 
+    @property
+    def widths(self) -> contextlib.AbstractContextManager[Any]:
+        """What its rule is to run in."""
+        return widths_of((*self.avals_in, *self.avals_out))
+
 
 def refuse_custom_lin(op: Any) -> NoReturn:
     """Fails on a linear map of which only the transpose is known."""
@@ -540,7 +546,7 @@ def _lower_in_place(
     nowhere = body.is_nowhere(frames)
     traceback = None if nowhere else locations.source_info(op.location).traceback
     name_stack = outer.name_stack + locations.name_stack(op.location)
-    with source_info_util.user_context(traceback), eqn.ctx.manager:
+    with source_info_util.user_context(traceback), eqn.ctx.manager, eqn.widths:
         ctx = mlir.LoweringRuleContext(
             module_context=body.module_context,
             primitive=eqn.primitive,

@@ -39,10 +39,12 @@ from jaxmlir.ir import context, func, functions, ir, is_private
 from jaxmlir.passes._liveness import Liveness
 from jaxmlir.placement import placement_of
 from jaxmlir.rule_tracing import RuleTracing
-from jaxmlir.types import aval_of
+from jaxmlir.types import aval_of, widths_of
 from jaxmlir.untraced import MARK, marked_ops
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from jax.stages import Lowered
 
     from jaxmlir.importer import Importer
@@ -781,15 +783,21 @@ class Program:
           LoweringError: an op cannot be lowered for a platform; names it and the user's line.
         """
         arguments.check_platforms(platforms)
-        args, kwargs = arguments.abstract(self)
         jitted = self._jitted
         if keep_unused:
             called = arguments.called(self, self._call, self.name)
             jitted = jax.jit(called, keep_unused=True)
-        traced = jitted.trace(*args, **kwargs)
-        if platforms is None:
-            return traced.lower()
-        return traced.lower(lowering_platforms=tuple(platforms))
+        with self.widths:
+            args, kwargs = arguments.abstract(self)
+            traced = jitted.trace(*args, **kwargs)
+            if platforms is None:
+                return traced.lower()
+            return traced.lower(lowering_platforms=tuple(platforms))
+
+    @property
+    def widths(self) -> AbstractContextManager[Any]:
+        """Has JAX leave the types of arguments and results as they are, 64 bits wide or not."""
+        return widths_of((*self.in_avals, *self.out_avals))
 
 
 @collector_paused

@@ -102,18 +102,21 @@ def _help() -> str:
 
 def _run(path: str, arguments: Arguments) -> None:
     from jaxmlir._module_io import read_program
+    from jaxmlir.types import widths_of
 
     program = read_program(path, arguments.names("allow-custom-calls"))
     entry = _select_entry(program, arguments.get("entry"))
     program.verify()
     _reject_foreign_ops(program)
-    values = _Values(entry, program.signature(entry).operands).read(arguments)
-    results = _call(program, entry, values)
-    output = arguments.get("o")
-    if output is None or output == "-":
-        _print(results)
-    else:
-        _save(output, results)
+    signature = program.signature(entry)
+    with widths_of((*signature.operands, *signature.results)):
+        values = _Values(entry, signature.operands).read(arguments)
+        results = _call(program, entry, values)
+        output = arguments.get("o")
+        if output is None or output == "-":
+            _print(results)
+        else:
+            _save(output, results)
 
 
 def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:

@@ -257,9 +257,10 @@ def jacobian(
         return getattr(jax, kind)(program, **options)(*args, **kwargs)
 
     transformed = arguments.called(program, transformed, f"{program.name}.{kind}")
-    args, kwargs = arguments.abstract(program)
     try:
-        return trace(transformed)(*args, **kwargs)
+        with program.widths:
+            args, kwargs = arguments.abstract(program)
+            return trace(transformed)(*args, **kwargs)
     except JaxmlirError:
         raise
     except TypeError as e:  # what JAX says of dtypes and of ``has_aux``

@@ -20,14 +20,17 @@ An aval that no type describes (a Pallas semaphore, a user's own) becomes
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterable
 from typing import Any
 
+import jax
 import ml_dtypes
 import numpy as np
 
 from jaxmlir import codec, handles
-from jaxmlir._compat import core, dtypes, prng, state_types
+from jaxmlir._compat import config, core, dtypes, prng, state_types
 from jaxmlir.errors import ImportingError
 from jaxmlir.ir import ir, scope
 
@@ -82,6 +85,25 @@ def aval_of(type_: ir.Type) -> Any:
         with scope():
             found = _aval_of_type[type_] = _make_aval(type_)
     return found
+
+
+def is_wide(aval: Any) -> bool:
+    """Whether a value is one that JAX makes narrower where ``jax_enable_x64`` is off."""
+    return getattr(aval, "dtype", None) in _WIDE
+
+
+_WIDE = frozenset(map(np.dtype, ("int64", "uint64", "float64", "complex128")))
+
+
+def widths_of(avals: Iterable[Any]) -> contextlib.AbstractContextManager[Any]:
+    """Has JAX leave 64-bit types as they are while it works on these values.
+
+    Rules convert what they compute to the types of their operands, which JAX narrows unless
+    ``jax_enable_x64`` is set; and a program has its types wherever it was read.
+    """
+    if config.enable_x64.value or not any(map(is_wide, avals)):
+        return contextlib.nullcontext()
+    return jax.enable_x64(True)
 
 
 def element_of(dtype: Any) -> ir.Type:

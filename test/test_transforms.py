@@ -659,3 +659,30 @@ def test_integer_functions_are_linear_too(f):
     program = reread(jaxmlir.trace(f)(x))
     (ours,), (jaxs,) = (jax.linear_transpose(g, x)(cotangents) for g in (program.__call__, f))
     np.testing.assert_array_equal(ours, jaxs)
+
+
+def test_64_bit_types_need_no_configuration():
+    """What a program is made of says how wide its types are, wherever it was read."""
+
+    def f(x, k):
+        c, s = lax.scan(lambda c, r: (jnp.tanh(c * r) + x[0], c.sum()), x, x)
+        total = s.mean() + jax.nn.logsumexp(c) + jnp.sort(x)[1] + jnp.max(x)
+        return total + jnp.cumprod(x)[2] * k.sum() + jnp.linalg.slogdet(jnp.outer(x, x) + 1)[1]
+
+    x, k = np.linspace(0.1, 0.9, 5), np.arange(3)
+    with jax.enable_x64(True):
+        program = jaxmlir.trace(f)(x, k)
+        batch = np.stack([x, x / 2])
+        hessian, batched = jax.hessian(f)(x, k), jax.vmap(jax.grad(f), (0, None))(batch, k)
+    ours = {
+        "hessian": reread(program).hessian().optimize(2),
+        "batched": reread(program.optimize(2)).grad().vmap((0, None), axis_size=2),
+    }
+    for derived in ours.values():
+        derived.verify()
+        assert "f32" not in derived.as_text() and "f32" not in derived.lower().as_text()
+    with pytest.raises(ArgumentError, match=r"f64\[5\], got f32\[5\]; jax_enable_x64 is off"):
+        program(x, k)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(ours["hessian"](x, k), hessian, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(ours["batched"](batch, k), batched, rtol=1e-10, atol=1e-10)

@@ -25,7 +25,7 @@ from jaxmlir._compat import core
 from jaxmlir.inverses import _formulas
 from jaxmlir.inverses._rule import Formula, Formulas
 from jaxmlir.passes._build import ops_of, returned
-from jaxmlir.types import aval_of
+from jaxmlir.types import aval_of, widths_of
 
 if TYPE_CHECKING:
     from jaxmlir.inverses._solver import Site
@@ -142,11 +142,12 @@ def _traced(name: str, avals: tuple[Any, ...]) -> str | None:
     function = _function(name)
     if function is None or not all(isinstance(a, core.ShapedArray) for a in avals):
         return None
-    args = [jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
-    try:
-        program = from_jaxpr(jax.make_jaxpr(lambda *xs: function(*xs))(*args))
-    except TypeError:  # Not for arguments of this kind.
-        return None
+    with widths_of(avals):
+        args = [jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
+        try:
+            program = from_jaxpr(jax.make_jaxpr(lambda *xs: function(*xs))(*args))
+        except TypeError:  # Not for arguments of this kind.
+            return None
     found = [s for s in program.functions if re.fullmatch(rf"{name}(_\d+)*", s)]
     return _text(program, found[-1]) if found else None
 

@@ -25,6 +25,7 @@ from jaxmlir import exporter as exporting
 from jaxmlir._compat import (
     ad_util,
     close_jaxpr,
+    config,
     core,
     debug_info,
     dtypes,
@@ -42,7 +43,7 @@ from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import inline, ops_with_symbols, reachable, symbols_of, zeros
 from jaxmlir.passes._functions import Functions
 from jaxmlir.passes.higher_order import Halves, Linearization, Written
-from jaxmlir.types import aval_of
+from jaxmlir.types import aval_of, widths_of
 from jaxmlir.untraced import MARK, is_untraced
 
 if TYPE_CHECKING:
@@ -69,6 +70,9 @@ class Rule(NamedTuple):
 
 # What rules have given for a pointwise op of some shape, by its kind: with that shape.
 _of_kind: dict[Any, tuple[Any, _pointwise.Shape]] = {}
+
+# JAX's configurations, numbered.
+_settings: dict[Any, int] = {}
 
 # Templates that mean the same in every program, and the jaxprs of those that do not: they call
 # functions, or have large constants, which are each program's own.
@@ -102,6 +106,9 @@ class Rules:
         self.exporter = exporting.Exporter(program)
         self.functions = Functions(self)
         self._own: dict[Any, Any] = {}
+        # What JAX's rules write depends on its configuration.
+        settings = config.trace_context()
+        self._settings = _settings.setdefault(settings, len(_settings))
 
     def jvp(
         self, op: Any, name: str, active: tuple[bool, ...], known: Signature | None = None
@@ -300,10 +307,11 @@ class Rules:
             with ir.Location.unknown():
                 return self._template(closed)
 
-        key = ("emit", key, *(v.type for v in args))
+        key = ("emit", self._settings, key, *(v.type for v in args))
         template = self._kept(key)
         if template is None:
-            template = self._keep(key, trace, write, shared)
+            with widths_of(aval_of(v.type) for v in args):
+                template = self._keep(key, trace, write, shared)
         return inline(template, args)
 
     def filler(self, type_: ir.Type) -> ir.Value:
@@ -400,18 +408,18 @@ class Rules:
         """
         reverse = self.reverse and kind == "linearize"
         known = known or _signature.of_op(op, name, op.operands)
-        key = (kind, reverse, known, pattern)
+        key = (kind, self._settings, reverse, known, pattern)
         found = self._kept(key)
         if found is not None:
             return found
         alike = _pointwise.kind_of(known) if kind in _OF_ANY_SHAPE else None
         if alike is not None:
-            of_kind = (kind, reverse, alike.key, pattern)
+            of_kind = (kind, self._settings, reverse, alike.key, pattern)
             found = _at_shape(alike.shape, *_of_kind.get(of_kind, ()))
             if found is not None:
                 _process_wide[key] = found
                 return found
-        with _located(kind, op, name):
+        with _located(kind, op, name), widths_of(map(aval_of, known.types)):
             found = self._keep(
                 key, lambda: trace(self._jaxpr_with_rules(op, name)), write, not _refers(op)
             )
