@@ -387,7 +387,7 @@ def inverse(
             f"inverse of @{program.name}: argnums={argnums} and known={known} overlap"
         )
     result, rules, symbol = _start(program, custom_rules="all")
-    with scope():
+    with scope(), program.widths:
         flat = (_chosen_leaves(args_tree, positions) for positions in (found, sorted(given)))
         try:
             new = inverse_function(rules, symbol, *map(tuple, flat), log_det)

@@ -653,3 +653,19 @@ def test_a_namesake_of_a_library_function_is_none():
     np.testing.assert_allclose(program.inverse()(np.sinh(0.5)), 0.5, rtol=1e-6)
     with pytest.raises(TransformError, match="'jaxpr.abs' op cannot be inverted"):
         jaxmlir.trace(lambda x: logaddexp(x))(1.0).inverse()
+
+
+def test_64_bit_types_need_no_configuration():
+    def f(x):
+        return jnp.cumsum(jnp.tanh(jnp.linalg.solve(jnp.eye(4) + jnp.ones((4, 4)), x)))
+
+    x = np.linspace(0.1, 0.9, 4)
+    with jax.enable_x64(True):
+        program, y = jaxmlir.trace(f)(x), f(x)
+        expected = jnp.linalg.slogdet(jax.jacobian(f)(x))[1]
+    found = program.inverse_and_log_det()
+    assert "f32" not in found.as_text()
+    with jax.enable_x64(True):
+        again, log_det = found(y)
+        np.testing.assert_allclose(again, x, rtol=1e-12)
+        np.testing.assert_allclose(log_det, -expected, rtol=1e-12)
