@@ -71,8 +71,9 @@ class Rule(NamedTuple):
 # What rules have given for a pointwise op of some shape, by its kind: with that shape.
 _of_kind: dict[Any, tuple[Any, _pointwise.Shape]] = {}
 
-# JAX's configurations, numbered.
+# JAX's configurations, numbered; threads that meet new ones at the same time take a number each.
 _settings: dict[Any, int] = {}
+_numbers = itertools.count()
 
 # Templates that mean the same in every program, and the jaxprs of those that do not: they call
 # functions, or have large constants, which are each program's own.
@@ -108,7 +109,7 @@ class Rules:
         self._own: dict[Any, Any] = {}
         # What JAX's rules write depends on its configuration.
         settings = config.trace_context()
-        self._settings = _settings.setdefault(settings, len(_settings))
+        self._settings = _settings.setdefault(settings, next(_numbers))
 
     def jvp(
         self, op: Any, name: str, active: tuple[bool, ...], known: Signature | None = None
