@@ -13,6 +13,7 @@ import numpy as np
 from jaxmlir import specialize as specialization
 from jaxmlir._compat import core, xla_bridge
 from jaxmlir.errors import ArgumentError
+from jaxmlir.types import is_narrowed
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -165,8 +166,7 @@ def _convert(program: Program, value: Any, aval: Any, index: int) -> Any:
         value = jax.lax.convert_element_type(value, aval.dtype)
         have = have.update(dtype=aval.dtype)
     if not same_shape or have.dtype != aval.dtype:
-        wide = isinstance(aval.dtype, np.dtype) and jax.dtypes.canonicalize_dtype(aval.dtype)
-        hint = "; jax_enable_x64 is off, which makes arrays narrower" if wide != aval.dtype else ""
+        hint = "; jax_enable_x64 is off, which makes arrays narrower" if is_narrowed(aval) else ""
         raise ArgumentError(
             f"@{program.name}: argument {name(program, index)} must be "
             f"{aval.str_short(short_dtypes=True)}, got {have.str_short(short_dtypes=True)}{hint}"

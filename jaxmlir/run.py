@@ -112,11 +112,11 @@ def _run(path: str, arguments: Arguments) -> None:
     with widths_of((*signature.operands, *signature.results)):
         values = _Values(entry, signature.operands).read(arguments)
         results = _call(program, entry, values)
-        output = arguments.get("o")
-        if output is None or output == "-":
-            _print(results)
-        else:
-            _save(output, results)
+    output = arguments.get("o")
+    if output is None or output == "-":
+        _print(results)
+    else:
+        _save(output, results)
 
 
 def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:

@@ -87,9 +87,9 @@ def aval_of(type_: ir.Type) -> Any:
     return found
 
 
-def is_wide(aval: Any) -> bool:
-    """Whether a value is one that JAX makes narrower where ``jax_enable_x64`` is off."""
-    return getattr(aval, "dtype", None) in _WIDE
+def is_narrowed(aval: Any) -> bool:
+    """Whether JAX makes such a value narrower, as ``jax_enable_x64`` is off."""
+    return not config.enable_x64.value and getattr(aval, "dtype", None) in _WIDE
 
 
 _WIDE = frozenset(map(np.dtype, ("int64", "uint64", "float64", "complex128")))
@@ -101,9 +101,8 @@ def widths_of(avals: Iterable[Any]) -> contextlib.AbstractContextManager[Any]:
     Rules convert what they compute to the types of their operands, which JAX narrows unless
     ``jax_enable_x64`` is set; and a program has its types wherever it was read.
     """
-    if config.enable_x64.value or not any(map(is_wide, avals)):
-        return contextlib.nullcontext()
-    return jax.enable_x64(True)
+    narrowed = any(map(is_narrowed, avals))
+    return jax.enable_x64(True) if narrowed else contextlib.nullcontext()
 
 
 def element_of(dtype: Any) -> ir.Type:

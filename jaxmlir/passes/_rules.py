@@ -71,9 +71,8 @@ class Rule(NamedTuple):
 # What rules have given for a pointwise op of some shape, by its kind: with that shape.
 _of_kind: dict[Any, tuple[Any, _pointwise.Shape]] = {}
 
-# JAX's configurations, numbered; threads that meet new ones at the same time take a number each.
-_settings: dict[Any, int] = {}
-_numbers = itertools.count()
+# An object for each of JAX's configurations, which are long to compare.
+_settings: dict[Any, object] = {}
 
 # Templates that mean the same in every program, and the jaxprs of those that do not: they call
 # functions, or have large constants, which are each program's own.
@@ -108,8 +107,7 @@ class Rules:
         self.functions = Functions(self)
         self._own: dict[Any, Any] = {}
         # What JAX's rules write depends on its configuration.
-        settings = config.trace_context()
-        self._settings = _settings.setdefault(settings, next(_numbers))
+        self._setting = _settings.setdefault(config.trace_context(), object())
 
     def jvp(
         self, op: Any, name: str, active: tuple[bool, ...], known: Signature | None = None
@@ -308,7 +306,7 @@ class Rules:
             with ir.Location.unknown():
                 return self._template(closed)
 
-        key = ("emit", self._settings, key, *(v.type for v in args))
+        key = ("emit", self._setting, key, *(v.type for v in args))
         template = self._kept(key)
         if template is None:
             with widths_of(aval_of(v.type) for v in args):
@@ -409,13 +407,13 @@ class Rules:
         """
         reverse = self.reverse and kind == "linearize"
         known = known or _signature.of_op(op, name, op.operands)
-        key = (kind, self._settings, reverse, known, pattern)
+        key = (kind, self._setting, reverse, known, pattern)
         found = self._kept(key)
         if found is not None:
             return found
         alike = _pointwise.kind_of(known) if kind in _OF_ANY_SHAPE else None
         if alike is not None:
-            of_kind = (kind, self._settings, reverse, alike.key, pattern)
+            of_kind = (kind, self._setting, reverse, alike.key, pattern)
             found = _at_shape(alike.shape, *_of_kind.get(of_kind, ()))
             if found is not None:
                 _process_wide[key] = found
