@@ -12,7 +12,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jaxmlir import _cli
@@ -355,11 +355,16 @@ class _Driver:
         _cli.write_bytes(self.arguments.get("o") or "-", data)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _MlirModule:
-    """A module that is verified by MLIR alone, which does not import JAX."""
+    """A module that is verified by MLIR alone, which does not import JAX.
+
+    Attributes:
+      state: another object after each change.
+    """
 
     module: ir.Module
+    state: object = field(default_factory=object)
 
     def verify(self) -> None:
         from jaxmlir.ir import verify_module
@@ -367,7 +372,8 @@ class _MlirModule:
         verify_module(self.module)
 
     def changed(self) -> None:
-        """Nothing is derived from the module."""
+        """Nothing else is derived from the module."""
+        self.state = object()
 
 
 def _print_crash(error: JaxmlirError) -> None:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from jaxmlir.importer import Importer
     from jaxmlir.interpreter import Hook
     from jaxmlir.passes import Pipeline
+    from jaxmlir.passes._reading import Reading
 
 
 class Signature(NamedTuple):
@@ -145,7 +146,7 @@ class Program:
 
     def reread(self) -> None:
         """Takes note of functions that an importer has added to the module."""
-        for name in ("_functions", "liveness"):
+        for name in ("_functions", "liveness", "reading"):
             self.__dict__.pop(name, None)
 
     def changed(self) -> None:
@@ -160,6 +161,7 @@ class Program:
             "plans",
             "stubs",
             "liveness",
+            "reading",
             "_functions",
             "taken_names",
             "arg_names",
@@ -207,7 +209,8 @@ class Program:
         if found is None:
             # A pass may have added it since.
             self._functions = functions(self._module)
-            self.__dict__.pop("liveness", None)
+            for name in ("liveness", "reading"):
+                self.__dict__.pop(name, None)
             found = self._functions.get(symbol)
         if found is None:
             meant = nearest(symbol, self._functions)
@@ -680,6 +683,13 @@ class Program:
     def liveness(self) -> Liveness:
         """What lowering has found out of the functions: custom rules are no reason to keep."""
         return Liveness(self._functions, custom_rules=False)
+
+    @functools.cached_property
+    def reading(self) -> Reading:
+        """What passes have read of the functions since they were changed."""
+        from jaxmlir.passes._reading import Reading
+
+        return Reading(self.functions)
 
     @functools.cached_property
     def custom_calls_found(self) -> tuple[custom_calls.CustomCall, ...]:

@@ -9,6 +9,7 @@ import os
 from importlib import metadata
 
 import hypothesis
+import pytest
 import round_trip
 
 # Every run tries the same examples: a change is judged by what it changes.
@@ -50,3 +51,23 @@ def pytest_collection_finish():
     # What has been imported stays: the collector need not look at it again and again.
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def passes_tell_the_truth():
+    """Fails where a pass says that it left a program as it was, and did not."""
+    from jaxmlir.ir import module_bytecode
+    from jaxmlir.passes import _pipeline
+
+    run = _pipeline._run_python
+
+    def checked(step, program):
+        before, state = module_bytecode(program.module), program.state
+        changed = run(step, program)
+        if not changed and program.state is state:
+            assert module_bytecode(program.module) == before, f"{step.name} changed the program"
+        return changed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_pipeline, "_run_python", checked)
+        yield

@@ -83,7 +83,12 @@ class Pass:
                     except (TypeError, ValueError) as e:
                         raise PipelineError(f"the options of pass '{cls.name}': {e}") from e
 
-    def run(self, program: Program) -> None:
+    def run(self, program: Program) -> bool | None:
+        """Changes the program in place.
+
+        Returns:
+          ``False`` if it is as it was, to the last op: what has been read of it is kept then.
+        """
         raise PassError(f"pass '{self.name}' does not define run(program)")
 
     @classmethod

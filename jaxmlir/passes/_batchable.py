@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from jaxmlir import ops
 from jaxmlir._signature import Signature
-from jaxmlir.ir import func, scope
+from jaxmlir.ir import scope
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._call_graph import CallGraph, keep_reachable
+from jaxmlir.passes._call_graph import keep_reachable
 from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import KERNEL, Work, is_plain_signature, size
@@ -108,7 +108,7 @@ def gain(
 
 
 def make_batches(
-    program: Program, search: Callable[[Rules, Work], Callable[[func.FuncOp], int]], rounds: int
+    program: Program, search: Callable[[Rules, Work], Callable[[Body], int]], rounds: int
 ) -> int:
     """Has a search make batches of what the functions of a program do; how many it made.
 
@@ -118,16 +118,19 @@ def make_batches(
     """
     count = 0
     with scope():
-        graph = CallGraph(program.functions)
+        graph = program.reading.graph
         entries = graph.entry_points()
         batched = search(Rules(program), Work(program))
         for function in graph.outside_kernels():
+            body = program.reading.body(function)
             for _ in range(rounds):
-                made = batched(function)
+                made = batched(body)
                 count += made
                 if not made:
                     break
+                body = Body(function)
         if count:
             keep_reachable(program, entries)
-    program.changed()
+    if count:
+        program.changed()
     return count

@@ -83,10 +83,13 @@ def can_change(function: func.FuncOp) -> bool:
     return "jaxpr.num_constvars" not in function.attributes
 
 
+LOOPS = frozenset({"jaxpr.scan", "jaxpr.while"})
+
+
 def loops_of(function: func.FuncOp) -> Iterator[tuple[Any, str]]:
     """The scans and whiles of a function without effects of their own, from the top."""
     for op, name in list(ops_with_symbols(function)):
-        if name in ("jaxpr.scan", "jaxpr.while") and "jaxpr.effects" not in op.attributes:
+        if name in LOOPS and "jaxpr.effects" not in op.attributes:
             yield op, name
 
 
@@ -95,7 +98,8 @@ def loop_constants(program: Program) -> dict[ir.Value, int]:
     iterations at least."""
     # Bodies by the attributes of the scans, which are few: loops may be many.
     scans: dict[tuple[ir.Attribute, ...], None] = {}
-    for function in program.functions.values():
+    has_scans = "jaxpr.scan" in program.reading.graph.names
+    for function in program.functions.values() if has_scans else ():
         for op, name in named_ops(function):
             if name == "jaxpr.scan" and "num_consts" in (attributes := op.attributes):
                 scans[tuple(attributes[n] for n in ("jaxpr", "num_consts", "length"))] = None

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import bisect
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jaxmlir import _signature, rules, untraced
 from jaxmlir._signature import Signature
 from jaxmlir.ir import func, ir
 from jaxmlir.passes._build import named_ops, returned
+
+
+def _nothing(op: Any, name: str) -> None:
+    """Of functions whose calls have been inlined."""
 
 
 class Body:
@@ -64,6 +68,45 @@ class Body:
             )
         self.names = [signature.name for signature in self.signatures]
         self.returned = [numbers[v] for v in returned(function)]
+
+    def with_calls_inlined(self, callee: Callable[[Any, str], Body | None]) -> Body:
+        """The function as it would be read with calls inlined; ops stay where they are written.
+
+        Args:
+          callee: what is to stand in the place of an op; ``None`` leaves it.
+        """
+        new = object.__new__(Body)
+        new.function, new.arity = self.function, self.arity
+        new.types = self.types[: self.arity]
+        new.ops, new.signatures, new.operands, new.results = [], [], [], []
+        values = new._append(self, list(range(self.arity)), callee)
+        new.names = [signature.name for signature in new.signatures]
+        new.returned = [values[v] for v in self.returned]
+        return new
+
+    def _append(
+        self, body: Body, values: list[int], callee: Callable[[Any, str], Body | None]
+    ) -> list[int]:
+        """Appends the ops of a function; the numbers that its values have here.
+
+        Args:
+          values: those of its arguments.
+        """
+        for i, signature in enumerate(body.signatures):
+            operands = [values[v] for v in body.operands[i]]
+            inner = callee(body.ops[i], signature.name)
+            if inner is not None:
+                inside = self._append(inner, operands, _nothing)
+                values += [inside[v] for v in inner.returned]
+                continue
+            first = len(self.types)
+            self.types += signature.results
+            values += range(first, len(self.types))
+            self.ops.append(body.ops[i])
+            self.signatures.append(signature)
+            self.operands.append(operands)
+            self.results.append((first, len(self.types)))
+        return values
 
     @functools.cached_property
     def effects(self) -> dict[int, ir.ArrayAttr]:

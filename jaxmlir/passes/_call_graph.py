@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jaxmlir import ops
 from jaxmlir.ir import func, is_private
-from jaxmlir.passes._build import ops_with_symbols, reachable, symbols_of
+from jaxmlir.passes._build import may_have_functions, named_ops, reachable, symbols_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -19,19 +19,23 @@ class CallGraph:
 
     Attributes:
       uses: of each function the symbols that its ops refer to, as often as they do.
+      names: of all ops.
     """
 
     def __init__(self, functions: dict[str, func.FuncOp]):
         self._functions = functions
         self.uses: dict[str, list[str]] = {}
+        self.names: set[str] = set()
         self._of_kernels: set[str] = set()
         for symbol, function in functions.items():
             found = self.uses[symbol] = []
-            for op, name in ops_with_symbols(function):
-                symbols = list(symbols_of(op))
-                found += symbols
-                if name in KERNELS:
-                    self._of_kernels.update(symbols)
+            for op, name in named_ops(function):
+                self.names.add(name)
+                if may_have_functions(name):
+                    symbols = list(symbols_of(op))
+                    found += symbols
+                    if name in KERNELS:
+                        self._of_kernels.update(symbols)
 
     def counts(self) -> collections.Counter[str]:
         """How often each symbol is referred to."""
@@ -88,17 +92,16 @@ KERNELS = frozenset(f"jaxpr.{record.name}" for record in ops.hardware.OPS)
 
 def outside_kernels(program: Program) -> list[func.FuncOp]:
     """The functions of a program, but those of its kernels."""
-    return CallGraph(program.functions).outside_kernels()
+    return program.reading.graph.outside_kernels()
 
 
 def visit_functions(
-    program: Program, visit: Callable[[func.FuncOp], None], graph: CallGraph | None = None
+    program: Program, visit: Callable[[func.FuncOp], None], graph: CallGraph
 ) -> None:
     """Has the functions changed in place, those called before their callers, but none of a kernel.
 
     What then nobody refers to goes.
     """
-    graph = graph or CallGraph(program.functions)
     entries, skipped = graph.entry_points(), graph.kernels()
     for symbol in graph.callees_first():
         if symbol not in skipped:

@@ -62,6 +62,17 @@ class Cut:
     added: dict[str, ir.Attribute] = field(default_factory=dict)
     """Attributes that the other one has besides."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the op remains as it is, and of whole functions."""
+        variants = itertools.chain.from_iterable(self.functions.values())
+        return (
+            all(self.operands)
+            and all(self.results)
+            and not (self.dropped or self.name or self.added)
+            and all(all(v.results) and all(v.arguments) for v in variants)
+        )
+
 
 @dataclass
 class Live:
@@ -85,10 +96,18 @@ class Liveness:
     Args:
       custom_rules: whether custom derivative rules are needed.  In a program that is about to be
         lowered they are not: then a call with rules is a call.
+      read: gives functions as they have been read already.
     """
 
-    def __init__(self, functions: dict[str, func.FuncOp], *, custom_rules: bool = True):
+    def __init__(
+        self,
+        functions: dict[str, func.FuncOp],
+        *,
+        custom_rules: bool = True,
+        read: Callable[[func.FuncOp], Body] | None = None,
+    ):
         self.functions = functions
+        self._read = read
         self._rules = _RULES if custom_rules else _RULES | _WITHOUT_CUSTOM_RULES
         self._ops: dict[str, list[tuple[Any, str]]] = {}
         self._bodies: dict[str, Body] = {}
@@ -112,9 +131,12 @@ class Liveness:
     def body(self, symbol: str) -> Body:
         found = self._bodies.get(symbol)
         if found is None:
-            found = self._bodies[symbol] = Body(
-                self.functions[symbol], self.ops(symbol), custom_rules=False
-            )
+            function = self.functions[symbol]
+            if self._read is None:
+                found = Body(function, self.ops(symbol), custom_rules=False)
+            else:
+                found = self._read(function)
+            self._bodies[symbol] = found
         return found
 
     def of(self, symbol: str, results: Mask) -> Live:

@@ -169,9 +169,10 @@ class Pipeline:
           JaxmlirError: what a pass raised, with a note that names the pass.
         """
         instrumentation = instrumentation or Instrumentation()
+        verified: object = None
         with context():
             for step in self._steps(instrumentation):
-                _run_step(step, program, instrumentation)
+                verified = _run_step(step, program, instrumentation, verified)
 
     def _steps(self, instrumentation: Instrumentation) -> Iterable[tuple[Pass | _CxxPass, ...]]:
         """Neighbouring C++ passes share a PassManager unless each must be seen alone."""
@@ -187,31 +188,45 @@ class Pipeline:
 
 
 def _run_step(
-    step: tuple[Pass | _CxxPass, ...], program: Program, instrumentation: Instrumentation
-) -> None:
+    step: tuple[Pass | _CxxPass, ...],
+    program: Program,
+    instrumentation: Instrumentation,
+    verified: object,
+) -> object:
+    """Runs neighbouring passes as one.
+
+    Args:
+      verified: the state in which the program was verified last.
+
+    Returns:
+      The same, now.
+    """
     names = ", ".join(f"'{p.name}'" for p in step)
     where = f"while running pass{'es' if len(step) > 1 else ''} {names}"
     instrumentation.before(step[0].name, program.module)
     try:
         with instrumentation.measure(step[0].name), instrumentation.listen(step[0].name):
-            if isinstance(step[0], Pass):
-                _run_python(step[0], program)
-            else:
+            if not isinstance(step[0], Pass):
                 _run_cxx(",".join(map(str, step)), program, instrumentation.verify_each)
-        program.changed()
+                program.changed()
+            elif _run_python(step[0], program):
+                program.changed()
     except JaxmlirError as e:
         e.add_note(where)
         instrumentation.failed(step[0].name, program.module)
         raise
-    if instrumentation.verify_each:
+    if instrumentation.verify_each and program.state is not verified:
         with instrumentation.measure("verifier"):
             _verify(program, where)
+        verified = program.state
     instrumentation.after(step[-1].name, program.module)
+    return verified
 
 
-def _run_python(p: Pass, program: Program) -> None:
+def _run_python(p: Pass, program: Program) -> bool:
+    """Runs a pass; whether it may have changed anything."""
     try:
-        p.run(program)
+        return p.run(program) is not False
     except JaxmlirError:
         raise
     except ir.MLIRError as e:

@@ -30,7 +30,7 @@ import numpy as np
 
 from jaxmlir._pointwise import ELEMENTWISE
 from jaxmlir._signature import Signature
-from jaxmlir.ir import func, ir
+from jaxmlir.ir import ir
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import SPREAD
 
@@ -74,8 +74,8 @@ class Text:
       free: the constants among the values that are no letters.
     """
 
-    def __init__(self, function: func.FuncOp):
-        self.body = body = Body(function)
+    def __init__(self, body: Body):
+        self.body = body
         self.free: set[int] = set()
         self.index: list[int] = []
         arguments = set(range(body.arity))

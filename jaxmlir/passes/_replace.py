@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from jaxmlir.ir import ir, scope
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def replace_ops(
     program: Program,
-    names: Container[str],
+    names: Collection[str],
     write: Callable[[Rules, OpNode], ir.Value | None],
 ) -> int:
     """Puts values in the place of ops with one result; how many.
@@ -27,6 +27,8 @@ def replace_ops(
       names: of the ops, outside of kernels.
       write: writes the value, at the op; gives ``None``, and writes nothing, where the op stays.
     """
+    if program.reading.graph.names.isdisjoint(names):
+        return 0
     count = 0
     with scope():
         rules = Rules(program)
@@ -41,5 +43,6 @@ def replace_ops(
                     value = converted(value, op.results[0].type)
                 replace(op, [value])
                 count += 1
-    program.changed()
+    if count:
+        program.changed()
     return count

@@ -121,8 +121,9 @@ class PrintCost(Pass):
     func: str = ""
     top: Count = 20
 
-    def run(self, program: Program) -> None:
+    def run(self, program: Program) -> bool:
         print(costs(program, self.func).table(self.top), file=sys.stderr)
+        return False
 
 
 def costs(program: Program, symbol: str = "") -> Costs:

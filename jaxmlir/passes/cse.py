@@ -12,13 +12,15 @@ say why.  Functions are not looked into from outside: ``jaxpr-inline`` does that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+import functools
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jaxmlir import codec, ops
 from jaxmlir._compat import core
-from jaxmlir.ir import func, ir, scope
+from jaxmlir._signature import Signature
+from jaxmlir.ir import scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import ops_of
+from jaxmlir.passes._body import Body
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.types import aval_of
 
@@ -31,85 +33,77 @@ class Cse(Pass):
 
     name: ClassVar[str] = "jaxpr-cse"
 
-    def run(self, program: Program) -> None:
-        cse(program)
+    def run(self, program: Program) -> bool:
+        return cse(program) > 0
 
 
 def cse(program: Program) -> int:
     """Merges common subexpressions in place; how many ops went."""
     with scope():
-        merged = sum(map(_merge, program.functions.values()))
-    program.changed()
+        merged = sum(_merge(program.reading.body(f)) for f in program.functions.values())
+    if merged:
+        program.changed()
     return merged
 
 
-def _merge(function: func.FuncOp) -> int:
-    numbers: dict[ir.Value, int] = {v: i for i, v in enumerate(function.arguments)}
-    first: dict[Any, Any] = {}
-    doubles = []
-    for op, name, operands in ops_of(function):
-        attributes = op.attributes
-        results = op.results
-        count = len(results)
-        if count and _is_mergeable(name) and not _has_effects(attributes):
-            inputs = [numbers[v] for v in operands]
-            if len(inputs) == 2 and inputs[0] > inputs[1] and _commutes(name, results[0].type):
-                inputs.reverse()
-            key = (
-                name,
-                tuple(inputs),
-                tuple(attributes.items()) if len(attributes) else (),
-                results[0].type if count == 1 else tuple(results.types),
-            )
-            known = first.setdefault(key, op)
-            if known is not op:
-                doubles.append(op)
-                for old, new in zip(results, known.results, strict=True):
-                    numbers[old] = numbers[new]
-                    old.replace_all_uses_with(new)
-                continue
-        for result in results:
-            numbers[result] = len(numbers)
-    for op in doubles:
+def _merge(body: Body) -> int:
+    # Of each value the number of the first one that is the same.
+    same = list(range(len(body.types)))
+    first: dict[Any, int] = {}
+    doubles: list[tuple[int, int]] = []
+    for i, signature in enumerate(body.signatures):
+        kind = _kind_of(signature)
+        if kind is None:
+            continue
+        inputs = [same[v] for v in body.operands[i]]
+        if kind.commutes and len(inputs) == 2:
+            inputs.sort()
+        known = first.setdefault((kind.key, *inputs), i)
+        if known != i:
+            doubles.append((i, known))
+            same[slice(*body.results[i])] = range(*body.results[known])
+    for i, known in doubles:
+        for old, new in zip(body.ops[i].results, body.ops[known].results, strict=True):
+            old.replace_all_uses_with(new)
         if remarks_wanted():
-            remark(op, f"removed '{op.operation.name}': computed before from the same operands")
-        op.operation.erase()
+            message = f"removed '{body.names[i]}': computed before from the same operands"
+            remark(body.ops[i], message)
+        body.ops[i].operation.erase()
     return len(doubles)
 
 
-def _has_effects(attributes: Any) -> bool:
-    """Whether an op has an effect besides naming a mesh axis."""
-    if not len(attributes) or "jaxpr.effects" not in attributes:
-        return False
-    return not all(
-        isinstance(codec.decode(item), core.NamedAxisEffect) for item in attributes["jaxpr.effects"]
+class _Kind(NamedTuple):
+    """Ops that compute the same of the same operands.
+
+    Attributes:
+      key: an object for each name, attributes and result types; operands tell their own types.
+      commutes: whether the operands may be exchanged, bit for bit.
+    """
+
+    key: object
+    commutes: bool
+
+
+@functools.cache
+def _kind_of(signature: Signature) -> _Kind | None:
+    """The kind of a signature's ops; ``None`` if these are not merged."""
+    record = ops.OPS.get(signature.name.removeprefix("jaxpr."))
+    # Of an op without a record we do not know what it does.
+    if record is None or ops.distinct(record) or not signature.results or _has_effects(signature):
+        return None
+    key = (signature.name, signature.attributes, signature.results)
+    # A product of complex numbers may be computed with fused multiply-adds, which round one of its
+    # two terms only.
+    dtype = getattr(aval_of(signature.results[0]), "dtype", None)
+    exact = dtype is not None and getattr(dtype, "kind", "V") != "c"
+    return _Kind(_keys.setdefault(key, object()), record.commutative and exact)
+
+
+_keys: dict[Any, object] = {}
+
+
+def _has_effects(signature: Signature) -> bool:
+    """Whether ops have an effect besides naming a mesh axis."""
+    return signature.effects is not None and not all(
+        isinstance(codec.decode(item), core.NamedAxisEffect) for item in signature.effects
     )
-
-
-def _is_mergeable(name: str) -> bool:
-    found = _mergeable.get(name)
-    if found is None:
-        record = ops.OPS.get(name.removeprefix("jaxpr."))
-        # Of an op without a record we do not know what it does.
-        found = _mergeable[name] = record is not None and not ops.distinct(record)
-    return found
-
-
-def _commutes(name: str, type_: ir.Type) -> bool:
-    """Whether the operands of an op with such a result may be exchanged, bit for bit."""
-    key = (name, type_)
-    found = _commuting.get(key)
-    if found is None:
-        record = ops.OPS.get(name.removeprefix("jaxpr."))
-        found = record is not None and record.commutative
-        if found:
-            # A product of complex numbers may be computed with fused multiply-adds, which round
-            # one of its two terms only.
-            dtype = getattr(aval_of(type_), "dtype", None)
-            found = dtype is not None and getattr(dtype, "kind", "V") != "c"
-        _commuting[key] = found
-    return found
-
-
-_mergeable: dict[str, bool] = {}
-_commuting: dict[tuple[str, ir.Type], bool] = {}

@@ -18,7 +18,6 @@ from jaxmlir import codec, ops
 from jaxmlir._lists import chosen
 from jaxmlir.ir import free_symbol, func, ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._call_graph import CallGraph
 from jaxmlir.passes._liveness import Cut, Liveness, Mask, Variant, whole
 from jaxmlir.passes._remarks import remark, remarks_wanted
 
@@ -31,17 +30,18 @@ class Dce(Pass):
 
     name: ClassVar[str] = "jaxpr-dce"
 
-    def run(self, program: Program) -> None:
-        dce(program)
+    def run(self, program: Program) -> bool:
+        return dce(program)
 
 
-def dce(program: Program) -> None:
-    """Removes dead ops, operands, arguments, results and functions in place."""
+def dce(program: Program) -> bool:
+    """Removes dead ops, operands, arguments, results and functions in place; whether there are
+    any."""
     with scope():
         functions = program.functions
-        liveness = Liveness(functions)
-        entries = CallGraph(functions).entry_points()
-        _keep(program, liveness, [whole(functions[symbol]) for symbol in entries])
+        liveness = Liveness(functions, read=program.reading.body)
+        entries = program.reading.graph.entry_points()
+        return _keep(program, liveness, [whole(functions[symbol]) for symbol in entries])
 
 
 def prune(program: Program, entry: Variant) -> None:
@@ -50,15 +50,18 @@ def prune(program: Program, entry: Variant) -> None:
         _keep(program, Liveness(program.functions), [entry])
 
 
-def _keep(program: Program, liveness: Liveness, entries: Sequence[Variant]) -> None:
+def _keep(program: Program, liveness: Liveness, entries: Sequence[Variant]) -> bool:
     functions = liveness.functions
     variants = _variants(liveness, entries)
     made = _make(program, variants)
-    for variant, function in made.items():
-        _trim(function, variant, liveness, made)
-    for symbol in functions.keys() - variants.keys():
+    trimmed = [_trim(function, variant, liveness, made) for variant, function in made.items()]
+    dead = functions.keys() - variants.keys()
+    for symbol in dead:
         functions[symbol].operation.erase()
-    program.changed()
+    changed = bool(dead) or len(made) > len(variants) or any(trimmed)
+    if changed:
+        program.changed()
+    return changed
 
 
 def _variants(liveness: Liveness, entries: Sequence[Variant]) -> dict[str, list[Variant]]:
@@ -92,19 +95,21 @@ def _trim(
     variant: Variant,
     liveness: Liveness,
     made: dict[Variant, func.FuncOp],
-) -> None:
-    """Makes a whole function the variant that it is to be."""
+) -> bool:
+    """Makes a whole function the variant that it is to be; whether it was another one."""
     live = liveness.of(variant.symbol, variant.results)
     all_kept = all(variant.results) and all(variant.arguments)
-    if not (live.dead or live.cuts) and all_kept:
-        return
+    # A variant that is the whole function is the one that keeps the name.
+    cuts = {i: cut for i, cut in live.cuts.items() if not cut.is_whole}
+    if not (live.dead or cuts) and all_kept:
+        return False
     *body, end = function.entry_block.operations
     if not all(variant.results):
         values = chosen(list(end.operands), variant.results)
         with ir.InsertionPoint(end):
             func.ReturnOp(values, loc=end.location)
         end.operation.erase()
-    cuts, dead = live.cuts, set(live.dead)
+    dead = set(live.dead)
     # From the end, so that users are gone before what they use.
     for i in range(len(body) - 1, -1, -1):
         if i in dead:
@@ -115,6 +120,7 @@ def _trim(
             _cut(body[i].operation, cuts[i], made, liveness)
     if not all_kept:
         _drop_arguments(function, variant)
+    return True
 
 
 def _drop_arguments(function: func.FuncOp, variant: Variant) -> None:

@@ -26,14 +26,17 @@ class DedupeFunctions(Pass):
 
     name: ClassVar[str] = "jaxpr-dedupe-functions"
 
-    def run(self, program: Program) -> None:
-        dedupe_functions(program)
+    def run(self, program: Program) -> bool:
+        return dedupe_functions(program)
 
 
-def dedupe_functions(program: Program) -> None:
-    """Keeps the first of each class of equal private functions, and refers to it everywhere."""
-    if merge_functions(program.functions):
+def dedupe_functions(program: Program) -> bool:
+    """Keeps the first of each class of equal private functions, and refers to it everywhere;
+    whether there were any equal ones."""
+    merged = merge_functions(program.functions)
+    if merged:
         program.changed()
+    return merged
 
 
 def merge_functions(

@@ -96,8 +96,8 @@ class DeferSums(Pass):
     moved: Amount = MOVED
     memory: Amount = MEMORY
 
-    def run(self, program: Program) -> None:
-        defer_sums(program, self.min_bytes, self.moved, self.memory)
+    def run(self, program: Program) -> bool:
+        return defer_sums(program, self.min_bytes, self.moved, self.memory) > 0
 
 
 def defer_sums(
@@ -107,8 +107,10 @@ def defer_sums(
     memory: float = MEMORY,
 ) -> int:
     """Takes sums out of the loops of a program, in place; how many terms have left one."""
+    graph = program.reading.graph
+    if "jaxpr.scan" not in graph.names:
+        return 0
     with scope():
-        graph = CallGraph(program.functions)
         deferral = _Deferral(program, graph, min_bytes, moved, memory)
         visit_functions(program, deferral.visit, graph)
     program.changed()

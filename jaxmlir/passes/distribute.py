@@ -39,8 +39,8 @@ class Distribute(Pass):
     name: ClassVar[str] = "jaxpr-distribute"
     min_gain: Amount = MIN_GAIN
 
-    def run(self, program: Program) -> None:
-        distribute(program, self.min_gain)
+    def run(self, program: Program) -> bool:
+        return distribute(program, self.min_gain) > 0
 
 
 def distribute(program: Program, min_gain: float = MIN_GAIN) -> int:

@@ -44,15 +44,16 @@ class DropUnitDims(Pass):
 
     name: ClassVar[str] = "jaxpr-drop-unit-dims"
 
-    def run(self, program: Program) -> None:
-        drop_unit_dims(program)
+    def run(self, program: Program) -> bool:
+        return drop_unit_dims(program) > 0
 
 
 def drop_unit_dims(program: Program) -> int:
     """Writes ops without dimensions of size 1, in place; how many."""
     with scope():
         count = sum(_Function(function).rewrite() for function in outside_kernels(program))
-    program.changed()
+    if count:
+        program.changed()
     return count
 
 

@@ -81,9 +81,9 @@ class ExpandConvolutions(Pass):
     name: ClassVar[str] = "jaxpr-expand-convolutions"
     platform: str = ""
 
-    def run(self, program: Program) -> None:
-        if platform_or_default(self.platform) == "cpu":
-            expand_convolutions(program)
+    def run(self, program: Program) -> bool:
+        on_cpu = platform_or_default(self.platform) == "cpu"
+        return on_cpu and expand_convolutions(program) > 0
 
 
 def expand_convolutions(program: Program) -> int:

@@ -60,9 +60,9 @@ class ExpandCumlogsumexp(Pass):
     min_length: Count = MIN_LENGTH
     min_elements: Count = MIN_ELEMENTS
 
-    def run(self, program: Program) -> None:
-        if platform_or_default(self.platform) == "cpu":
-            expand_cumlogsumexp(program, self.min_length, self.min_elements)
+    def run(self, program: Program) -> bool:
+        on_cpu = platform_or_default(self.platform) == "cpu"
+        return on_cpu and expand_cumlogsumexp(program, self.min_length, self.min_elements) > 0
 
 
 def expand_cumlogsumexp(

@@ -67,9 +67,9 @@ class ExpandDepthwise(Pass):
     name: ClassVar[str] = "jaxpr-expand-depthwise"
     platform: str = ""
 
-    def run(self, program: Program) -> None:
-        if platform_or_default(self.platform) == "cpu":
-            expand_depthwise(program)
+    def run(self, program: Program) -> bool:
+        on_cpu = platform_or_default(self.platform) == "cpu"
+        return on_cpu and expand_depthwise(program) > 0
 
 
 def expand_depthwise(program: Program) -> int:

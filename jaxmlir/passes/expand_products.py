@@ -49,10 +49,9 @@ class ExpandProducts(Pass):
     platform: str = ""
     max_size: Count = MAX_SIZE
 
-    def run(self, program: Program) -> None:
-
-        if platform_or_default(self.platform) == "cpu":
-            expand_products(program, self.max_size)
+    def run(self, program: Program) -> bool:
+        on_cpu = platform_or_default(self.platform) == "cpu"
+        return on_cpu and expand_products(program, self.max_size) > 0
 
 
 def expand_products(program: Program, max_size: int = MAX_SIZE) -> int:

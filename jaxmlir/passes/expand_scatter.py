@@ -63,9 +63,9 @@ class ExpandScatter(Pass):
     platform: str = ""
     max_length: Count = MAX_LENGTH
 
-    def run(self, program: Program) -> None:
-        if platform_or_default(self.platform) == "cpu":
-            expand_scatter(program, self.max_length)
+    def run(self, program: Program) -> bool:
+        on_cpu = platform_or_default(self.platform) == "cpu"
+        return on_cpu and expand_scatter(program, self.max_length) > 0
 
 
 def expand_scatter(program: Program, max_length: int = MAX_LENGTH) -> int:

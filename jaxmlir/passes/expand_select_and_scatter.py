@@ -79,9 +79,9 @@ class ExpandSelectAndScatter(Pass):
     name: ClassVar[str] = "jaxpr-expand-select-and-scatter"
     platform: str = ""
 
-    def run(self, program: Program) -> None:
-        if platform_or_default(self.platform) == "cpu":
-            expand_select_and_scatter(program)
+    def run(self, program: Program) -> bool:
+        on_cpu = platform_or_default(self.platform) == "cpu"
+        return on_cpu and expand_select_and_scatter(program) > 0
 
 
 def expand_select_and_scatter(program: Program) -> int:

@@ -68,9 +68,8 @@ class Fence(Pass):
     # 30 / 56 / 83 / 82, a stencil 61 / 80 / 82 / 6; programs of matrix products do not care.
     threshold: Count = 16
 
-    def run(self, program: Program) -> None:
-
-        fence(program, platform_or_default(self.platform), self.threshold)
+    def run(self, program: Program) -> bool:
+        return fence(program, platform_or_default(self.platform), self.threshold) > 0
 
 
 def fence(program: Program, platform: str = "cpu", threshold: int = Fence.threshold) -> int:
@@ -83,8 +82,10 @@ def fence(program: Program, platform: str = "cpu", threshold: int = Fence.thresh
         chosen = {symbol: costs.of(symbol).fenced for symbol in program.functions}
         for symbol, values in chosen.items():
             _fence(program.function(symbol), values, put)
-    program.changed()
-    return sum(map(len, chosen.values()))
+    count = sum(map(len, chosen.values()))
+    if count:
+        program.changed()
+    return count
 
 
 def fences(program: Program, platform: str) -> Callable[[ir.Value], ir.Value] | None:

@@ -70,16 +70,18 @@ class GatherDot(Pass):
     min_gain: Amount = MIN_GAIN
     sure_gain: Amount = SURE_GAIN
 
-    def run(self, program: Program) -> None:
-        gather_dot(program, self.min_gain, self.sure_gain)
+    def run(self, program: Program) -> bool:
+        return gather_dot(program, self.min_gain, self.sure_gain) > 0
 
 
 def gather_dot(program: Program, min_gain: float = MIN_GAIN, sure_gain: float = SURE_GAIN) -> int:
     """Moves selections of rows in place; how many products were written anew."""
-    with scope():
-        rules = Rules(program)
-        for function in outside_kernels(program):
-            _Parts(rules, function).move()
+    if not program.reading.graph.names.isdisjoint(_SLICES):
+        with scope():
+            rules = Rules(program)
+            moved = [_Parts(rules, function).move() for function in outside_kernels(program)]
+        if any(moved):
+            program.changed()
     readers = DENSE | SELECTING
     return rewrite_program(program, readers, _selects_for_a_product, min_gain, sure_gain)
 
@@ -97,12 +99,13 @@ class _Parts:
         self._function = function
         self._elements = Elements(rules)
 
-    def move(self) -> None:
-        """Moves those that leave out enough."""
+    def move(self) -> bool:
+        """Moves those that leave out enough; whether there are any."""
         slices = (operands for _, name, operands in ops_of(self._function) if name in _SLICES)
         moved = [self._move(value) for value in reversed(dict.fromkeys(v for (v,) in slices))]
         if any(moved):
             drop_dead_ops(self._function)
+        return any(moved)
 
     def _move(self, value: ir.Value) -> bool:
         slices = [OpNode(use.owner, use.owner.name, [value]) for use in value.uses]

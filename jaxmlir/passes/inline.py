@@ -15,7 +15,6 @@ from jaxmlir.ir import func, ir, is_private, scope
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import inline as inline_body
 from jaxmlir.passes._build import ops_with_symbols, references
-from jaxmlir.passes._call_graph import CallGraph
 from jaxmlir.passes._remarks import remark
 
 if TYPE_CHECKING:
@@ -40,22 +39,21 @@ class Inline(Pass):
     max_ops: Count = 8
     single_use: bool = True
 
-    def run(self, program: Program) -> None:
-        inline(program, self.max_ops, self.single_use)
+    def run(self, program: Program) -> bool:
+        return inline(program, self.max_ops, self.single_use) > 0
 
 
 def inline(program: Program, max_ops: int = 8, single_use: bool = True) -> int:
     """Inlines calls in place; how many."""
     with scope():
-        functions = program.functions
-        graph = CallGraph(functions)
+        functions, graph = program.functions, program.reading.graph
         uses = graph.counts()
         sizes: dict[str, int] = {}
         count = 0
         for symbol in graph.callees_first():
             function = functions[symbol]
             for op, name in list(ops_with_symbols(function)):
-                callee = _callee(op, name, functions)
+                callee = callee_of(op, name, functions)
                 if callee is None or callee not in sizes:
                     continue
                 once = single_use and uses[callee] == 1 and is_private(functions[callee])
@@ -70,7 +68,8 @@ def inline(program: Program, max_ops: int = 8, single_use: bool = True) -> int:
                 else:
                     uses.update(references(functions[callee]))
             sizes[symbol] = sum(1 for _ in function.entry_block.operations) - 1
-    program.changed()
+    if count:
+        program.changed()
     return count
 
 
@@ -90,7 +89,7 @@ def inlined(functions: dict[str, func.FuncOp], function: func.FuncOp) -> func.Fu
 
 
 def _calls(functions: dict[str, func.FuncOp], function: func.FuncOp) -> list[tuple[Any, str]]:
-    found = [(op, _callee(op, name, functions)) for op, name in ops_with_symbols(function)]
+    found = [(op, callee_of(op, name, functions)) for op, name in ops_with_symbols(function)]
     return [(op, callee) for op, callee in found if callee is not None]
 
 
@@ -106,7 +105,7 @@ def _inline(op: Any, function: func.FuncOp) -> None:
     op.operation.erase()
 
 
-def _callee(op: Any, name: str, functions: dict[str, func.FuncOp]) -> str | None:
+def callee_of(op: Any, name: str, functions: dict[str, func.FuncOp]) -> str | None:
     """The function that an op calls, if inlining it loses nothing."""
     if not is_plain_call(op, name):
         return None

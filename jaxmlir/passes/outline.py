@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from jaxmlir.ir import func, ir, scope
+from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._blocks import Blocks
+from jaxmlir.passes._body import Body
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._repeats import Place, Text, Word
@@ -56,27 +57,28 @@ class Outline(Pass):
     min_ops: Count = MIN_OPS
     keep_calls: bool = False
 
-    def run(self, program: Program) -> None:
-        outline(program, self.min_ops, self.keep_calls)
+    def run(self, program: Program) -> bool:
+        return outline(program, self.min_ops, self.keep_calls) > 0
 
 
 def outline(program: Program, min_ops: int = MIN_OPS, keep_calls: bool = False) -> int:
     """Outlines repeated blocks in place; how many functions were made of them."""
     with scope():
         rules = Rules(program)
-        pending = outside_kernels(program)
+        pending = [program.reading.body(function) for function in outside_kernels(program)]
         count = 0
         while pending:
             made = _outline(rules, pending.pop(), min_ops, keep_calls)
-            pending += map(program.function, made)
+            pending += [Body(program.function(symbol)) for symbol in made]
             count += len(made)
-    program.changed()
+    if count:
+        program.changed()
     return count
 
 
-def _outline(rules: Rules, function: func.FuncOp, min_ops: int, keep_calls: bool) -> list[str]:
+def _outline(rules: Rules, body: Body, min_ops: int, keep_calls: bool) -> list[str]:
     """Outlines the blocks of one function; the symbols of the new functions."""
-    text = Text(function)
+    text = Text(body)
     taken = np.zeros(len(text.letters), bool)
     made = []
     for word in text.words():

@@ -41,8 +41,8 @@ class Reassociate(Pass):
     name: ClassVar[str] = "jaxpr-reassociate"
     min_gain: Amount = MIN_GAIN
 
-    def run(self, program: Program) -> None:
-        reassociate(program, self.min_gain)
+    def run(self, program: Program) -> bool:
+        return reassociate(program, self.min_gain) > 0
 
 
 def reassociate(program: Program, min_gain: float = MIN_GAIN) -> int:

@@ -85,9 +85,9 @@ class Recompute(Pass):
     min_peak: Count = MIN_PEAK
     min_bytes: Count = MIN_BYTES
 
-    def run(self, program: Program) -> None:
-
-        recompute(program, platform_or_default(self.platform), self.min_peak, self.min_bytes)
+    def run(self, program: Program) -> bool:
+        platform = platform_or_default(self.platform)
+        return recompute(program, platform, self.min_peak, self.min_bytes) > 0
 
 
 def recompute(
@@ -110,7 +110,8 @@ def recompute(
                 count += found
                 if not found:
                     break
-    program.changed()
+    if count:
+        program.changed()
     return count
 
 

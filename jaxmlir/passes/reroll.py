@@ -30,9 +30,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jaxmlir.ir import func, ir, scope
+from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Amount, Count, Pass
 from jaxmlir.passes._blocks import Blocks
+from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import ops_of
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._remarks import remark
@@ -89,8 +90,8 @@ class Reroll(Pass):
     max_work: Amount = MAX_WORK
     min_length: Count = MIN_LENGTH
 
-    def run(self, program: Program) -> None:
-        reroll(program, self.stored, self.max_work, self.min_length)
+    def run(self, program: Program) -> bool:
+        return reroll(program, self.stored, self.max_work, self.min_length) > 0
 
 
 def reroll(
@@ -103,22 +104,23 @@ def reroll(
     with scope():
         rules, work = Rules(program), Work(program)
         count = sum(
-            _reroll(rules, work, function, stored, max_work, min_length)
+            _reroll(rules, work, program.reading.body(function), stored, max_work, min_length)
             for function in outside_kernels(program)
         )
-    program.changed()
+    if count:
+        program.changed()
     return count
 
 
 def _reroll(
     rules: Rules,
     work: Work,
-    function: func.FuncOp,
+    body: Body,
     stored: float,
     max_work: float,
     min_length: int,
 ) -> int:
-    text = Text(function)
+    text = Text(body)
     taken = np.zeros(len(text.letters), bool)
     count = 0
     for word in text.words():

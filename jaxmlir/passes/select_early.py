@@ -58,18 +58,21 @@ class SelectEarly(Pass):
     name: ClassVar[str] = "jaxpr-select-early"
     factor: Count = FACTOR
 
-    def run(self, program: Program) -> None:
-        select_early(program, self.factor)
+    def run(self, program: Program) -> bool:
+        return select_early(program, self.factor) > 0
 
 
 def select_early(program: Program, factor: int = FACTOR) -> int:
     """Moves selections in front of elementwise ops, in place; how many."""
+    if program.reading.graph.names.isdisjoint(_SELECTING):
+        return 0
     with scope():
         rules = Rules(program)
         count = sum(
             _Function(rules, function, factor).move() for function in outside_kernels(program)
         )
-    program.changed()
+    if count:
+        program.changed()
     return count
 
 

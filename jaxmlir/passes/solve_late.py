@@ -53,16 +53,19 @@ class SolveLate(Pass):
     name: ClassVar[str] = "jaxpr-solve-late"
     min_gain: Amount = MIN_GAIN
 
-    def run(self, program: Program) -> None:
-        solve_late(program, self.min_gain)
+    def run(self, program: Program) -> bool:
+        return solve_late(program, self.min_gain) > 0
 
 
 def solve_late(program: Program, min_gain: float = MIN_GAIN) -> int:
     """Solves for vectors instead of matrices, in place; how many solutions of matrices went."""
+    if program.reading.graph.names.isdisjoint(_SOLVES):
+        return 0
     with scope():
         rules = Rules(program)
         count = sum(_rewrite(rules, function, min_gain) for function in outside_kernels(program))
-    program.changed()
+    if count:
+        program.changed()
     return count
 
 

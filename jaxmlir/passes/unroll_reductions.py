@@ -83,10 +83,9 @@ class UnrollReductions(Pass):
     max_size: Count = MAX_SIZE
     min_results: Count = MIN_RESULTS
 
-    def run(self, program: Program) -> None:
-
-        if platform_or_default(self.platform) == "cpu":
-            unroll_reductions(program, self.max_size, self.min_results)
+    def run(self, program: Program) -> bool:
+        on_cpu = platform_or_default(self.platform) == "cpu"
+        return on_cpu and unroll_reductions(program, self.max_size, self.min_results) > 0
 
 
 def unroll_reductions(
@@ -107,6 +106,7 @@ def unroll_reductions(
         with scope():
             for function in outside_kernels(program):
                 drop_dead_ops(function)
+        program.changed()
     return count
 
 

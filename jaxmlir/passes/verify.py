@@ -19,5 +19,6 @@ class Verify(Pass):
 
     name: ClassVar[str] = "jaxpr-verify"
 
-    def run(self, program: Program) -> None:
+    def run(self, program: Program) -> bool:
         program.verify()
+        return False

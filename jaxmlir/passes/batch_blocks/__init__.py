@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from jaxmlir.ir import func
 from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._batchable import MIN_GAIN, STACKED, Batchable, make_batches
+from jaxmlir.passes._body import Body
 from jaxmlir.passes._repeats import Text
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import Work
@@ -56,14 +56,14 @@ class BatchBlocks(Pass):
     min_gain: Amount = MIN_GAIN
     stacked: Amount = STACKED
 
-    def run(self, program: Program) -> None:
-        batch_blocks(program, self.min_gain, self.stacked)
+    def run(self, program: Program) -> bool:
+        return batch_blocks(program, self.min_gain, self.stacked) > 0
 
 
 def batch_blocks(program: Program, min_gain: float = MIN_GAIN, stacked: float = STACKED) -> int:
     """Batches blocks in place; how many batches were made."""
 
-    def search(rules: Rules, work: Work) -> Callable[[func.FuncOp], int]:
+    def search(rules: Rules, work: Work) -> Callable[[Body], int]:
         return _Search(rules, work, min_gain, stacked).batched
 
     return make_batches(program, search, MAX_ROUNDS)
@@ -77,9 +77,9 @@ class _Search:
         self._min_gain, self._stacked = min_gain, stacked
         self._batchable = Batchable(rules)
 
-    def batched(self, function: func.FuncOp) -> int:
+    def batched(self, body: Body) -> int:
         """Batches blocks of a function that do not stand within each other; how many batches."""
-        text = Text(function)
+        text = Text(body)
         taken = np.zeros(len(text.letters), bool)
         count = 0
         for word in text.words():

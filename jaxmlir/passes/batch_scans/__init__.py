@@ -26,7 +26,7 @@ from jaxmlir.passes._build import (
     ops_of,
     returned,
 )
-from jaxmlir.passes._call_graph import CallGraph, keep_reachable
+from jaxmlir.passes._call_graph import keep_reachable
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._windows import Windows
@@ -58,14 +58,16 @@ class BatchScans(Pass):
     name: ClassVar[str] = "jaxpr-batch-scans"
     max_work: Amount = MAX_WORK
 
-    def run(self, program: Program) -> None:
-        batch_scans(program, self.max_work)
+    def run(self, program: Program) -> bool:
+        return batch_scans(program, self.max_work) > 0
 
 
 def batch_scans(program: Program, max_work: float = MAX_WORK) -> int:
     """Batches scans in place; how many scans went."""
+    graph = program.reading.graph
+    if "jaxpr.scan" not in graph.names:
+        return 0
     with scope():
-        graph = CallGraph(program.functions)
         entries = graph.entry_points()
         batches = _Batches(program, max_work)
         for function in graph.outside_kernels():

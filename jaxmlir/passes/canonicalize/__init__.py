@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.ir import scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._call_graph import CallGraph, keep_reachable
+from jaxmlir.passes._call_graph import keep_reachable
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -42,8 +42,10 @@ class Canonicalize(Pass):
     name: ClassVar[str] = "jaxpr-canonicalize"
     fast_math: bool = False
 
-    def run(self, program: Program) -> None:
+    def run(self, program: Program) -> bool:
+        before = program.state
         canonicalize(program, self.fast_math)
+        return program.state is not before
 
 
 def canonicalize(program: Program, fast_math: bool = False) -> int:
@@ -58,9 +60,9 @@ def canonicalize(program: Program, fast_math: bool = False) -> int:
     )
     from jaxmlir.passes.canonicalize._rewriter import Rewriter
 
-    most = 0
+    most, changed = 0, False
     with scope():
-        graph = CallGraph(program.functions)
+        graph = program.reading.graph
         entries, skipped = graph.entry_points(), graph.kernels()
         returned: dict = {}
         variants: dict = {}
@@ -72,5 +74,8 @@ def canonicalize(program: Program, fast_math: bool = False) -> int:
             while rewriter.sweep() and sweeps < MAX_SWEEPS:
                 sweeps += 1
             most = max(most, sweeps)
-        keep_reachable(program, entries)
+            changed |= rewriter.changed
+        if changed:
+            keep_reachable(program, entries)
+            program.changed()
     return most

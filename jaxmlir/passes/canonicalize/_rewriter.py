@@ -72,6 +72,7 @@ class Rewriter:
       fast_math: whether rewrites may ignore NaN, infinities and the sign of zero.
       returned: what :mod:`.control` knows of the functions done before.
       variants: names of the functions that :meth:`variant` has written.
+      changed: whether anything has been written or erased.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Rewriter:
         self.fast_math = fast_math
         self.returned = returned
         self.variants = variants
+        self.changed = False
         self._nodes: dict[ir.Value, Node] = {}
         self._at: Node | None = None
         self._inlined = False
@@ -120,6 +122,7 @@ class Rewriter:
         attributes: Mapping[str, ir.Attribute] | None = None,
     ) -> ir.Value:
         """A new ``jaxpr.<name>`` in front of the op being rewritten, simplified; its result."""
+        self.changed = True
         at = self._at.op
         op = ir.Operation.create(
             f"jaxpr.{name}",
@@ -145,6 +148,7 @@ class Rewriter:
         attributes: Mapping[str, ir.Attribute],
     ) -> list[ir.Value]:
         """A new ``jaxpr.<name>`` with any number of results, as it is."""
+        self.changed = True
         at = self._at.op
         op = ir.Operation.create(
             f"jaxpr.{name}",
@@ -165,6 +169,7 @@ class Rewriter:
         key = (symbol, tuple(arguments), tuple(results))
         name = self.variants.get(key)
         if name is None:
+            self.changed = True
             function = self.program.function(symbol)
             name = self.variants[key] = _unused_name(self.program, symbol)
             _write_variant(function, name, arguments, results)
@@ -172,6 +177,7 @@ class Rewriter:
 
     def full(self, type_: ir.Type, number: Any) -> ir.Value:
         """A value of a type with every element ``number``."""
+        self.changed = True
         with ir.InsertionPoint(self._at.op), self._at.op.location:
             value = filled(type_, number)
         self._note(value)
@@ -183,7 +189,7 @@ class Rewriter:
 
     def inline(self, function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
         """A copy of a function's ops in place of its call, for the next walk."""
-        self._inlined = True
+        self._inlined = self.changed = True
         with ir.InsertionPoint(self._at.op), self._at.op.location:
             return inline(function, args)
 
@@ -236,6 +242,7 @@ class Rewriter:
     """Of a rewrite that stands for many: the equation that it used last."""
 
     def _replace(self, node: Node, values: Sequence[ir.Value]) -> None:
+        self.changed = True
         for old, new in zip(node.results, values, strict=True):
             if new is not old:
                 old.replace_all_uses_with(new)

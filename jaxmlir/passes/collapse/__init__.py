@@ -35,7 +35,7 @@ from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import converted, drop_dead_ops, named_ops
-from jaxmlir.passes._call_graph import CallGraph, keep_reachable
+from jaxmlir.passes._call_graph import keep_reachable
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.collapse._cost import contracts, cost, price
@@ -61,14 +61,14 @@ class Collapse(Pass):
     name: ClassVar[str] = "jaxpr-collapse"
     min_gain: Amount = MIN_GAIN
 
-    def run(self, program: Program) -> None:
-        collapse(program, self.min_gain)
+    def run(self, program: Program) -> bool:
+        return collapse(program, self.min_gain) > 0
 
 
 def collapse(program: Program, min_gain: float = MIN_GAIN) -> int:
     """Rewrites sums in place; how many."""
     with scope():
-        graph = CallGraph(program.functions)
+        graph = program.reading.graph
         entries, kernels = graph.entry_points(), graph.kernels()
         count = sum(
             _rewrite(program, symbol, min_gain)
@@ -77,7 +77,6 @@ def collapse(program: Program, min_gain: float = MIN_GAIN) -> int:
         )
         if count:
             keep_reachable(program, entries)
-    program.changed()
     return count
 
 
@@ -102,22 +101,24 @@ class _Change:
 def _rewrite(program: Program, symbol: str, min_gain: float) -> int:
     """Rewrites a function, with what is called in it inlined if need be; how many sums."""
     function = program.function(symbol)
-    ops = named_ops(function)
-    if sum(name in CONTRACTING for _, name in ops) < 2:
+    if sum(name in CONTRACTING for _, name in named_ops(function)) < 2:
+        return 0
+    reading = Reading(program.reading.inlined(function))
+    changes = _changes(reading, min_gain)
+    if not changes:
         return 0
     whole = inlined(program.functions, function)
-    reading = Reading(Body(whole, ops if whole is function else None))
-    changes = _changes(reading, min_gain)
     if whole is not function:
-        (function if changes else whole).operation.erase()
-        if changes:
-            program.functions[symbol] = whole
-    if changes:
-        rules = Rules(program)
-        new: dict[Expr, ir.Value] = {}
-        for change in changes:
-            _write(rules, reading, change, new)
-        drop_dead_ops(whole)
+        reading.body = Body(whole)
+        function.operation.erase()
+        program.functions[symbol] = whole
+    rules = Rules(program)
+    new: dict[Expr, ir.Value] = {}
+    for change in changes:
+        _write(rules, reading, change, new)
+    drop_dead_ops(whole)
+    # Other functions may call it.
+    program.changed()
     return len(changes)
 
 

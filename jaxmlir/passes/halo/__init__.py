@@ -37,7 +37,7 @@ from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.fence import fences
-from jaxmlir.passes.halo._moves import Moves
+from jaxmlir.passes.halo._moves import MOVES, Moves
 from jaxmlir.passes.halo._rolls import join_parts, part_again
 from jaxmlir.passes.halo._views import groups_of
 from jaxmlir.passes.halo._write import write
@@ -73,8 +73,9 @@ class Halo(Pass):
     min_elements: Count = MIN_ELEMENTS
     margin: Amount = MARGIN
 
-    def run(self, program: Program) -> None:
-        halo(program, platform_or_default(self.platform), self.min_elements, self.margin)
+    def run(self, program: Program) -> bool:
+        platform = platform_or_default(self.platform)
+        return halo(program, platform, self.min_elements, self.margin) > 0
 
 
 def halo(
@@ -85,9 +86,9 @@ def halo(
 ) -> int:
     """Stores arrays with margins, in place; how many."""
     put = fences(program, platform)
-    if put is None:
+    if put is None or program.reading.graph.names.isdisjoint(MOVES):
         return 0
-    count = 0
+    count, changed = 0, False
     with scope():
         rules = Rules(program)
         for function in outside_kernels(program):
@@ -103,6 +104,8 @@ def halo(
                 write(rules, group, put)
             if joined or groups:
                 drop_dead_ops(function)
+                changed = True
             count += len(groups)
-    program.changed()
+    if changed:
+        program.changed()
     return count

@@ -14,7 +14,7 @@ from jaxmlir.passes._work import is_plain_op
 if TYPE_CHECKING:
     from jaxmlir.program import Program
 
-_MOVES = frozenset({"jaxpr.concatenate", "jaxpr.pad"})
+MOVES = frozenset({"jaxpr.concatenate", "jaxpr.pad"})
 _PARTS = frozenset({"jaxpr.slice", "jaxpr.split"})
 
 
@@ -45,10 +45,10 @@ class Moves:
         self.nodes: dict[ir.Value, OpNode] = {}
         self.order: list[OpNode] = []
         for op, name, operands in ops_of(function):
-            if name in _MOVES or name in _PARTS:
+            if name in MOVES or name in _PARTS:
                 node = OpNode(op, name, operands)
                 self.nodes.update((v, node) for v in op.results)
-                if name in _MOVES:
+                if name in MOVES:
                     self.order.append(node)
 
     def part(self, value: ir.Value) -> Part | None:

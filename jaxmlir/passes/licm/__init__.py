@@ -45,7 +45,7 @@ from jaxmlir._signature import Signature
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes import toolbox
 from jaxmlir.passes._base import Amount, Pass
-from jaxmlir.passes._bodies import can_change, loops_of
+from jaxmlir.passes._bodies import LOOPS, can_change, loops_of
 from jaxmlir.passes._build import NewFunction, inline, named_ops, returned
 from jaxmlir.passes._call_graph import CallGraph, visit_functions
 from jaxmlir.passes._remarks import remark, remarks_wanted
@@ -78,14 +78,16 @@ class Licm(Pass):
     name: ClassVar[str] = "jaxpr-licm"
     growth: Amount = GROWTH
 
-    def run(self, program: Program) -> None:
-        licm(program, self.growth)
+    def run(self, program: Program) -> bool:
+        return licm(program, self.growth) > 0
 
 
 def licm(program: Program, growth: float = GROWTH) -> int:
     """Moves invariant code out of the loops of a program, in place; how many values are kept."""
+    graph = program.reading.graph
+    if LOOPS.isdisjoint(graph.names):
+        return 0
     with scope():
-        graph = CallGraph(program.functions)
         motion = _Motion(program, graph, growth)
         visit_functions(program, motion.visit, graph)
     program.changed()

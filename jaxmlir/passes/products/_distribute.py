@@ -35,23 +35,27 @@ def distribute_program(program: Program, min_gain: float) -> int:
     Args:
       min_gain: how many times faster the sum of products has to be in the estimate.
     """
+    if "jaxpr.dot_general" not in program.reading.graph.names:
+        return 0
     with scope():
         rules, fixed = Rules(program), loop_constants(program)
-        count = sum(
+        found = [
             _distribute(rules, function, fixed, min_gain) for function in outside_kernels(program)
-        )
-    program.changed()
-    return count
+        ]
+    if any(count is not None for count in found):
+        program.changed()
+    return sum(count or 0 for count in found)
 
 
 def _distribute(
     rules: Rules, function: func.FuncOp, fixed: Mapping[ir.Value, int], min_gain: float
-) -> int:
+) -> int | None:
+    """Distributes products of a function; how many, ``None`` if nothing was written at all."""
     if not any(
         name == "jaxpr.dot_general" and any(_is_distributable(v, _may_be_cheap) for v in operands)
         for _, name, operands in ops_of(function)
     ):
-        return 0
+        return None
     before = Function.of(function, RULES, fixed)
     tried = [
         _Distributed.write(before, node, position)
@@ -61,7 +65,7 @@ def _distribute(
         if _is_distributable(node.operands[position], partial(_is_product, before))
     ]
     if not tried:
-        return 0
+        return None
     # With the new products in it, which nothing uses as yet.
     after = Function.of(function, RULES, fixed)
     best: dict[ir.Value, tuple[Cost, _Distributed, list[Tree]]] = {}

@@ -51,13 +51,17 @@ def rewrite_program(
     """
     from jaxmlir.passes._rules import Rules
 
+    contracting = {name for name, reader in readers.items() if reader.contracts}
+    if program.reading.graph.names.isdisjoint(contracting):
+        return 0
     with scope():
         rules, fixed = Rules(program), loop_constants(program)
         count = sum(
             _rewrite(rules, function, readers, fixed, wanted, min_gain, sure_gain or min_gain)
             for function in outside_kernels(program)
         )
-    program.changed()
+    if count:
+        program.changed()
     return count
 
 

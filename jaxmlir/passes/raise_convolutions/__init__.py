@@ -45,8 +45,8 @@ class RaiseConvolutions(Pass):
 
     name: ClassVar[str] = "jaxpr-raise-convolutions"
 
-    def run(self, program: Program) -> None:
-        raise_convolutions(program)
+    def run(self, program: Program) -> bool:
+        return raise_convolutions(program) > 0
 
 
 def raise_convolutions(program: Program) -> int:
@@ -59,7 +59,8 @@ def raise_convolutions(program: Program) -> int:
             if found:
                 drop_dead_ops(function)
             count += found
-    program.changed()
+    if count:
+        program.changed()
     return count
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.ir import func, scope
 from jaxmlir.passes._base import Count, Pass
-from jaxmlir.passes._bodies import Bodies, ScanEditor, can_change, loops_of
+from jaxmlir.passes._bodies import LOOPS, Bodies, ScanEditor, can_change, loops_of
 from jaxmlir.passes._call_graph import CallGraph, visit_functions
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._rules import Rules
@@ -52,14 +52,16 @@ class RaiseLoops(Pass):
     batch_bytes: Count = BATCH_BYTES
     platform: str = ""
 
-    def run(self, program: Program) -> None:
-        raise_loops(program, self.batch_bytes, platform_or_default(self.platform))
+    def run(self, program: Program) -> bool:
+        return raise_loops(program, self.batch_bytes, platform_or_default(self.platform)) > 0
 
 
 def raise_loops(program: Program, batch_bytes: int = BATCH_BYTES, platform: str = "cpu") -> int:
     """Raises the loops of a program, in place; how many are other loops now, or none."""
+    graph = program.reading.graph
+    if LOOPS.isdisjoint(graph.names):
+        return 0
     with scope():
-        graph = CallGraph(program.functions)
         raiser = _Raiser(program, graph, batch_bytes, platform)
         visit_functions(program, raiser.visit, graph)
     program.changed()

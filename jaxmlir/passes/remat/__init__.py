@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 from jaxmlir.errors import PipelineError, count
 from jaxmlir.ir import func, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._call_graph import CallGraph, keep_reachable
+from jaxmlir.passes._call_graph import keep_reachable
 from jaxmlir.passes._remarks import listening, remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.remat._choice import Choice, choose
@@ -43,13 +43,16 @@ class Remat(Pass):
     name: ClassVar[str] = "jaxpr-remat"
     memory_budget: float | None = None
 
-    def run(self, program: Program) -> None:
+    def run(self, program: Program) -> bool | None:
         if self.memory_budget is not None and not self.memory_budget > 0:
             raise PipelineError(
                 f"memory-budget of {self.name} is a fraction of the memory that the program takes, "
                 f"or bytes: a positive number, got {self.memory_budget}"
             )
+        if "jaxpr.scan" not in program.reading.graph.names:
+            return False
         remat(program, self.memory_budget)
+        return True
 
 
 # What a byte is worth, and how deep loops are segmented, in the order in which they are tried: from
@@ -92,7 +95,7 @@ def _within(program: Program, budget: float) -> tuple[float, int]:
 
 def _apply(program: Program, price: float, depth: int, slowdown: float) -> None:
     functions = program.functions
-    graph = CallGraph(functions)
+    graph = program.reading.graph
     entries = graph.entry_points()
     of_traffic = functools.cache(lambda: traffic(program))
     loops = _Loops(Rules(program), Prices(program, price), of_traffic, depth, slowdown)

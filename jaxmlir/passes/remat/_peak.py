@@ -13,7 +13,6 @@ from math import isfinite
 
 from jaxmlir.ir import ir
 from jaxmlir.passes._build import ops_of, returned, symbols_of
-from jaxmlir.passes._call_graph import CallGraph
 from jaxmlir.passes.fence import FUSED, MOVED
 from jaxmlir.passes.remat._price import (
     CACHED,
@@ -29,7 +28,7 @@ from jaxmlir.program import Program
 def peak(program: Program) -> float:
     """Bytes that a program needs at once: its public function, or that which needs most of those
     that others call from elsewhere."""
-    peaks, entries = _Peaks(program), CallGraph(program.functions).entry_points()
+    peaks, entries = _Peaks(program), program.reading.graph.entry_points()
     return max(map(peaks.of, entries), default=0.0)
 
 

@@ -58,15 +58,17 @@ class ScanInPlace(Pass):
     name: ClassVar[str] = "jaxpr-scan-in-place"
     platform: str = ""
 
-    def run(self, program: Program) -> None:
-        if platform_or_default(self.platform) == "cpu":
-            scan_in_place(program)
+    def run(self, program: Program) -> bool:
+        on_cpu = platform_or_default(self.platform) == "cpu"
+        return on_cpu and scan_in_place(program) > 0
 
 
 def scan_in_place(program: Program) -> int:
     """Has scans read and write in place; how many arrays are not copied any more."""
+    graph = program.reading.graph
+    if "jaxpr.scan" not in graph.names:
+        return 0
     with scope():
-        graph = CallGraph(program.functions)
         scans = _Scans(program, graph)
         visit_functions(program, scans.visit, graph)
     program.changed()

@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
-from jaxmlir.ir import func
 from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._batchable import MIN_GAIN, STACKED, Batchable, make_batches
+from jaxmlir.passes._body import Body
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import Work
 from jaxmlir.passes.slp._lanes import Tree
@@ -52,14 +52,14 @@ class SlpVectorize(Pass):
     min_gain: Amount = MIN_GAIN
     stacked: Amount = STACKED
 
-    def run(self, program: Program) -> None:
-        slp_vectorize(program, self.min_gain, self.stacked)
+    def run(self, program: Program) -> bool:
+        return slp_vectorize(program, self.min_gain, self.stacked) > 0
 
 
 def slp_vectorize(program: Program, min_gain: float = MIN_GAIN, stacked: float = STACKED) -> int:
     """Packs ops in place; how many batches were made."""
 
-    def search(rules: Rules, work: Work) -> Callable[[func.FuncOp], int]:
+    def search(rules: Rules, work: Work) -> Callable[[Body], int]:
         return _Search(rules, work, min_gain, stacked).packed
 
     return make_batches(program, search, MAX_ROUNDS)
@@ -73,9 +73,9 @@ class _Search:
         self._min_gain, self._stacked = min_gain, stacked
         self._batchable = Batchable(rules)
 
-    def packed(self, function: func.FuncOp) -> int:
+    def packed(self, body: Body) -> int:
         """Packs what a function has been read to have; how many batches."""
-        uses = Uses(function)
+        uses = Uses(body)
         # Ops that a batch has taken the place of, and those that it needs.
         gone: set[int] = set()
         needed: set[int] = set()

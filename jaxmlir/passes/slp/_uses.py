@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from jaxmlir.ir import func
 from jaxmlir.passes._body import Body
 
 
@@ -16,8 +15,8 @@ class Uses:
       end: a number behind all ops.
     """
 
-    def __init__(self, function: func.FuncOp):
-        self.body = body = Body(function)
+    def __init__(self, body: Body):
+        self.body = body
         self.end = len(body.ops)
         self.maker = [-1] * len(body.types)
         self.users: list[list[int]] = [[] for _ in body.types]

@@ -48,15 +48,18 @@ class StopShifts(Pass):
 
     name: ClassVar[str] = "jaxpr-stop-shifts"
 
-    def run(self, program: Program) -> None:
-        stop_shifts(program)
+    def run(self, program: Program) -> bool:
+        return stop_shifts(program) > 0
 
 
 def stop_shifts(program: Program) -> int:
     """Stops the derivatives of shifts, in place; of how many."""
+    if not {"jaxpr.reduce_max", "jaxpr.exp"} <= program.reading.graph.names:
+        return 0
     with scope():
         count = sum(map(_stop, outside_kernels(program)))
-    program.changed()
+    if count:
+        program.changed()
     return count
 
 

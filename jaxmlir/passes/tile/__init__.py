@@ -29,7 +29,7 @@ from jaxmlir.ir import scope
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import named_ops
-from jaxmlir.passes._call_graph import CallGraph, keep_reachable
+from jaxmlir.passes._call_graph import keep_reachable
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
@@ -61,15 +61,15 @@ class Tile(Pass):
     min_peak: Count = MIN_PEAK
     platform: str = ""
 
-    def run(self, program: Program) -> None:
+    def run(self, program: Program) -> bool:
         if self.tile_size is not None and self.tile_size < 1:
             raise PipelineError(
                 f"tile-size of {self.name} is a number of rows: a positive number, got "
                 f"{self.tile_size}"
             )
         platform = platform_or_default(self.platform)
-        if platform == "cpu" or self.tile_size is not None:
-            tile(program, self.tile_size, self.tile_bytes, self.min_peak)
+        wanted = platform == "cpu" or self.tile_size is not None
+        return wanted and tile(program, self.tile_size, self.tile_bytes, self.min_peak) > 0
 
 
 def tile(
@@ -86,7 +86,7 @@ def tile(
     with scope():
         if _total(program) < min_peak:
             return 0
-        graph = CallGraph(program.functions)
+        graph = program.reading.graph
         entries, kernels = graph.entry_points(), graph.kernels()
         count = 0
         for symbol in entries:
@@ -94,7 +94,6 @@ def tile(
                 count += _tile(program, symbol, tile_size, tile_bytes, min_peak)
         if count:
             keep_reachable(program, entries)
-    program.changed()
     return count
 
 
@@ -113,18 +112,20 @@ def _tile(
 ) -> int:
     """Rewrites a function, with what is called in it inlined if need be; how many loops it got."""
     function = program.function(symbol)
-    whole = inlined(program.functions, function)
-    plan = best_plan(program, Uses(Body(whole)), tile_size, tile_bytes, min_peak)
+    uses = Uses(program.reading.inlined(function))
+    plan = best_plan(program, uses, tile_size, tile_bytes, min_peak)
     if plan is None:
-        if whole is not function:
-            whole.operation.erase()
         return 0
-    if remarks_wanted():
-        _explain(plan)
+    whole = inlined(program.functions, function)
     if whole is not function:
+        uses.body = Body(whole)
         function.operation.erase()
         program.functions[symbol] = whole
+    if remarks_wanted():
+        _explain(plan)
     Writer(Rules(program), whole, plan.schedule, plan.tiles).write()
+    # Other functions may call it.
+    program.changed()
     return len(plan.estimates)
 
 
