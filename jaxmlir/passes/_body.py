@@ -10,12 +10,15 @@ from __future__ import annotations
 import bisect
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxmlir import _signature, rules, untraced
 from jaxmlir._signature import Signature
 from jaxmlir.ir import func, ir
 from jaxmlir.passes._build import named_ops, returned
+
+if TYPE_CHECKING:
+    from jaxmlir.passes._repeats import Text
 
 
 def _nothing(op: Any, name: str) -> None:
@@ -107,6 +110,13 @@ class Body:
             self.operands.append(operands)
             self.results.append((first, len(self.types)))
         return values
+
+    @functools.cached_property
+    def text(self) -> Text:
+        """The ops as letters, for who looks for what repeats."""
+        from jaxmlir.passes._repeats import Text
+
+        return Text(self)
 
     @functools.cached_property
     def effects(self) -> dict[int, ir.ArrayAttr]:

@@ -160,7 +160,8 @@ class Text:
         slots = self._operands.of(first, len(which))
         return self._operands.items[slots][which[self._operands.owners[slots] - first]]
 
-    def words(self) -> Iterator[Word]:
+    @functools.cached_property
+    def words(self) -> list[Word]:
         """Words that stand at two places at least, those that cover most first; they may overlap
         one another."""
         crossing: dict[int, np.ndarray] = {}
@@ -182,7 +183,7 @@ class Text:
         for content, length in longest:
             found[length, tuple(_occurrences(whole, content, self.letters.itemsize))] = None
         order = sorted(found, key=lambda word: -word[0] * (len(word[1]) - 1))
-        return (Word(length, starts) for length, starts in order)
+        return [Word(length, starts) for length, starts in order]
 
     def _crossing(self, period: int) -> np.ndarray:
         """How many values that are used within a period cross from above each op to it."""

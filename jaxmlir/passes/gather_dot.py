@@ -76,6 +76,8 @@ class GatherDot(Pass):
 
 def gather_dot(program: Program, min_gain: float = MIN_GAIN, sure_gain: float = SURE_GAIN) -> int:
     """Moves selections of rows in place; how many products were written anew."""
+    if program.reading.graph.names.isdisjoint(_SELECTORS):
+        return 0
     if not program.reading.graph.names.isdisjoint(_SLICES):
         with scope():
             rules = Rules(program)
@@ -148,6 +150,8 @@ class _Parts:
 
 
 _SLICES = frozenset({"jaxpr.slice", "jaxpr.split"})
+# Without these nothing selects rows: a comparison may be of numbers of rows with an index.
+_SELECTORS = {"jaxpr.eq", "jaxpr.split", *SELECTING} - {"jaxpr.convert_element_type"}
 
 
 def _parts(node: OpNode) -> Iterator[tuple[ir.Value, Selection]]:

@@ -28,7 +28,7 @@ from jaxmlir.passes._blocks import Blocks
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._remarks import remark
-from jaxmlir.passes._repeats import Place, Text, Word
+from jaxmlir.passes._repeats import Place, Word
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.fence import kept_call
 
@@ -78,10 +78,10 @@ def outline(program: Program, min_ops: int = MIN_OPS, keep_calls: bool = False) 
 
 def _outline(rules: Rules, body: Body, min_ops: int, keep_calls: bool) -> list[str]:
     """Outlines the blocks of one function; the symbols of the new functions."""
-    text = Text(body)
+    text = body.text
     taken = np.zeros(len(text.letters), bool)
     made = []
-    for word in text.words():
+    for word in text.words:
         block = text.alike(_free(_long_enough(word, min_ops), taken))
         if len(block.starts) < 2 or block.length < min_ops:
             continue

@@ -120,10 +120,10 @@ def _reroll(
     max_work: float,
     min_length: int,
 ) -> int:
-    text = Text(body)
+    text = body.text
     taken = np.zeros(len(text.letters), bool)
     count = 0
-    for word in text.words():
+    for word in text.words:
         if len(word.starts) < min_length or not word.is_tandem:
             continue
         row = _in_a_row(text.alike(word))

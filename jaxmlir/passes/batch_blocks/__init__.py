@@ -31,7 +31,6 @@ import numpy as np
 from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._batchable import MIN_GAIN, STACKED, Batchable, make_batches
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._repeats import Text
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import Work
 from jaxmlir.passes.batch_blocks._choice import MIN_OPS, Candidate
@@ -79,10 +78,10 @@ class _Search:
 
     def batched(self, body: Body) -> int:
         """Batches blocks of a function that do not stand within each other; how many batches."""
-        text = Text(body)
+        text = body.text
         taken = np.zeros(len(text.letters), bool)
         count = 0
-        for word in text.words():
+        for word in text.words:
             if not word.is_tandem:
                 continue
             word = text.alike(word)
