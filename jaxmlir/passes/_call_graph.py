@@ -96,17 +96,21 @@ def outside_kernels(program: Program) -> list[func.FuncOp]:
 
 
 def visit_functions(
-    program: Program, visit: Callable[[func.FuncOp], None], graph: CallGraph
+    program: Program, visit: Callable[[func.FuncOp], bool], graph: CallGraph
 ) -> None:
     """Has the functions changed in place, those called before their callers, but none of a kernel.
 
     What then nobody refers to goes.
+
+    Args:
+      visit: says whether it has changed anything.
     """
     entries, skipped = graph.entry_points(), graph.kernels()
-    for symbol in graph.callees_first():
-        if symbol not in skipped:
-            visit(program.function(symbol))
-    keep_reachable(program, entries)
+    changed = [
+        visit(program.function(symbol)) for symbol in graph.callees_first() if symbol not in skipped
+    ]
+    if any(changed):
+        keep_reachable(program, entries)
 
 
 def keep_reachable(program: Program, entries: Sequence[str]) -> None:

@@ -113,7 +113,6 @@ def defer_sums(
     with scope():
         deferral = _Deferral(program, graph, min_bytes, moved, memory)
         visit_functions(program, deferral.visit, graph)
-    program.changed()
     return deferral.count
 
 
@@ -194,12 +193,19 @@ class _Deferral:
         # Of loops that share a body, one is looked into.
         self._left_alone: set[Signature] = set()
 
-    def visit(self, function: func.FuncOp) -> None:
+    def visit(self, function: func.FuncOp) -> bool:
+        """Takes sums out of the loops of a function; whether there are any."""
+        changed = False
         for op, name in loops_of(function):
             if name == "jaxpr.scan":
                 signature = _signature.of_op(op, name, list(op.operands))
-                if signature not in self._left_alone and not self._scan(op):
+                if signature in self._left_alone:
+                    continue
+                if self._scan(op):
+                    changed = True
+                else:
                     self._left_alone.add(signature)
+        return changed
 
     def _scan(self, op: Any) -> bool:
         """Takes sums out of a loop; whether there are any."""

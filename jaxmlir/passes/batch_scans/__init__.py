@@ -72,8 +72,8 @@ def batch_scans(program: Program, max_work: float = MAX_WORK) -> int:
         batches = _Batches(program, max_work)
         for function in graph.outside_kernels():
             batches.visit(function)
-        keep_reachable(program, entries)
-    program.changed()
+        if batches.count:
+            keep_reachable(program, entries)
     return batches.count
 
 

@@ -90,7 +90,6 @@ def licm(program: Program, growth: float = GROWTH) -> int:
     with scope():
         motion = _Motion(program, graph, growth)
         visit_functions(program, motion.visit, graph)
-    program.changed()
     return motion.count
 
 
@@ -105,11 +104,14 @@ class _Motion:
         self._scans: dict[Signature, tuple[Split | None, dict[str, ir.Attribute]]] = {}
         self._branches: dict[Split, ir.ArrayAttr] = {}
 
-    def visit(self, function: func.FuncOp) -> None:
-        """Moves code out of the loops of a function, those in its loops being done."""
+    def visit(self, function: func.FuncOp) -> bool:
+        """Moves code out of the loops of a function, those in its loops being done; whether any
+        function was changed meanwhile."""
+        self._splits.changed = False
         computed = Computed()
         for op, name in loops_of(function):
             self._scan(op, computed) if name == "jaxpr.scan" else self._while(op, computed)
+        return self._splits.changed
 
     def _scan(self, op: Any, computed: Computed) -> None:
         operands = list(op.operands)
@@ -119,6 +121,7 @@ class _Motion:
         split, attributes = self._scans[signature]
         if split is None:
             return
+        self._splits.changed = True
         self._report(split, f"{codec.decode(attributes['length'])} times")
         with ir.InsertionPoint(op), op.location:
             args = split.arguments(operands, computed(split, operands))
@@ -151,6 +154,7 @@ class _Motion:
         )
         if cond is None and body is None:
             return
+        self._splits.changed = True
         with ir.InsertionPoint(op), op.location:
             if cond is not None:
                 self._report(cond, "in each iteration")

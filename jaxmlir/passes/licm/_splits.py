@@ -81,11 +81,15 @@ class Splits:
 
     Args:
       growth: how much work saved justifies keeping one byte more.
+
+    Attributes:
+      changed: whether a function has been changed, if only the calls in it.
     """
 
     def __init__(self, rules: Rules, graph: CallGraph, growth: float):
         self._rules = rules
         self._growth = growth
+        self.changed = False
         self._bodies = Bodies(rules, graph)
         self._work = Work(rules.program)
         self._found: dict[tuple[str, str, Uses], Split | None] = {}
@@ -175,6 +179,7 @@ class Splits:
             split = self.of(symbol, Uses(pattern, count * (False,), count), name)
             if split is None:
                 continue
+            self.changed = True
             with ir.InsertionPoint(op), op.location:
                 values = computed(split, operands)
                 attributes = dict(op.attributes.items())

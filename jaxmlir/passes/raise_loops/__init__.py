@@ -64,7 +64,6 @@ def raise_loops(program: Program, batch_bytes: int = BATCH_BYTES, platform: str 
     with scope():
         raiser = _Raiser(program, graph, batch_bytes, platform)
         visit_functions(program, raiser.visit, graph)
-    program.changed()
     return raiser.count
 
 
@@ -86,8 +85,11 @@ class _Raiser:
         self._contexts = Contexts(program)
         self._gains = Gains(program)
         self._alike = Alike(self._rules, self._raise)
+        self._changed = False
 
-    def visit(self, function: func.FuncOp) -> None:
+    def visit(self, function: func.FuncOp) -> bool:
+        """Raises the loops of a function; whether it may have changed."""
+        self._changed = False
         known, depth = self._contexts.of(function.name.value)
         for op, name in loops_of(function):
             body = op.attributes["jaxpr" if name == "jaxpr.scan" else "body_jaxpr"].value
@@ -96,6 +98,8 @@ class _Raiser:
             if count:
                 known.changed()
                 self.count += count
+                self._changed = True
+        return self._changed
 
     def _raise(self, op: Any, name: str, known: Known, depth: int) -> int:
         """Raises a loop; how often something became of it.
@@ -135,6 +139,8 @@ class _Raiser:
         from jaxmlir.passes.raise_loops._maps import would_gain
         from jaxmlir.passes.raise_loops._windows import simplify_windows
 
+        # Windows are simplified whatever becomes of the loop.
+        self._changed = True
         editor = ScanEditor(self._bodies, op)
         known = in_body(editor.scan, editor.body, list(op.operands), outer, depth)
         arrays = {item.arg for item in (*editor.consts, *editor.carry)}

@@ -71,7 +71,6 @@ def scan_in_place(program: Program) -> int:
     with scope():
         scans = _Scans(program, graph)
         visit_functions(program, scans.visit, graph)
-    program.changed()
     return scans.count
 
 
@@ -83,13 +82,15 @@ class _Scans:
         self._bodies = Bodies(Rules(program), graph)
         self.count = 0
 
-    def visit(self, function: func.FuncOp) -> None:
+    def visit(self, function: func.FuncOp) -> bool:
+        """Has the scans of a function read and write in place; whether any do so now."""
         before = self.count
         for op, name in loops_of(function):
             if name == "jaxpr.scan":
                 self._in_place(op)
         if self.count > before:
             remove_dead(function)
+        return self.count > before
 
     def _in_place(self, op: Any) -> None:
         scan = ScanOp.of(op)
