@@ -47,15 +47,15 @@ _BODY = re.compile(f"(?:{_TOKENS})*+".encode(), re.VERBOSE)
 
 _LOCATIONS = re.compile(
     rf"""(?:\#loc\d*+[ ]=[ ]loc\(
-    (?:{_STRING}|[\d:,()\[\] ]|\#loc\d*+|callsite|fused|unknown|at|to)++\n)*+
+    (?:{_STRING}|[\d:,()\[\] ]++|\#loc\d*+|callsite|fused|unknown|at|to)++\n)*+
     """.encode(),
     re.VERBOSE,
 )
 _DEFINITIONS = re.compile(rb"^((?:\#loc\d*+ = .*\n)++)", re.MULTILINE)
 # Of locations without strings: a definition's name and that it is one, a use's name, a bracket.
 _LOCATION_PARTS = re.compile(rb"#loc(\d*)( = loc\()?|(\()")
-_STRINGS = re.compile(_STRING.encode())
 
+_NO_BRACKETS = bytes(set(range(256)) - {*b"([{<>}])"})
 _DEPTH = np.zeros(256, np.int8)
 _DEPTH[[*b"([{<"]] = 1
 _DEPTH[[*b")]}>"]] = -1
@@ -82,28 +82,43 @@ def check(text: bytes, what: str = "the module") -> None:
             "what jaxmlir prints (ops of the jaxpr dialect in generic form, builtin attributes and "
             "types, no in-process handles)"
         )
-    depth = nesting(_STRINGS.sub(b"", text))
+    _check_location_tokens(definitions, what)
+    depth = nesting(_without_strings(text))
     if depth > MAX_NESTING:
         raise ArtifactError(f"{what} nests {depth} brackets; at most {MAX_NESTING} are allowed")
-    _check_locations(definitions, what)
+    _check_locations(_without_strings(definitions), what)
+
+
+def _without_strings(text: bytes) -> bytes:
+    """A text of tokens, which are known to be such, without those that are strings."""
+    plain = text.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in text else text
+    return b"".join(plain.split(b'"')[::2])
 
 
 def nesting(text: bytes) -> int:
     """How deep brackets are nested in a text without strings."""
-    depths = _DEPTH[np.frombuffer(text.replace(b"->", b""), np.uint8)]
+    brackets = text.replace(b"->", b"").translate(None, _NO_BRACKETS)
+    depths = _DEPTH[np.frombuffer(brackets, np.uint8)]
     return int(np.cumsum(depths, dtype=np.int32).max(initial=0))
 
 
-def _check_locations(lines: bytes, what: str) -> None:
-    """Each alias is made of earlier ones, and none is too large when it is written out."""
+def _check_location_tokens(lines: bytes, what: str) -> None:
     end = _LOCATIONS.match(lines).end()
     if end != len(lines):
         found = lines[end : lines.index(b"\n", end)][:60].decode("ascii", "replace")
         raise ArtifactError(f"{what} has a malformed location: {found!r}")
+
+
+def _check_locations(lines: bytes, what: str) -> None:
+    """Each alias is made of earlier ones, and none is too large when it is written out.
+
+    Args:
+      lines: the definitions, without strings.
+    """
     sizes: dict[bytes | None, int] = {}
     current: bytes | None = None
     size = 0
-    for name, defines, bracket in _LOCATION_PARTS.findall(_STRINGS.sub(b"", lines)):
+    for name, defines, bracket in _LOCATION_PARTS.findall(lines):
         if bracket:
             size += 1
         else:

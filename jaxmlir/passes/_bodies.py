@@ -24,11 +24,11 @@ from jaxmlir.passes._build import (
     trip_count,
 )
 from jaxmlir.passes._build import inline as inline_body
+from jaxmlir.passes._call_graph import CallGraph, outside_kernels
 from jaxmlir.passes._edit import remove_dead, set_arguments
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 
 if TYPE_CHECKING:
-    from jaxmlir.passes._call_graph import CallGraph
     from jaxmlir.passes._rules import Rules
     from jaxmlir.program import Program
 
@@ -98,8 +98,7 @@ def loop_constants(program: Program) -> dict[ir.Value, int]:
     iterations at least."""
     # Bodies by the attributes of the scans, which are few: loops may be many.
     scans: dict[tuple[ir.Attribute, ...], None] = {}
-    has_scans = "jaxpr.scan" in program.reading.graph.names
-    for function in program.functions.values() if has_scans else ():
+    for function in outside_kernels(program, ("jaxpr.scan",)):
         for op, name in named_ops(function):
             if name == "jaxpr.scan" and "num_consts" in (attributes := op.attributes):
                 scans[tuple(attributes[n] for n in ("jaxpr", "num_consts", "length"))] = None

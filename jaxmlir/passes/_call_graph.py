@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from jaxmlir import ops
@@ -19,18 +19,21 @@ class CallGraph:
 
     Attributes:
       uses: of each function the symbols that its ops refer to, as often as they do.
-      names: of all ops.
+      names: of each function the names of its ops.
     """
 
     def __init__(self, functions: dict[str, func.FuncOp]):
         self._functions = functions
         self.uses: dict[str, list[str]] = {}
-        self.names: set[str] = set()
+        self.names: dict[str, set[str]] = {}
         self._of_kernels: set[str] = set()
         for symbol, function in functions.items():
             found = self.uses[symbol] = []
-            for op, name in named_ops(function):
-                self.names.add(name)
+            ops = named_ops(function)
+            names = self.names[symbol] = {name for _, name in ops}
+            if not any(map(may_have_functions, names)):
+                continue
+            for op, name in ops:
                 if may_have_functions(name):
                     symbols = list(symbols_of(op))
                     found += symbols
@@ -81,24 +84,44 @@ class CallGraph:
                 pending += self.uses[symbol]
         return found
 
-    def outside_kernels(self) -> list[func.FuncOp]:
-        """All other functions."""
+    def have(self, symbol: str, names: Collection[str]) -> bool:
+        """Whether a function has an op of one of the names."""
+        return not self.names[symbol].isdisjoint(names)
+
+    def outside_kernels(self, names: Collection[str] | None = None) -> list[func.FuncOp]:
+        """All other functions.
+
+        Args:
+          names: only those with an op of one of these.
+        """
         skipped = self.kernels()
-        return [function for symbol, function in self._functions.items() if symbol not in skipped]
+        return [
+            self._functions[symbol]
+            for symbol in self.uses
+            if symbol not in skipped and (names is None or self.have(symbol, names))
+        ]
 
 
 KERNELS = frozenset(f"jaxpr.{record.name}" for record in ops.hardware.OPS)
 
 
-def outside_kernels(program: Program) -> list[func.FuncOp]:
-    """The functions of a program, but those of its kernels."""
-    return program.reading.graph.outside_kernels()
+def outside_kernels(program: Program, names: Collection[str] | None = None) -> list[func.FuncOp]:
+    """The functions of a program, but those of its kernels.
+
+    Args:
+      names: only those with an op of one of these.
+    """
+    return program.reading.graph.outside_kernels(names)
 
 
 def visit_functions(
-    program: Program, visit: Callable[[func.FuncOp], bool], graph: CallGraph
+    program: Program,
+    visit: Callable[[func.FuncOp], bool],
+    graph: CallGraph,
+    names: Collection[str],
 ) -> None:
-    """Has the functions changed in place, those called before their callers, but none of a kernel.
+    """Has the functions with an op of some names changed in place, those called before their
+    callers, but none of a kernel.
 
     What then nobody refers to goes.
 
@@ -107,7 +130,9 @@ def visit_functions(
     """
     entries, skipped = graph.entry_points(), graph.kernels()
     changed = [
-        visit(program.function(symbol)) for symbol in graph.callees_first() if symbol not in skipped
+        visit(program.function(symbol))
+        for symbol in graph.callees_first()
+        if symbol not in skipped and graph.have(symbol, names)
     ]
     if any(changed):
         keep_reachable(program, entries)

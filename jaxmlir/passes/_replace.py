@@ -27,12 +27,10 @@ def replace_ops(
       names: of the ops, outside of kernels.
       write: writes the value, at the op; gives ``None``, and writes nothing, where the op stays.
     """
-    if program.reading.graph.names.isdisjoint(names):
-        return 0
     count = 0
     with scope():
         rules = Rules(program)
-        for function in outside_kernels(program):
+        for function in outside_kernels(program, names):
             for op, name, operands in ops_of(function):
                 if name not in names:
                     continue

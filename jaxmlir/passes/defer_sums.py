@@ -107,12 +107,10 @@ def defer_sums(
     memory: float = MEMORY,
 ) -> int:
     """Takes sums out of the loops of a program, in place; how many terms have left one."""
-    graph = program.reading.graph
-    if "jaxpr.scan" not in graph.names:
-        return 0
     with scope():
+        graph = program.reading.graph
         deferral = _Deferral(program, graph, min_bytes, moved, memory)
-        visit_functions(program, deferral.visit, graph)
+        visit_functions(program, deferral.visit, graph, ("jaxpr.scan",))
     return deferral.count
 
 

@@ -76,16 +76,14 @@ class GatherDot(Pass):
 
 def gather_dot(program: Program, min_gain: float = MIN_GAIN, sure_gain: float = SURE_GAIN) -> int:
     """Moves selections of rows in place; how many products were written anew."""
-    if program.reading.graph.names.isdisjoint(_SELECTORS):
-        return 0
-    if not program.reading.graph.names.isdisjoint(_SLICES):
-        with scope():
-            rules = Rules(program)
-            moved = [_Parts(rules, function).move() for function in outside_kernels(program)]
-        if any(moved):
-            program.changed()
-    readers = DENSE | SELECTING
-    return rewrite_program(program, readers, _selects_for_a_product, min_gain, sure_gain)
+    with scope():
+        rules = Rules(program)
+        moved = [_Parts(rules, f).move() for f in outside_kernels(program, _SLICES)]
+    if any(moved):
+        program.changed()
+    return rewrite_program(
+        program, DENSE | SELECTING, _selects_for_a_product, min_gain, sure_gain, _SELECTORS
+    )
 
 
 def _selects_for_a_product(tree: Tree) -> bool:

@@ -64,12 +64,11 @@ class SelectEarly(Pass):
 
 def select_early(program: Program, factor: int = FACTOR) -> int:
     """Moves selections in front of elementwise ops, in place; how many."""
-    if program.reading.graph.names.isdisjoint(_SELECTING):
-        return 0
     with scope():
         rules = Rules(program)
         count = sum(
-            _Function(rules, function, factor).move() for function in outside_kernels(program)
+            _Function(rules, function, factor).move()
+            for function in outside_kernels(program, _SELECTING)
         )
     if count:
         program.changed()

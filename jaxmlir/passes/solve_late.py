@@ -59,11 +59,11 @@ class SolveLate(Pass):
 
 def solve_late(program: Program, min_gain: float = MIN_GAIN) -> int:
     """Solves for vectors instead of matrices, in place; how many solutions of matrices went."""
-    if program.reading.graph.names.isdisjoint(_SOLVES):
-        return 0
     with scope():
         rules = Rules(program)
-        count = sum(_rewrite(rules, function, min_gain) for function in outside_kernels(program))
+        count = sum(
+            _rewrite(rules, function, min_gain) for function in outside_kernels(program, _SOLVES)
+        )
     if count:
         program.changed()
     return count

@@ -64,13 +64,11 @@ class BatchScans(Pass):
 
 def batch_scans(program: Program, max_work: float = MAX_WORK) -> int:
     """Batches scans in place; how many scans went."""
-    graph = program.reading.graph
-    if "jaxpr.scan" not in graph.names:
-        return 0
     with scope():
+        graph = program.reading.graph
         entries = graph.entry_points()
         batches = _Batches(program, max_work)
-        for function in graph.outside_kernels():
+        for function in graph.outside_kernels(("jaxpr.scan",)):
             batches.visit(function)
         if batches.count:
             keep_reachable(program, entries)

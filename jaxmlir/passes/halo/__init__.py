@@ -86,12 +86,12 @@ def halo(
 ) -> int:
     """Stores arrays with margins, in place; how many."""
     put = fences(program, platform)
-    if put is None or program.reading.graph.names.isdisjoint(MOVES):
+    if put is None:
         return 0
     count, changed = 0, False
     with scope():
         rules = Rules(program)
-        for function in outside_kernels(program):
+        for function in outside_kernels(program, MOVES):
             moves = Moves(program, function)
             joined = join_parts(rules, moves)
             if joined:

@@ -84,12 +84,10 @@ class Licm(Pass):
 
 def licm(program: Program, growth: float = GROWTH) -> int:
     """Moves invariant code out of the loops of a program, in place; how many values are kept."""
-    graph = program.reading.graph
-    if LOOPS.isdisjoint(graph.names):
-        return 0
     with scope():
+        graph = program.reading.graph
         motion = _Motion(program, graph, growth)
-        visit_functions(program, motion.visit, graph)
+        visit_functions(program, motion.visit, graph, LOOPS)
     return motion.count
 
 

@@ -35,13 +35,12 @@ def distribute_program(program: Program, min_gain: float) -> int:
     Args:
       min_gain: how many times faster the sum of products has to be in the estimate.
     """
-    if "jaxpr.dot_general" not in program.reading.graph.names:
+    functions = outside_kernels(program, ("jaxpr.dot_general",))
+    if not functions:
         return 0
     with scope():
         rules, fixed = Rules(program), loop_constants(program)
-        found = [
-            _distribute(rules, function, fixed, min_gain) for function in outside_kernels(program)
-        ]
+        found = [_distribute(rules, function, fixed, min_gain) for function in functions]
     if any(count is not None for count in found):
         program.changed()
     return sum(count or 0 for count in found)

@@ -10,7 +10,7 @@ made from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,7 @@ def rewrite_program(
     wanted: Callable[[Tree], bool],
     min_gain: float,
     sure_gain: float | None = None,
+    needed: Collection[str] | None = None,
 ) -> int:
     """Rewrites products in place; how many.
 
@@ -48,17 +49,20 @@ def rewrite_program(
       wanted: whether a product is one that the pass is about.
       min_gain: how many times faster a new order has to be in the estimate.
       sure_gain: the same of an order that takes fewer operations and fewer bytes.
+      needed: the ops without one of which a function has no such product; by default those that
+        sum.
     """
     from jaxmlir.passes._rules import Rules
 
-    contracting = {name for name, reader in readers.items() if reader.contracts}
-    if program.reading.graph.names.isdisjoint(contracting):
+    needed = needed or {name for name, reader in readers.items() if reader.contracts}
+    functions = outside_kernels(program, needed)
+    if not functions:
         return 0
     with scope():
         rules, fixed = Rules(program), loop_constants(program)
         count = sum(
             _rewrite(rules, function, readers, fixed, wanted, min_gain, sure_gain or min_gain)
-            for function in outside_kernels(program)
+            for function in functions
         )
     if count:
         program.changed()

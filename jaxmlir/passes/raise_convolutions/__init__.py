@@ -54,7 +54,7 @@ def raise_convolutions(program: Program) -> int:
     count = 0
     with scope():
         rules = Rules(program)
-        for function in outside_kernels(program):
+        for function in outside_kernels(program, ADDITIONS):
             found = sum(_raised(rules, *total) for total in _sums(function))
             if found:
                 drop_dead_ops(function)

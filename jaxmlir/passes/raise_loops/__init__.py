@@ -58,12 +58,10 @@ class RaiseLoops(Pass):
 
 def raise_loops(program: Program, batch_bytes: int = BATCH_BYTES, platform: str = "cpu") -> int:
     """Raises the loops of a program, in place; how many are other loops now, or none."""
-    graph = program.reading.graph
-    if LOOPS.isdisjoint(graph.names):
-        return 0
     with scope():
+        graph = program.reading.graph
         raiser = _Raiser(program, graph, batch_bytes, platform)
-        visit_functions(program, raiser.visit, graph)
+        visit_functions(program, raiser.visit, graph, LOOPS)
     return raiser.count
 
 

@@ -49,7 +49,7 @@ class Remat(Pass):
                 f"memory-budget of {self.name} is a fraction of the memory that the program takes, "
                 f"or bytes: a positive number, got {self.memory_budget}"
             )
-        if "jaxpr.scan" not in program.reading.graph.names:
+        if not program.reading.graph.outside_kernels(("jaxpr.scan",)):
             return False
         remat(program, self.memory_budget)
         return True

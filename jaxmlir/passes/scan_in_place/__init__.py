@@ -65,12 +65,10 @@ class ScanInPlace(Pass):
 
 def scan_in_place(program: Program) -> int:
     """Has scans read and write in place; how many arrays are not copied any more."""
-    graph = program.reading.graph
-    if "jaxpr.scan" not in graph.names:
-        return 0
     with scope():
+        graph = program.reading.graph
         scans = _Scans(program, graph)
-        visit_functions(program, scans.visit, graph)
+        visit_functions(program, scans.visit, graph, ("jaxpr.scan",))
     return scans.count
 
 
