@@ -95,8 +95,9 @@ class RuleTracing:
                 if of is not None:
                     self._pending.trace_op(of)
                 return
-            with self._resumed():
-                before = functions(self.program.module_as_is)
+            with self._resumed(every=of is None):
+                tidies = self._importer is None and not self.held
+                before = functions(self.program.module_as_is) if met or tidies else {}
                 if of is not None:
                     self._pending.trace_op(of)
                 elif met:
@@ -104,9 +105,9 @@ class RuleTracing:
                     self._pending.trace(reachable(before, name, custom_rules=False))
                 else:
                     self._pending.trace()
-                if self._importer is None and not self.held:
+                if tidies:
                     self._tidy(before)
-                if not self._pending:
+                if of is None and not self._pending:
                     self.waiting, self._importer = False, None
 
     def tell(self, op: Any, zeros: tuple[bool, ...]) -> dict[str, ir.Attribute]:
@@ -124,7 +125,7 @@ class RuleTracing:
                 found = self._pending.tell(op, zeros)
                 self.program.reread()
                 return found
-            with self._resumed():
+            with self._resumed(every=False):
                 return self._pending.tell(op, zeros)
 
     def can_tell(self, op: Any) -> bool:
@@ -132,8 +133,12 @@ class RuleTracing:
         return self.table is not None and is_choosy(op) and self.table.of(op) is not None
 
     @contextlib.contextmanager
-    def _resumed(self) -> Iterator[None]:
-        """The ops that lack rules are in ``_pending`` meanwhile."""
+    def _resumed(self, *, every: bool) -> Iterator[None]:
+        """The ops that lack rules are in ``_pending`` meanwhile.
+
+        Args:
+          every: or else none: somebody asks for the rules of one op.
+        """
         self._under_way = True
         try:
             with scope():
@@ -141,7 +146,7 @@ class RuleTracing:
                     self._pending = self._importer.pending
                 else:
                     self._pending = Importer.into(self.program).pending
-                    known = functions(self.program.module_as_is).values()
+                    known = functions(self.program.module_as_is).values() if every else ()
                     self._pending.resume(known, self.table)
                 yield
         finally:

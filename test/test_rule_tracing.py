@@ -12,6 +12,7 @@ import pytest
 from jax import lax
 
 import jaxmlir
+from jaxmlir import untraced
 from jaxmlir.errors import TransformError
 
 pytestmark = pytest.mark.compat
@@ -395,3 +396,31 @@ def test_a_rule_that_cannot_be_batched_is_there_for_who_does_not():
         batched.jvp()
     tangent = jax.jvp(lambda y: batched(xs, y)[1], (y,), (np.float32(1),))[1]
     np.testing.assert_allclose(tangent, np.sin(y), rtol=1e-6)
+
+
+def test_a_rule_that_a_batch_asks_for_is_traced_alone(monkeypatch):
+    def half(number):
+        @jax.custom_jvp
+        def f(x, y):
+            return number * x, jnp.sin(y)
+
+        f.defjvp(lambda p, t: (f(*p), (number * t[0], jnp.cos(p[1]) * t[1])))
+        return f
+
+    def f(x, y):
+        for number in range(1, 5):
+            x, y = half(number)(x, y)
+        return x * y
+
+    program = jaxmlir.trace(f)(1.0, 2.0)
+    reads = []
+    monkeypatch.setattr(untraced, "marked_ops", lambda *args: reads.append(args) or iter(()))
+    batched = program.vmap((0, None), axis_size=3)
+    assert len(reads) == 0
+    monkeypatch.undo()
+    xs = jnp.arange(3.0)
+    np.testing.assert_allclose(batched(xs, 2.0), jax.vmap(f, (0, None))(xs, 2.0), rtol=1e-6)
+    of_program = jax.grad(lambda xs, y: batched(xs, y).sum(), (0, 1))(xs, 2.0)
+    of_jax = jax.grad(lambda xs, y: jax.vmap(f, (0, None))(xs, y).sum(), (0, 1))(xs, 2.0)
+    for got, wanted in zip(of_program, of_jax, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-6)
