@@ -16,12 +16,12 @@ them are fused::
 
 and a value whose cost is over a threshold, which is higher for values of few elements, is fenced if
 it has several users, unless all of them come together in one kernel, which computes it once, or in
-one value that has several users in turn, which is fenced instead; or, however few they are, if its
-user is larger and reads each element several times, as that of a broadcast does.  The weight of an
-op is 1, but that of a sine or another slow function as many ops as it takes the time of.  So
-nothing changes in programs whose values are cheap or read once.  Calls cost what the called
-function does: XLA inlines them before it fuses.  A fence inside a function is there for all of its
-callers.
+one value that has several users in turn, which is fenced instead, or read a part each; or, however
+few they are, if its user is larger and reads each element several times, as that of a broadcast
+does. The weight of an op is 1, but that of a sine or another slow function as many ops as it takes
+the time of. So nothing changes in programs whose values are cheap or read once. Calls cost what the
+called function does: XLA inlines them before it fuses. A fence inside a function is there for all
+of its callers.
 
 What a call returns twice, as it is and reshaped, is one array, and is fenced once.  XLA takes the
 identity of a call and its operand for one buffer, and does not see that a kernel which reads both
@@ -31,6 +31,7 @@ must not write there.
 from __future__ import annotations
 
 import functools
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -167,12 +168,18 @@ class _Costs:
     def _walk(self, function: func.FuncOp) -> _Cost:
         ops, outs = list(ops_of(function)), returned(function)
         users: Counter[ir.Value] = Counter(set(outs))
+        sliced: Counter[ir.Value] = Counter()
         for op, name, operands in ops:
             if _is_inlined(op, name):
                 users.update(dict(zip(operands, self._callee(op).users, strict=True)))
+            elif name == "jaxpr.slice":
+                sliced[operands[0]] += elements(op.result.type)
             else:
                 for v in set(operands):
                     users[v] += 1
+        # Slices that share no element are one user: each element is computed for one of them.
+        for v, count in sliced.items():
+            users[v] += math.ceil(count / max(1, elements(v.type)))
         spread = _spread(ops)
         fenced = []
         nothing = (0, 0)
