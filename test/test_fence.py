@@ -107,6 +107,35 @@ def test_a_slow_function_of_few_numbers_is_stored_as_it_is():
     assert powers and all("f32[6]{0} power(" in line for line in powers)
 
 
+def test_slices_that_share_no_element_are_one_user():
+    """Each element is computed for one of them; of shifts, for several."""
+
+    def fences(end, start):
+        def function(x):
+            y = jnp.sin(x)
+            return jnp.tanh(y[:end]), jnp.exp(y[start:])
+
+        program = jaxmlir.trace(function)(jnp.ones(4096))
+        return str(program.run_passes("jaxpr-fence{platform=cpu}")).count(FENCE)
+
+    assert fences(2048, 2048) == 0
+    assert fences(4095, 1) == 1
+
+
+def test_sines_of_few_numbers_are_stored():
+    """XLA computes them again for each row that they are multiplied by."""
+
+    def modulated(x, frequencies):
+        return x * jnp.sin(frequencies)
+
+    x, frequencies = np.ones((100, 50), np.float32), np.arange(50, dtype=np.float32)
+    program = jaxmlir.trace(modulated)(x, frequencies).run_passes("jaxpr-fence{platform=cpu}")
+    assert str(program).count(FENCE) == 1
+    np.testing.assert_array_equal(program(x, frequencies), jax.jit(modulated)(x, frequencies))
+    small = jaxmlir.trace(modulated)(x[:20], frequencies).run_passes("jaxpr-fence{platform=cpu}")
+    assert FENCE not in str(small)
+
+
 def test_other_platforms_get_no_fences():
     program = jaxmlir.trace(diffusion(3))(jnp.ones((8, 8)))
     assert str(program.run_passes("jaxpr-fence{platform=cuda}")) == str(program)

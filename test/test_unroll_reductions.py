@@ -86,3 +86,43 @@ def test_what_is_reduced_is_used_by_others():
     assert sliced.count("5x4x3") == 3, "of what takes long to compute"
     for got, want in zip(after(x, y), function(x, y), strict=True):
         np.testing.assert_allclose(got, want, 1e-6)
+
+
+KEEP = "jaxpr-unroll-reductions{platform=cpu max-size=1 max-kept=4 min-results=4}"
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("axes", [(0, 1), 0, 1])
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min"])
+def test_a_short_last_axis_that_is_left(name, axes):
+    """Of what is computed of pairs, in one axis, in both."""
+    rng = np.random.RandomState(0)
+    x, weights = rng.randn(6, 3).astype(np.float32), rng.rand(6, 6).astype(np.float32)
+    x[0], x[1, 1] = np.inf, np.nan
+    x, weights = jnp.asarray(x), jnp.asarray(weights)
+
+    def reduced(x, weights):
+        return getattr(jnp, name)(weights[..., None] * jnp.tanh(x[:, None] - x), axes)
+
+    program = jaxmlir.trace(reduced)(x, weights).optimize(1)
+    after = program.run_passes(KEEP)
+    after.verify()
+    assert str(after).count(f'"jaxpr.reduce_{name}"') == 3
+    for points in (x, jnp.nan_to_num(x)):
+        wanted = reduced(points, weights)
+        np.testing.assert_allclose(after(points, weights), wanted, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        # An array that is there, what has another use, long rows, rows that are summed over.
+        lambda x, y: jnp.sum((x[:, None] - x) * y, 0),
+        lambda x, y: (jnp.sum(jnp.exp(x[:, None] - x), 0), jnp.exp(x[:, None] - x)),
+        lambda x, y: jnp.sum(jnp.tile(x, 2)[:, None] * jnp.tile(x, 2), 0),
+        lambda x, y: jnp.sum(x[:, None] - x, (1, 2)),
+    ],
+)
+def test_sums_that_stay_one(function):
+    program = jaxmlir.trace(function)(jnp.ones((6, 3)), jnp.ones((6, 6, 3))).optimize(1)
+    assert str(program.run_passes(KEEP)) == str(program)

@@ -64,6 +64,7 @@ BUILTIN_PASSES = (
         "jaxpr-expand-select-and-scatter",
         "jaxmlir.passes.expand_select_and_scatter:ExpandSelectAndScatter",
     ),
+    ("jaxpr-expand-trigonometry", "jaxmlir.passes.expand_trigonometry:ExpandTrigonometry"),
     ("jaxpr-fence", "jaxmlir.passes.fence:Fence"),
     ("jaxpr-gather-dot", "jaxmlir.passes.gather_dot:GatherDot"),
     ("jaxpr-grad", "jaxmlir.passes.vjp:Grad"),

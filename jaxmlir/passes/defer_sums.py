@@ -70,8 +70,9 @@ if TYPE_CHECKING:
 # rows x columns of h, time in the loop / after it, XLA of jax 0.10 and 0.12 on a CPU core:
 #   w of   4 KiB     1 x  32  0.9, 0.9      8 x  32  1.2, 1.2     32 x  32  0.8, 0.9
 #   w of  64 KiB     1 x 128  0.9, 1.0      8 x 128  1.1, 1.0     32 x 128  0.7, 0.8
+#   w of 127 KiB     1 x 180  1.1, 1.1      8 x 180  1.4, 1.3     16 x 180  1.3, 1.2
 #   w of   1 MiB     1 x 512  2.2, 1.3      8 x 512  1.3, 1.3     32 x 512  1.1, 1.1
-MIN_BYTES = 262_144
+MIN_BYTES = 98_304
 # Bytes stacked in an iteration for each byte of such a sum, at most: with 128 x 512 it is 0.25, and
 # 1.0 times as fast.
 MOVED = 0.125

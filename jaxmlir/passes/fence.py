@@ -16,11 +16,12 @@ them are fused::
 
 and a value whose cost is over a threshold, which is higher for values of few elements, is fenced if
 it has several users, unless all of them come together in one kernel, which computes it once, or in
-one value that has several users in turn, which is fenced instead; or if its user is larger and
-reads each element several times, as that of a broadcast does.  The weight of an op is 1, but that
-of a sine or another slow function as many ops as it takes the time of.  So nothing changes in
-programs whose values are cheap or read once.  Calls cost what the called function does: XLA inlines
-them before it fuses.  A fence inside a function is there for all of its callers.
+one value that has several users in turn, which is fenced instead, or read a part each; or, however
+few they are, if its user is larger and reads each element several times, as that of a broadcast
+does. The weight of an op is 1, but that of a sine or another slow function as many ops as it takes
+the time of. So nothing changes in programs whose values are cheap or read once. Calls cost what the
+called function does: XLA inlines them before it fuses. A fence inside a function is there for all
+of its callers.
 
 What a call returns twice, as it is and reshaped, is one array, and is fenced once.  XLA takes the
 identity of a call and its operand for one buffer, and does not see that a kernel which reads both
@@ -30,6 +31,7 @@ must not write there.
 from __future__ import annotations
 
 import functools
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -167,12 +169,18 @@ class _Costs:
     def _walk(self, function: func.FuncOp) -> _Cost:
         ops, outs = list(ops_of(function)), returned(function)
         users: Counter[ir.Value] = Counter(set(outs))
+        sliced: Counter[ir.Value] = Counter()
         for op, name, operands in ops:
             if _is_inlined(op, name):
                 users.update(dict(zip(operands, self._callee(op).users, strict=True)))
+            elif name == "jaxpr.slice":
+                sliced[operands[0]] += elements(op.result.type)
             else:
                 for v in set(operands):
                     users[v] += 1
+        # Slices that share no element are one user: each element is computed for one of them.
+        for v, count in sliced.items():
+            users[v] += math.ceil(count / max(1, elements(v.type)))
         spread = _spread(ops)
         fenced = []
         nothing = (0, 0)
@@ -181,9 +189,10 @@ class _Costs:
         arrays: dict[ir.Value, ir.Value] = {}
         slow: set[ir.Value] = set()
         for index, (op, name, operands) in enumerate(ops):
-            if name in SLOW:
+            of_slow = _is_reshape(op, name, operands) and operands[0] in slow
+            if of_slow or (name in SLOW and name not in _TAKEN_FOR_QUICK):
                 slow.add(op.result)
-            read = (v for v in set(operands) if not _is_hoisted(arrays.get(v, v), op, name, slow))
+            read = (v for v in set(operands) if not _is_hoisted(v, op, name, slow))
             found = self._of_op(op, name, [costs.get(v, nothing) for v in read])
             views = self._views(op, name, users)
             for i, (value, (own, reads)) in enumerate(zip(op.results, found, strict=False)):
@@ -196,7 +205,10 @@ class _Costs:
                 uses = sum(users[v] for v in alike)
                 is_spread = not spread.isdisjoint(alike)
                 read_again = uses > 1 or is_spread
-                read_again = read_again and own > self._threshold_of(value.type)
+                # XLA itself stores a slow function of few numbers that are spread.
+                few = not is_spread or value in slow
+                least = self._threshold_of(value.type) if few else self._threshold
+                read_again = read_again and own > least
                 if read_again and _is_array(value.type):
                     once = _computed_once(ops, outs) if once is None else once
                     if value in once and not others and not is_spread:
@@ -295,8 +307,9 @@ def _computed_once(
 
 
 # Where a value has fewer elements, the threshold is so many times as high: computing little again
-# takes less time than a fence.  Tridiagonal systems of 256 unknowns, times of JAX's, jax 0.10 and
-# 0.12: at 1, 1.25 and 1.03; at 4, 1.08 and 0.66.
+# takes less time than a fence, unless each element of something larger does so.  Tridiagonal
+# systems of 256 unknowns, times of JAX's, jax 0.10 and 0.12: at 1, 1.25 and 1.03; at 4, 1.08 and
+# 0.66.
 FEW_ELEMENTS = 1024
 FEW_FACTOR = 4
 # Of a number, which a kernel computes once.  The gradient of 25 steps of the Lorenz equations, of
@@ -326,7 +339,7 @@ def _is_hoisted(value: ir.Value, op: Any, name: str, slow: Collection[ir.Value])
 
     A number is computed before a kernel goes through its elements, as LLVM moves what is the same
     for all of them out of the loop: 100,000 products with the lgamma of a number take as long as
-    with the number.  And XLA fuses no slow op with one that spreads its result.
+    with the number.  And XLA fuses few slow ops with one that spreads their result.
     """
     if name not in FUSED and name != "jaxpr.broadcast_in_dim":
         return False
@@ -361,7 +374,7 @@ FUSED = frozenset(
 # Functions that take the time of many ops, and of how many.  Measured per element on a CPU core, in
 # cache, XLA of jax 0.10 and 0.12: sums, products, quotients, square roots 0.1 to 0.3 ns, exp, log,
 # tanh, erf 0.3 to 1.0, and these 2 to 100, as calls or long series; sines of more than a quarter of
-# a period 9.
+# a period 9; those that become polynomials 1.5, of as many ops.
 SLOW = {
     f"jaxpr.{name}": weight
     for weight, names in (
@@ -373,6 +386,10 @@ SLOW = {
     )
     for name in names
 }
+# Those of them that XLA fuses with what spreads them, and so computes for each element: each row of
+# a matrix of 1000 x 1000 times functions of 1000 numbers, jax 0.10 and 0.12, ms: cos 1.0, 2.0; sin
+# 3.1, 1.3; tan 12, 20; and the others, stored, 0.1 to 0.2.
+_TAKEN_FOR_QUICK = frozenset(f"jaxpr.{name}" for name in ("cos", "sin", "tan"))
 # Computed as part of reading an element: free themselves, but no bar to fusion.
 MOVED = frozenset(
     f"jaxpr.{name}"

@@ -93,3 +93,14 @@ func.func private @spread_a_little(%x: tensor<8x8xf32>) -> tensor<8x8x3xf32> {
   %1 = "jaxpr.broadcast_in_dim"(%0) {broadcast_dimensions = array<i64: 0, 1>, shape = array<i64: 8, 8, 3>} : (tensor<8x8xf32>) -> tensor<8x8x3xf32>
   return %1 : tensor<8x8x3xf32>
 }
+
+// It is fenced however few its elements are, as XLA computes a sine for each row that it is in.
+// CHECK-LABEL: func.func private @few_spread
+// CHECK-NEXT:    %[[SIN:.*]] = "jaxpr.sin"
+// CHECK-NEXT:    %[[STORED:.*]] = "jaxpr.{{jit|optimization_barrier}}"(%[[SIN]])
+// CHECK-NEXT:    "jaxpr.broadcast_in_dim"(%[[STORED]])
+func.func private @few_spread(%x: tensor<8xf32>) -> tensor<512x8xf32> {
+  %0 = "jaxpr.sin"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  %1 = "jaxpr.broadcast_in_dim"(%0) {broadcast_dimensions = array<i64: 1>, shape = array<i64: 512, 8>} : (tensor<8xf32>) -> tensor<512x8xf32>
+  return %1 : tensor<512x8xf32>
+}

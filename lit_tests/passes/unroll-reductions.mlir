@@ -9,6 +9,10 @@
 // RUN: jaxmlir-run %t --args '[[1.0, 2.0, 4.0], [8.0, 16.0, -0.0]], [[1], [5], [3]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %s --entry=shared --args '[[[1, 2]], [[3, 4]], [[5, 7]]], [[[1, 2], [2, 2], [9, 0]]]' | FileCheck %s --check-prefix=SHARED
 // RUN: jaxmlir-run %t --entry=shared --args '[[[1, 2]], [[3, 4]], [[5, 7]]], [[[1, 2], [2, 2], [9, 0]]]' | FileCheck %s --check-prefix=SHARED
+// RUN: jaxmlir-run %s --entry=forces --args '[[[1, 2]], [[3, 4]], [[5, 7]]], [[[1, 2], [2, 2], [9, 0]]], [[1, 2, 3], [1, 0, 1], [2, 2, 2]]' | FileCheck %s --check-prefix=FORCES
+// RUN: jaxmlir-opt --jaxpr-unroll-reductions='platform=cpu max-size=1 min-results=0' --remarks %s -o %t.kept 2>&1 | FileCheck %s --check-prefix=KEPT-REMARK
+// RUN: FileCheck %s --check-prefix=KEPT < %t.kept
+// RUN: jaxmlir-run %t.kept --entry=forces --args '[[[1, 2]], [[3, 4]], [[5, 7]]], [[[1, 2], [2, 2], [9, 0]]], [[1, 2, 3], [1, 0, 1], [2, 2, 2]]' | FileCheck %s --check-prefix=FORCES
 // RUN: jaxmlir-opt --jaxpr-unroll-reductions='platform=cpu min-results=0' --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK: unroll-reductions.mlir:{{[0-9]+}}:8: remark: [jaxpr-unroll-reductions] 'jaxpr.reduce_sum' over (1,) as operations on slices
@@ -58,4 +62,32 @@ func.func private @shared(%x: tensor<3x1x2xf32>, %y: tensor<1x3x2xf32>) -> (tens
   %1 = "jaxpr.square"(%0) : (tensor<3x3x2xf32>) -> tensor<3x3x2xf32>
   %2 = "jaxpr.reduce_sum"(%1) {axes = array<i64: 2>} : (tensor<3x3x2xf32>) -> tensor<3x3xf32>
   return %2, %0 : tensor<3x3xf32>, tensor<3x3x2xf32>
+}
+
+// What is left of a sum are two elements, and what is summed up is made of smaller arrays: it is the sums of slices of one of them each.
+// KEPT-REMARK: remark: [jaxpr-unroll-reductions] 'jaxpr.reduce_sum' over (1,) for each of the last elements
+// KEPT-LABEL: func.func private @forces(
+// KEPT:         %[[F:.*]] = "jaxpr.mul"({{.*}}) : (tensor<3x3x2xf32>, tensor<3x3x2xf32>)
+// KEPT:         %[[F0:.*]] = "jaxpr.slice"(%[[F]]) {limit_indices = array<i64: 3, 3, 1>,
+// KEPT:         %[[X0:.*]] = "jaxpr.squeeze"(%[[F0]]) {{.*}} -> tensor<3x3xf32>
+// KEPT:         %[[F1:.*]] = "jaxpr.slice"(%[[F]]) {limit_indices = array<i64: 3, 3, 2>,
+// KEPT:         %[[X1:.*]] = "jaxpr.squeeze"(%[[F1]]) {{.*}} -> tensor<3x3xf32>
+// KEPT:         "jaxpr.reduce_sum"(%[[X0]]) {axes = array<i64: 1>} : (tensor<3x3xf32>) -> tensor<3xf32>
+// KEPT:         "jaxpr.reduce_sum"(%[[X1]]) {axes = array<i64: 1>} : (tensor<3x3xf32>) -> tensor<3xf32>
+// KEPT:         %[[S:.*]] = "jaxpr.concatenate"({{.*}}) {dimension = 1 : i64} : (tensor<3x1xf32>, tensor<3x1xf32>) -> tensor<3x2xf32>
+// Of an array that is stored it stays one sum.
+// KEPT:         %[[W:.*]] = "jaxpr.reduce_sum"
+// KEPT:         return %[[S]], %[[W]]
+
+// FORCES:      result[0]: f32[3,2] = {{\[}}[-26.0, 6.0],
+// FORCES-NEXT:   [-4.0, 6.0],
+// FORCES-NEXT:   [6.0, 34.0]]
+// FORCES:      result[1]: f32[3] = [4.0, 4.0, 6.0]
+func.func private @forces(%x: tensor<3x1x2xf32>, %y: tensor<1x3x2xf32>, %w: tensor<3x3xf32>) -> (tensor<3x2xf32>, tensor<3xf32>) {
+  %0 = "jaxpr.sub"(%x, %y) : (tensor<3x1x2xf32>, tensor<1x3x2xf32>) -> tensor<3x3x2xf32>
+  %1 = "jaxpr.broadcast_in_dim"(%w) {broadcast_dimensions = array<i64: 0, 1>, shape = array<i64: 3, 3, 2>} : (tensor<3x3xf32>) -> tensor<3x3x2xf32>
+  %2 = "jaxpr.mul"(%1, %0) : (tensor<3x3x2xf32>, tensor<3x3x2xf32>) -> tensor<3x3x2xf32>
+  %3 = "jaxpr.reduce_sum"(%2) {axes = array<i64: 1>} : (tensor<3x3x2xf32>) -> tensor<3x2xf32>
+  %4 = "jaxpr.reduce_sum"(%w) {axes = array<i64: 0>} : (tensor<3x3xf32>) -> tensor<3xf32>
+  return %3, %4 : tensor<3x2xf32>, tensor<3xf32>
 }
