@@ -11,11 +11,19 @@ import signal
 import subprocess
 import sys
 from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxmlir import _cli
 from jaxmlir.errors import ParseError
-from jaxmlir.ir import context, diagnostics_of, ir, module_bytecode, parse_module
+from jaxmlir.ir import (
+    check_arrays,
+    context,
+    diagnostics_of,
+    ir,
+    module_bytecode,
+    parse_module,
+)
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -87,9 +95,11 @@ def parse_file(path: str) -> ir.Module:
     """
     with context():
         try:
-            return ir.Module.parseFile(path)
+            module = ir.Module.parseFile(path)
         except ir.MLIRError as e:
             raise ParseError(diagnostics_of(e, path)) from None
+    check_arrays(module, Path(path).read_text(errors="replace"), path)
+    return module
 
 
 def to_text(data: bytes, filename: str) -> str:

@@ -95,9 +95,35 @@ def parse_module(source: str | bytes, filename: str = "-") -> ir.Module:
     """
     with context():
         try:
-            return ir.Module.parse(source)
+            module = ir.Module.parse(source)
         except ir.MLIRError as e:
             raise ParseError(diagnostics_of(e, filename)) from None
+    if isinstance(source, str):
+        check_arrays(module, source, filename)
+    return module
+
+
+_UNREADABLE = re.compile(r"(?<![\w.$])array<\s*(?!(?:i(?:1|8|16|32|64)|f(?:32|64))\s*[:>])")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def check_arrays(module: ir.Module, source: str, filename: str) -> None:
+    """Refuses ``array<f16: ...>`` and the like in a module that was parsed.
+
+    MLIR's Python bindings have no class for arrays of other element types than these: whoever asks
+    for such an attribute gets an exception, and the process ends if a dictionary has it.
+
+    Raises:
+      ParseError: with the place in the source.
+    """
+    found = _UNREADABLE.search(source)
+    # As printed, a module has no comments and no type has another name.
+    if found is None or not _UNREADABLE.search(_STRING.sub('""', module_text(module))):
+        return
+    before = source[: found.start()]
+    line, col = before.count("\n") + 1, found.start() - before.rfind("\n")
+    message = "expected i1, i8, i16, i32, i64, f32 or f64 as the element type of an array attribute"
+    raise ParseError([Diagnostic("error", message, filename, line, col)])
 
 
 def verify_module(module: ir.Module, filename: str = "-") -> None:

@@ -134,6 +134,8 @@ class _Decoder:
             return self.registry.flatten(None)[1]
         if isinstance(attr, ir.ArrayAttr):
             return self.make(tuple, None, attr)
+        if not isinstance(attr, ir.DictAttr):
+            raise ValueError(f"{attr} is no node")
         (item,) = attr
         payload = list(item.attr)
         match item.name:

@@ -195,11 +195,12 @@ def grad(
     """
     (args_tree, _), out_tree = program.in_tree.children(), program.out_tree
     chosen = _chosen_leaves(args_tree, argnums)
-    _check_dtypes(program, chosen, allow_int, holomorphic)
-    if has_aux and not (out_tree.num_nodes and len(out_tree.children()) == 2):
+    value_tree, aux_tree = _value_and_aux(program) if has_aux else (out_tree, None)
+    if not jax.tree_util.treedef_is_leaf(value_tree):
         raise TransformError(
-            f"has_aux: @{program.name} must return a pair (value, auxiliary), it returns {out_tree}"
+            f"the gradient of @{program.name} is that of a scalar; its result is {value_tree}"
         )
+    _check_dtypes(program, chosen, allow_int, holomorphic)
     result, rules, symbol = _start(program, while_loops, checkpoints, reverse=True)
     with scope():
         inputs = list(result.function(symbol).type.inputs)
@@ -221,14 +222,27 @@ def grad(
         set_results(function, [*first, *gradients, *([] if value else aux)])
     pieces = [args_tree.children()[i] for i in _positions(argnums, args_tree)]
     grads = pieces[0] if isinstance(argnums, int) else _tuple(pieces)
-    aux_tree = out_tree.children()[1] if has_aux else None
-    value_tree = out_tree.children()[0] if has_aux else out_tree
     if value:
         first_tree = value_tree if aux_tree is None else _tuple([value_tree, aux_tree])
         tree = _tuple([first_tree, grads])
     else:
         tree = grads if aux_tree is None else _tuple([grads, aux_tree])
     return _finish(result, new, program.in_tree, tree, f"{symbol}.grad", program.arg_names)
+
+
+def _value_and_aux(program: Program) -> list[Any]:
+    """The pytrees of the two that a program returns.
+
+    Raises:
+      TransformError: it returns something else.
+    """
+    tree = program.out_tree
+    node = tree.node_data()
+    if node is None or not issubclass(node[0], (tuple, list)) or len(tree.children()) != 2:
+        raise TransformError(
+            f"has_aux: @{program.name} must return a pair (value, auxiliary), it returns {tree}"
+        )
+    return tree.children()
 
 
 def jacobian(

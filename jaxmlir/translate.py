@@ -85,7 +85,9 @@ def _program(arguments: Arguments) -> Program:
     if target is None:
         from jaxmlir._module_io import read_program
 
-        return read_program(_cli.single_input(arguments))
+        program = read_program(_cli.single_input(arguments))
+        program.verify()
+        return program
     return _trace(target, arguments.get("args") or "", arguments.get("kwargs") or "")
 
 

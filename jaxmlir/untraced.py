@@ -254,9 +254,15 @@ class Pending:
         self._queue.append(op)
 
     def resume(self, functions: Iterable[Any], table: Untraced) -> None:
-        """Has the marked ops of some functions wait here."""
+        """Has the marked ops of some functions wait here.
+
+        Not those with marks of another table: whoever has that is about to trace them, and came
+        here since a rule exports functions of the program that it is written to.
+        """
         self.table = table
-        self._queue.extend(op for op in marked_ops(functions) if is_untraced(op))
+        self._queue.extend(
+            op for op in marked_ops(functions) if is_untraced(op) and table.of(op) is not None
+        )
 
     def drop(self, count: int) -> None:
         """Forgets the last ``count`` ops, which are being erased."""

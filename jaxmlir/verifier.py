@@ -514,8 +514,10 @@ def _constant_errors(program: Program, op: Any) -> Iterator[str]:
             have = _stored_aval(program, ir.StringAttr(attr).value)
             if have is not None and _payload_type(have) != _payload_type(aval):
                 yield f" result #0: expected {_type_text(have)} by its value, got {want}"
-        elif not isinstance(attr, ir.DenseElementsAttr):
+        elif isinstance(attr, ir.DictAttr):
             codec.decode(attr)
+        elif not isinstance(attr, ir.DenseElementsAttr):
+            yield f" attribute 'value': expected an array or a handle, got {attr}"
         elif attr.type != (expected := _payload_type(aval)):
             yield f" attribute 'value': expected {expected} for a result {want}, got {attr.type}"
     except (JaxmlirError, TypeError, ValueError) as e:

@@ -556,6 +556,7 @@ TEXTS = {
     "a type with a handle": ('"jaxpr.a"() {t = !jaxpr.aval<"x", "h0">} : () -> ()', "in-process"),
     "an affine map": ('"jaxpr.a"() {t = affine_map<(i) -> (i)>} : () -> ()', "expected only"),
     "a resource": ('"jaxpr.a"() {t = dense_resource<x> : tensor<1xi1>} : () -> ()', "expected"),
+    "an array of halves": ('"jaxpr.a"() {t = {u = array<f16: 1.0>}} : () -> ()', "element type"),
     "what is no text": ("\x00\x01", "expected only what jaxmlir"),
     "no MLIR": ("( ( (", "expected operation name"),
 }  # fmt: skip

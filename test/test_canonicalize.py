@@ -115,6 +115,23 @@ def test_equation_of_the_op_table(equation):
     assert used
 
 
+@pytest.mark.parametrize("dtype", [jnp.float8_e4m3fn, jnp.float8_e5m2, jnp.int4])
+def test_numbers_that_a_type_of_few_bits_has_not(dtype):
+    """Infinity is NaN in one of these floats, and zero in an integer."""
+    x = jnp.array([-3, -1, 0, 2]).astype(dtype)
+
+    def bounded(x):
+        return [
+            bound(x, jnp.full_like(x, jnp.float32(number).astype(dtype)))
+            for bound in (lax.max, lax.min)
+            for number in (np.inf, -np.inf, 0.0)
+        ]
+
+    after = jaxmlir.trace(bounded)(x).run_passes("jaxpr-canonicalize")
+    for ours, jaxs in zip(after(x), jax.jit(bounded)(x), strict=True):
+        np.testing.assert_array_equal(ours.astype(np.float32), jaxs.astype(np.float32))
+
+
 # --- data movement --------------------------------------------------------------------------------
 
 

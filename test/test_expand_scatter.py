@@ -114,3 +114,14 @@ def test_rows_of_more_elements_than_indices_count():
         assert ("jaxpr.scatter" in str(after)) == (length > 128)
         if length == 128:
             np.testing.assert_array_equal(after(i, update), function(i, update))
+
+
+def test_indices_of_four_bits():
+    def function(i, update):
+        return lax.scatter(jnp.zeros((2, 6)), i, update, numbers(1, (0,), (0,), (), (1,)))
+
+    i, update = jnp.array([[5], [-2]]).astype(jnp.int4), np.ones((2,), np.float32)
+    program = jaxmlir.trace(function)(i, update)
+    after = program.run_passes("jaxpr-expand-scatter{platform=cpu}")
+    assert "scatter" not in str(after)
+    np.testing.assert_array_equal(after(i, update), [[0, 0, 0, 0, 0, 1], [0] * 6])

@@ -186,6 +186,25 @@ def test_a_remat_keeps_its_operands_alone_and_computes_again_behind_a_barrier():
     assert "differentiated = true" in bwd.as_text()
 
 
+def test_forward_mode_over_a_recomputed_function_with_a_vjp_rule():
+    """The value that the gradient comes with is that of the forward rule, which has a forward mode
+    where the function has none; here it is another."""
+    f = jax.custom_vjp(jnp.sin)
+    f.defvjp(lambda x: (3 * jnp.sin(x), x), lambda x, ct: (ct * x * x,))
+
+    def loss(x):
+        step = jax.checkpoint(lambda c, _: (f(c) + c, None))
+        return jnp.sum(lax.scan(step, jax.checkpoint(f)(jnp.cos(x)), None, length=2)[0])
+
+    program = jaxmlir.trace(loss)(X)
+    want = jax.jvp(jax.value_and_grad(loss), (X,), (X,))
+    gradient = program.value_and_grad()
+    close(gradient(X), want[0])
+    close(gradient.jvp()((X,), (X,)), want)
+    close(jax.jvp(jax.value_and_grad(reread(program)), (X,), (X,)), want)
+    close(jax.hessian(program)(X), jax.hessian(loss)(X))
+
+
 @pytest.mark.parametrize(
     "policy",
     ["nothing_saveable", "dots_saveable", "everything_saveable"],

@@ -186,3 +186,29 @@ def test_a_rule_that_is_asked_for_is_prepared_as_those_before():
         program.grad().grad()
     changed = program.run_passes("jaxpr-checkpoint-while{checkpoints=2}")
     close(changed.grad().grad()(*args), np.float32(12))
+
+
+def test_in_a_checkpoint_of_a_program():
+    """JAX splits the derivative, and imports the part of it that has the rule once more."""
+
+    @jax.custom_vjp
+    def times(x, y):
+        return x * y
+
+    def times_fwd(x, y):
+        return x.value * y.value, (x.value, y.value)
+
+    def times_bwd(residuals, ct):
+        x, y = residuals
+        return 10 * ct * y, 100 * ct * x
+
+    times.defvjp(times_fwd, times_bwd, symbolic_zeros=True)
+    xs = np.array([1.0, 2.0, 3.0], np.float32)
+
+    def product(xs):
+        return lax.scan(lambda c, x: (times(c, x), None), 1.0, xs)[0]
+
+    want = jax.grad(jax.checkpoint(product))(xs)
+    program = jaxmlir.trace(product)(xs)
+    for f in (program, jaxmlir.jit(product), reread(program)):
+        close(jax.grad(jax.checkpoint(f))(xs), want)

@@ -183,3 +183,18 @@ def test_numbers_too_small_to_count_the_rows():
 
     before, after = passed("jaxpr-gather-dot", f, wide, i)
     np.testing.assert_allclose(after(wide, i), before(wide, i), rtol=1e-6)
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("dtype", [jnp.int4, jnp.uint4])
+def test_rows_are_counted_in_four_bits(dtype):
+    i = jnp.array([3, 0, 7]).astype(dtype)
+    before, after = passed("jaxpr-gather-dot{min-gain=0}", table, X, i)
+    assert '"jaxpr.eq"' in str(before)
+    np.testing.assert_allclose(after(X, i), before(X, i), rtol=1e-6)
+
+    def kept(x, i):
+        return jnp.sin(x).at[i].get(mode="fill", fill_value=2.0)
+
+    before, after = passed("jaxpr-select-early", kept, X, i)
+    np.testing.assert_allclose(after(X, i), before(X, i), rtol=1e-6)

@@ -609,8 +609,15 @@ def test_grad_names_the_argument_or_result_that_has_none():
         jaxmlir.trace(jnp.sin)(f32(1)).grad(holomorphic=True)
     with pytest.raises(TransformError, match="floating, got complex64"):
         jaxmlir.trace(jnp.sin)(np.complex64(1)).grad()
-    with pytest.raises(TransformError, match="pair"):
-        jaxmlir.trace(jnp.sin)(f32(1)).grad(has_aux=True)
+    # As in JAX: a dictionary is sorted by its keys, and so says not which of its items is meant.
+    for pair in (jnp.sin, lambda x: {"loss": x, "aux": 2 * x}, lambda x: (x, x, x), lambda x: None):
+        with pytest.raises(TransformError, match="pair"):
+            jaxmlir.trace(pair)(f32(1)).grad(has_aux=True)
+    for in_a_tree in (lambda x: (x,), lambda x: {"loss": x}):
+        with pytest.raises(TransformError, match=r"that of a scalar; its result is PyTreeDef"):
+            jaxmlir.trace(in_a_tree)(f32(1)).value_and_grad()
+        with pytest.raises(TransformError, match=r"that of a scalar; its result is PyTreeDef"):
+            jaxmlir.trace(lambda x, f=in_a_tree: (f(x), x))(f32(1)).grad(has_aux=True)
 
 
 @pytest.mark.compat

@@ -77,8 +77,8 @@ def numbers_rows(node: OpNode | None) -> bool:
         return False
     length = node.get("shape")[node.get("dimension")]
     dtype = aval_of(node.op.results[0].type).dtype
-    whole = dtype.kind in "iu"
-    most = np.iinfo(dtype).max if whole else 2 ** (dtypes.finfo(dtype).nmant + 1)
+    whole = dtypes.issubdtype(dtype, np.integer)
+    most = dtypes.iinfo(dtype).max if whole else 2 ** (dtypes.finfo(dtype).nmant + 1)
     return type(length) is int and length - 1 <= most
 
 
@@ -104,5 +104,5 @@ def counts_along(value: ir.Value, node_of: Callable[[ir.Value], OpNode | None]) 
     if node.name == "jaxpr.broadcast_in_dim":
         new = node.get("broadcast_dimensions")[d]
         return new if have.shape[d] == want.shape[new] else None
-    holds = want.dtype.kind in "iu" and have.shape[d] - 1 <= np.iinfo(want.dtype).max
-    return d if holds else None
+    whole = dtypes.issubdtype(want.dtype, np.integer)
+    return d if whole and have.shape[d] - 1 <= dtypes.iinfo(want.dtype).max else None

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from jax import lax
 
+from jaxmlir._compat import dtypes
 from jaxmlir._pointwise import ELEMENTWISE
 from jaxmlir.ir import ir
 from jaxmlir.passes._build import converted
@@ -69,7 +70,7 @@ class Selection:
         params = dict(self.params)
         numbers, fill = params["dimension_numbers"], params.get("fill_value")
         last = [self.shape[d] - params["slice_sizes"][d] for d in numbers.start_index_map]
-        last = np.minimum(last, np.iinfo(indices.dtype).max).astype(indices.dtype)
+        last = np.minimum(last, dtypes.iinfo(indices.dtype).max).astype(indices.dtype)
         inside = lax.bitwise_and(
             lax.ge(indices, lax.full_like(indices, 0)),
             lax.le(indices, lax.broadcast(last, indices.shape[:-1])),

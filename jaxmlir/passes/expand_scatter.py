@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from jax import lax
 
+from jaxmlir._compat import dtypes
 from jaxmlir.ir import ir
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import overwrites
@@ -92,7 +93,7 @@ def _suited(node: OpNode, max_length: int) -> _Scatter | None:
     if len(numbers.scatter_dims_to_operand_dims) != 1:
         return None
     (axis,) = numbers.scatter_dims_to_operand_dims
-    most = np.iinfo(aval_of(node.operands[1].type).dtype).max + 1
+    most = dtypes.iinfo(aval_of(node.operands[1].type).dtype).max + 1
     if not 0 < array[axis] <= min(max_length, most):
         return None
     gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}

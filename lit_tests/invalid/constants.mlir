@@ -32,6 +32,14 @@ func.func @nothing() -> tensor<f32> {
 
 // -----
 
+func.func @no_array() -> tensor<f32> {
+  // expected-error@+1 {{'jaxpr.constant' op attribute 'value': expected an array or a handle, got "one" : tensor<f32>}}
+  %0 = "jaxpr.constant"() {value = "one" : tensor<f32>} : () -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
 func.func @lost_handle() -> tensor<f32> {
   // expected-error@+1 {{'jaxpr.constant' op: handle "h12345" stands for a Python object of another process}}
   %0 = "jaxpr.constant"() {value = {handle = "h12345"}} : () -> tensor<f32>

@@ -61,6 +61,13 @@ func.func @two_errors(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
+// expected-error@+1 {{'func.func' op attribute 'jaxpr.in_tree': [array<i1: true>, {dict = []}] is not the encoding of a pytree: array<i1: true> is no node}}
+func.func @no_tree(%x: tensor<4xf32>) -> tensor<4xf32> attributes {jaxpr.in_tree = [array<i1: true>, {dict = []}]} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
 // expected-error@+1 {{'func.func' op attribute 'jaxpr.in_tree': expected a leaf for each of 1 argument, got 2}}
 func.func @tree(%x: tensor<4xf32>) -> tensor<4xf32> attributes {jaxpr.in_tree = [["*", "*"], {dict = []}]} {
   return %x : tensor<4xf32>

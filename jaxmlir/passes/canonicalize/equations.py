@@ -53,7 +53,9 @@ class Number:
             return None
         if dtype.kind == "u" and self.text.startswith("-"):
             return None
-        return np.asarray(float(self.text)).astype(dtype)[()]
+        found = np.asarray(float(self.text)).astype(dtype)[()]
+        # Types of few bits round it, and some have no infinity: it is NaN there.
+        return found if complex(found) == float(self.text) else None
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,11 @@
 
 Linearized, it is a plain call for the values, which leaves its operands as the only residuals, and
 a ``remat2`` of these and the tangents: that computes the values again (``@f.fwd``) and then the
-tangents (``@f.lin``).  Marked ``differentiated``, its lowering puts an optimization barrier around
-its operands, so that the compiler does not find that the values were there already.
+tangents (``@f.lin``).  With a custom VJP rule in the function, the call is of the values of
+``@f.fwd``, in which its forward rule is: that has a forward mode, and the function has none.
+
+Marked ``differentiated``, its lowering puts an optimization barrier around its operands, so that
+the compiler does not find that the values were there already.
 
 A policy that keeps some values is a Python function of primitives and parameters: JAX's rule asks
 it.
@@ -18,7 +21,7 @@ import jax
 
 from jaxmlir import codec
 from jaxmlir.ir import ir
-from jaxmlir.passes._build import NewFunction, attribute, inline
+from jaxmlir.passes._build import NewFunction, attribute, inline, returned, set_results
 from jaxmlir.passes._edit import remove_dead, set_arguments
 from jaxmlir.passes.higher_order._custom_rules import Dims, create, symbol_ref
 from jaxmlir.passes.higher_order._rule import HigherOrderRule, Linearization, Written
@@ -53,12 +56,18 @@ class Remat(HigherOrderRule):
             return None
         callee = _callee(op)
         uses = rules.functions.uses(callee, active, wanted)
-        symbol, used, active_out = rules.functions.once(_linear, callee, uses, wanted)
+        has_vjp = any(
+            inner.operation.name == "jaxpr.custom_vjp_call_jaxpr"
+            for _, inner in rules.custom_ops_within(op)
+        )
+        values, symbol, used, active_out = rules.functions.once(
+            _linear, callee, uses, wanted, has_vjp
+        )
         barrier = _barrier(op)
         barrier = [*(barrier[i] for i in used), *[True] * sum(uses)]
 
         def primal(args: Sequence[ir.Value]) -> list[ir.Value]:
-            return [*call(rules, callee, args), *(args[i] for i in used)]
+            return [*call(rules, values, args), *(args[i] for i in used)]
 
         tangent = _remat(rules, op, symbol, barrier, active_out, differentiated=True)
         return Linearization(Written(active_out, primal), tangent, uses)
@@ -112,13 +121,17 @@ def _remat(
 
 
 def _linear(
-    rules: Rules, symbol: str, active: Flags, wanted: Flags
-) -> tuple[str, tuple[int, ...], Flags]:
+    rules: Rules, symbol: str, active: Flags, wanted: Flags, by_rules: bool
+) -> tuple[str, str, tuple[int, ...], Flags]:
     """Writes the function ``(*operands that it uses, *tangents) -> (*tangents)``, which computes
     the values it needs.
 
+    Args:
+      by_rules: the results are to be those of forward rules.
+
     Returns:
-      Its symbol, the operands that it uses, and which results it gives tangents of.
+      The symbols of the function that gives the results, and of this one, the operands that this
+      one uses, and which results it gives tangents of.
     """
     found = linearize(rules, symbol, active, wanted)
     fwd, lin = map(rules.program.function, (found.fwd, found.lin))
@@ -130,11 +143,18 @@ def _linear(
         values = inline(fwd, given)
         outs = inline(lin, [*values[len(results) - found.num_residuals :], *tangents])
     new.finish(outs)
-    _erase(rules, fwd, lin)
     remove_dead(new.op)
+    if by_rules:
+        symbol = found.fwd
+        set_results(fwd, returned(fwd)[: len(results) - found.num_residuals])
+        del fwd.attributes["jaxpr.num_res"]
+        remove_dead(fwd)
+        _erase(rules, lin)
+    else:
+        _erase(rules, fwd, lin)
     used = tuple(i for i, v in enumerate(given) if next(iter(v.uses), None) is not None)
     set_arguments(new.op, [*(given[i] for i in used), *tangents])
-    return new.name, used, found.active_out
+    return symbol, new.name, used, found.active_out
 
 
 def _transposed(rules: Rules, symbol: str, linear: Flags, nonzero: Flags) -> tuple[str, Flags]:
