@@ -103,7 +103,8 @@ def parse_module(source: str | bytes, filename: str = "-") -> ir.Module:
     return module
 
 
-_UNREADABLE = re.compile(r"(?<![\w.$])array<\s*(?!(?:i(?:1|8|16|32|64)|f(?:32|64))\s*[:>])")
+# What it begins with is found at once, which a boundary before it is not.
+_UNREADABLE = re.compile(r"array<(?<![\w.$]array<)\s*+(?!(?:i(?:1|8|16|32|64)|f(?:32|64))\s*+[:>])")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
