@@ -131,6 +131,4 @@ def make_batches(
                 body = Body(function)
         if count:
             keep_reachable(program, entries)
-    if count:
-        program.changed()
     return count

@@ -139,10 +139,10 @@ def visit_functions(
 
 
 def keep_reachable(program: Program, entries: Sequence[str]) -> None:
-    """Erases the functions that no entry point refers to any more."""
+    """Erases what no entry point refers to any more, of a program whose functions have changed."""
+    program.changed()
     if not entries:
         return
-    program.changed()
     functions = program.functions
     reached = set().union(*(reachable(functions, symbol) for symbol in entries))
     for name, op in functions.items():

@@ -45,7 +45,7 @@ class Reading:
         found = self._inlined.get(symbol)
         if found is None:
             found = self.body(function)
-            if any(symbol in self._functions for symbol in self.graph.uses[symbol]):
+            if self.graph.uses[symbol]:
                 found = found.with_calls_inlined(self._callee)
             self._inlined[symbol] = found
         return found

@@ -77,5 +77,4 @@ def canonicalize(program: Program, fast_math: bool = False) -> int:
             changed |= rewriter.changed
         if changed:
             keep_reachable(program, entries)
-            program.changed()
     return most
