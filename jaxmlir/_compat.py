@@ -387,6 +387,30 @@ def linearity(primitive: Any) -> str | None:
     return None
 
 
+class _LateMhlo(types.ModuleType):
+    """The dialect's module, whose contents are imported when another than these is asked for."""
+
+    register_mhlo_dialect: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module("jaxlib.mlir.dialects.mhlo"), name)
+
+
+def defer_mhlo_classes() -> None:
+    """Spares JAX the Python classes of MHLO's operations: importing them takes 10 to 20 ms.
+
+    JAX asks for the dialect's module when it makes a context for lowering, to register the dialect
+    there, and uses none of the classes.
+    """
+    from jax._src.lib.mlir import dialects
+    from jaxlib.mlir._mlir_libs import _mlirHlo
+
+    if "mhlo" not in vars(dialects):
+        late = _LateMhlo("mhlo")
+        late.register_mhlo_dialect = _mlirHlo.register_mhlo_dialect
+        dialects.mhlo = late
+
+
 def flatten_primals(values: Any) -> Any:
     """A tuple of values as ``ad.linearize`` takes its primals."""
     from jax._src.interpreters import ad

@@ -20,6 +20,7 @@ from jaxmlir._compat import (
     close_jaxpr,
     core,
     debug_info,
+    defer_mhlo_classes,
     effects,
     mlir,
     pe,
@@ -71,6 +72,7 @@ def _lowering(ctx: Any, *args: Any, callee: Callee, placement: Any) -> list[Any]
 
 mlir.register_lowering(call_p, _lowering, cacheable=False)
 jax_interpreters.register(call_p)
+defer_mhlo_classes()
 
 
 def _lower_hi_primitives() -> None:
