@@ -4,8 +4,9 @@ What waits to be traced is :mod:`jaxmlir.untraced`.  The rules of an imported pr
 when its module, or a side table, is first looked at: calling and lowering do without, and so do the
 passes that ``jit`` runs.
 Differentiating it traces those of its own ops; those of the ops in these rules are traced when the
-derivative is differentiated or looked at.  Batching it traces none.  A rule that is told which
-tangents are zero is traced for those that a derivative meets.
+derivative is differentiated or looked at.  Batching it traces none, but JVP rules by which more may
+have to be batched.  A rule that is told which tangents are zero is traced for those that a
+derivative meets.
 """
 
 from __future__ import annotations

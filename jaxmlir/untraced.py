@@ -75,6 +75,10 @@ Given = Iterator[tuple[str, ir.Attribute]]
 class Source(Protocol):
     """What the rules of an op can be made of.  Equal sources make equal rules."""
 
+    @property
+    def in_rule(self) -> bool:
+        """Whether the op came with the rule of another."""
+
     def trace(self, attributes: Attributes, pending: Pending) -> Given:
         """What its rules add to the attributes of an op; writes their functions."""
 
@@ -174,6 +178,10 @@ class _OfEquation:
         # JAX has one context of a kind only.
         return rules_key(self.eqn, self.identity), id(self.eqn.ctx), within, self.check_vma
 
+    @property
+    def in_rule(self) -> bool:
+        return bool(self.within)
+
     def trace(self, attributes: Attributes, pending: Pending) -> Given:
         with self._in_place(pending):
             yield from TRACERS[self.eqn.primitive.name](self.eqn, pending)
@@ -210,6 +218,10 @@ class Backward:
 
     of: Source
     in_zeros: tuple[bool, ...]
+
+    @property
+    def in_rule(self) -> bool:
+        return self.of.in_rule
 
     def trace(self, attributes: Attributes, pending: Pending) -> Given:
         return self.of.backward(pending, self.in_zeros, None)

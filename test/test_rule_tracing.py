@@ -342,6 +342,100 @@ def test_rules_of_results_that_may_have_to_be_batched_are_traced_at_once():
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.parametrize("shift", [0.0, 1e-3])
+def test_rules_of_results_that_the_batch_shares_wait(shift):
+    """The forward rule's own total is batched; a backward rule's cotangent of it counts once."""
+    traced = []
+
+    @jax.custom_vjp
+    def total_and_product(x, y, n):
+        return jnp.sum(x), x * y, n + 1
+
+    def fwd(x, y, n):
+        traced.append(x)
+        return (jnp.sum(x) + 0 * y * shift, x * y, n + 1), (x, y)
+
+    def bwd(residuals, ct):
+        x, y = residuals
+        return ct[0] + ct[1] * y, jnp.sum(ct[1] * x), None
+
+    total_and_product.defvjp(fwd, bwd)
+
+    def f(x, y, n):
+        total, product, n = total_and_product(x, y, n)
+        return jnp.sin(total) + jnp.sum(jnp.sin(product)) * n
+
+    def plain(x, y, n):
+        return jnp.sin(jnp.sum(x)) + jnp.sum(jnp.sin(x * y)) * (n + 1)
+
+    x, ys, n = np.arange(2, dtype=np.float32), np.linspace(0, 1, 3, dtype=np.float32), 2
+    program = jaxmlir.trace(f)(x, ys[0], n)
+    batched = program.vmap((None, 0, None), axis_size=3)
+    np.testing.assert_allclose(batched(x, ys, n), jax.vmap(plain, (None, 0, None))(x, ys, n), 1e-6)
+    assert not traced
+
+    def weighed(f):
+        return lambda x, ys: jnp.vdot(jnp.arange(1.0, 4.0), f(x, ys, n))
+
+    theirs = weighed(jax.vmap(plain, (None, 0, None)))
+    for ours in (batched, jaxmlir.parse(program.as_text()).vmap((None, 0, None), axis_size=3)):
+        for derivative in (jax.grad, lambda f, argnums: jax.jacrev(jax.grad(f, 0), argnums)):
+            for got, want in zip(
+                derivative(weighed(ours), argnums=(0, 1))(x, ys),
+                derivative(theirs, argnums=(0, 1))(x, ys),
+                strict=True,
+            ):
+                np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+    empty = program.vmap((None, 0, None), axis_size=0)
+    for got in jax.grad(lambda x, ys: jnp.sum(empty(x, ys, n)), (0, 1))(x, ys[:0]):
+        assert not np.any(got)
+
+
+def test_a_rule_within_a_rule_waits_for_its_derivative():
+    """If it turns out then that a shared result has a tangent for each element, that is an error:
+    JAX's own, of staged functions, is about ``broadcast_in_dim``."""
+
+    @jax.custom_jvp
+    def inner(x, y):
+        return x * 2, y * 3
+
+    @inner.defjvp
+    def inner_jvp(primals, tangents):
+        (x, y), (dx, dy) = primals, tangents
+        return inner(x, y), (2 * dx, 3 * dy + x * dx)
+
+    @jax.custom_jvp
+    def outer(x, y):
+        return x * y
+
+    @outer.defjvp
+    def outer_jvp(primals, tangents):
+        (x, y), (dx, dy) = primals, tangents
+        a, b = inner(x, y)
+        return outer(x, y), dx * a + dy * b
+
+    xs, y = np.arange(1, 4, dtype=np.float32), np.float32(2)
+
+    def gradient(f):
+        return jax.grad(lambda xs, y: jnp.sum(jnp.sin(f(xs, y))), (0, 1))
+
+    def close(f, derivative):
+        theirs = derivative(gradient(jax.vmap(outer, (0, None))))(xs, y)
+        for got, want in zip(derivative(gradient(f))(xs, y), theirs, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5)
+
+    def batched(program):
+        return program.vmap((0, None), axis_size=3)
+
+    program = jaxmlir.trace(lambda x, y: outer(x, y))(xs[0], y)
+    close(batched(program), lambda g: g)
+    with pytest.raises(TransformError, match=r"the same for all; trace the rules before batching"):
+        jax.jacfwd(gradient(batched(program)))(xs, y)
+    program = jaxmlir.trace(lambda x, y: outer(x, y))(xs[0], y)
+    program.trace_rules()
+    close(batched(program), jax.jacfwd)
+
+
 def test_a_rule_that_cannot_be_batched_fails_when_it_is_used():
     opaque = jax.extend.core.Primitive("opaque")
     opaque.def_impl(lambda x: x)

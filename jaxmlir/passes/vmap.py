@@ -8,8 +8,8 @@ batched that need not be.  Results move to the dimension asked for at the end, o
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from jaxmlir import codec
 from jaxmlir._compat import batching, core
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 Axes = tuple[int | None, ...]
+Shared = Literal["sum", "first"]
 
 
 class Vmap(Pass):
@@ -98,7 +99,8 @@ def vmap(
     out_axes: Sequence[int | None] | Callable[[Axes], Axes] | None = None,
     *,
     reserved: str | None = None,
-    sum_results: bool = False,
+    shared: Shared | None = None,
+    of_first: Collection[int] = (),
 ) -> tuple[str, tuple[int | None, ...]]:
     """Writes ``@symbol.vmap``.
 
@@ -109,7 +111,10 @@ def vmap(
         default they stay where the rules leave them.  A function gets these, and tells where
         they go.
       reserved: the new function's symbol, if it was reserved for it.
-      sum_results: batched results for which ``out_axes`` has ``None`` are summed over the batch.
+      shared: what batched results become for which ``out_axes`` has ``None``: the sum over the
+        batch, or the first element's.
+      of_first: arguments without a batch dimension that are the first element's alone; the others
+        have zeros.
 
     Returns:
       The symbol, and each result's batch dimension.
@@ -130,6 +135,8 @@ def vmap(
     values: list[Any] = [*new.args, *[None] * (len(dims) - body.arity)]
     known: dict[Any, Any] = {}
     with new.body():
+        for i in of_first:
+            values[i], dims[i] = _spread(rules, values[i], axis.size), 0
         for i, op, operands, pattern in _patterns(rules, body, dims, axis):
             args = [values[v] for v in operands]
             first, last = body.results[i]
@@ -143,9 +150,9 @@ def vmap(
             values[first:last] = rule.inline(args, op.location)
             dims[first:last] = rule.pattern
         have = tuple([dims[v] for v in body.returned])
-        found = _destinations(symbol, have, out_axes, sum_results)
+        found = _destinations(symbol, have, out_axes, shared)
         results = [
-            move(rules, values[v], dims[v], want, axis.size)
+            move(rules, values[v], dims[v], want, axis.size, shared)
             for v, want in zip(body.returned, found, strict=True)
         ]
     return new.finish(results), found
@@ -220,14 +227,14 @@ def _destinations(
     symbol: str,
     have: Axes,
     out_axes: Sequence[int | None] | Callable[[Axes], Axes] | None,
-    sum_results: bool,
+    shared: Shared | None,
 ) -> Axes:
     """Where each result's batch dimension goes."""
     if out_axes is None:
         return have
     found = tuple(out_axes(have) if callable(out_axes) else out_axes)
     for i, (dim, want) in enumerate(zip(have, found, strict=True)):
-        if dim is not None and want is None and not sum_results:
+        if dim is not None and want is None and shared is None:
             raise TransformError(
                 f"result {i} of @{symbol} is batched, but out_axes has None for it"
             )
@@ -246,14 +253,21 @@ def batched_type(type_: ir.Type, dim: int | None, size: int, mesh_axis: Any = No
     return type_of(core.unmapped_aval(size, dim, aval_of(type_), mesh_axis))
 
 
-def move(rules: Rules, value: ir.Value, have: int | None, want: int | None, size: int) -> ir.Value:
-    """Moves a batch dimension, makes one, or sums over it where none is wanted."""
+def move(
+    rules: Rules,
+    value: ir.Value,
+    have: int | None,
+    want: int | None,
+    size: int,
+    shared: Shared | None = "sum",
+) -> ir.Value:
+    """Moves a batch dimension, makes one, or does away with it where none is wanted."""
     if have == want:
         return value
     aval = aval_of(value.type)
     if want is None or type(aval) is not core.ShapedArray or not aval.sharding.mesh.empty:
-        key = ("move", have, want, size)
-        (result,) = rules.emit(lambda x: [_moved(x, have, want, size)], [value], key)
+        key = ("move", have, want, size, shared)
+        (result,) = rules.emit(lambda x: [_moved(x, have, want, size, shared)], [value], key)
         return result
     if have is None:
         dim = want + aval.ndim + 1 if want < 0 else want
@@ -273,15 +287,26 @@ def move(rules: Rules, value: ir.Value, have: int | None, want: int | None, size
     return ir.Operation.create(name, [type_], [value], encoded).result
 
 
-def _moved(x: Any, have: int | None, want: int | None, size: int) -> Any:
+def _moved(x: Any, have: int | None, want: int | None, size: int, shared: Shared | None) -> Any:
     """The same in JAX, which knows what becomes of a sharding."""
     import jax.numpy as jnp
     from jax import lax
 
     if want is None:
-        return jnp.sum(x, have)
+        return jnp.sum(x, have) if shared == "sum" else lax.index_in_dim(x, 0, have, False)
     if have is not None:
         return jnp.moveaxis(x, have, want)
     dim = want + x.ndim + 1 if want < 0 else want
     shape = (*x.shape[:dim], size, *x.shape[dim:])
     return lax.broadcast_in_dim(x, shape, tuple(d for d in range(len(shape)) if d != dim))
+
+
+def _spread(rules: Rules, value: ir.Value, size: int) -> ir.Value:
+    """A batch of a value and zeros."""
+
+    def spread(x: Any) -> list[Any]:
+        import jax.numpy as jnp
+
+        return [jnp.zeros((size, *x.shape), x.dtype).at[0].set(x)]
+
+    return rules.emit(spread, [value], ("spread", size))[0]

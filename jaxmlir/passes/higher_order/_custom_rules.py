@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 Dims = tuple[int | None, ...]
 
+_TANGENT_ALONE = (
+    "it gives a tangent for each element of a batch of a result that is the same for all; trace "
+    "the rules before batching: program.trace_rules()"
+)
 CANNOT_ASK = (
     "it may depend on which tangents are zero, for which a program that was read or changed cannot "
     "ask: differentiate the one that was traced, then save the derivative"
@@ -118,10 +122,11 @@ def batch_rules(
 
 Attributes = dict[str, ir.Attribute]
 
-BatchAttributes = Callable[["Rules", Attributes, Dims, Any, Dims], tuple[Attributes, Dims]]
-"""``(rules, attributes, dims of operands, axis, dims of results) -> (attributes, dims of
+BatchAttributes = Callable[["Rules", Attributes, Dims, Any, Dims, bool], tuple[Attributes, Dims]]
+"""``(rules, attributes, dims of operands, axis, dims of results, settled) -> (attributes, dims of
 results)``: writes the batched rules of an op with such attributes; the attributes that name them,
-and the dimensions that the results need to have."""
+and the dimensions that the results need to have.  Where these are settled, the rules are to get by
+with them, if they can."""
 
 
 def batch_call(
@@ -150,8 +155,9 @@ def with_batched_rules(
 ) -> tuple[Attributes, Dims]:
     """The attributes of a batched op, and the dimensions of its results.
 
-    Rules that are not traced are batched when they are, unless they may change the dimensions: a
-    result that is not batched may have to be.
+    Rules that are not traced are batched when they are.  Then it is too late for a result that is
+    not batched and whose tangent is.  So a JVP rule is traced at once where there may be one; but
+    not that of an op in a rule: that is for another derivative, and there may be many such ops.
     """
     tracing = rules.program.rule_tracing
 
@@ -159,12 +165,24 @@ def with_batched_rules(
         source = _Batched(tracing.table.of(op), batch_attributes, dims, axis, out_dims)
         return attributes | {MARK: tracing.table.number(source)}
 
+    def can_wait() -> bool:
+        has_jvp = op.operation.name == "jaxpr.custom_jvp_call_jaxpr"
+        return axis.size > 0 and (not has_jvp or tracing.table.of(op).in_rule)
+
+    def batched(attributes: Attributes) -> tuple[Attributes, Dims]:
+        return batch_attributes(rules, attributes, dims, axis, out_dims, False)
+
     if is_untraced(op):
-        if None not in out_dims:
-            return mark(dict(op.attributes.items()), out_dims), out_dims
+        attributes = dict(op.attributes.items())
+        if None not in out_dims or can_wait():
+            return mark(attributes, out_dims), out_dims
+        if tracing.can_tell(op):
+            # The rule that is told of no zeros knows of all tangents there may be.
+            _, out_dims = batched(attributes | rules.told(op, (False,) * len(dims)))
+            return mark(attributes, out_dims), out_dims
         rules.program.trace_rules(of=op)
     attributes = dict(op.attributes.items())
-    found, out_dims = batch_attributes(rules, attributes, dims, axis, out_dims)
+    found, out_dims = batched(attributes)
     attributes |= found
     if tracing.can_tell(op):
         return mark(attributes, out_dims), out_dims
@@ -180,6 +198,10 @@ class _Batched:
     dims: Dims
     axis: Any
     out_dims: Dims
+
+    @property
+    def in_rule(self) -> bool:
+        return self.of.in_rule
 
     def trace(self, attributes: Attributes, pending: Pending) -> Given:
         return self._batched(attributes, dict(self.of.trace(attributes, pending)), pending)
@@ -218,9 +240,11 @@ class _Batched:
         before = rules.mark()
         try:
             with pending.writing():
-                found, out_dims = self.batch(rules, attributes, self.dims, self.axis, self.out_dims)
+                found, out_dims = self.batch(
+                    rules, attributes, self.dims, self.axis, self.out_dims, True
+                )
                 if out_dims != self.out_dims:
-                    raise JaxmlirError("a rule is batched in another way than its function")
+                    raise JaxmlirError(_TANGENT_ALONE)
         except JaxmlirError as e:
             # As a rule that cannot be traced.
             rules.undo(before)

@@ -189,7 +189,7 @@ def _fitting(rules: Rules, op: Any, active: tuple[bool, ...]) -> tuple[str, tupl
 
 
 def _batch_attributes(
-    rules: Rules, attributes: Attributes, dims: Dims, axis: Any, out_dims: Dims
+    rules: Rules, attributes: Attributes, dims: Dims, axis: Any, out_dims: Dims, settled: bool
 ) -> tuple[Attributes, Dims]:
     given = _rules_of(attributes)
     if not given:

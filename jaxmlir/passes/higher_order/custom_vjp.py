@@ -13,7 +13,7 @@ not is that of all elements together, and each of the summands would have all of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import codec
@@ -31,6 +31,7 @@ from jaxmlir.passes.higher_order._custom_rules import (
     create,
     error_at,
     in_zeros,
+    is_float0,
     joined,
     keep_attributes,
     out_zeros,
@@ -283,7 +284,7 @@ def _backward_attributes(rules: Rules, op: Any, fwd: _Forward) -> dict[str, ir.A
 
 
 def _batch_attributes(
-    rules: Rules, attributes: Attributes, dims: Dims, axis: Any, out_dims: Dims
+    rules: Rules, attributes: Attributes, dims: Dims, axis: Any, out_dims: Dims, settled: bool
 ) -> tuple[Attributes, Dims]:
     given = vjp_rules(attributes)
     if not given:
@@ -292,9 +293,9 @@ def _batch_attributes(
     named = {(fwd, rule): rule for fwd, backward in given.items() for rule in (fwd, *backward)}
 
     def write(entry: BatchedRules) -> Dims:
-        return _batch_rules(rules, given, dims, axis, entry)
+        return _batch_rules(rules, given, dims, axis, entry, settled)
 
-    key = (tuple(given.items()), dims, axis, out_dims)
+    key = (tuple(given.items()), dims, axis, out_dims, settled)
     entry = batch_rules(rules, key, named, out_dims, write)
 
     def new(fwd: str, rule: str) -> ir.Attribute:
@@ -313,7 +314,7 @@ def _batch_attributes(
 
 
 def _batch_lin_attributes(
-    rules: Rules, attributes: Attributes, dims: Dims, axis: Any, out_dims: Dims
+    rules: Rules, attributes: Attributes, dims: Dims, axis: Any, out_dims: Dims, settled: bool
 ) -> tuple[Attributes, Dims]:
     given = backward_rules(attributes)
     if not given:
@@ -340,10 +341,20 @@ def _batch_lin_attributes(
 
 
 def _batch_rules(
-    rules: Rules, given: dict[str, tuple[str, ...]], dims: Dims, axis: Any, entry: BatchedRules
+    rules: Rules,
+    given: dict[str, tuple[str, ...]],
+    dims: Dims,
+    axis: Any,
+    entry: BatchedRules,
+    settled: bool,
 ) -> Dims:
-    """Writes the batched rules of a call; the dimensions of its results."""
-    wanted = entry.out_dims
+    """Writes the batched rules of a call; the dimensions of its results.
+
+    Where these are settled, a rule may still need that another result is batched.  That result is
+    the same for the whole batch, so it is the first element's: the forward rule gives that one, and
+    the backward rule takes the cotangent for that one's.
+    """
+    wanted, fixed = entry.out_dims, entry.out_dims if settled else None
 
     def settle(fwd: _Forward, own: Dims) -> list[int | None]:
         """Takes note of how a batched forward rule's results are batched; its residuals'."""
@@ -374,15 +385,31 @@ def _batch_rules(
             own: Dims, fwd: _Forward = fwd, residuals: list[int | None] = residuals
         ) -> Dims:
             residuals[:] = settle(fwd, own)
-            return (*own[: fwd.num_extra], *wanted)
+            return (*own[: fwd.num_extra], *(fixed or wanted))
 
         new = entry.symbols[fwd.symbol, fwd.symbol]
-        vmap(rules, fwd.symbol, dims, axis, out_axes, reserved=new)
+        vmap(
+            rules,
+            fwd.symbol,
+            dims,
+            axis,
+            out_axes,
+            reserved=new,
+            shared="first" if settled else None,
+        )
         keep_attributes(function, rules.program.function(new))
         for bwd in given[fwd.symbol]:
-            rule_dims = _dims_of_bwd(rules, bwd, residuals, wanted)
-            _batch_bwd(rules, bwd, rule_dims, dims, axis, entry.symbols[fwd.symbol, bwd])
-    return wanted
+            symbol = entry.symbols[fwd.symbol, bwd]
+            rule_dims = _dims_of_bwd(rules, bwd, residuals, fixed or wanted)
+            needed = _dims_of_bwd(rules, bwd, residuals, wanted)
+            types = rules.program.function(bwd).type.inputs
+            of_first = [
+                i
+                for i, (dim, need) in enumerate(zip(rule_dims, needed, strict=True))
+                if dim is None and need is not None and not is_float0(types[i])
+            ]
+            _batch_bwd(rules, bwd, rule_dims, dims, axis, symbol, of_first)
+    return fixed or wanted
 
 
 def _dims_of_bwd(
@@ -419,11 +446,17 @@ def _sums(
 
 
 def _batch_bwd(
-    rules: Rules, bwd: str, dims: Sequence[int | None], out_dims: Dims, axis: Any, reserved: str
+    rules: Rules,
+    bwd: str,
+    dims: Sequence[int | None],
+    out_dims: Dims,
+    axis: Any,
+    reserved: str,
+    of_first: Collection[int] = (),
 ) -> None:
     """Writes a batched backward rule; cotangents get the dimensions of the operands."""
     function = rules.program.function(bwd)
     zeros = out_zeros(function, len(out_dims))
     axes = tuple(d for d, zero in zip(out_dims, zeros, strict=True) if not zero)
-    vmap(rules, bwd, dims, axis, axes, reserved=reserved, sum_results=True)
+    vmap(rules, bwd, dims, axis, axes, reserved=reserved, shared="sum", of_first=of_first)
     keep_attributes(function, rules.program.function(reserved))

@@ -153,5 +153,5 @@ def _ignoring(rules: Rules, symbol: str, types: tuple[ir.Type, ...]) -> str:
 
 def _batched_transpose(rules: Rules, symbol: str, dims: Dims, out_dims: Dims, axis: Any) -> str:
     """The batched transpose, whose results have the dimensions of the operands they belong to."""
-    new, _ = vmap(rules, symbol, dims, axis, out_dims, sum_results=True)
+    new, _ = vmap(rules, symbol, dims, axis, out_dims, shared="sum")
     return new
