@@ -35,15 +35,22 @@ class DischargeRefs(Pass):
         discharge_refs(program)
 
 
+def makes_references(program: Program) -> bool:
+    """Whether functions may make references.
+
+    Bytecode has each name once: nothing else tells as soon that there are none.
+    """
+    bytecode = module_bytecode(program.module_as_is)
+    return any(maker.removeprefix("jaxpr.").encode() in bytecode for maker in MAKERS)
+
+
 def discharge_refs(program: Program) -> None:
     """Rewrites the functions that make references, under the names they have.
 
     Raises:
       TransformError: an op that takes or makes a reference has no pure form; names it.
     """
-    # Bytecode has each name once: nothing else tells as soon that there are none.
-    bytecode = module_bytecode(program.module)
-    if not any(maker.removeprefix("jaxpr.").encode() in bytecode for maker in MAKERS):
+    if not makes_references(program):
         return
     # Few programs need these, and they need the passes that need this one.
     from jaxmlir.passes._pure import make_pure

@@ -1,0 +1,396 @@
+"""Derivatives of functions that many programs call, derived once in a process.
+
+JAX keeps the derivative of a jitted function with its jaxpr, and each call of ``jnp.linalg.det``
+has the same one.  So here: a function that was imported from a jaxpr which another program had
+before gets a :class:`Volume`, a program of its own in which it is differentiated, and programs that
+call it are lent what is there.  A program that is being made names functions of the volume as if
+they were in its module; those that it needs in the end are copied in (:class:`Loans`).
+
+Which function is meant is told by the jaxpr, the very object: it never changes, and has its
+constants, source lines and custom rules in it.  A jaxpr that is freed takes its volume along.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+
+from jaxmlir import codec
+from jaxmlir._setting import setting
+from jaxmlir.ir import clone_module, free_symbol, func, ir, scope
+from jaxmlir.passes._build import named_ops, ops_with_symbols, reachable, references, symbols_of
+from jaxmlir.passes._rules import Rules
+from jaxmlir.passes.dedupe_functions import (
+    Shape,
+    equal_functions,
+    rename_uses,
+    shape_of,
+    short_name,
+)
+from jaxmlir.passes.discharge_refs import makes_references
+from jaxmlir.passes.higher_order import rule_of
+from jaxmlir.passes.higher_order.call import Call
+
+if TYPE_CHECKING:
+    from jaxmlir._compat import ConfigSnapshot
+    from jaxmlir.program import Program
+    from jaxmlir.untraced import Source
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+LIMIT = 512
+"""How many jaxprs are remembered: those met last."""
+
+
+class NotLent(BaseException):
+    """A program needs more of a function than the library has: it is to do without.
+
+    Not an ``Exception``: those that rules raise are caught, and told with the op.
+    """
+
+
+def library_first(transform: Callable[P, R]) -> Callable[P, R]:
+    """A transformation that does without the library where that does not serve."""
+
+    @functools.wraps(transform)
+    def transformed(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return transform(*args, **kwargs)
+        except NotLent:
+            _this_thread.without = True
+            try:
+                return transform(*args, **kwargs)
+            finally:
+                _this_thread.without = False
+
+    return transformed
+
+
+class _ThisThread(threading.local):
+    without = False
+
+
+_this_thread = _ThisThread()
+
+
+class Leaf(NamedTuple):
+    """A function of a volume as it is copied."""
+
+    function: func.FuncOp
+    """Private, in no module, under a short name; refers to others by theirs."""
+    name: str
+    type: ir.FunctionType
+    uses: tuple[str, ...]
+    """The functions of the volume that it refers to."""
+    sources: Mapping[int, Source]
+    """The custom rules that its ops lack, by the marks that they have."""
+    shape: Shape
+    verified: set[object]
+    """The settings (:func:`setting`) under which a copy was found valid."""
+
+
+class Copy(NamedTuple):
+    """What is known of a function of a program that is the copy of a leaf."""
+
+    leaf: Leaf
+    uses: tuple[str, ...]
+    """The functions of the program that it refers to."""
+
+
+class Volume:
+    """A function with all that it reaches, and its derivatives.
+
+    Attributes:
+      symbol: the function in its program.
+      config: under which its rules are traced; ``None`` if it has no custom rules.
+    """
+
+    def __init__(self, program: Program, symbol: str):
+        from jaxmlir.program import Program
+
+        functions = program._functions
+        within = reachable(functions, symbol)
+        tracing = program.rule_tracing
+        sources = tracing.sources(functions[name] for name in within)
+        own = Program(clone_module(program.module_as_is, within))
+        own._functions[symbol].attributes["sym_visibility"] = ir.StringAttr.get("public")
+        self.symbol = symbol
+        self.config: ConfigSnapshot | None = None
+        if sources:
+            self.config = tracing.table.config
+            own.rule_tracing.take_up(sources, self.config)
+            own.trace_rules(within=reachable(own._functions, symbol, custom_rules=False))
+        own.rule_tracing.held = True
+        self._rules = Rules(own, reverse=True)
+        # By symbol, those of equal functions alike; and the short names of the first of these.
+        self._leaves: dict[str, Leaf] = {}
+        self._names: dict[str, str] = {}
+        self._lock = threading.RLock()
+
+    def derived(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
+        """``transform(rules, symbol, *pattern)`` in the volume's program, made once.
+
+        Raises:
+          NotLent: it cannot be, or refers to what only one program can have.
+        """
+        with self._lock, scope():
+            try:
+                found = self._rules.functions.derived(transform, symbol, *pattern)
+            except BaseException as e:
+                # What is half written is of no use to anybody.
+                _forget(self)
+                # The error is to tell of the program at hand.
+                raise (NotLent() if isinstance(e, Exception) else e) from None
+            own = self._rules.program
+            if own.constants or own.handles:
+                _forget(self)
+                raise NotLent
+            return found
+
+    def function(self, symbol: str) -> func.FuncOp:
+        """A function of the volume, to read."""
+        return self._rules.program.function(symbol)
+
+    def leaf(self, symbol: str) -> Leaf:
+        """A function of the volume, to copy."""
+        with self._lock:
+            if symbol not in self._leaves:
+                self._write_leaves(symbol)
+            return self._leaves[symbol]
+
+    def _write_leaves(self, symbol: str) -> None:
+        """Of all that a function reaches; equal functions have one.
+
+        Rules that are traced later are not in it.
+        """
+        own = self._rules.program
+        own.reread()
+        functions, first = own.functions, equal_functions(own.functions)
+        reached = [name for name in functions if name in reachable(functions, symbol)]
+        for name in reached:
+            if first[name] not in self._names:
+                taken = self._names.values()
+                self._names[first[name]] = free_symbol(short_name(first[name]), taken)
+        names = {n: self._names[kept] for n, kept in first.items() if kept in self._names}
+        for name in reached:
+            kept = first[name]
+            if kept not in self._leaves:
+                shape, uses = shape_of(functions[kept])
+                function = functions[kept].operation.clone(ip=False).opview
+                rename_uses(function, names)
+                function.attributes["sym_name"] = ir.StringAttr.get(names[kept])
+                function.attributes["sym_visibility"] = ir.StringAttr.get("private")
+                self._leaves[kept] = Leaf(
+                    function,
+                    names[kept],
+                    function.type,
+                    tuple([first[use] for use in uses]),
+                    own.rule_tracing.sources([function]),
+                    shape,
+                    set(),
+                )
+            self._leaves[name] = self._leaves[kept]
+
+
+class Loans:
+    """The functions that a program which is being made has from the library.
+
+    Args:
+      volumes: of its functions that are to be derived there, by symbol.
+    """
+
+    def __init__(self, rules: Rules, volumes: Mapping[str, Volume]):
+        self._rules = rules
+        self._origin: dict[str, tuple[Volume, str]] = {}
+        self._names: dict[tuple[Volume, str], str] = {}
+        for symbol, volume in volumes.items():
+            self._lend(symbol, volume, volume.symbol)
+
+    def __contains__(self, symbol: str) -> bool:
+        return symbol in self._origin
+
+    def check(self, *symbols: str) -> None:
+        """Called before functions are read.
+
+        Raises:
+          NotLent: one of them is elsewhere, maybe with rules that are not traced.
+        """
+        if not self._origin.keys().isdisjoint(symbols):
+            raise NotLent
+
+    def derived(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
+        """What a transformation of a function that is lent gives, with names for the symbols."""
+        volume, inner = self._origin[symbol]
+        found = volume.derived(transform, inner, *pattern)
+        if not any(isinstance(item, str) for item in found):
+            return found
+        items = [self._name(volume, item) if isinstance(item, str) else item for item in found]
+        return found._make(items) if hasattr(found, "_make") else tuple(items)
+
+    def copy_in(self, *roots: str) -> dict[str, Copy]:
+        """Copies the functions that some functions reach into the program's module."""
+        program = self._rules.program
+        copies: dict[str, Copy] = {}
+        pending, reached = list(roots), set()
+        with scope(), ir.InsertionPoint(program.module.body):
+            while pending:
+                symbol = pending.pop()
+                if symbol in reached:
+                    continue
+                reached.add(symbol)
+                if symbol in self._origin:
+                    copies[symbol] = self._copied(symbol)
+                    pending.extend(copies[symbol].uses)
+                else:
+                    pending.extend(references(program.function(symbol)))
+        return copies
+
+    def _copied(self, symbol: str) -> Copy:
+        volume, inner = self._origin[symbol]
+        leaf = volume.leaf(inner)
+        uses = tuple([self._name(volume, use) for use in leaf.uses])
+        function = leaf.function.operation.clone().opview
+        names = {volume.leaf(inner).name: use for inner, use in zip(leaf.uses, uses, strict=True)}
+        if any(old != new for old, new in names.items()):
+            rename_uses(function, names)
+        if symbol != leaf.name:
+            function.attributes["sym_name"] = ir.StringAttr.get(symbol)
+        self._rules.program.rule_tracing.take_up(leaf.sources, volume.config)
+        return Copy(leaf, uses)
+
+    def _name(self, volume: Volume, inner: str) -> str:
+        """The symbol that a function of a volume has in the program."""
+        found = self._names.get((volume, inner))
+        if found is None:
+            found = self._rules.importer.unique_symbol(short_name(inner))
+            self._lend(found, volume, inner)
+        return found
+
+    def _lend(self, symbol: str, volume: Volume, inner: str) -> None:
+        self._names[volume, inner] = symbol
+        self._origin[symbol] = volume, inner
+        program = self._rules.program
+        program.taken_names.add(symbol)
+        program.lent[symbol] = program._functions[symbol] = volume.function(inner)
+
+
+# --- which functions have a volume ----------------------------------------------------------------
+
+
+class _Met:
+    """A jaxpr that a program was met with.
+
+    Attributes:
+      volume: ``None`` before another program is, or where the function has none.
+    """
+
+    def __init__(self, jaxpr: Any, forget: Callable[[Any], None]):
+        self.jaxpr = weakref.ref(jaxpr, forget)
+        self.volume: Volume | None = None
+        self.has_none = False
+
+
+# By the jaxpr's id and the setting.
+_met: collections.OrderedDict[tuple[int, object], _Met] = collections.OrderedDict()
+_lock = threading.RLock()
+
+
+def _forget(volume: Volume) -> None:
+    with _lock:
+        for met in _met.values():
+            if met.volume is volume:
+                met.volume, met.has_none = None, True
+
+
+def volumes_for(program: Program) -> dict[str, Volume]:
+    """The functions that the library has for a program that is to be differentiated: such as are
+    called, and are not used in another way."""
+    found: dict[str, Volume] = {}
+    if _this_thread.without or not program.jaxprs:
+        return found
+    functions, here = program._functions, setting()
+    pending, reached, read = [program.name], set(), set()
+    while pending:
+        name = pending.pop()
+        if name in reached or name in found:
+            continue
+        reached.add(name)
+        for called, symbol in _uses(functions[name]):
+            if symbol is None:
+                return {}
+            if called and symbol not in read and symbol not in reached:
+                volume = found.get(symbol) or _volume(program, symbol, here)
+                if volume is not None:
+                    found[symbol] = volume
+            elif not called:
+                read.add(symbol)
+                found.pop(symbol, None)
+            pending.append(symbol)
+    return found
+
+
+def _uses(function: func.FuncOp) -> Iterator[tuple[bool, str | None]]:
+    """The functions that a function names, and whether it does no more than call them; ``None``
+    for those of a shard_map, where types mean something else."""
+    for op, name in ops_with_symbols(function):
+        if name == "jaxpr.shard_map":
+            yield False, None
+        rule = rule_of(name)
+        called = isinstance(rule, Call) and rule.handles(op)
+        for symbol in symbols_of(op):
+            yield called, symbol
+
+
+def _volume(program: Program, symbol: str, here: object) -> Volume | None:
+    """The volume of a function; made where its jaxpr is met for the second time."""
+    reference = program.jaxprs.get(symbol)
+    jaxpr = None if reference is None else reference()
+    if jaxpr is None:
+        return None
+    key = id(jaxpr), here
+    with _lock:
+        met = _met.get(key)
+        if met is None:
+            _met[key] = _Met(jaxpr, lambda _: _met.pop(key, None))
+            if len(_met) > LIMIT:
+                _met.popitem(last=False)
+            return None
+        _met.move_to_end(key)
+        if met.volume is None and not met.has_none:
+            with scope():
+                if _is_portable(program, symbol):
+                    met.volume = Volume(program, symbol)
+            met.has_none = met.volume is None
+        volume = met.volume
+    if volume is None or volume.config is None:
+        return volume
+    table = program.rule_tracing.table
+    return volume if table is not None and table.config == volume.config else None
+
+
+def _is_portable(program: Program, symbol: str) -> bool:
+    """Whether a function and those that it reaches name nothing that only their program has."""
+    functions = program._functions
+    if makes_references(program):
+        return False
+    for name in reachable(functions, symbol):
+        for op, kind in named_ops(functions[name]):
+            attributes = op.attributes
+            if kind == "jaxpr.shard_map" or (kind == "jaxpr.constant" and "name" in attributes):
+                return False
+            if any(map(_is_own, attributes.values())):
+                return False
+    return True
+
+
+def _is_own(attr: ir.Attribute) -> bool:
+    if isinstance(attr, ir.ArrayAttr):
+        return any(map(_is_own, attr))
+    if isinstance(attr, ir.DictAttr):
+        return any(item.name in codec.OWN_TAGS or _is_own(item.attr) for item in attr)
+    return False
