@@ -300,6 +300,18 @@ class Program:
         place = locations.position(function.location)
         return at_op(ImportingError, error, "func.func", place, f"op @{function.name.value}")
 
+    def check_types(self, function: func.FuncOp) -> None:
+        """Sees to it that arguments and results are of types of the dialect.
+
+        Raises:
+          ImportingError: one is not; names the function and its place.
+        """
+        try:
+            for type_ in (*function.type.inputs, *function.type.results):
+                aval_of(type_)
+        except ImportingError as e:
+            raise self._at_function(function, e) from e
+
     def signature(self, symbol: str) -> Signature:
         """Operands, results and effects of a function, as JAX has them."""
         found = self._signatures.get(symbol)

@@ -446,9 +446,9 @@ def _start(
       reverse: what is linearized is to be transposed.
     """
     volumes: dict[str, Volume] = {}
-    if custom_rules == "met":
-        if reverse and while_loops == "error":
-            volumes = volumes_for(program)
+    if reverse and while_loops == "error":
+        volumes = volumes_for(program)
+    if custom_rules == "met" and program.has_untraced_rules:
         met = reachable(_without(program, volumes), program.name, custom_rules=False)
         program.trace_rules(within=met)
     # Rules may have brought functions.

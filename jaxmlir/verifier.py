@@ -120,7 +120,7 @@ class _Verifier:
                 if not (isinstance(op, func.FuncOp) and op.name.value in valid):
                     self.check_top_level(op)
             for symbol, function in self.functions.items():
-                if not is_private(function):
+                if symbol not in valid and not is_private(function):
                     self.pending[symbol] = False
             self.walk_pending()
             for symbol in self.functions:
@@ -192,12 +192,14 @@ class _Verifier:
                 name = op.name
                 if not name.startswith("jaxpr."):
                     continue
-                if name == "jaxpr.constant":
-                    for error in _constant_errors(self.program, op):
-                        self.report(op, f"'{name}' op{error}")
-                    continue
                 key = _signature.of_op(op, name, op.operands)
                 if key in known:
+                    continue
+                if name == "jaxpr.constant":
+                    for error in (errors := list(_constant_errors(self.program, op))):
+                        self.report(op, f"'{name}' op{error}")
+                    if not errors and key.is_portable:
+                        known.add(key)
                     continue
                 callees = own.get(key)
                 if callees is None:

@@ -264,16 +264,16 @@ def make_public(
     reach.
 
     Args:
-      uses: what some functions refer to.
+      uses: what some functions refer to, which are private.
     """
-    functions, kept = program.functions, {}
+    functions, kept, uses = program.functions, {}, uses or {}
     reached = reachable(functions, symbol, uses=uses)
     for name, op in functions.items():
         if name not in reached:
             op.operation.erase()
             continue
         kept[name] = op
-        if is_private(op) == (name == symbol):
+        if name not in uses and is_private(op) == (name == symbol):
             visibility = "public" if name == symbol else "private"
             op.attributes["sym_visibility"] = ir.StringAttr.get(visibility)
     program.changed(kept)
@@ -293,16 +293,16 @@ def reachable(
       uses: what some functions refer to; they are not read.
     """
     reached: set[str] = set()
-    pending = [symbol]
+    pending, uses = [symbol], uses or {}
     while pending:
         name = pending.pop()
         if name in reached or name not in functions:
             continue
         reached.add(name)
-        if uses is not None and name in uses:
-            pending.extend(uses[name])
-        else:
-            pending.extend(references(functions[name], custom_rules=custom_rules))
+        known = uses.get(name)
+        if known is None:
+            known = references(functions[name], custom_rules=custom_rules)
+        pending.extend(known)
     return reached
 
 

@@ -158,10 +158,10 @@ class Volume:
 
     def leaf(self, symbol: str) -> Leaf:
         """A function of the volume, to copy."""
-        with self._lock:
-            if symbol not in self._leaves:
+        if symbol not in self._leaves:
+            with self._lock:
                 self._write_leaves(symbol)
-            return self._leaves[symbol]
+        return self._leaves[symbol]
 
     def _write_leaves(self, symbol: str) -> None:
         """Of all that a function reaches; equal functions have one.
@@ -235,29 +235,39 @@ class Loans:
     def copy_in(self, *roots: str) -> dict[str, Copy]:
         """Copies the functions that some functions reach into the program's module."""
         program = self._rules.program
-        copies: dict[str, Copy] = {}
-        pending, reached = list(roots), set()
+        own, lent, taken = list(roots), [], set(roots)
+        for symbol in own:
+            for use in references(program.function(symbol)):
+                if use not in taken:
+                    taken.add(use)
+                    (lent if use in self._origin else own).append(use)
+        # What only lent functions call gets a name here.
+        names: dict[int, str] = {}
+        leaves = []
+        for symbol in lent:
+            volume, inner = self._origin[symbol]
+            leaf = volume.leaf(inner)
+            names.setdefault(id(leaf), symbol)
+            leaves.append((symbol, leaf, volume))
+        for _, leaf, volume in leaves:
+            for use in map(volume.leaf, leaf.uses):
+                if id(use) not in names:
+                    name = names[id(use)] = free_symbol(use.name, taken)
+                    taken.add(name)
+                    leaves.append((name, use, volume))
         with scope(), ir.InsertionPoint(program.module.body):
-            while pending:
-                symbol = pending.pop()
-                if symbol in reached:
-                    continue
-                reached.add(symbol)
-                if symbol in self._origin:
-                    copies[symbol] = self._copied(symbol)
-                    pending.extend(copies[symbol].uses)
-                else:
-                    pending.extend(references(program.function(symbol)))
-        return copies
+            return {
+                symbol: self._copied(symbol, leaf, volume, names)
+                for symbol, leaf, volume in leaves
+            }
 
-    def _copied(self, symbol: str) -> Copy:
-        volume, inner = self._origin[symbol]
-        leaf = volume.leaf(inner)
-        uses = tuple([self._name(volume, use) for use in leaf.uses])
+    def _copied(self, symbol: str, leaf: Leaf, volume: Volume, names: dict[int, str]) -> Copy:
+        used = [volume.leaf(use) for use in leaf.uses]
+        uses = tuple([names[id(use)] for use in used])
         function = leaf.function.operation.clone().opview
-        names = {volume.leaf(inner).name: use for inner, use in zip(leaf.uses, uses, strict=True)}
-        if any(old != new for old, new in names.items()):
-            rename_uses(function, names)
+        renamed = {old.name: new for old, new in zip(used, uses, strict=True) if old.name != new}
+        if renamed:
+            rename_uses(function, renamed)
         if symbol != leaf.name:
             function.attributes["sym_name"] = ir.StringAttr.get(symbol)
         self._rules.program.rule_tracing.take_up(leaf.sources, volume.config)
@@ -302,7 +312,7 @@ _lock = threading.RLock()
 
 def _forget(volume: Volume) -> None:
     with _lock:
-        for met in _met.values():
+        for met in list(_met.values()):
             if met.volume is volume:
                 met.volume, met.has_none = None, True
 

@@ -113,18 +113,21 @@ def equal_functions(
     shapes: dict[Any, int] = {}
     class_of: dict[str, int] = {}
     uses: dict[str, tuple[str, ...]] = {}
-    types = {n: copies[n].leaf.type if n in copies else f.type for n, f in functions.items()}
-    count_of = collections.Counter(types.values())
+    own = {n: f.type for n, f in functions.items() if n not in copies and is_private(f)}
+    # The shape of a function that is unlike all others for a simpler reason is not needed.
+    types = collections.Counter(own.values())
+    if own:
+        types.update(copies[name].leaf.type for name in functions if name in copies)
     for name, function in functions.items():
-        # The shape of a function that is unlike all others for a simpler reason is not needed.
         shape, uses[name] = name, ()
-        if count_of[types[name]] > 1:
-            if name in copies:
-                shape, uses[name] = copies[name].leaf.shape, copies[name].uses
-            elif is_private(function):
-                shape, uses[name] = shape_of(function)
+        if name in copies:
+            shape, uses[name] = copies[name].leaf.shape, copies[name].uses
+        elif name in own and types[own[name]] > 1:
+            shape, uses[name] = shape_of(function)
         class_of[name] = shapes.setdefault(shape, len(shapes))
     count = len(shapes)
+    if count == len(functions):
+        return {name: name for name in functions}
     while True:
         refined: dict[Any, int] = {}
         new = {}

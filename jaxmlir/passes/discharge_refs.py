@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from jaxmlir.ir import module_bytecode, scope
+from jaxmlir.ir import functions, ir, scope
 from jaxmlir.passes._base import Pass
 
 if TYPE_CHECKING:
@@ -36,12 +36,14 @@ class DischargeRefs(Pass):
 
 
 def makes_references(program: Program) -> bool:
-    """Whether functions may make references.
-
-    Bytecode has each name once: nothing else tells as soon that there are none.
-    """
-    bytecode = module_bytecode(program.module_as_is)
-    return any(maker.removeprefix("jaxpr.").encode() in bytecode for maker in MAKERS)
+    """Whether functions of the module make references."""
+    with scope():
+        return any(
+            type(op) is ir.OpView and op.name in MAKERS
+            for function in functions(program.module_as_is).values()
+            for block in function.body
+            for op in block.operations
+        )
 
 
 def discharge_refs(program: Program) -> None:
