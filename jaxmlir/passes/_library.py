@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from jaxmlir import codec
 from jaxmlir._setting import setting
-from jaxmlir.ir import clone_module, free_symbol, func, ir, scope
+from jaxmlir.ir import clone_module, free_symbol, func, functions, ir, scope
 from jaxmlir.passes._build import named_ops, ops_with_symbols, reachable, references, symbols_of
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.dedupe_functions import (
@@ -113,10 +113,10 @@ class Volume:
     def __init__(self, program: Program, symbol: str):
         from jaxmlir.program import Program
 
-        functions = program._functions
-        within = reachable(functions, symbol)
+        known = program._functions
+        within = reachable(known, symbol)
         tracing = program.rule_tracing
-        sources = tracing.sources(functions[name] for name in within)
+        sources = tracing.sources(known[name] for name in within)
         own = Program(clone_module(program.module_as_is, within))
         own._functions[symbol].attributes["sym_visibility"] = ir.StringAttr.get("public")
         self.symbol = symbol
@@ -170,8 +170,9 @@ class Volume:
         """
         own = self._rules.program
         own.reread()
-        functions, first = own.functions, equal_functions(own.functions)
-        reached = [name for name in functions if name in reachable(functions, symbol)]
+        known, first = own.functions, equal_functions(own.functions)
+        within = reachable(known, symbol)
+        reached = [name for name in known if name in within]
         for name in reached:
             if first[name] not in self._names:
                 taken = self._names.values()
@@ -180,8 +181,8 @@ class Volume:
         for name in reached:
             kept = first[name]
             if kept not in self._leaves:
-                shape, uses = shape_of(functions[kept])
-                function = functions[kept].operation.clone(ip=False).opview
+                shape, uses = shape_of(known[kept])
+                function = known[kept].operation.clone(ip=False).opview
                 rename_uses(function, names)
                 function.attributes["sym_name"] = ir.StringAttr.get(names[kept])
                 function.attributes["sym_visibility"] = ir.StringAttr.get("private")
@@ -235,13 +236,14 @@ class Loans:
     def copy_in(self, *roots: str) -> dict[str, Copy]:
         """Copies the functions that some functions reach into the program's module."""
         program = self._rules.program
-        own, lent, taken = list(roots), [], set(roots)
+        own, lent, seen = list(roots), [], set(roots)
         for symbol in own:
             for use in references(program.function(symbol)):
-                if use not in taken:
-                    taken.add(use)
+                if use not in seen:
+                    seen.add(use)
                     (lent if use in self._origin else own).append(use)
         # What only lent functions call gets a name here.
+        taken = {*functions(program.module_as_is), *lent}
         names: dict[int, str] = {}
         leaves = []
         for symbol in lent:
@@ -257,8 +259,7 @@ class Loans:
                     leaves.append((name, use, volume))
         with scope(), ir.InsertionPoint(program.module.body):
             return {
-                symbol: self._copied(symbol, leaf, volume, names)
-                for symbol, leaf, volume in leaves
+                symbol: self._copied(symbol, leaf, volume, names) for symbol, leaf, volume in leaves
             }
 
     def _copied(self, symbol: str, leaf: Leaf, volume: Volume, names: dict[int, str]) -> Copy:
@@ -323,20 +324,20 @@ def volumes_for(program: Program) -> dict[str, Volume]:
     found: dict[str, Volume] = {}
     if _this_thread.without or not program.jaxprs:
         return found
-    functions, here = program._functions, setting()
+    known, here = program._functions, setting()
     pending, reached, read = [program.name], set(), set()
+    volume = functools.cache(functools.partial(_volume, program, here=here))
     while pending:
         name = pending.pop()
         if name in reached or name in found:
             continue
         reached.add(name)
-        for called, symbol in _uses(functions[name]):
+        for called, symbol in _uses(known[name]):
             if symbol is None:
                 return {}
             if called and symbol not in read and symbol not in reached:
-                volume = found.get(symbol) or _volume(program, symbol, here)
-                if volume is not None:
-                    found[symbol] = volume
+                if volume(symbol) is not None:
+                    found[symbol] = volume(symbol)
             elif not called:
                 read.add(symbol)
                 found.pop(symbol, None)
@@ -385,11 +386,11 @@ def _volume(program: Program, symbol: str, here: object) -> Volume | None:
 
 def _is_portable(program: Program, symbol: str) -> bool:
     """Whether a function and those that it reaches name nothing that only their program has."""
-    functions = program._functions
+    known = program._functions
     if makes_references(program):
         return False
-    for name in reachable(functions, symbol):
-        for op, kind in named_ops(functions[name]):
+    for name in reachable(known, symbol):
+        for op, kind in named_ops(known[name]):
             attributes = op.attributes
             if kind == "jaxpr.shard_map" or (kind == "jaxpr.constant" and "name" in attributes):
                 return False
