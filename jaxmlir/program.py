@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from jaxmlir.importer import Importer
     from jaxmlir.interpreter import Hook
     from jaxmlir.passes import Pipeline
-    from jaxmlir.passes._library import Copy
     from jaxmlir.passes._reading import Reading
+    from jaxmlir.passes._volume import Copy
 
 
 class Signature(NamedTuple):

@@ -17,8 +17,9 @@ from jaxmlir._compat import core
 from jaxmlir.errors import ArgumentError, JaxmlirError, TransformError, count
 from jaxmlir.ir import func, ir, is_private, scope
 from jaxmlir.passes._build import adapt, make_public, reachable, returned, set_results, zeros
-from jaxmlir.passes._library import Copy, Loans, NotLent, Volume, library_first, volumes_for
+from jaxmlir.passes._library import Loans, library_first, volumes_for
 from jaxmlir.passes._rules import Rules
+from jaxmlir.passes._volume import Copy, NotLent, Volume
 from jaxmlir.passes.checkpoint_while import checkpoint_while
 from jaxmlir.passes.dedupe_functions import dedupe_functions, rename_functions, short_name
 from jaxmlir.passes.discharge_refs import discharge_refs, makes_references

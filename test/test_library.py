@@ -72,6 +72,16 @@ def clipped(x):
 clipped.defvjp(lambda x: (x, None), lambda _, ct: (jnp.clip(ct, -0.5, 0.5),))
 clipped_twice = jax.jit(lambda x: clipped(2.0 * clipped(x)))
 
+
+@jax.jit
+def with_callback(x):
+    known = jax.pure_callback(np.cos, jax.ShapeDtypeStruct(x.shape, x.dtype), lax.stop_gradient(x))
+    return x * known
+
+
+TABLE = np.arange(3000, dtype=np.float32).reshape(1000, 3)
+with_constant = jax.jit(lambda x: jax.jit(lambda x: TABLE @ x)(x).sum())
+
 CASES = {
     "det": (lambda a: jnp.linalg.det(a), (SQUARE,)),
     "slogdet": (lambda a: jnp.linalg.slogdet(a)[1], (SQUARE,)),
@@ -90,6 +100,8 @@ CASES = {
     "in a cond": (lambda w, x: lax.cond(x[0] > 0, layer, layer, w, x).sum(), (SQUARE, X)),
     "in a rule": (lambda x: jax.scipy.special.xlogy(x, jnp.abs(x)).sum(), (X,)),
     "vmapped": (lambda w, x: jax.vmap(layer, (None, 0))(w, x).sum(), (SQUARE, SQUARE)),
+    "callback": (lambda x: jnp.sum(with_callback(x)), (X,)),
+    "large constant": (lambda x: jnp.sum(with_constant(x)), (X,)),
     "rematerialised": (lambda w, x: jax.checkpoint(layer)(w, x).sum(), (SQUARE, X)),
 }  # fmt: skip
 

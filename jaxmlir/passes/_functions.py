@@ -14,8 +14,9 @@ from jaxmlir.passes._body import Body
 
 if TYPE_CHECKING:
     from jaxmlir.inverses._invert import Inverted
-    from jaxmlir.passes._library import Copy, Loans
+    from jaxmlir.passes._library import Loans
     from jaxmlir.passes._rules import Rules
+    from jaxmlir.passes._volume import Copy
     from jaxmlir.passes.higher_order._custom_rules import BatchedRules
     from jaxmlir.passes.higher_order._residuals import Forwarded
     from jaxmlir.passes.linearize import Linearized

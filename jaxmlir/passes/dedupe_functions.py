@@ -19,7 +19,7 @@ from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import ops_of, returned
 
 if TYPE_CHECKING:
-    from jaxmlir.passes._library import Copy
+    from jaxmlir.passes._volume import Copy
     from jaxmlir.program import Program
 
 
