@@ -174,7 +174,7 @@ class _Met:
 
 # By the jaxpr's id and the setting.
 _met: collections.OrderedDict[tuple[int, object], _Met] = collections.OrderedDict()
-_lock = threading.RLock()
+_lock = threading.Lock()
 
 
 def _forget(volume: Volume) -> None:
@@ -238,12 +238,13 @@ def _volume(program: Program, symbol: str, here: object) -> Volume | None:
                 _met.popitem(last=False)
             return None
         _met.move_to_end(key)
-        if met.volume is None and not met.has_none:
-            with scope():
-                if _is_portable(program, symbol):
-                    met.volume = Volume(program, symbol, _forget)
-            met.has_none = met.volume is None
-        volume = met.volume
+    if met.volume is None and not met.has_none:
+        # Rules are traced for this, so no lock is held.  Of two threads the last one's stays.
+        with scope():
+            if _is_portable(program, symbol):
+                met.volume = Volume(program, symbol, _forget)
+        met.has_none = met.volume is None
+    volume = met.volume
     if volume is None or volume.config is None:
         return volume
     table = program.rule_tracing.table

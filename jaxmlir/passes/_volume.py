@@ -7,8 +7,9 @@ short names.
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir.ir import clone_module, free_symbol, func, ir, scope
@@ -92,7 +93,7 @@ class Volume:
         # By symbol, those of equal functions alike; and the short names of the first of these.
         self._leaves: dict[str, Leaf] = {}
         self._names: dict[str, str] = {}
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         self._forget = forget
 
     def derived(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
@@ -101,7 +102,7 @@ class Volume:
         Raises:
           NotLent: it cannot be, or refers to what only one program can have.
         """
-        with self._lock, scope():
+        with self._alone(), scope():
             try:
                 found = self._rules.functions.derived(transform, symbol, *pattern)
             except BaseException as e:
@@ -115,6 +116,19 @@ class Volume:
                 raise NotLent
             return found
 
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Has other threads do without the volume meanwhile.
+
+        Were they to wait, it could be for who waits for them, to trace a rule.
+        """
+        if not self._lock.acquire(blocking=False):
+            raise NotLent
+        try:
+            yield
+        finally:
+            self._lock.release()
+
     def function(self, symbol: str) -> func.FuncOp:
         """A function of the volume, to read."""
         return self._rules.program.function(symbol)
@@ -122,7 +136,7 @@ class Volume:
     def leaf(self, symbol: str) -> Leaf:
         """A function of the volume, to copy."""
         if symbol not in self._leaves:
-            with self._lock:
+            with self._alone():
                 self._write_leaves(symbol)
         return self._leaves[symbol]
 
