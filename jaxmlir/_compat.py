@@ -530,6 +530,11 @@ class ConfigSnapshot:
     def __init__(self) -> None:
         self._values = {option: option.value for option in _config_options()}
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConfigSnapshot) and self._values == other._values
+
+    __hash__ = None  # type: ignore[assignment]
+
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
         """Has JAX trace under the configuration of the snapshot meanwhile."""

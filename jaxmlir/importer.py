@@ -13,6 +13,7 @@ from __future__ import annotations
 import collections
 import itertools
 import re
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -103,6 +104,8 @@ class Importer:
         # Of each name that is taken, the numbers that may be free.
         self._numbers: collections.defaultdict[str, Any] = collections.defaultdict(itertools.count)
         self._functions: dict[Any, str] = {}
+        # Of functions that are all of a jaxpr, with nothing from around it.
+        self.jaxprs: dict[str, weakref.ref[Any]] = {}
         self._constant_names: dict[int, str] = {}
         # How often something written refers to what only this program has.
         self.references = 0
@@ -133,6 +136,8 @@ class Importer:
             hint = getattr(jaxpr.debug_info, "func_name", "") or "jaxpr"
             symbol = self._functions[key] = self.unique_name(hint)
             self.write_function(jaxpr, consts, symbol)
+            if not consts:
+                self.jaxprs[symbol] = weakref.ref(jaxpr)
         return symbol
 
     def handle(self, value: Any) -> str:

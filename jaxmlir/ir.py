@@ -198,8 +198,12 @@ def module_bytecode(module: ir.Module) -> bytes:
     return out.getvalue()
 
 
-def clone_module(module: ir.Module) -> ir.Module:
-    """A module with the same ops and attributes."""
+def clone_module(module: ir.Module, among: Container[str] | None = None) -> ir.Module:
+    """A module with the same ops and attributes.
+
+    Args:
+      among: only these functions are in it, by default all.
+    """
     with context():
         old = module.operation
         result = ir.Module.create(old.location)
@@ -207,7 +211,9 @@ def clone_module(module: ir.Module) -> ir.Module:
             result.operation.attributes[name] = attr
         with ir.InsertionPoint(result.body):
             for op in module.body.operations:
-                op.operation.clone()
+                left_out = among is not None and isinstance(op, func.FuncOp)
+                if not (left_out and op.name.value not in among):
+                    op.operation.clone()
         return result
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import numbers
 import os
+import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from jaxmlir.interpreter import Hook
     from jaxmlir.passes import Pipeline
     from jaxmlir.passes._reading import Reading
+    from jaxmlir.passes._volume import Copy
 
 
 class Signature(NamedTuple):
@@ -70,6 +72,9 @@ class Program:
       custom_calls: of a program that somebody else wrote, what it may reach beyond XLA (see
         :mod:`jaxmlir.custom_calls`); ``None`` of one's own.
       derived: what :mod:`jaxmlir._derived` keeps of transformations.
+      jaxprs: of an imported program, what its private functions were imported from.
+      lent: functions of other modules that this one's may name, while it is being made.
+      copies: functions that are copied from where they have been verified.
       state: another object after each change.
     """
 
@@ -94,6 +99,7 @@ class Program:
         program = cls(importer.module)
         # The rules that are still to be traced bring constants and handles of their own.
         program._constants, program._handles = importer.constants, importer.handles
+        program.jaxprs = importer.jaxprs
         if importer.pending:
             importer.pending.program = program
             program.rule_tracing = RuleTracing(program, importer.pending.table, importer)
@@ -103,6 +109,8 @@ class Program:
     def module(self) -> ir.Module:
         """The MLIR module.  Passes change it in place; call :meth:`changed` after doing so."""
         self.rule_tracing.looked_at()
+        # Who changes it may want to have it verified before that.
+        self.copies = {}
         return self._module
 
     @module.setter
@@ -132,29 +140,37 @@ class Program:
         """Whether custom derivative rules are still to be traced."""
         return self.rule_tracing.waiting
 
-    def trace_rules(self, *, met: bool = False, of: Any = None) -> None:
+    def trace_rules(self, *, within: Collection[str] | None = None, of: Any = None) -> None:
         """Traces the custom derivative rules that are still to be traced.
 
         A rule that cannot be traced is no error here: its op records the reason.
 
         Args:
-          met: only of the ops that a run of the program meets, which is what its derivative needs;
-            ops in these rules are left for the derivative's derivative.
+          within: only of the ops of these functions: those that a run of the program meets are what
+            its derivative needs, and ops in their rules are left for the derivative's derivative.
           of: only of this op.
         """
-        self.rule_tracing.trace(met=met, of=of)
+        self.rule_tracing.trace(within=within, of=of)
 
     def reread(self) -> None:
-        """Takes note of functions that an importer has added to the module."""
+        """Takes note of what an importer has added to the module."""
+        self.copies = {}
         for name in ("_functions", "liveness", "reading"):
             self.__dict__.pop(name, None)
 
-    def changed(self) -> None:
-        """Forgets what was derived from the module."""
+    def changed(self, functions: dict[str, func.FuncOp] | None = None) -> None:
+        """Forgets what was derived from the module.
+
+        Args:
+          functions: those that it has now, of a caller who knows.
+        """
         self._signatures: dict[str, Signature] = {}
         self._callees: dict[str, Callee] = {}
         self._specialized: dict[Any, Program] = {}
         self.derived: dict[Any, Any] = {}
+        self.jaxprs: dict[str, weakref.ref[Any]] = {}
+        self.lent: dict[str, func.FuncOp] = {}
+        self.copies: dict[str, Copy] = {}
         self.state = object()
         for name in (
             "exporter",
@@ -176,6 +192,8 @@ class Program:
             "custom_calls_found",
         ):
             self.__dict__.pop(name, None)
+        if functions is not None:
+            self._functions = functions
 
     # -- reading --
 
@@ -187,7 +205,7 @@ class Program:
 
     @functools.cached_property
     def _functions(self) -> dict[str, func.FuncOp]:
-        return functions(self._module)
+        return functions(self._module) | self.lent
 
     @functools.cached_property
     def taken_names(self) -> set[str]:
@@ -208,9 +226,7 @@ class Program:
         found = self._functions.get(symbol)
         if found is None:
             # A pass may have added it since.
-            self._functions = functions(self._module)
-            for name in ("liveness", "reading"):
-                self.__dict__.pop(name, None)
+            self.reread()
             found = self._functions.get(symbol)
         if found is None:
             meant = nearest(symbol, self._functions)
@@ -283,6 +299,18 @@ class Program:
     def _at_function(self, function: func.FuncOp, error: ImportingError) -> ImportingError:
         place = locations.position(function.location)
         return at_op(ImportingError, error, "func.func", place, f"op @{function.name.value}")
+
+    def check_types(self, function: func.FuncOp) -> None:
+        """Sees to it that arguments and results are of types of the dialect.
+
+        Raises:
+          ImportingError: one is not; names the function and its place.
+        """
+        try:
+            for type_ in (*function.type.inputs, *function.type.results):
+                aval_of(type_)
+        except ImportingError as e:
+            raise self._at_function(function, e) from e
 
     def signature(self, symbol: str) -> Signature:
         """Operands, results and effects of a function, as JAX has them."""
@@ -439,18 +467,19 @@ class Program:
         pipeline = f"jaxpr-inline,jaxpr-remat{option}"
         return self._after_passes(pipeline, False, remarks)
 
-    def clone(self, *, hold_rules: bool = False) -> Program:
+    def clone(self, *, hold_rules: bool = False, among: Collection[str] | None = None) -> Program:
         """A copy whose module can be changed; constants and handles are shared.
 
         Args:
           hold_rules: leave custom rules that are not traced yet so in the copy, which holds them
             until its ``rule_tracing.held`` is unset; by default they are traced now.
+          among: only these functions are in the copy, by default all.
         """
         hold_rules = hold_rules or self.rule_tracing.held
         if not hold_rules:
             self.trace_rules()
         with self.rule_tracing.lock:
-            module = mlir_ir.clone_module(self._module)
+            module = mlir_ir.clone_module(self._module, among)
         result = Program(module, self._constants, self._handles, self.custom_calls)
         result.when_lowered = self.when_lowered
         result.rule_tracing = self.rule_tracing.of_clone(result, hold_rules)

@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.importer import Importer
 from jaxmlir.ir import func, functions, ir, scope
 from jaxmlir.passes._build import reachable
 from jaxmlir.passes.dedupe_functions import merge_functions
-from jaxmlir.untraced import is_choosy, is_untraced
+from jaxmlir.untraced import MARK, Untraced, is_choosy, is_untraced, marked_ops
 
 if TYPE_CHECKING:
+    from jaxmlir._compat import ConfigSnapshot
     from jaxmlir.program import Program
-    from jaxmlir.untraced import Pending, Untraced
+    from jaxmlir.untraced import Pending, Source
 
 
 class RuleTracing:
@@ -64,6 +65,23 @@ class RuleTracing:
         result.waiting, result.marked, result.held = self.waiting, self.marked, held
         return result
 
+    def sources(self, functions: Iterable[func.FuncOp]) -> dict[int, Source]:
+        """What the marks of the ops in some functions mean."""
+        found = {}
+        for op in marked_ops(functions) if self.table is not None else ():
+            source = self.table.of(op)
+            if source is not None:
+                found[op.attributes[MARK].value] = source
+        return found
+
+    def take_up(self, sources: Mapping[int, Source], config: ConfigSnapshot | None = None) -> None:
+        """Makes room for ops of another program: the rules that they lack may be asked for."""
+        if sources:
+            if self.table is None:
+                self.table = Untraced(config)
+            self.table.take_up(sources)
+            self.waiting = self.marked = True
+
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
         """Leaves rules untraced meanwhile, for passes that change and compare ops.
@@ -86,7 +104,7 @@ class RuleTracing:
         if not self.held:
             self.trace()
 
-    def trace(self, *, met: bool = False, of: Any = None) -> None:
+    def trace(self, *, within: Collection[str] | None = None, of: Any = None) -> None:
         """Traces rules: see :meth:`Program.trace_rules`."""
         if not self.waiting or (of is not None and not is_untraced(of)):
             return
@@ -98,14 +116,11 @@ class RuleTracing:
                 return
             with self._resumed(every=of is None):
                 tidies = self._importer is None and not self.held
-                before = functions(self.program.module_as_is) if met or tidies else {}
+                before = functions(self.program.module_as_is) if tidies else {}
                 if of is not None:
                     self._pending.trace_op(of)
-                elif met:
-                    name = self.program.name
-                    self._pending.trace(reachable(before, name, custom_rules=False))
                 else:
-                    self._pending.trace()
+                    self._pending.trace(within)
                 if tidies:
                     self._tidy(before)
                 if of is None and not self._pending:

@@ -6,9 +6,8 @@ Each returns a new program whose public function is the transformed one.  Argume
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 
@@ -16,12 +15,14 @@ from jaxmlir import arguments, locations, pytrees
 from jaxmlir._collector import collector_paused
 from jaxmlir._compat import core
 from jaxmlir.errors import ArgumentError, JaxmlirError, TransformError, count
-from jaxmlir.ir import ir, is_private, scope
-from jaxmlir.passes._build import adapt, make_public, returned, set_results, zeros
+from jaxmlir.ir import func, ir, is_private, scope
+from jaxmlir.passes._build import adapt, make_public, reachable, returned, set_results, zeros
+from jaxmlir.passes._library import Loans, library_first, volumes_for
 from jaxmlir.passes._rules import Rules
+from jaxmlir.passes._volume import Copy, NotLent, Volume
 from jaxmlir.passes.checkpoint_while import checkpoint_while
-from jaxmlir.passes.dedupe_functions import dedupe_functions, rename_functions
-from jaxmlir.passes.discharge_refs import discharge_refs
+from jaxmlir.passes.dedupe_functions import dedupe_functions, rename_functions, short_name
+from jaxmlir.passes.discharge_refs import discharge_refs, makes_references
 from jaxmlir.passes.jvp import active_arguments, tangent_type_of
 from jaxmlir.passes.jvp import jvp as jvp_function
 from jaxmlir.passes.linearize import Linearized
@@ -113,6 +114,7 @@ def linearize(
 
 
 @collector_paused
+@library_first
 def vjp(
     program: Program, while_loops: str = "error", checkpoints: int | None = None
 ) -> tuple[Program, Program]:
@@ -155,6 +157,7 @@ def _pair(
         inputs = list(rules.program.function(linear).type.inputs)
         residuals = [(t, True) for t in inputs[: halves.num_residuals]]
         new = adapt(rules, linear, name, [*residuals, *operands], results)
+        copies = rules.functions.copy_in(halves.fwd, new)
     residual_tree = jax.tree.structure((0,) * halves.num_residuals)
     fwd_out = _tuple([program.out_tree, residual_tree])
     in_tree = _arguments(residual_tree, *in_trees)
@@ -165,12 +168,14 @@ def _pair(
             program.in_tree,
             fwd_out,
             names=program.arg_names,
+            copies=copies,
         ),
-        _finish(rules.program, new, in_tree, out_tree, name),
+        _finish(rules.program, new, in_tree, out_tree, name, copies=copies),
     )
 
 
 @collector_paused
+@library_first
 def grad(
     program: Program,
     argnums: int | Sequence[int] = 0,
@@ -220,6 +225,7 @@ def grad(
             ]
         first = [*values, *aux] if value else []
         set_results(function, [*first, *gradients, *([] if value else aux)])
+        copies = rules.functions.copy_in(new)
     pieces = [args_tree.children()[i] for i in _positions(argnums, args_tree)]
     grads = pieces[0] if isinstance(argnums, int) else _tuple(pieces)
     if value:
@@ -227,7 +233,7 @@ def grad(
         tree = _tuple([first_tree, grads])
     else:
         tree = grads if aux_tree is None else _tuple([grads, aux_tree])
-    return _finish(result, new, program.in_tree, tree, f"{symbol}.grad", program.arg_names)
+    return _finish(result, new, program.in_tree, tree, f"{symbol}.grad", program.arg_names, copies)
 
 
 def _value_and_aux(program: Program) -> list[Any]:
@@ -440,17 +446,34 @@ def _start(
         somebody asks for them after :func:`_finish`.
       reverse: what is linearized is to be transposed.
     """
-    if custom_rules == "met":
-        program.trace_rules(met=True)
-    result = program.clone(hold_rules=custom_rules != "all")
-    discharge_refs(result)
+    volumes: dict[str, Volume] = {}
+    if reverse and while_loops == "error":
+        volumes = volumes_for(program)
+    if custom_rules == "met" and program.has_untraced_rules:
+        met = reachable(_without(program, volumes), program.name, custom_rules=False)
+        program.trace_rules(within=met)
+    # Rules may have brought functions.
+    among = reachable(_without(program, volumes), program.name) if volumes else None
+    result = program.clone(hold_rules=custom_rules != "all", among=among)
+    if makes_references(result):
+        if volumes:
+            raise NotLent
+        discharge_refs(result)
 
     def prepare(symbol: str) -> None:
         checkpoint_while(result, symbol, while_loops, checkpoints)
 
     prepare(result.name)
     with scope():
-        return result, Rules(result, reverse=reverse, prepare=prepare), result.name
+        rules = Rules(result, reverse=reverse, prepare=prepare)
+        if volumes:
+            rules.functions.loans = Loans(rules, volumes)
+        return result, rules, result.name
+
+
+def _without(program: Program, volumes: Mapping[str, Volume]) -> dict[str, func.FuncOp]:
+    """The functions of a program but for those that the library has."""
+    return {name: op for name, op in program._functions.items() if name not in volumes}
 
 
 def _finish(
@@ -460,40 +483,45 @@ def _finish(
     out_tree: Any,
     name: str | None = None,
     names: Sequence[str] = (),
+    copies: Mapping[str, Copy] | None = None,
 ) -> Program:
     """Makes ``@symbol`` the program's function, under ``name`` where that is free.
 
     Args:
       names: of the flat arguments, if these have any.
+      copies: what is known of some functions of the module.
     """
     with scope():
         program.changed()
-        make_public(program, symbol)
+        copies = copies or {}
+        make_public(program, symbol, {name: copy.uses for name, copy in copies.items()})
+        copies = {name: copy for name, copy in copies.items() if name in program.functions}
         # Rules are run on exported functions, and their copies come back.
-        dedupe_functions(program)
-        _shorten_names(program)
+        dedupe_functions(program, copies)
+        _shorten_names(program, copies)
         function = program.function(symbol)
         if name is not None and name not in program.functions:
-            function.attributes["sym_name"] = ir.StringAttr.get(name)
+            rename_functions(program, {function.name.value: name}, copies)
         attributes = function.attributes
         attributes["jaxpr.in_tree"] = pytrees.encode(in_tree)
         attributes["jaxpr.out_tree"] = pytrees.encode(out_tree)
         locations.name_arguments(function, names)
-    program.changed()
+    program.changed(program._functions)
     program.rule_tracing.held = False
+    program.copies = copies
     return program
 
 
-def _shorten_names(program: Program) -> None:
+def _shorten_names(program: Program, copies: dict[str, Copy]) -> None:
     """Takes the numbers off the names of private functions, where the names are free."""
     taken = set(program.functions)
     names = {}
     for name, function in program.functions.items():
-        base = re.sub(r"(_\d+)+$", "", name)
+        base = short_name(name)
         if base not in taken and is_private(function):
             taken.add(base)
             names[name] = base
-    rename_functions(program, names)
+    rename_functions(program, names, copies)
 
 
 def _args_tree(program: Program, what: str) -> Any:
@@ -523,7 +551,7 @@ def _positions(argnums: int | Sequence[int], args_tree: Any, option: str = "argn
     n = len(args_tree.children())
     wanted = list(argnums) if isinstance(argnums, Iterable) else [argnums]
     for i in wanted:
-        if not isinstance(i, SupportsIndex):
+        if not hasattr(i, "__index__"):
             raise ArgumentError(f"{option}={argnums!r}: expected an int, or a sequence of ints")
         if not -n <= i < n:
             taken = count(n, "positional argument")
@@ -594,7 +622,7 @@ def _flat_axes(what: str, axes: Any, tree: Any, avals: Sequence[Any]) -> list[in
     flat = _prefix(what, axes, tree)
     result = []
     for i, (axis, aval) in enumerate(zip(flat, avals, strict=False)):
-        if not (axis is None or isinstance(axis, SupportsIndex)):
+        if not (axis is None or hasattr(axis, "__index__")):
             raise ArgumentError(
                 f"{what}: the axis of leaf {i} must be an int or None, got {axis!r}"
             )

@@ -19,8 +19,8 @@ import collections
 import contextlib
 import functools
 import itertools
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jaxmlir._compat import ConfigSnapshot, config, core, named_axes
@@ -96,6 +96,9 @@ class Source(Protocol):
           ct_zeros: what the backward rule is told; ``None``: all that it may be told.
         """
 
+    def numbered_by(self, identity: Identities) -> Source:
+        """The same among those of another table."""
+
 
 class Untraced:
     """The rules that are missing in a program, by the numbers that its ops are marked with.
@@ -107,8 +110,8 @@ class Untraced:
       identity: numbers Python's side of rules, equal ones alike.
     """
 
-    def __init__(self) -> None:
-        self.config = ConfigSnapshot()
+    def __init__(self, config: ConfigSnapshot | None = None) -> None:
+        self.config = config or ConfigSnapshot()
         self.identity = Identities()
         self._sources: dict[int, Source] = {}
         self._numbers: dict[Source, int] = {}
@@ -130,6 +133,12 @@ class Untraced:
             source = self.of(op)
             if source is not None:
                 op.attributes[MARK] = self.number(source)
+
+    def take_up(self, sources: Mapping[int, Source]) -> None:
+        """Knows the rules of ops that come from another program, by the marks that they have."""
+        for number, source in sources.items():
+            if number not in self._sources:
+                self._sources[number] = source.numbered_by(self.identity)
 
     def of(self, op: Any) -> Source | None:
         """What the rules of an op are made of, if it has a mark of this table."""
@@ -182,6 +191,9 @@ class _OfEquation:
     def in_rule(self) -> bool:
         return bool(self.within)
 
+    def numbered_by(self, identity: Identities) -> _OfEquation:
+        return replace(self, identity=identity)
+
     def trace(self, attributes: Attributes, pending: Pending) -> Given:
         with self._in_place(pending):
             yield from TRACERS[self.eqn.primitive.name](self.eqn, pending)
@@ -222,6 +234,9 @@ class Backward:
     @property
     def in_rule(self) -> bool:
         return self.of.in_rule
+
+    def numbered_by(self, identity: Identities) -> Backward:
+        return replace(self, of=self.of.numbered_by(identity))
 
     def trace(self, attributes: Attributes, pending: Pending) -> Given:
         return self.of.backward(pending, self.in_zeros, None)

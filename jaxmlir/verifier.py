@@ -38,6 +38,7 @@ from jaxmlir import (
     signatures,
 )
 from jaxmlir._compat import config, core, dtypes, effects, named_axes
+from jaxmlir._setting import setting
 from jaxmlir._signature import Signature
 from jaxmlir.constants import Unread
 from jaxmlir.errors import (
@@ -51,6 +52,7 @@ from jaxmlir.errors import (
 )
 from jaxmlir.ir import context, func, ir, is_private, symbol_uses, verify_module
 from jaxmlir.types import aval_of, element_of, type_of
+from jaxmlir.untraced import MARK
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -104,13 +106,21 @@ class _Verifier:
         self.pending: dict[str, bool] = {}
         self.calls: dict[str, dict[str, tuple[str, ir.Location]]] = {}
         self.interfaces: dict[str, Any] = {}
+        self.setting = setting()
+        # Not in a shard_map that tracks varying axes.
+        self.walked_plainly: set[str] = set()
 
     def run(self) -> list[Diagnostic]:
         with contextlib.suppress(_Full):
+            # What these name are copies too, of functions that were found valid together.
+            copies = self.program.copies.items()
+            valid = {name: {} for name, copy in copies if self.setting in copy.leaf.verified}
+            self.calls.update(valid)
             for op in self.program._module.body.operations:
-                self.check_top_level(op)
+                if not (isinstance(op, func.FuncOp) and op.name.value in valid):
+                    self.check_top_level(op)
             for symbol, function in self.functions.items():
-                if not is_private(function):
+                if symbol not in valid and not is_private(function):
                     self.pending[symbol] = False
             self.walk_pending()
             for symbol in self.functions:
@@ -118,6 +128,9 @@ class _Verifier:
                     self.pending[symbol] = False
                     self.walk_pending()
             self.check_call_graph()
+        if not self.diagnostics:
+            for symbol in self.walked_plainly & self.program.copies.keys():
+                self.program.copies[symbol].leaf.verified.add(self.setting)
         return self.diagnostics
 
     def report(self, op: Any, message: str) -> None:
@@ -166,7 +179,9 @@ class _Verifier:
     def walk(self, symbol: str, check_vma: bool) -> None:
         """Checks the ops of one function."""
         calls = self.calls[symbol] = {}
-        known = _valid.setdefault((config.trace_context(), check_vma), set())
+        if not check_vma:
+            self.walked_plainly.add(symbol)
+        known = _valid.setdefault((self.setting, check_vma), set())
         # Signatures that mean something in this program only, with the functions they name.
         own: dict[Signature, list[tuple[str, bool]]] = {}
         for block in self.functions[symbol].body:
@@ -177,12 +192,14 @@ class _Verifier:
                 name = op.name
                 if not name.startswith("jaxpr."):
                     continue
-                if name == "jaxpr.constant":
-                    for error in _constant_errors(self.program, op):
-                        self.report(op, f"'{name}' op{error}")
-                    continue
                 key = _signature.of_op(op, name, op.operands)
                 if key in known:
+                    continue
+                if name == "jaxpr.constant":
+                    for error in (errors := list(_constant_errors(self.program, op))):
+                        self.report(op, f"'{name}' op{error}")
+                    if not errors and key.is_portable:
+                        known.add(key)
                     continue
                 callees = own.get(key)
                 if callees is None:
@@ -220,10 +237,12 @@ class _Verifier:
         """A signature with what is checked of the functions it names, in place of their symbols.
 
         ``None`` where that is not all that is checked: functions with effects, values that only
-        this program has.
+        this program has.  Marks of rules that are not traced are numbers, none like another.
         """
         parts: list[Any] = [key.name, key.operands, key.results]
         for name, attr in key.attributes:
+            if name == MARK and isinstance(attr, ir.IntegerAttr):
+                continue
             part = self.with_interfaces(attr)
             if part is None:
                 return None
@@ -476,15 +495,13 @@ def _fits(attr: ir.Attribute, kind: str) -> bool:
 
 def _tree_errors(function: func.FuncOp) -> Iterator[str]:
     """Where the pytrees of a function do not have as many leaves as it has values."""
-    type_ = function.type
-    for key, types, what in (
-        ("jaxpr.in_tree", type_.inputs, "argument"),
-        ("jaxpr.out_tree", type_.results, "result"),
-    ):
-        if key not in function.attributes:
+    attributes = function.attributes
+    for key, what in (("jaxpr.in_tree", "argument"), ("jaxpr.out_tree", "result")):
+        if key not in attributes:
             continue
+        types = function.type.inputs if what == "argument" else function.type.results
         try:
-            leaves = pytrees.decode(function.attributes[key]).num_leaves
+            leaves = pytrees.decode(attributes[key]).num_leaves
         except JaxmlirError as e:
             yield f"'func.func' op attribute '{key}': {_paragraph(e)}"
             continue

@@ -31,6 +31,7 @@ makes the decoding of one a dictionary look-up the second time.
 
 from jaxmlir.codec import _jax, _python  # noqa: F401 (they register codecs)
 from jaxmlir.codec._registry import (
+    HANDLE,
     NO_MODULE,
     OWN_TAGS,
     Reader,
@@ -44,6 +45,7 @@ from jaxmlir.codec._registry import (
 )
 
 __all__ = [
+    "HANDLE",
     "NO_MODULE",
     "OWN_TAGS",
     "Reader",

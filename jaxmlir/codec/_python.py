@@ -10,6 +10,7 @@ import numpy as np
 from jaxmlir import handles
 from jaxmlir.codec import _sentinels
 from jaxmlir.codec._registry import (
+    HANDLE,
     NO_MODULE,
     Reader,
     Writer,
@@ -168,6 +169,6 @@ decoders.update(
         "scalar_type": _decode_scalar_type,
         "scalar": lambda attr, _: undense(attr)[()],
         "sentinel": lambda attr, _: _sentinels.find(string(attr)),
-        "handle": lambda attr, _: handles.get(string(attr)),
+        HANDLE: lambda attr, _: handles.get(string(attr)),
     }
 )

@@ -152,7 +152,8 @@ def _decode_type(type_: ir.Type) -> Any:
 
 
 # Tags of what modules must not share: handles of theirs, and what can be changed.
-OWN_TAGS = frozenset({"handle", "Device", "list", "dict"})
+HANDLE = "handle"
+OWN_TAGS = frozenset({HANDLE, "Device", "list", "dict"})
 
 
 def depends_on_module(attr: ir.Attribute) -> bool:
@@ -211,7 +212,7 @@ def _encode_other(value: Any, writer: Writer) -> ir.Attribute:
 def encode_handle(value: Any, writer: Writer) -> ir.Attribute:
     """A value that cannot be written down, as the name under which the writer keeps it."""
     with context():
-        return tagged("handle", ir.StringAttr.get(writer.handle(value)))
+        return tagged(HANDLE, ir.StringAttr.get(writer.handle(value)))
 
 
 def register_param_type(cls: type, tag: str | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from jaxmlir import codec, ops
 from jaxmlir._compat import core, dtypes, jax_mlir_ext
 from jaxmlir.dense import dense
-from jaxmlir.ir import func, ir, symbol_uses
+from jaxmlir.ir import func, ir, is_private, symbol_uses
 from jaxmlir.rules import ATTRIBUTES
 from jaxmlir.types import aval_of, type_of
 
@@ -257,36 +257,52 @@ def set_attribute(function: func.FuncOp, name: str, value: Any) -> None:
     function.attributes[name] = codec.encode(value)
 
 
-def make_public(program: Program, symbol: str) -> None:
+def make_public(
+    program: Program, symbol: str, uses: Mapping[str, Sequence[str]] | None = None
+) -> None:
     """Makes ``@symbol`` the function that a call of the program runs, and drops what it does not
-    reach."""
-    functions = program.functions
-    for name, op in functions.items():
-        visibility = "public" if name == symbol else "private"
-        op.attributes["sym_visibility"] = ir.StringAttr.get(visibility)
-    reached = reachable(functions, symbol)
+    reach.
+
+    Args:
+      uses: what some functions refer to, which are private.
+    """
+    functions, kept, uses = program.functions, {}, uses or {}
+    reached = reachable(functions, symbol, uses=uses)
     for name, op in functions.items():
         if name not in reached:
             op.operation.erase()
-    program.changed()
+            continue
+        kept[name] = op
+        if name not in uses and is_private(op) == (name == symbol):
+            visibility = "public" if name == symbol else "private"
+            op.attributes["sym_visibility"] = ir.StringAttr.get(visibility)
+    program.changed(kept)
 
 
 def reachable(
-    functions: dict[str, func.FuncOp], symbol: str, *, custom_rules: bool = True
+    functions: Mapping[str, func.FuncOp],
+    symbol: str,
+    *,
+    custom_rules: bool = True,
+    uses: Mapping[str, Sequence[str]] | None = None,
 ) -> set[str]:
     """The functions that a function refers to, directly or not, and itself.
 
     Args:
       custom_rules: also as a custom derivative rule, which a run does not call.
+      uses: what some functions refer to; they are not read.
     """
     reached: set[str] = set()
-    pending = [symbol]
+    pending, uses = [symbol], uses or {}
     while pending:
         name = pending.pop()
         if name in reached or name not in functions:
             continue
         reached.add(name)
-        pending.extend(references(functions[name], custom_rules=custom_rules))
+        known = uses.get(name)
+        if known is None:
+            known = references(functions[name], custom_rules=custom_rules)
+        pending.extend(known)
     return reached
 
 

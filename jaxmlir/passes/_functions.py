@@ -14,17 +14,24 @@ from jaxmlir.passes._body import Body
 
 if TYPE_CHECKING:
     from jaxmlir.inverses._invert import Inverted
+    from jaxmlir.passes._library import Loans
     from jaxmlir.passes._rules import Rules
+    from jaxmlir.passes._volume import Copy
     from jaxmlir.passes.higher_order._custom_rules import BatchedRules
     from jaxmlir.passes.higher_order._residuals import Forwarded
     from jaxmlir.passes.linearize import Linearized
 
 
 class Functions:
-    """The transformed functions of one program, by symbol, transformation and pattern."""
+    """The transformed functions of one program, by symbol, transformation and pattern.
+
+    Attributes:
+      loans: the functions that are transformed elsewhere, if there may be any.
+    """
 
     def __init__(self, rules: Rules):
         self._rules = rules
+        self.loans: Loans | None = None
         self._made: dict[Any, Any] = {}
         self.batched_rules: dict[Any, BatchedRules] = {}
 
@@ -38,13 +45,13 @@ class Functions:
 
     def activity(self, symbol: str, active: tuple[bool, ...], kind: str) -> tuple[bool, ...]:
         """Which results have tangents when the function is differentiated by ``kind``."""
-        return self.once(active_results, symbol, active, kind)
+        return self.derived(active_results, symbol, active, kind)
 
     def uses(
         self, symbol: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
     ) -> tuple[bool, ...]:
         """Which active arguments the wanted results' tangents depend on."""
-        return self.once(used_arguments, symbol, active, wanted)
+        return self.derived(used_arguments, symbol, active, wanted)
 
     def jvp(
         self, symbol: str, active: tuple[bool, ...], required: tuple[bool, ...] = ()
@@ -52,7 +59,7 @@ class Functions:
         """The symbol of ``@symbol.jvp``, and which results have tangents."""
         from jaxmlir.passes.jvp import jvp
 
-        return self.once(jvp, symbol, active, required)
+        return self.derived(jvp, symbol, active, required)
 
     def linearize(
         self, symbol: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
@@ -60,7 +67,7 @@ class Functions:
         """``@symbol.fwd`` and ``@symbol.lin``."""
         from jaxmlir.passes.linearize import linearize
 
-        return self.once(linearize, symbol, active, wanted)
+        return self.derived(linearize, symbol, active, wanted)
 
     def linearize_call(
         self, symbol: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
@@ -69,19 +76,19 @@ class Functions:
         not have."""
         from jaxmlir.passes.higher_order._residuals import linearize_call
 
-        return self.once(linearize_call, symbol, active, wanted)
+        return self.derived(linearize_call, symbol, active, wanted)
 
     def partial_eval_call(self, symbol: str, unknown: tuple[bool, ...]) -> Forwarded:
         """``@symbol.known`` and ``@symbol.unknown``, likewise."""
         from jaxmlir.passes.higher_order._residuals import partial_eval_call
 
-        return self.once(partial_eval_call, symbol, unknown)
+        return self.derived(partial_eval_call, symbol, unknown)
 
     def unknown_results(self, symbol: str, unknown: tuple[bool, ...]) -> tuple[bool, ...]:
         """Which results depend on an unknown argument."""
         from jaxmlir.passes.partial_eval import unknown_results
 
-        return self.once(unknown_results, symbol, unknown)
+        return self.derived(unknown_results, symbol, unknown)
 
     def linearize_rule(
         self, symbol: str, unknown: tuple[bool, ...], wanted: tuple[bool, ...]
@@ -89,16 +96,13 @@ class Functions:
         """A JVP rule as ``@symbol.fwd`` and ``@symbol.lin``: split by which tangents there are."""
         from jaxmlir.passes.higher_order._residuals import partial_eval_call
 
-        return self.once(partial_eval_call, symbol, unknown, wanted, None, ("fwd", "lin"))
+        return self.derived(partial_eval_call, symbol, unknown, wanted, None, ("fwd", "lin"))
 
     def transpose(
         self, symbol: str, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
     ) -> tuple[str, tuple[bool, ...]]:
         """The symbol of the transpose, and which linear arguments it gives cotangents of."""
-        from jaxmlir.passes.transpose import transpose_nonzero
-
-        name = f"{symbol.removesuffix('.lin')}.bwd"
-        return self.once(transpose_nonzero, symbol, linear, name, nonzero)
+        return self.derived(_transposed, symbol, linear, nonzero)
 
     def batched(
         self, symbol: str, dims: tuple[int | None, ...], axis: Any
@@ -129,6 +133,10 @@ class Functions:
 
         return self.once(invert, symbol, arguments, results, log_det)
 
+    def copy_in(self, *roots: str) -> dict[str, Copy]:
+        """Brings what some functions reach into the program's module; those that are copies."""
+        return {} if self.loans is None else self.loans.copy_in(*roots)
+
     def mark(self) -> list[int]:
         """A point to return to, for :meth:`undo`."""
         return [len(self._made), len(self.batched_rules)]
@@ -139,13 +147,30 @@ class Functions:
             while len(memo) > count:
                 memo.popitem()
 
+    def derived(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
+        """Likewise, of what the library may have: the symbols of functions, and patterns."""
+        if self.loans is not None and symbol in self.loans:
+            return self.loans.derived(transform, symbol, *pattern)
+        return self.once(transform, symbol, *pattern)
+
     def once(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
         """``transform(rules, symbol, *pattern)``, or what it returned before."""
         key = (transform, symbol, pattern)
         if key not in self._made:
+            if self.loans is not None:
+                self.loans.check(symbol)
             self._made[key] = transform(self._rules, symbol, *pattern)
         return self._made[key]
 
 
 def _body(rules: Rules, symbol: str) -> Body:
     return Body(rules.program.function(symbol))
+
+
+def _transposed(
+    rules: Rules, symbol: str, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
+) -> tuple[str, tuple[bool, ...]]:
+    from jaxmlir.passes.transpose import transpose_nonzero
+
+    name = f"{symbol.removesuffix('.lin')}.bwd"
+    return transpose_nonzero(rules, symbol, linear, name, nonzero)

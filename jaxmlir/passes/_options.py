@@ -22,9 +22,8 @@ def named_arguments(program: Program, symbol: str, numbers: Iterable[int]) -> tu
     Raises:
       TransformError: the function has no argument of such a number.
     """
-    # A function of the jaxpr dialect has a signature.
-    program.signature(symbol)
     function = program.function(symbol)
+    program.check_types(function)
     total, numbers = len(function.arguments), set(numbers)
     for i in sorted(numbers):
         if not 0 <= i < total:

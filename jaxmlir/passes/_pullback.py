@@ -1,7 +1,7 @@
 """The transpose of the linear half of one op, as a template.
 
-The half is written into a function of its own if it is none yet, and that is transposed as any
-function is: op by op, by JAX's rules.
+What calls a function is a call of the transpose of that.  Any other half is written into a function
+of its own if it is none yet, and that is transposed as any function is: op by op, by JAX's rules.
 """
 
 from __future__ import annotations
@@ -19,20 +19,23 @@ from jaxmlir.passes.jvp import tangent_type_of
 from jaxmlir.passes.transpose import transpose_function
 
 if TYPE_CHECKING:
+    from jaxmlir.passes.higher_order import Written
     from jaxmlir.passes.linearize import LinearOp
 
 
 def transposed(
     rules: Rules, body: Body, op: LinearOp, nonzero: tuple[bool, ...]
-) -> tuple[Rule, bool]:
+) -> tuple[Rule | Written, bool]:
     """The rule that :meth:`Rules.pullback` gives, and whether it holds in every program.
 
     Raises:
       TransformError: the op cannot be transposed; names the op and the user's line.
     """
-    half = Body(_function_of(rules, body, op))
-    linear = [i >= len(op.residuals) for i in range(half.arity)]
     try:
+        if op.halves.pull is not None:
+            return op.halves.pull(nonzero), False
+        half = Body(_function_of(rules, body, op))
+        linear = [i >= len(op.residuals) for i in range(half.arity)]
         new, given = transpose_function(rules, half, linear, "pullback", nonzero, detached=True)
     except TransformError as e:
         place = locations.position(body.ops[op.index].location)

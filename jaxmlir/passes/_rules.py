@@ -25,7 +25,6 @@ from jaxmlir import exporter as exporting
 from jaxmlir._compat import (
     ad_util,
     close_jaxpr,
-    config,
     core,
     debug_info,
     dtypes,
@@ -34,6 +33,7 @@ from jaxmlir._compat import (
     pe,
     state_discharge,
 )
+from jaxmlir._setting import setting
 from jaxmlir._signature import Signature
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError, cause_of
 from jaxmlir.importer import Importer
@@ -71,9 +71,6 @@ class Rule(NamedTuple):
 # What rules have given for a pointwise op of some shape, by its kind: with that shape.
 _of_kind: dict[Any, tuple[Any, _pointwise.Shape]] = {}
 
-# An object for each of JAX's configurations, which are long to compare.
-_settings: dict[Any, object] = {}
-
 # Templates that mean the same in every program, and the jaxprs of those that do not: they call
 # functions, or have large constants, which are each program's own.
 _process_wide: dict[Any, Any] = {}
@@ -106,8 +103,7 @@ class Rules:
         self.exporter = exporting.Exporter(program)
         self.functions = Functions(self)
         self._own: dict[Any, Any] = {}
-        # What JAX's rules write depends on its configuration.
-        self._setting = _settings.setdefault(config.trace_context(), object())
+        self._setting = setting()
 
     def jvp(
         self, op: Any, name: str, active: tuple[bool, ...], known: Signature | None = None
@@ -168,7 +164,7 @@ class Rules:
 
         return self._found("transpose", op, name, known, (linear, nonzero), trace, write)
 
-    def pullback(self, body: Body, op: LinearOp, nonzero: tuple[bool, ...]) -> Rule:
+    def pullback(self, body: Body, op: LinearOp, nonzero: tuple[bool, ...]) -> Rule | Written:
         """``(*residuals, *nonzero cotangents) -> (*nonzero cotangents of used operands)``.
 
         The transpose of a linearized op's second half.  The pattern tells for each used operand
@@ -343,9 +339,9 @@ class Rules:
         while len(self._own) > own:
             self._own.popitem()
         self.functions.undo(memos)
-        shared = self.importer.symbols()
+        others = self.importer.symbols() | self.program.lent.keys()
         for symbol in list(self.program.functions)[functions:]:
-            if symbol not in shared:
+            if symbol not in others:
                 self.program.functions.pop(symbol).operation.erase()
 
     def _found(
@@ -476,6 +472,9 @@ class Rules:
 
     def jaxpr_of(self, op: Any, name: str) -> Any:
         """The closed jaxpr of one op, over its operands."""
+        if self.functions.loans is not None:
+            for symbol in symbols_of(op):
+                self.functions.loans.check(*reachable(self.program.functions, symbol))
         known = set(self.exporter.made)
         invars = [core.Var(aval_of(v.type)) for v in op.operands]
         eqn = exporting.equation(self.exporter, op, name, invars)

@@ -10,7 +10,8 @@ different classes until none is left.
 from __future__ import annotations
 
 import collections
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.ir import func, ir, is_private, scope, symbol_uses
@@ -18,6 +19,7 @@ from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import ops_of, returned
 
 if TYPE_CHECKING:
+    from jaxmlir.passes._volume import Copy
     from jaxmlir.program import Program
 
 
@@ -30,62 +32,102 @@ class DedupeFunctions(Pass):
         return dedupe_functions(program)
 
 
-def dedupe_functions(program: Program) -> bool:
+def dedupe_functions(program: Program, copies: dict[str, Copy] | None = None) -> bool:
     """Keeps the first of each class of equal private functions, and refers to it everywhere;
-    whether there were any equal ones."""
-    merged = merge_functions(program.functions)
-    if merged:
-        program.changed()
-    return merged
+    whether there were any equal ones.
+
+    Args:
+      copies: what is known of some functions; is brought up to date.
+    """
+    functions = program.functions
+    count = len(functions)
+    merge_functions(functions, copies=copies)
+    if len(functions) == count:
+        return False
+    program.changed(functions)
+    return True
 
 
 def merge_functions(
-    functions: dict[str, func.FuncOp], among: Collection[str] | None = None
-) -> bool:
-    """Likewise, of a module's functions; whether there were any to merge.
+    functions: dict[str, func.FuncOp],
+    among: Collection[str] | None = None,
+    copies: dict[str, Copy] | None = None,
+) -> None:
+    """Likewise, of a module's functions; those that go, leave the dictionary too.
 
     Args:
       among: only these may go, by default all.
     """
+    copies = {} if copies is None else copies
     with scope():
-        representative = _equal_functions(functions)
+        representative = equal_functions(functions, copies)
         if among is not None:
             representative |= {name: name for name in functions if name not in among}
         if all(name == kept for name, kept in representative.items()):
-            return False
-        for name, function in functions.items():
+            return
+        for name, function in list(functions.items()):
             if representative[name] != name:
-                function.operation.erase()
+                functions.pop(name).operation.erase()
+                copies.pop(name, None)
             else:
-                _rename_uses(function, representative)
-    return True
+                _rename_uses_of(name, function, representative, copies)
 
 
-def rename_functions(program: Program, names: dict[str, str]) -> None:
+def rename_functions(
+    program: Program, names: dict[str, str], copies: dict[str, Copy] | None = None
+) -> None:
     """Gives functions other names, and refers to them by these."""
     if not names:
         return
+    copies = {} if copies is None else copies
     with scope():
         for name, function in program.functions.items():
-            _rename_uses(function, names)
+            _rename_uses_of(name, function, names, copies)
             if name in names:
                 function.attributes["sym_name"] = ir.StringAttr.get(names[name])
-    program.changed()
+    for name in names.keys() & copies.keys():
+        copies[names[name]] = copies.pop(name)
+    program.changed({names.get(name, name): op for name, op in program.functions.items()})
 
 
-def _equal_functions(functions: dict[str, func.FuncOp]) -> dict[str, str]:
-    """For each function the first of those equal to it."""
+def _rename_uses_of(
+    name: str, function: func.FuncOp, names: dict[str, str], copies: dict[str, Copy]
+) -> None:
+    copy = copies.get(name)
+    if copy is None:
+        rename_uses(function, names)
+    elif any(names.get(use, use) != use for use in copy.uses):
+        rename_uses(function, names)
+        copies[name] = copy._replace(uses=tuple([names.get(use, use) for use in copy.uses]))
+
+
+def equal_functions(
+    functions: Mapping[str, func.FuncOp], copies: Mapping[str, Copy] | None = None
+) -> dict[str, str]:
+    """For each function the first of those equal to it.
+
+    Args:
+      copies: what is known of some functions.
+    """
+    copies = copies or {}
     shapes: dict[Any, int] = {}
     class_of: dict[str, int] = {}
     uses: dict[str, tuple[str, ...]] = {}
-    types = collections.Counter(f.type for f in functions.values())
+    own = {n: f.type for n, f in functions.items() if n not in copies and is_private(f)}
+    # The shape of a function that is unlike all others for a simpler reason is not needed.
+    types = collections.Counter(own.values())
+    if own:
+        types.update(copies[name].leaf.type for name in functions if name in copies)
     for name, function in functions.items():
-        # The shape of a function that is unlike all others for a simpler reason is not needed.
         shape, uses[name] = name, ()
-        if types[function.type] > 1 and is_private(function):
-            shape, uses[name] = _shape(function)
+        if name in copies:
+            shape, uses[name] = copies[name].leaf.shape, copies[name].uses
+        elif name in own and types[own[name]] > 1:
+            shape, uses[name] = shape_of(function)
         class_of[name] = shapes.setdefault(shape, len(shapes))
     count = len(shapes)
+    if count == len(functions):
+        return {name: name for name in functions}
     while True:
         refined: dict[Any, int] = {}
         new = {}
@@ -100,7 +142,17 @@ def _equal_functions(functions: dict[str, func.FuncOp]) -> dict[str, str]:
     return {name: first.setdefault(class_of[name], name) for name in functions}
 
 
-def _shape(function: func.FuncOp) -> tuple[Any, tuple[str, ...]]:
+class Shape(tuple[Any, ...]):
+    """Equal for functions that differ in the symbols they refer to; hashed once."""
+
+    def __hash__(self) -> int:
+        found = self.__dict__.get("hash")
+        if found is None:
+            found = self.__dict__["hash"] = super().__hash__()
+        return found
+
+
+def shape_of(function: func.FuncOp) -> tuple[Shape, tuple[str, ...]]:
     """The function without the symbols it refers to, and these in order."""
     numbers: dict[ir.Value, int] = {v: i for i, v in enumerate(function.arguments)}
     uses: list[str] = []
@@ -117,7 +169,7 @@ def _shape(function: func.FuncOp) -> tuple[Any, tuple[str, ...]]:
             numbers[result] = len(numbers)
     own = tuple((key, attr) for key, attr in function.attributes.items() if key != "sym_name")
     returns = tuple(numbers[v] for v in returned(function))
-    return (own, tuple(ops), returns), tuple(uses)
+    return Shape((own, tuple(ops), returns)), tuple(uses)
 
 
 class _Blank(dict[str, str]):
@@ -128,7 +180,7 @@ class _Blank(dict[str, str]):
 _BLANK = _Blank()
 
 
-def rename(attr: ir.Attribute, names: dict[str, str]) -> ir.Attribute:
+def rename(attr: ir.Attribute, names: Mapping[str, str]) -> ir.Attribute:
     """The attribute with other symbols in it."""
     if isinstance(attr, ir.FlatSymbolRefAttr):
         return ir.FlatSymbolRefAttr.get(names.get(attr.value, attr.value))
@@ -139,7 +191,13 @@ def rename(attr: ir.Attribute, names: dict[str, str]) -> ir.Attribute:
     return attr
 
 
-def _rename_uses(function: func.FuncOp, names: dict[str, str]) -> None:
+def short_name(symbol: str) -> str:
+    """A symbol without the numbers that told it from others."""
+    return re.sub(r"(_\d+)+$", "", symbol) if symbol[-1].isdigit() else symbol
+
+
+def rename_uses(function: func.FuncOp, names: Mapping[str, str]) -> None:
+    """Has a function refer to others by other names."""
     for op in function.entry_block.operations:
         attributes = op.attributes
         for key, attr in list(attributes.items()) if len(attributes) else ():

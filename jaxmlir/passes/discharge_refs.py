@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from jaxmlir.ir import module_bytecode, scope
+from jaxmlir.ir import functions, ir, scope
 from jaxmlir.passes._base import Pass
 
 if TYPE_CHECKING:
@@ -35,15 +35,24 @@ class DischargeRefs(Pass):
         discharge_refs(program)
 
 
+def makes_references(program: Program) -> bool:
+    """Whether functions of the module make references."""
+    with scope():
+        return any(
+            type(op) is ir.OpView and op.name in MAKERS
+            for function in functions(program.module_as_is).values()
+            for block in function.body
+            for op in block.operations
+        )
+
+
 def discharge_refs(program: Program) -> None:
     """Rewrites the functions that make references, under the names they have.
 
     Raises:
       TransformError: an op that takes or makes a reference has no pure form; names it.
     """
-    # Bytecode has each name once: nothing else tells as soon that there are none.
-    bytecode = module_bytecode(program.module)
-    if not any(maker.removeprefix("jaxpr.").encode() in bytecode for maker in MAKERS):
+    if not makes_references(program):
         return
     # Few programs need these, and they need the passes that need this one.
     from jaxmlir.passes._pure import make_pure

@@ -45,6 +45,13 @@ class Forwarded(NamedTuple):
         known = {"operand": operands, "result": results, "extra": outs[len(results) :]}
         return results, [known[kind][i] for kind, i in self.residuals]
 
+    def transpose(
+        self, rules: Rules, num_operands: int, nonzero: tuple[bool, ...]
+    ) -> tuple[str, tuple[bool, ...]]:
+        """The transpose of the second half in its operands, as :meth:`Functions.transpose`."""
+        linear = (False,) * len(self.residuals) + (True,) * num_operands
+        return rules.functions.transpose(self.second, linear, nonzero)
+
 
 def linearize_call(rules: Rules, symbol: str, active: tuple[bool, ...], *how: Any) -> Forwarded:
     """Linearizes a function for its callers."""

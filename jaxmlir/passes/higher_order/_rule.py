@@ -40,6 +40,8 @@ class Linearization:
     """Which operands' tangents it takes: those that have one, and that matter."""
     pullbacks: dict[tuple[bool, ...], Rule] = field(default_factory=dict)
     """Transposes of ``tangent``, by which results have cotangents (see ``Rules.pullback``)."""
+    pull: Callable[[tuple[bool, ...]], Written] | None = None
+    """Gives these, where it takes no look at what ``tangent`` writes."""
 
     def jvp(self, active: tuple[bool, ...], num_results: int) -> Written:
         """Both halves together, as :meth:`HigherOrderRule.jvp` gives them.

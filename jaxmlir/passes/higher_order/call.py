@@ -41,7 +41,13 @@ class Call(HigherOrderRule):
     ) -> Linearization:
         uses = rules.functions.uses(self._symbol(op), active, wanted)
         found = rules.functions.linearize_call(self._symbol(op), uses, wanted)
-        return Linearization(*self._halves(rules, op, found), uses)
+        name, attributes = op.operation.name, dict(op.attributes.items())
+
+        def pull(nonzero: tuple[bool, ...]) -> Written:
+            transposed = found.transpose(rules, uses.count(True), nonzero)
+            return self._written(rules, name, attributes, *transposed)
+
+        return Linearization(*self._halves(rules, op, found), uses, pull=pull)
 
     def partial_eval(self, rules: Rules, op: Any, unknown: tuple[bool, ...]) -> Halves:
         found = rules.functions.partial_eval_call(self._symbol(op), unknown)
@@ -65,9 +71,18 @@ class Call(HigherOrderRule):
 
     def _call(self, rules: Rules, like: Any, symbol: str, pattern: tuple[Any, ...]) -> Written:
         """A call of a transformed function, in place of the op ``like``."""
-        name = like.operation.name
         attributes = dict(like.attributes.items())
-        attributes[self.callee] = ir.FlatSymbolRefAttr.get(symbol)
+        return self._written(rules, like.operation.name, attributes, symbol, pattern)
+
+    def _written(
+        self,
+        rules: Rules,
+        name: str,
+        attributes: dict[str, ir.Attribute],
+        symbol: str,
+        pattern: tuple[Any, ...],
+    ) -> Written:
+        attributes = attributes | {self.callee: ir.FlatSymbolRefAttr.get(symbol)}
         types = list(rules.program.function(symbol).type.results)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:

@@ -112,7 +112,11 @@ class CustomJvp(HigherOrderRule):
         def tangent(args: Sequence[ir.Value]) -> list[ir.Value]:
             return call(rules, split.second, args)
 
-        return Linearization(Written(pattern, primal), Written(pattern, tangent), active)
+        def pull(nonzero: tuple[bool, ...]) -> Written:
+            symbol, given = split.transpose(rules, active.count(True), nonzero)
+            return Written(given, lambda args: call(rules, symbol, args))
+
+        return Linearization(Written(pattern, primal), Written(pattern, tangent), active, pull=pull)
 
     def partial_eval(self, rules: Rules, op: Any, unknown: tuple[bool, ...]) -> Halves:
         """Only derivative rules are split, and what waits is linear: no rule is needed for it."""

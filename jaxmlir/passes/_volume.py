@@ -1,0 +1,175 @@
+"""A function that many programs call, with the derivatives that were asked for.
+
+It is a program of its own, in which the passes work as in any other.  What other programs copy are
+the *leaves*: functions as they were when they were first asked for, equal ones made one, under
+short names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jaxmlir.ir import clone_module, free_symbol, func, ir, scope
+from jaxmlir.passes._build import reachable
+from jaxmlir.passes._rules import Rules
+from jaxmlir.passes.dedupe_functions import (
+    Shape,
+    equal_functions,
+    rename_uses,
+    shape_of,
+    short_name,
+)
+
+if TYPE_CHECKING:
+    from jaxmlir._compat import ConfigSnapshot
+    from jaxmlir.program import Program
+    from jaxmlir.untraced import Source
+
+
+class NotLent(BaseException):
+    """A program needs more of a function than the library has: it is to do without.
+
+    Not an ``Exception``: those that rules raise are caught, and told with the op.
+    """
+
+
+class Leaf(NamedTuple):
+    """A function of a volume as it is copied."""
+
+    function: func.FuncOp
+    """Private, in no module, under a short name; refers to others by theirs."""
+    name: str
+    type: ir.FunctionType
+    uses: tuple[str, ...]
+    """The functions of the volume that it refers to."""
+    sources: Mapping[int, Source]
+    """The custom rules that its ops lack, by the marks that they have."""
+    shape: Shape
+    verified: set[object]
+    """The settings (:func:`setting`) under which a copy was found valid."""
+
+
+class Copy(NamedTuple):
+    """What is known of a function of a program that is the copy of a leaf."""
+
+    leaf: Leaf
+    uses: tuple[str, ...]
+    """The functions of the program that it refers to."""
+
+
+class Volume:
+    """A function with all that it reaches, and its derivatives.
+
+    Attributes:
+      symbol: the function in its program.
+      config: under which its rules are traced; ``None`` if it has no custom rules.
+    """
+
+    def __init__(self, program: Program, symbol: str, forget: Callable[[Volume], None]):
+        """
+        Args:
+          program: has the function ``@symbol``, and is only read.
+          forget: takes the volume out of the library.
+        """
+        from jaxmlir.program import Program
+
+        known = program._functions
+        within = reachable(known, symbol)
+        tracing = program.rule_tracing
+        sources = tracing.sources(known[name] for name in within)
+        own = Program(clone_module(program.module_as_is, within))
+        own._functions[symbol].attributes["sym_visibility"] = ir.StringAttr.get("public")
+        self.symbol = symbol
+        self.config: ConfigSnapshot | None = None
+        if sources:
+            self.config = tracing.table.config
+            own.rule_tracing.take_up(sources, self.config)
+            own.trace_rules(within=reachable(own._functions, symbol, custom_rules=False))
+        own.rule_tracing.held = True
+        self._rules = Rules(own, reverse=True)
+        # By symbol, those of equal functions alike; and the short names of the first of these.
+        self._leaves: dict[str, Leaf] = {}
+        self._names: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._forget = forget
+
+    def derived(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
+        """``transform(rules, symbol, *pattern)`` in the volume's program, made once.
+
+        Raises:
+          NotLent: it cannot be, or refers to what only one program can have.
+        """
+        with self._alone(), scope():
+            try:
+                found = self._rules.functions.derived(transform, symbol, *pattern)
+            except BaseException as e:
+                # What is half written is of no use to anybody.
+                self._forget(self)
+                # The error is to tell of the program at hand.
+                raise (NotLent() if isinstance(e, Exception) else e) from None
+            own = self._rules.program
+            if own.constants or own.handles:
+                self._forget(self)
+                raise NotLent
+            return found
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Has other threads do without the volume meanwhile.
+
+        Were they to wait, it could be for who waits for them, to trace a rule.
+        """
+        if not self._lock.acquire(blocking=False):
+            raise NotLent
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def function(self, symbol: str) -> func.FuncOp:
+        """A function of the volume, to read."""
+        return self._rules.program.function(symbol)
+
+    def leaf(self, symbol: str) -> Leaf:
+        """A function of the volume, to copy."""
+        if symbol not in self._leaves:
+            with self._alone():
+                self._write_leaves(symbol)
+        return self._leaves[symbol]
+
+    def _write_leaves(self, symbol: str) -> None:
+        """Of all that a function reaches; equal functions have one.
+
+        Rules that are traced later are not in it.
+        """
+        own = self._rules.program
+        own.reread()
+        known, first = own.functions, equal_functions(own.functions)
+        within = reachable(known, symbol)
+        reached = [name for name in known if name in within]
+        for name in reached:
+            if first[name] not in self._names:
+                taken = self._names.values()
+                self._names[first[name]] = free_symbol(short_name(first[name]), taken)
+        names = {n: self._names[kept] for n, kept in first.items() if kept in self._names}
+        for name in reached:
+            kept = first[name]
+            if kept not in self._leaves:
+                shape, uses = shape_of(known[kept])
+                function = known[kept].operation.clone(ip=False).opview
+                rename_uses(function, names)
+                function.attributes["sym_name"] = ir.StringAttr.get(names[kept])
+                function.attributes["sym_visibility"] = ir.StringAttr.get("private")
+                self._leaves[kept] = Leaf(
+                    function,
+                    names[kept],
+                    function.type,
+                    tuple([first[use] for use in uses]),
+                    own.rule_tracing.sources([function]),
+                    shape,
+                    set(),
+                )
+            self._leaves[name] = self._leaves[kept]
