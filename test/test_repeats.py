@@ -199,6 +199,61 @@ def test_rolled_up_with_two_carried_values_and_weights_of_their_own():
     same_as_jax(rolled, f, *args)
 
 
+def hoisted(ws, xs):
+    """The inputs of all steps are multiplied at once, and taken apart."""
+    inputs, h = xs @ ws[0], jnp.zeros(8)
+    for t in range(len(xs)):
+        h = jnp.tanh(inputs[t] + h @ ws[1]) - 0.1 * jnp.sin(h)
+    return h
+
+
+def two_layers(ws, xs):
+    """Two kinds of blocks take turns, which differ in where the hidden state comes from."""
+    g = h = jnp.zeros(8)
+    for x in xs:
+        g = jnp.tanh(x @ ws[0] + g @ ws[1])
+        h = jnp.tanh(g @ ws[0] + h @ ws[1])
+    return h
+
+
+def both_ways(ws, xs):
+    """Two tables of one type, which two loops read, one of them backwards."""
+    ahead, back = jnp.sin(xs @ ws[0]), jnp.sin(xs @ ws[1])
+    g = h = jnp.zeros(8)
+    for t in range(len(xs)):
+        g = jnp.tanh(ahead[t] + g @ ws[0]) - jnp.sin(g)
+    for t in reversed(range(len(xs))):
+        h = jnp.cos(back[t] + h @ ws[1]) * jnp.exp(-h * h)
+    return g, h
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize(("function", "loops"), [(hoisted, 1), (two_layers, 1), (both_ways, 2)])
+def test_what_loops_read_of_is_made_before(function, loops):
+    args = [normal(8, 8), normal(8, 8)], normal(20, 8)
+    _, rolled = after("jaxpr-reroll{stored=1e9}", function, *args)
+    assert ops(rolled).count("scan") == loops
+    assert ops(rolled).count("dot_general") <= 8
+    same_as_jax(rolled, function, *args)
+
+
+@pytest.mark.parametrize("steps", [2, 6, 18])
+def test_what_blocks_take_apart_themselves(steps):
+    """Slices of what the block gives, so many that they look like rows of a table."""
+
+    def f(w, x):
+        for _ in range(steps):
+            y = jnp.tanh(x @ w)
+            x = jnp.concatenate([jnp.sin(y[i]) * y[-i - 1 :][0] for i in range(8)]).reshape(8, 4)
+        return x
+
+    args = normal(4, 4), normal(8, 4)
+    for pipeline in (FORCED, "jaxpr-outline", "jaxpr-batch-blocks{min-gain=0 stacked=1e9}"):
+        _, changed = after(pipeline, f, *args)
+        changed.verify()
+        same_as_jax(changed, f, *args)
+
+
 @pytest.mark.compat
 @pytest.mark.parametrize("pipeline", [FORCED, "jaxpr-batch-blocks{min-gain=0 stacked=1e9}"])
 def test_keys_of_blocks(pipeline):

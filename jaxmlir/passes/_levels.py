@@ -61,6 +61,7 @@ STORAGE = (
     "jaxpr-expand-scatter",
     "jaxpr-expand-cumlogsumexp",
     "jaxpr-expand-products",
+    "jaxpr-flatten-products",
     "jaxpr-unroll-reductions",
     "jaxpr-halo",
     "jaxpr-fence",

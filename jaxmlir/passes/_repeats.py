@@ -3,7 +3,9 @@ operands.
 
 The ops of a function are read as a text, one letter for an op: its name, attributes and types.
 Constants, numbers made of them, and slices of arguments are no letters: they differ from one
-repetition to the next (layer 3 reads the third slice), cost nothing, and can stand anywhere.
+repetition to the next (layer 3 reads the third slice), cost nothing, and can stand anywhere.  Nor
+are the rows of a table, a value that is taken apart once for all: a product that has been taken out
+of all steps of a loop.  What gives the table is like nothing else, so that it is in no repetition.
 
 Repeated words of the text are found by doubling (Karp, Miller and Rosenberg 1972): the words of 2k
 letters are numbered by the pairs of words of k letters that they consist of.  For each length the
@@ -40,10 +42,17 @@ SHORTEST = 8
 MOST_APART = 256
 """How many of the words that do not follow on one another are looked for: the longest."""
 
+MOST_KINDS = 16
+"""How many kinds of blocks may take turns."""
+
 Place = tuple[int, int]
 """An op of a block, and one of its operands or results."""
 
 _VIEWS = frozenset({"jaxpr.reshape", "jaxpr.slice", "jaxpr.squeeze"})
+
+ROWS = 4
+"""How many slices of one size a table has at least, for each value that is sliced like it: what a
+block makes and slices is sliced alike in all blocks."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +87,8 @@ class Text:
         self.body = body
         self.free: set[int] = set()
         self.index: list[int] = []
-        arguments = set(range(body.arity))
+        tables = _tables(body)
+        arguments = {*range(body.arity), *tables}
         numbers: dict[Any, int] = {}
         letters: list[int] = []
         for i, signature in enumerate(body.signatures):
@@ -91,7 +101,10 @@ class Text:
                 arguments.update(range(*body.results[i]))
             else:
                 # What has effects is like nothing else.
-                key = signature if signature.effects is None else i
+                is_alone = signature.effects is not None or (
+                    tables and not tables.isdisjoint(range(*body.results[i]))
+                )
+                key = i if is_alone else signature
                 letters.append(numbers.setdefault(key, len(numbers)))
                 self.index.append(i)
         self.letters = np.array(letters, np.int64)
@@ -224,6 +237,28 @@ class Text:
         starts = tuple([start + before + 1 for start in word.starts[:2]])
         return Word(end - before - 1, starts)
 
+    def in_turns(self, word: Word) -> Word:
+        """Where blocks of several kinds take turns, as the layers of a network do that goes through
+        a series, blocks with one of each.
+
+        The kinds are told apart by how far above operands come from, if from another block.
+        """
+        values = self._at(self._operands, word)
+        made = self.made[values]
+        above = np.array(word.starts)[:, None] - made
+        number = values - self._first_result[made]
+        sources = np.where(made < word.starts[0], -1, above * self._most_results + number)
+        kinds = np.unique(sources, axis=0, return_inverse=True)[1].reshape(-1)
+        best, turn = slice(0, 1), 1
+        for period in range(1, min(MOST_KINDS, len(kinds) // 2) + 1):
+            found = _longest(kinds[period:] == kinds[:-period])
+            found = slice(found.start, found.stop + period)
+            if found.stop - found.start > best.stop - best.start:
+                best, turn = found, period
+        starts = word.starts[best]
+        count = len(starts) // turn * turn
+        return Word(word.length * turn, starts[:count:turn])
+
     def _wiring(self, word: Word) -> np.ndarray:
         """For each place of a word, and each operand there, the result in the word that it is, by a
         number that is the same at all places; -1 where it comes from without."""
@@ -298,6 +333,21 @@ class _Lists:
         return np.stack([owners - first, within], 1)
 
 
+def _tables(body: Body) -> set[int]:
+    """The values, by number, whose slices are no letters: arguments are not among them."""
+    rows: dict[tuple[int, ir.Type], set[Signature]] = collections.defaultdict(set)
+    sliced: dict[Signature, set[int]] = collections.defaultdict(set)
+    for signature, operands in zip(body.signatures, body.operands, strict=True):
+        if signature.name == "jaxpr.slice" and operands[0] >= body.arity:
+            rows[operands[0], signature.results[0]].add(signature)
+            sliced[signature].add(operands[0])
+    return {
+        value
+        for (value, _), of_it in rows.items()
+        if len(of_it) >= ROWS * max(len(sliced[signature]) for signature in of_it)
+    }
+
+
 def _costs_nothing(signature: Signature) -> bool:
     """Whether an op makes a constant of constants: spreads one out, or computes a number."""
     name = signature.name
@@ -335,6 +385,15 @@ def _equidistant(rank: np.ndarray, k: int) -> np.ndarray:
     ends = np.concatenate((edges, [count]))
     rows = np.stack([starts, ends - starts - 1 + k, distance[starts]], axis=1)
     return rows[rows[:, 2] > 0]
+
+
+def _longest(mask: np.ndarray) -> slice:
+    """The longest run of what is true."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False]))))
+    if not len(edges):
+        return slice(0, 0)
+    first = 2 * int(np.argmax(edges[1::2] - edges[::2]))
+    return slice(int(edges[first]), int(edges[first + 1]))
 
 
 def _best_phase(crossing: np.ndarray, period: int) -> int:

@@ -126,17 +126,21 @@ def _reroll(
     for word in text.words:
         if len(word.starts) < min_length or not word.is_tandem:
             continue
-        row = _in_a_row(text.alike(word))
-        span = slice(row.starts[0], row.starts[-1] + row.length)
-        if len(row.starts) < min_length or taken[span].any():
+        loop = _loop(rules, text, word, min_length) or _loop(
+            rules, text, text.in_turns(word), min_length
+        )
+        if loop is None or taken[loop.span].any() or not loop.pays(work, stored, max_work):
             continue
-        loop = _Loop.of(rules, text, row)
-        if loop is None or not loop.pays(work, stored, max_work):
-            continue
-        taken[span] = True
+        taken[loop.span] = True
         loop.write()
         count += 1
     return count
+
+
+def _loop(rules: Rules, text: Text, word: Word, min_length: int) -> _Loop | None:
+    """The longest loop of blocks that are alike."""
+    row = _in_a_row(text.alike(word))
+    return _Loop.of(rules, text, row) if len(row.starts) >= min_length else None
 
 
 def _in_a_row(word: Word) -> Word:
@@ -192,6 +196,11 @@ class _Loop(Blocks):
                     return None
                 loop.ys.append(place)
         return loop
+
+    @property
+    def span(self) -> slice:
+        """The letters of the blocks."""
+        return slice(self.word.starts[0], self.word.starts[-1] + self.word.length)
 
     def is_stacked(self, place: Place, is_carried: bool) -> bool:
         """Whether a result is used after the loop for another block than the last one, or is not

@@ -20,7 +20,7 @@ from jaxmlir.passes._work import Work, is_plain_array, size
 from jaxmlir.passes.batch_blocks._results import concatenation_of, sum_of
 
 # Ops of a block, at least.
-MIN_OPS = 4
+MIN_OPS = 2
 
 
 @dataclass

@@ -1,0 +1,157 @@
+"""``jaxpr-flatten-products``: dimensions that a product treats alike are one.
+
+Dimensions that stand side by side in an operand, and are all of its own, or are summed over in the
+order that they have in the other operand, too, are merged::
+
+    dot_general(x[t, d], w[d, h, k])[t, h, k]     = reshape(x @ reshape(w, (d, h k)))
+    dot_general(c[t, h, k], w[d, h, k])[t, d]     = reshape(c, (t, h k)) @ reshape(w, (d, h k)).T
+
+XLA multiplies matrices, and reads them in either order.  A product of more dimensions it makes one
+of matrices by itself, but first copies an operand whose summed dimensions are not where it wants
+them: the weights of an attention's heads in the gradient, each in another layout, which is stored
+from the forward pass on.  Numbers do not change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jax import lax
+
+from jaxmlir.ir import ir
+from jaxmlir.passes._base import Pass
+from jaxmlir.passes._node import OpNode
+from jaxmlir.passes._options import platform_or_default
+from jaxmlir.passes._remarks import remark
+from jaxmlir.passes._replace import replace_ops
+from jaxmlir.passes._rules import Rules
+from jaxmlir.passes._work import is_plain_op
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+
+class FlattenProducts(Pass):
+    """Merge dimensions that a product treats alike.
+
+    Options:
+      platform: what the program will be compiled for; by default JAX's default backend. Others than
+        the CPU are left alone.
+    """
+
+    name: ClassVar[str] = "jaxpr-flatten-products"
+    platform: str = ""
+
+    def run(self, program: Program) -> bool:
+        on_cpu = platform_or_default(self.platform) == "cpu"
+        return on_cpu and flatten_products(program) > 0
+
+
+def flatten_products(program: Program) -> int:
+    """Merges dimensions of products in place; of how many."""
+    return replace_ops(program, {"jaxpr.dot_general"}, _flattened)
+
+
+def _flattened(rules: Rules, node: OpNode) -> ir.Value | None:
+    """The product of operands with fewer dimensions, if there is one."""
+    if not is_plain_op(node):
+        return None
+    (summed, batch), ranks = node.get("dimension_numbers"), [v.type.rank for v in node.operands]
+    runs = _runs(sorted(zip(*summed, strict=True)))
+    sides = [
+        _Side(tuple(batch[i]), tuple([tuple([dims[i] for dims in run]) for run in runs]), rank)
+        for i, rank in enumerate(ranks)
+    ]
+    if all(len(side.order) == rank for side, rank in zip(sides, ranks, strict=True)):
+        return None
+    if sides[0].is_wide(node.operands[0].type.shape):
+        return None
+    remark(node.op, f"of {' and '.join(str(len(side.order)) for side in sides)} dimensions")
+    product = _Product(*sides, node.get("precision"), node.get("preferred_element_type"))
+    return rules.emit(product, list(node.operands), product)[0]
+
+
+def _runs(rows: Sequence[tuple[int, ...]]) -> list[list[tuple[int, ...]]]:
+    """Rows of dimensions, those together that go on by one in all columns."""
+    found: list[list[tuple[int, ...]]] = []
+    for row in rows:
+        if found and row == tuple([d + 1 for d in found[-1][-1]]):
+            found[-1].append(row)
+        else:
+            found.append([row])
+    return found
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What a product does with the dimensions of an operand.
+
+    Attributes:
+      batch: those of the batch.
+      summed: those that are summed over, in runs.
+      rank: how many there are.
+    """
+
+    batch: tuple[int, ...]
+    summed: tuple[tuple[int, ...], ...]
+    rank: int
+
+    @property
+    def free(self) -> list[tuple[int, ...]]:
+        """The other dimensions, in runs."""
+        others = set(range(self.rank)).difference(self.batch, *self.summed)
+        return [tuple([d for (d,) in run]) for run in _runs([(d,) for d in sorted(others)])]
+
+    @property
+    def order(self) -> list[tuple[int, ...]]:
+        """All of them as they stand in the operand."""
+        return sorted([*((d,) for d in self.batch), *self.summed, *self.free])
+
+    def is_wide(self, shape: Sequence[int]) -> bool:
+        """Whether the operand is to be transposed, and has more columns than rows.
+
+        XLA's copy in the other layout is worth its time then.  The sums over rows of products of
+        two arrays, in milliseconds on two cores with the copy / without, jax 0.12 and 0.10:
+          254 x 4096 and 254 x 64      2.3, 2.4 / 2.4, 2.5
+          256 x 4096 and 256 x 64      4.3, 2.4 / 4.7, 2.6
+          1536 x 64 twice              0.21, 0.21 / 0.14, 0.17
+          1024 x 1024 and 1024 x 256   9.0, 6.9 / 8.5, 5.4
+        """
+        if not self.summed or not self.free or self.summed[0] > self.free[0]:
+            return False
+        rows, columns = (
+            math.prod(shape[d] for run in runs for d in run) for runs in (self.summed, self.free)
+        )
+        return columns > rows
+
+    def merged(self, array: Any) -> Any:
+        """The operand with a dimension for each run."""
+        return lax.reshape(array, [math.prod(array.shape[d] for d in run) for run in self.order])
+
+
+@dataclass(frozen=True)
+class _Product:
+    """A product of matrices, or of few dimensions, in place of one of many; hashable."""
+
+    x: _Side
+    y: _Side
+    precision: Any
+    preferred_element_type: Any
+
+    def __call__(self, x: Any, y: Any) -> list[Any]:
+        sides = self.x, self.y
+        summed = [[side.order.index(run) for run in side.summed] for side in sides]
+        batch = [[side.order.index((d,)) for d in side.batch] for side in sides]
+        result = lax.dot_general(
+            *(side.merged(array) for side, array in zip(sides, (x, y), strict=True)),
+            (summed, batch),
+            precision=self.precision,
+            preferred_element_type=self.preferred_element_type,
+        )
+        shape = [x.shape[d] for d in self.x.batch]
+        for side, array in zip(sides, (x, y), strict=True):
+            shape += [array.shape[d] for run in side.free for d in run]
+        return [lax.reshape(result, shape)]

@@ -1,0 +1,82 @@
+"""Products of fewer dimensions: numbers are JAX's, of all ranks and orders of dimensions."""
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxmlir
+
+FLATTEN = "jaxpr-flatten-products{platform=cpu}"
+RNG = np.random.RandomState(0)
+
+
+def ranks(program):
+    """Of the operands of each product."""
+    ops = program.functions[program.name].entry_block.operations
+    products = [op for op in ops if op.operation.name == "jaxpr.dot_general"]
+    return [tuple(v.type.rank for v in op.operands) for op in products]
+
+
+@hypothesis.settings(max_examples=30, deadline=None)
+@hypothesis.given(st.data())
+def test_random_products(data):
+    sizes = st.lists(st.integers(0, 3), max_size=3)
+    batch, left, right, summed = (data.draw(sizes) for _ in range(4))
+    dtype = data.draw(st.sampled_from((np.float32, np.int32, np.complex64)))
+
+    def operand(free):
+        """An array with its dimensions in any order, and where those of the batch and of the sum
+        are."""
+        shape = [*batch, *free, *summed]
+        order = data.draw(st.permutations(range(len(shape))))
+        array = np.asarray(RNG.randn(*shape) * 4).astype(dtype)
+        at = [order.index(d) for d in range(len(shape))]
+        return array.transpose(order), at[: len(batch)], at[len(batch) + len(free) :]
+
+    (x, *of_x), (y, *of_y) = operand(left), operand(right)
+    (batch_x, summed_x), (batch_y, summed_y) = of_x, of_y
+
+    def function(x, y):
+        return lax.dot_general(x, y, ((summed_x, summed_y), (batch_x, batch_y)))
+
+    program = jaxmlir.trace(function)(x, y).run_passes(FLATTEN)
+    program.verify()
+    np.testing.assert_allclose(program(x, y), function(x, y), 1e-5, 1e-5)
+    assert str(program.run_passes(FLATTEN)) == str(program)
+
+
+@pytest.mark.compat
+def test_heads_are_products_of_matrices():
+    def heads(w, x):
+        return jnp.sum(jnp.sin(jnp.einsum("td,dhk->thk", x, w)))
+
+    args = RNG.randn(8, 2, 4).astype(np.float32), RNG.randn(16, 8).astype(np.float32)
+    gradient = jaxmlir.trace(heads)(*args).grad((0, 1)).run_passes(FLATTEN)
+    assert set(ranks(gradient)) == {(2, 2)}
+    for got, want in zip(gradient(*args), jax.grad(heads, (0, 1))(*args), strict=True):
+        np.testing.assert_allclose(got, want, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize(("rows", "rank"), [(4, 3), (64, 2)])
+def test_wide_operands_are_copied(rows, rank):
+    def function(x, y):
+        return jnp.einsum("abi,abj->ij", x, y)
+
+    x, y = (jax.ShapeDtypeStruct((2, rows, n), np.float32) for n in (32, 8))
+    assert ranks(jaxmlir.trace(function)(x, y).run_passes(FLATTEN)) == [(rank, rank)]
+
+
+def test_types_and_precision_stay():
+    def function(x, y):
+        return lax.dot_general(
+            x, y, (((2,), (0,)), ((), ())), precision="highest", preferred_element_type=np.float32
+        )
+
+    x, y = (jax.ShapeDtypeStruct(shape, np.float16) for shape in ((2, 3, 4), (4, 5)))
+    text = str(jaxmlir.trace(function)(x, y).run_passes(FLATTEN))
+    assert "tensor<6x4xf16>, tensor<4x5xf16>) -> tensor<6x5xf32>" in text
+    assert text.count("HIGHEST") == 2
