@@ -134,6 +134,33 @@ def test_blocks_apart_from_each_other_are_found():
     assert plain(*args) == outlined(*args)
 
 
+def attention(ws, x):
+    """The mask is made in the midst of the first layer, of constants, and read in all."""
+    for w in ws:
+        scores = jnp.sin(x @ w) @ x.T
+        scores = jnp.where(jnp.tril(jnp.ones(scores.shape, bool)), scores, -9.0)
+        x = x + jax.nn.softmax(scores) @ jnp.tanh(x)
+    return x
+
+
+def from_a_constant_state(ws, x):
+    """The first step is made of constants until it reads an argument."""
+    state = jnp.linspace(0.0, 1.0, 16).reshape(4, 4)
+    for w in ws:
+        state = jnp.sin(state * 0.9) + jnp.cos(state * state) @ w - jnp.exp(-state)
+        state = state / (1 + jnp.sum(state * state)) + jnp.tanh(state)
+    return state @ x
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("function", [attention, from_a_constant_state])
+def test_blocks_begin_with_the_first_layer(function):
+    program, outlined = after("jaxpr-outline", function, *LAYERS)
+    assert calls(outlined) == len(LAYERS[0])
+    same_as_jax(outlined, function, *LAYERS)
+    same_as_jax(program.run_passes("jaxpr-reroll{stored=1e9}"), function, *LAYERS)
+
+
 @pytest.mark.compat
 def test_prints_stay_where_they_are():
     def f(x):

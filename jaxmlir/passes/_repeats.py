@@ -4,8 +4,10 @@ operands.
 The ops of a function are read as a text, one letter for an op: its name, attributes and types.
 Constants, numbers made of them, and slices of arguments are no letters: they differ from one
 repetition to the next (layer 3 reads the third slice), cost nothing, and can stand anywhere.  Nor
-are the rows of a table, a value that is taken apart once for all: a product that has been taken out
-of all steps of a loop.  What gives the table is like nothing else, so that it is in no repetition.
+is what is made of constants for all repetitions, such as a mask, which the first one has in its
+midst.  Nor are the rows of a table, a value that is taken apart once for all: a product that has
+been taken out of all steps of a loop.  What gives the table is like nothing else, so that it is in
+no repetition.
 
 Repeated words of the text are found by doubling (Karp, Miller and Rosenberg 1972): the words of 2k
 letters are numbered by the pairs of words of k letters that they consist of.  For each length the
@@ -91,11 +93,12 @@ class Text:
         arguments = {*range(body.arity), *tables}
         numbers: dict[Any, int] = {}
         letters: list[int] = []
+        common = _made_for_several(body)
         for i, signature in enumerate(body.signatures):
             operands = body.operands[i]
-            if signature.name == "jaxpr.constant" or (
-                self.free.issuperset(operands) and _costs_nothing(signature)
-            ):
+            if i in common:
+                continue
+            if self.free.issuperset(operands) and _costs_nothing(signature):
                 self.free.update(range(*body.results[i]))
             elif signature.name in _VIEWS and arguments.issuperset(operands):
                 arguments.update(range(*body.results[i]))
@@ -351,7 +354,33 @@ def _tables(body: Body) -> set[int]:
 def _costs_nothing(signature: Signature) -> bool:
     """Whether an op makes a constant of constants: spreads one out, or computes a number."""
     name = signature.name
-    return name in SPREAD or (name in ELEMENTWISE and not signature.results[0].shape)
+    return name == "jaxpr.constant" or name in SPREAD or (name in ELEMENTWISE and not signature.results[0].shape)
+
+
+def _made_for_several(body: Body) -> set[int]:
+    """The ops that compute something of constants alone which ops of one signature read alike.
+
+    Not all that is made of constants: the first step of a loop may be, from a constant state.
+    """
+    free: set[int] = set()
+    makers: dict[int, int] = {}
+    readers: dict[int, list[int]] = collections.defaultdict(list)
+    alike: collections.Counter[Any] = collections.Counter()
+    for i, signature in enumerate(body.signatures):
+        operands = body.operands[i]
+        for j, value in enumerate(operands):
+            if value in makers:
+                readers[makers[value]].append(i)
+                alike[makers[value], j, signature] += 1
+        if free.issuperset(operands) and _costs_nothing(signature):
+            free.update(range(*body.results[i]))
+        elif signature.effects is None and all(v in free or v in makers for v in operands):
+            makers.update(dict.fromkeys(range(*body.results[i]), i))
+    found = {maker for (maker, _, _), count in alike.items() if count > 1}
+    for maker in reversed(readers):
+        if found.issuperset(readers[maker]):
+            found.add(maker)
+    return found
 
 
 def _stretches(letters: np.ndarray) -> Iterator[tuple[int, int, int]]:
