@@ -546,9 +546,7 @@ def _leaves_of(args_tree: Any, positions: Sequence[int]) -> list[int]:
         total += child.num_leaves
     children = args_tree.children()
     return [
-        leaf
-        for i in positions
-        for leaf in range(starts[i], starts[i] + children[i].num_leaves)
+        leaf for i in positions for leaf in range(starts[i], starts[i] + children[i].num_leaves)
     ]
 
 
