@@ -302,7 +302,7 @@ class _Driver:
         from jaxmlir.ir import parse_module
 
         if self.is_plain_file:
-            return parse_file(self.filename)
+            return parse_file(self.filename, text)
         return parse_module(text, self.filename)
 
     def _program(self, module: ir.Module) -> Program | _MlirModule:
