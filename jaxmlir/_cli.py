@@ -46,9 +46,9 @@ class Flag:
 
     def __str__(self) -> str:
         if len(self.name) == 1:
-            return f"-{self.name} <{self.metavar}>"
+            return f"{dashed(self.name)} <{self.metavar}>"
         value = f"=<{self.metavar}>" if self.metavar else ""
-        return f"--{self.name}" + (f"[{value}]" if self.optional else value)
+        return dashed(self.name) + (f"[{value}]" if self.optional else value)
 
 
 LOAD = Flag("load", "Import this Python module first, for its primitives and passes", "module")
@@ -119,7 +119,7 @@ def parse_arguments(argv: Sequence[str], flags: Iterable[Flag]) -> Arguments:
         flag = table[name]
         if given is None and flag.metavar and not flag.optional:
             if not words:
-                raise UsageError(f"--{name} needs a value: {flag}")
+                raise UsageError(f"{dashed(name)} needs a value: {flag}")
             given = words.pop(0)
         text = (given or "") if flag.metavar else _truth(name, given)
         arguments.values.setdefault(name, []).append(text)
@@ -141,7 +141,12 @@ def reject_unknown(arguments: Arguments, known: Iterable[str]) -> None:
 
 
 def unknown_flag(name: str, known: Iterable[str]) -> UsageError:
-    return unknown_name(f"unknown command line argument '--{name}'", name, known, "--")
+    return unknown_name(f"unknown command line argument '{dashed(name)}'", name, known, "--")
+
+
+def dashed(name: str) -> str:
+    """A flag as it is written: a letter has one dash."""
+    return f"-{name}" if len(name) == 1 else f"--{name}"
 
 
 def unknown_name(message: str, name: str, known: Iterable[str], prefix: str = "") -> UsageError:

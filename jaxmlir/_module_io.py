@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Collection
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxmlir import _cli
@@ -87,8 +86,11 @@ def bytecode_to_text(data: bytes, filename: str) -> str:
     raise ParseError(f"{filename} is corrupted MLIR bytecode: {reason}")
 
 
-def parse_file(path: str) -> ir.Module:
+def parse_file(path: str, text: str) -> ir.Module:
     """Parses a text file; unlike a string's, its locations name the file.
+
+    Args:
+      text: what is in the file.
 
     Raises:
       ParseError: with MLIR's diagnostics.
@@ -98,7 +100,7 @@ def parse_file(path: str) -> ir.Module:
             module = ir.Module.parseFile(path)
         except ir.MLIRError as e:
             raise ParseError(diagnostics_of(e, path)) from None
-    check_arrays(module, Path(path).read_text(errors="replace"), path)
+    check_arrays(module, text, path)
     return module
 
 
@@ -159,6 +161,6 @@ def read_program(path: str, custom_calls: Collection[str] = ()) -> Program:
     if is_artifact(data):
         return read_artifact(path, data, custom_calls)
     if path != "-" and not is_bytecode(data):
-        return Program(parse_file(path), {}, {})
+        return Program(parse_file(path, data.decode(errors="replace")), {}, {})
     filename = _cli.display_path(path)
     return Program(parse_module(to_text(data, filename), filename), {}, {})

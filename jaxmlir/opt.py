@@ -62,6 +62,8 @@ FLAGS = (
     Flag("mlir-print-ir-before-all", "Print the module before every pass"),
     Flag("mlir-print-ir-after", "Print the module after these passes", "pass,..."),
     Flag("mlir-print-ir-after-all", "Print the module after every pass"),
+    Flag("mlir-print-ir-after-change", "Of these, print it only after passes that changed it"),
+    Flag("mlir-print-ir-after-failure", "Print the module only after a pass that failed"),
     Flag(
         "remarks",
         "Print what passes did and where; only those whose name matches, where a regex is given",
@@ -211,6 +213,8 @@ class _Driver:
             print_after=arguments.names("mlir-print-ir-after"),
             print_before_all=arguments.on("mlir-print-ir-before-all"),
             print_after_all=arguments.on("mlir-print-ir-after-all"),
+            print_after_change=arguments.on("mlir-print-ir-after-change"),
+            print_after_failure=arguments.on("mlir-print-ir-after-failure"),
             debug_info=self.debug_info,
             elide_over=self.elide_over,
             timing=self.timing,
@@ -302,7 +306,7 @@ class _Driver:
         from jaxmlir.ir import parse_module
 
         if self.is_plain_file:
-            return parse_file(self.filename)
+            return parse_file(self.filename, text)
         return parse_module(text, self.filename)
 
     def _program(self, module: ir.Module) -> Program | _MlirModule:

@@ -71,6 +71,20 @@ class _Op:
                 return _Function(f"{name}.{field}", symbol.value, self._functions[symbol.value])
         return None
 
+    def unfit_fields(
+        self, name: str, what: str, fits: Callable[[ir.Attribute], bool], fields: Sequence[str]
+    ) -> Iterator[str]:
+        """What is wrong with an attribute that is to be a record with those fields."""
+        where, attribute = f" attribute '{name}", self._attributes[name]
+        records = [item.attr for item in attribute] if isinstance(attribute, ir.DictAttr) else []
+        if len(records) != 1 or not isinstance(records[0], ir.DictAttr):
+            yield f"{where}': expected a record of {', '.join(fields)}, got {attribute}"
+            return
+        for field in fields:
+            found = records[0][field] if field in records[0] else None
+            if found is None or not fits(found):
+                yield f"{where}.{field}': expected {what}, got {found or 'nothing'}"
+
     def functions(self, name: str) -> Iterator[_Function]:
         """The functions that an attribute names, be it one or several."""
         for symbol in symbol_uses(self._attributes[name]) if name in self._attributes else ():
@@ -219,7 +233,23 @@ def _select_and_scatter(op: _Op) -> Iterator[str]:
     yield from _on_elements("scatter_jaxpr")(op)
 
 
+def _is_symbol(attribute: ir.Attribute) -> bool:
+    return isinstance(attribute, ir.FlatSymbolRefAttr)
+
+
+def _is_count(attribute: ir.Attribute) -> bool:
+    return isinstance(attribute, ir.IntegerAttr) and attribute.value >= 0
+
+
 def _custom_linear_solve(op: _Op) -> Iterator[str]:
+    of_solve, mandatory = ("matvec", "vecmat", "solve", "transpose_solve"), ("matvec", "solve")
+    malformed = [
+        *op.unfit_fields("const_lengths", "a number of constants", _is_count, of_solve),
+        *op.unfit_fields("jaxprs", "the symbol of a function", _is_symbol, mandatory),
+    ]
+    if malformed:
+        yield from malformed
+        return
     lengths = op.get("const_lengths", None)
     first = sum(lengths)
     right = op.operands[first:]

@@ -128,7 +128,8 @@ def jit(
         they are written.
       without: names of passes of that level to leave out.
       options: those of ``jax.jit``: ``static_argnums``, ``static_argnames``, ``donate_argnums``,
-        ``donate_argnames``, ``in_shardings``, ``out_shardings``, ``keep_unused`` ...
+        ``donate_argnames``, ``in_shardings``, ``out_shardings``, ``keep_unused`` ...  With
+        ``inline``, a trace that calls the function gets the call of its program alone.
     """
     return JitFunction(fun, options, optimize, without)
 
@@ -150,6 +151,7 @@ class JitFunction:
         from jaxmlir.passes import Instrumentation, level_stages, parse_pipeline
 
         functools.update_wrapper(self, fun)
+        name = _name_of(fun)
         structure, storage = map(parse_pipeline, level_stages(optimize, without))
         unverified = Instrumentation(verify_each=False)
         static = {k: v for k, v in options.items() if k.startswith("static_")}
@@ -167,13 +169,15 @@ class JitFunction:
             if not options.get("keep_unused"):
                 jaxpr, used = without_dead_code(jaxpr)
                 values = [value for value, use in zip(values, used, strict=True) if use]
-            program = from_jaxpr(jaxpr, _name_of(fun))
+            program = from_jaxpr(jaxpr, name)
             with program.rule_tracing.holding():
                 structure.run(program, unverified)
             program.when_lowered = storage if storage.passes else None
             results = runtime.call(program, program.name, values)
             return jax.tree.unflatten(jax.tree.structure(traced.out_info), results)
 
+        # A `functools.partial` has no name to be taken over.
+        through_dialect.__name__ = through_dialect.__qualname__ = name
         self._jitted = jax.jit(through_dialect, **options)
 
     __call__ = Calls("_jitted")
@@ -200,4 +204,6 @@ class JitFunction:
 
 
 def _name_of(fun: Callable[..., Any]) -> str:
+    while isinstance(fun, functools.partial):
+        fun = fun.func
     return getattr(fun, "__name__", type(fun).__name__)

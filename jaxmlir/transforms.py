@@ -195,11 +195,15 @@ def grad(
       checkpoints: how many states of such a loop are kept.
 
     Raises:
+      ArgumentError: ``argnums`` name no argument.
       TransformError: the result is not a real scalar, an argument has no gradient, or an op cannot
         be differentiated.
     """
     (args_tree, _), out_tree = program.in_tree.children(), program.out_tree
-    chosen = _chosen_leaves(args_tree, argnums)
+    positions = _positions(argnums, args_tree)
+    if not positions:
+        raise ArgumentError(f"argnums={argnums}: expected at least one argument to differentiate")
+    chosen = _leaves_of(args_tree, positions)
     value_tree, aux_tree = _value_and_aux(program) if has_aux else (out_tree, None)
     if not jax.tree_util.treedef_is_leaf(value_tree):
         raise TransformError(
@@ -226,7 +230,7 @@ def grad(
         first = [*values, *aux] if value else []
         set_results(function, [*first, *gradients, *([] if value else aux)])
         copies = rules.functions.copy_in(new)
-    pieces = [args_tree.children()[i] for i in _positions(argnums, args_tree)]
+    pieces = [args_tree.children()[i] for i in positions]
     grads = pieces[0] if isinstance(argnums, int) else _tuple(pieces)
     if value:
         first_tree = value_tree if aux_tree is None else _tuple([value_tree, aux_tree])
@@ -408,7 +412,7 @@ def inverse(
         )
     result, rules, symbol = _start(program, custom_rules="all")
     with scope(), program.widths:
-        flat = (_chosen_leaves(args_tree, positions) for positions in (found, sorted(given)))
+        flat = (_leaves_of(args_tree, positions) for positions in (found, sorted(given)))
         try:
             new = inverse_function(rules, symbol, *map(tuple, flat), log_det)
         except TransformError as e:
@@ -546,7 +550,7 @@ def _positions(argnums: int | Sequence[int], args_tree: Any, option: str = "argn
     """The positional arguments that an option names, counted from 0.
 
     Raises:
-      ArgumentError: it names none.
+      ArgumentError: it names one that there is not, or one twice.
     """
     n = len(args_tree.children())
     wanted = list(argnums) if isinstance(argnums, Iterable) else [argnums]
@@ -556,20 +560,21 @@ def _positions(argnums: int | Sequence[int], args_tree: Any, option: str = "argn
         if not -n <= i < n:
             taken = count(n, "positional argument")
             raise ArgumentError(f"{option}={argnums} for a program of {taken}")
-    return [i % n for i in wanted]
+    positions = [i % n for i in wanted]
+    if len(set(positions)) < len(positions):
+        raise ArgumentError(f"{option}={argnums} names a positional argument twice")
+    return positions
 
 
-def _chosen_leaves(args_tree: Any, argnums: int | Sequence[int]) -> list[int]:
-    """The flat arguments of the chosen positions, in the order of ``argnums``."""
+def _leaves_of(args_tree: Any, positions: Sequence[int]) -> list[int]:
+    """The flat arguments of those positions, in their order."""
     starts, total = [], 0
     for child in args_tree.children():
         starts.append(total)
         total += child.num_leaves
     children = args_tree.children()
     return [
-        leaf
-        for i in _positions(argnums, args_tree)
-        for leaf in range(starts[i], starts[i] + children[i].num_leaves)
+        leaf for i in positions for leaf in range(starts[i], starts[i] + children[i].num_leaves)
     ]
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import sys
 import traceback
+import types
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import _cli
@@ -104,16 +106,25 @@ def _trace(target: str, args: str, kwargs: str) -> Program:
     except JaxmlirError:
         raise
     except Exception as e:
-        traceback.print_exc()
+        users = e.__traceback__
+        while users is not None and _is_ours(users):
+            users = users.tb_next
+        # Where the function was not even called, the message says it all.
+        if users is not None:
+            traceback.print_exception(e.with_traceback(users))
         raise UsageError(
             f"tracing {target} with ({args}{', ' if args and kwargs else ''}{kwargs}) raised "
             f"{type(e).__name__}: {e}"
         ) from e
 
 
+def _is_ours(entry: types.TracebackType) -> bool:
+    return Path(__file__).parent in Path(entry.tb_frame.f_code.co_filename).parents
+
+
 def _find_function(target: str) -> Callable[..., Any]:
     module, _, path = target.partition(":")
-    if not path:
+    if not (module and path):
         raise UsageError(f"--import-python expects pkg.module:function, got '{target}'")
     try:
         found: Any = _cli.import_here(module)

@@ -371,6 +371,9 @@ def stack():
     ("use", "error", "expected"),
     [
         (lambda p: p.jacfwd(argnums=4), ArgumentError, "argnums=4 for a program of 1 positional"),
+        (lambda p: p.jacrev(argnums=(0, -1)), ArgumentError, "names a positional argument twice"),
+        (lambda p: p.grad(()), ArgumentError, r"argnums=\(\): expected at least one argument"),
+        (lambda p: p.value_and_grad([0, 0]), ArgumentError, r"argnums=\[0, 0\] names .* twice"),
         (lambda p: p.hessian(argnums="x"), ArgumentError, "argnums='x': expected an int"),
         (lambda p: p.inverse(known=[1]), ArgumentError, r"known=\[1\] for a program of 1 "),
         (

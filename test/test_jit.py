@@ -88,7 +88,17 @@ def test_jit_of_a_method_and_of_a_partial():
 
     model = Model()
     assert type(model).__call__(model, 2.0) == 6.0
-    assert jaxmlir.jit(functools.partial(jnp.add, 1.0))(2.0) == 3.0
+
+    def shifted(shift, x):
+        return x + shift
+
+    partial = functools.partial(functools.partial(shifted), 1.0)
+    jitted = jaxmlir.jit(partial)
+    assert jitted(2.0) == 3.0
+    assert jitted.trace(2.0).name == jaxmlir.trace(partial)(2.0).name == "shifted"
+    assert "@jit_shifted" in jitted.lower(2.0).as_text()
+    with pytest.raises(TypeError, match="function shifted"):
+        jitted("2.0")
 
 
 @compat

@@ -21,6 +21,7 @@ import jaxmlir
 from benchmarks.programs import PROGRAMS
 from jaxmlir.ir import scope
 from jaxmlir.passes._rules import Rules
+from jaxmlir.passes.remat import Remat
 from jaxmlir.passes.remat._choice import choose
 from jaxmlir.passes.remat._flow import FlowNetwork
 from jaxmlir.passes.remat._joint import Joint, Pair, loops_of, needed_for, steps_of
@@ -394,3 +395,23 @@ def is_cheap(value):
         "jaxpr.transpose",
         "jaxpr.reshape",
     )
+
+
+# --- what the pass reports ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("f", "changes"),
+    [
+        (recurrent(10), True),
+        (nested, True),
+        # Of each iteration its state is stored, and less than that cannot be.
+        (recurrent(10, body=lambda x, w: x @ w), False),
+        (lambda w, x: lax.scan(lambda c, _: (c * 0.5, None), w, None, 4)[0].sum(), False),
+    ],
+)
+def test_the_pass_says_whether_it_changed_anything(f, changes):
+    program = jaxmlir.trace(f)(WEIGHTS, STATE).grad()
+    before = str(program)
+    assert Remat().run(program) is changes
+    assert (str(program) != before) is changes

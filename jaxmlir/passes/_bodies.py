@@ -24,7 +24,7 @@ from jaxmlir.passes._build import (
     trip_count,
 )
 from jaxmlir.passes._build import inline as inline_body
-from jaxmlir.passes._call_graph import CallGraph, outside_kernels
+from jaxmlir.passes._call_graph import SCANS, CallGraph, outside_kernels
 from jaxmlir.passes._edit import remove_dead, set_arguments
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 
@@ -98,7 +98,7 @@ def loop_constants(program: Program) -> dict[ir.Value, int]:
     iterations at least."""
     # Bodies by the attributes of the scans, which are few: loops may be many.
     scans: dict[tuple[ir.Attribute, ...], None] = {}
-    for function in outside_kernels(program, ("jaxpr.scan",)):
+    for function in outside_kernels(program, SCANS):
         for op, name in named_ops(function):
             if name == "jaxpr.scan" and "num_consts" in (attributes := op.attributes):
                 scans[tuple(attributes[n] for n in ("jaxpr", "num_consts", "length"))] = None

@@ -47,6 +47,7 @@ class NewFunction:
           name: the symbol, or, unless it is ``reserved``, what it is made from.
           like: the function whose location the new one has.
         """
+        self._rules = rules
         self.name = name if reserved or detached else rules.importer.unique_symbol(name)
         self.op = func.FuncOp(
             self.name,
@@ -74,6 +75,7 @@ class NewFunction:
             func.ReturnOp(list(results))
         type_ = ir.FunctionType.get([v.type for v in self.args], [v.type for v in results])
         self.op.attributes["function_type"] = ir.TypeAttr.get(type_)
+        self._rules.functions.given_effects.list_in(self.op)
         return self.name
 
 

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
+# What who looks for loops of a known number of iterations asks for.
+SCANS = frozenset({"jaxpr.scan"})
+
+
 class CallGraph:
     """The functions of a program and the symbols in them, from one walk over the ops.
 

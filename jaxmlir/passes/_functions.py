@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir.passes._activity import Activity, active_results, forward, used_arguments
 from jaxmlir.passes._body import Body
+from jaxmlir.passes._effects import GivenEffects
 
 if TYPE_CHECKING:
     from jaxmlir.inverses._invert import Inverted
@@ -34,6 +35,7 @@ class Functions:
         self.loans: Loans | None = None
         self._made: dict[Any, Any] = {}
         self.batched_rules: dict[Any, BatchedRules] = {}
+        self.given_effects = GivenEffects(rules)
 
     def body(self, symbol: str) -> Body:
         """``@symbol`` with its values numbered.  Functions that are referred to do not change."""

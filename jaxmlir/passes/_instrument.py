@@ -61,6 +61,8 @@ class Instrumentation:
       verify_each: verify the program after each pass.
       print_before, print_after: names of passes around which to dump the IR.
       print_before_all, print_after_all: dump the IR around every pass.
+      print_after_change: of the dumps after a pass, only those of passes that changed the IR.
+      print_after_failure: dump the IR after a pass only, and always, where it failed.
       debug_info: dump locations too.
       elide_over: dump constants of more elements as an ellipsis.
       timing: where to add up how long each pass took.
@@ -73,11 +75,15 @@ class Instrumentation:
     print_after: frozenset[str] = frozenset()
     print_before_all: bool = False
     print_after_all: bool = False
+    print_after_change: bool = False
+    print_after_failure: bool = False
     debug_info: bool = False
     elide_over: int | None = None
     timing: Timing | None = None
     remarks: Sink | None = field(default=None, compare=False)
     stream: TextIO | None = field(default=None, compare=False)
+    # The IR before the pass that is running.
+    _texts: list[str] = field(default_factory=list, compare=False)
 
     @property
     def observes(self) -> bool:
@@ -87,6 +93,7 @@ class Instrumentation:
             or self.print_after
             or self.print_before_all
             or self.print_after_all
+            or self.print_after_failure
             or self.timing
         )
 
@@ -102,14 +109,22 @@ class Instrumentation:
     def before(self, name: str, module: ir.Module) -> None:
         if self.print_before_all or name in self.print_before:
             self._dump("Before", name, module)
+        if self.print_after_change:
+            self._texts[:] = [module_text(module, debug_info=True)]
 
     def after(self, name: str, module: ir.Module) -> None:
-        if self.print_after_all or name in self.print_after:
-            self._dump("After", name, module)
+        if self.print_after_failure or not self._wants_after(name):
+            return
+        if self.print_after_change and self._texts == [module_text(module, debug_info=True)]:
+            return
+        self._dump("After", name, module)
 
     def failed(self, name: str, module: ir.Module) -> None:
-        if self.print_after_all or name in self.print_after:
+        if self.print_after_failure or self._wants_after(name):
             self._dump("After", name, module, failed=True)
+
+    def _wants_after(self, name: str) -> bool:
+        return self.print_after_all or name in self.print_after
 
     def _dump(self, when: str, name: str, module: ir.Module, failed: bool = False) -> None:
         text = module_text(module, debug_info=self.debug_info, elide_over=self.elide_over)

@@ -48,3 +48,8 @@ def platform_or_default(platform: str) -> str:
         return jax.default_backend()
     check_platform(platform)
     return platform
+
+
+def is_for_cpu(platform: str) -> bool:
+    """Whether a program will be compiled for a CPU; see :func:`platform_or_default`."""
+    return platform_or_default(platform) == "cpu"

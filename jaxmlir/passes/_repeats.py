@@ -354,7 +354,11 @@ def _tables(body: Body) -> set[int]:
 def _costs_nothing(signature: Signature) -> bool:
     """Whether an op makes a constant of constants: spreads one out, or computes a number."""
     name = signature.name
-    return name == "jaxpr.constant" or name in SPREAD or (name in ELEMENTWISE and not signature.results[0].shape)
+    return (
+        name == "jaxpr.constant"
+        or name in SPREAD
+        or (name in ELEMENTWISE and not signature.results[0].shape)
+    )
 
 
 def _made_for_several(body: Body) -> set[int]:

@@ -54,7 +54,7 @@ from jaxmlir.passes._build import (
     returned,
     zeros,
 )
-from jaxmlir.passes._call_graph import CallGraph, visit_functions
+from jaxmlir.passes._call_graph import SCANS, CallGraph, visit_functions
 from jaxmlir.passes._edit import before_return
 from jaxmlir.passes._node import OpNode, number_of
 from jaxmlir.passes._remarks import remark
@@ -111,7 +111,7 @@ def defer_sums(
     with scope():
         graph = program.reading.graph
         deferral = _Deferral(program, graph, min_bytes, moved, memory)
-        visit_functions(program, deferral.visit, graph, ("jaxpr.scan",))
+        visit_functions(program, deferral.visit, graph, SCANS)
     return deferral.count
 
 

@@ -25,7 +25,7 @@ from jaxmlir._compat import dtypes
 from jaxmlir.ir import ir
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._node import OpNode
-from jaxmlir.passes._options import platform_or_default
+from jaxmlir.passes._options import is_for_cpu
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._replace import replace_ops
 from jaxmlir.passes._rules import Rules
@@ -61,8 +61,9 @@ class ExpandCumlogsumexp(Pass):
     min_elements: Count = MIN_ELEMENTS
 
     def run(self, program: Program) -> bool:
-        on_cpu = platform_or_default(self.platform) == "cpu"
-        return on_cpu and expand_cumlogsumexp(program, self.min_length, self.min_elements) > 0
+        if not is_for_cpu(self.platform):
+            return False
+        return expand_cumlogsumexp(program, self.min_length, self.min_elements) > 0
 
 
 def expand_cumlogsumexp(

@@ -27,7 +27,7 @@ from jaxmlir._compat import dtypes
 from jaxmlir.ir import ir
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._node import OpNode
-from jaxmlir.passes._options import platform_or_default
+from jaxmlir.passes._options import is_for_cpu
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._replace import replace_ops
 from jaxmlir.passes._rules import Rules
@@ -68,8 +68,7 @@ class ExpandDepthwise(Pass):
     platform: str = ""
 
     def run(self, program: Program) -> bool:
-        on_cpu = platform_or_default(self.platform) == "cpu"
-        return on_cpu and expand_depthwise(program) > 0
+        return is_for_cpu(self.platform) and expand_depthwise(program) > 0
 
 
 def expand_depthwise(program: Program) -> int:

@@ -24,7 +24,7 @@ from jax import lax
 from jaxmlir.ir import ir
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._node import OpNode
-from jaxmlir.passes._options import platform_or_default
+from jaxmlir.passes._options import is_for_cpu
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._replace import replace_ops
 from jaxmlir.passes._rules import Rules
@@ -50,8 +50,7 @@ class ExpandProducts(Pass):
     max_size: Count = MAX_SIZE
 
     def run(self, program: Program) -> bool:
-        on_cpu = platform_or_default(self.platform) == "cpu"
-        return on_cpu and expand_products(program, self.max_size) > 0
+        return is_for_cpu(self.platform) and expand_products(program, self.max_size) > 0
 
 
 def expand_products(program: Program, max_size: int = MAX_SIZE) -> int:

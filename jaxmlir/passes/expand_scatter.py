@@ -28,7 +28,7 @@ from jaxmlir.ir import ir
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import overwrites
 from jaxmlir.passes._node import OpNode, number_of
-from jaxmlir.passes._options import platform_or_default
+from jaxmlir.passes._options import is_for_cpu
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._replace import replace_ops
 from jaxmlir.passes._rules import Rules
@@ -65,8 +65,7 @@ class ExpandScatter(Pass):
     max_length: Count = MAX_LENGTH
 
     def run(self, program: Program) -> bool:
-        on_cpu = platform_or_default(self.platform) == "cpu"
-        return on_cpu and expand_scatter(program, self.max_length) > 0
+        return is_for_cpu(self.platform) and expand_scatter(program, self.max_length) > 0
 
 
 def expand_scatter(program: Program, max_length: int = MAX_LENGTH) -> int:

@@ -38,7 +38,7 @@ from jaxmlir.ir import ir
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import only_user
 from jaxmlir.passes._node import OpNode
-from jaxmlir.passes._options import platform_or_default
+from jaxmlir.passes._options import is_for_cpu
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._replace import replace_ops
 from jaxmlir.passes._rules import Rules
@@ -88,8 +88,7 @@ class ExpandTrigonometry(Pass):
     min_elements: Count = MIN_ELEMENTS
 
     def run(self, program: Program) -> bool:
-        on_cpu = platform_or_default(self.platform) == "cpu"
-        return on_cpu and expand_trigonometry(program, self.min_elements) > 0
+        return is_for_cpu(self.platform) and expand_trigonometry(program, self.min_elements) > 0
 
 
 def expand_trigonometry(program: Program, min_elements: int = MIN_ELEMENTS) -> int:

@@ -42,7 +42,7 @@ from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import drop_dead_ops, only_user
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode, node_of
-from jaxmlir.passes._options import platform_or_default
+from jaxmlir.passes._options import is_for_cpu
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._replace import replace_ops
 from jaxmlir.passes._rules import Rules
@@ -105,7 +105,7 @@ class UnrollReductions(Pass):
     min_results: Count = MIN_RESULTS
 
     def run(self, program: Program) -> bool:
-        if platform_or_default(self.platform) != "cpu":
+        if not is_for_cpu(self.platform):
             return False
         return unroll_reductions(program, self.max_size, self.max_kept, self.min_results) > 0
 

@@ -77,6 +77,28 @@ func.func @loop(%c: tensor<f32>, %xs: tensor<5xf32>) -> tensor<f32> {
 
 // -----
 
+func.func private @half(%x: tensor<4xf32>) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+
+func.func @solve_0(%b: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'jaxpr.custom_linear_solve' op attribute 'jaxprs.solve': expected the symbol of a function, got nothing}}
+  %0 = "jaxpr.custom_linear_solve"(%b) {const_lengths = {_LinearSolveTuple = {matvec = 0 : i64, vecmat = 0 : i64, solve = 0 : i64, transpose_solve = 0 : i64}}, jaxprs = {_LinearSolveTuple = {matvec = @half}}} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func @solve_1(%b: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'jaxpr.custom_linear_solve' op attribute 'jaxprs': expected a record of matvec, solve, got [@half, @half]}}
+  %0 = "jaxpr.custom_linear_solve"(%b) {const_lengths = {_LinearSolveTuple = {matvec = 0 : i64, vecmat = 0 : i64, solve = 0 : i64, transpose_solve = 0 : i64}}, jaxprs = [@half, @half]} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func @solve_2(%b: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'jaxpr.custom_linear_solve' op attribute 'const_lengths.matvec': expected a number of constants, got -1 : i64}}
+  %0 = "jaxpr.custom_linear_solve"(%b) {const_lengths = {_LinearSolveTuple = {matvec = -1 : i64, vecmat = 0 : i64, solve = 0 : i64, transpose_solve = 0 : i64}}, jaxprs = {_LinearSolveTuple = {matvec = @half, solve = @half}}} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
 func.func private @even(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = "jaxpr.jit"(%x) {jaxpr = @odd} : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>

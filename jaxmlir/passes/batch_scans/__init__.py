@@ -26,7 +26,7 @@ from jaxmlir.passes._build import (
     ops_of,
     returned,
 )
-from jaxmlir.passes._call_graph import keep_reachable
+from jaxmlir.passes._call_graph import SCANS, keep_reachable
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._windows import Windows
@@ -68,7 +68,7 @@ def batch_scans(program: Program, max_work: float = MAX_WORK) -> int:
         graph = program.reading.graph
         entries = graph.entry_points()
         batches = _Batches(program, max_work)
-        for function in graph.outside_kernels(("jaxpr.scan",)):
+        for function in graph.outside_kernels(SCANS):
             batches.visit(function)
         if batches.count:
             keep_reachable(program, entries)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 from jaxmlir.errors import PipelineError, count
 from jaxmlir.ir import func, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._call_graph import keep_reachable
+from jaxmlir.passes._call_graph import SCANS, keep_reachable
 from jaxmlir.passes._remarks import listening, remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.remat._choice import Choice, choose
@@ -49,10 +49,9 @@ class Remat(Pass):
                 f"memory-budget of {self.name} is a fraction of the memory that the program takes, "
                 f"or bytes: a positive number, got {self.memory_budget}"
             )
-        if not program.reading.graph.outside_kernels(("jaxpr.scan",)):
+        if not program.reading.graph.outside_kernels(SCANS):
             return False
-        remat(program, self.memory_budget)
-        return True
+        return remat(program, self.memory_budget)
 
 
 # What a byte is worth, and how deep loops are segmented, in the order in which they are tried: from
@@ -67,14 +66,13 @@ _ATTEMPTS = (
 _SHARES = (1.0, 0.5, 0.25, 0.125, 0.0)
 
 
-def remat(program: Program, memory_budget: float | None = None) -> None:
-    """Rewrites the loops of a program in place."""
+def remat(program: Program, memory_budget: float | None = None) -> bool:
+    """Rewrites the loops of a program in place; whether there were any to rewrite."""
     price, depth, slowdown = MEMORY, 0, SLOWDOWN
     if memory_budget is not None:
         price, depth, slowdown = *_within(program, memory_budget), inf
     with scope():
-        _apply(program, price, depth, slowdown)
-    program.changed()
+        return _apply(program, price, depth, slowdown)
 
 
 def _within(program: Program, budget: float) -> tuple[float, int]:
@@ -86,22 +84,30 @@ def _within(program: Program, budget: float) -> tuple[float, int]:
             trial = program.clone()
             with listening(None, ""):
                 _apply(trial, *attempt, inf)
-            trial.changed()
             found.append((peak(trial), attempt))
             if found[-1][0] <= allowed:
                 return attempt
     return min(found)[1]
 
 
-def _apply(program: Program, price: float, depth: int, slowdown: float) -> None:
+def _apply(program: Program, price: float, depth: int, slowdown: float) -> bool:
     functions = program.functions
+    before = {*functions}
     graph = program.reading.graph
     entries = graph.entry_points()
     of_traffic = functools.cache(lambda: traffic(program))
     loops = _Loops(Rules(program), Prices(program, price), of_traffic, depth, slowdown)
-    for symbol in graph.callees_first():
-        loops.rewrite(functions[symbol])
-    keep_reachable(program, entries)
+    changed = [loops.rewrite(functions[symbol]) for symbol in graph.callees_first()]
+    if True in changed:
+        keep_reachable(program, entries)
+        return True
+    # What was tried is nobody's.
+    tried = functions.keys() - before
+    for symbol in tried:
+        functions[symbol].operation.erase()
+    if tried:
+        program.changed()
+    return False
 
 
 @dataclass(frozen=True)
@@ -120,8 +126,9 @@ class _Loops:
     depth: int
     slowdown: float
 
-    def rewrite(self, function: func.FuncOp) -> None:
-        """Goes through the pairs of loops of a function."""
+    def rewrite(self, function: func.FuncOp) -> bool:
+        """Goes through the pairs of loops of a function; whether it changed any."""
+        changed = False
         loops: list[Loop | None] = list(loops_of(function))
         owner = {v: i for i, loop in enumerate(loops) for v in loop.stacked}
         for j in range(len(loops)):
@@ -133,7 +140,9 @@ class _Loops:
                 for v in (*pair.first.stacked, *pair.second.stacked):
                     del owner[v]
                 loops[i], loops[j] = self._segmented(pair) or self._stored(pair, self.depth)
+                changed |= loops[i] is not pair.first or loops[j] is not pair.second
                 owner |= {v: k for k in (i, j) if loops[k] for v in loops[k].stacked}
+        return changed
 
     def _segmented(self, pair: Pair) -> tuple[Loop | None, Loop] | None:
         """The pair in segments if that takes less memory."""

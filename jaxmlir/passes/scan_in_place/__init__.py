@@ -32,10 +32,10 @@ from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._bodies import Bodies, Carried, Constant, ScanEditor, can_change, loops_of
 from jaxmlir.passes._build import build, filled
-from jaxmlir.passes._call_graph import CallGraph, visit_functions
+from jaxmlir.passes._call_graph import SCANS, CallGraph, visit_functions
 from jaxmlir.passes._edit import before_return, remove_dead
 from jaxmlir.passes._liveness import count_of
-from jaxmlir.passes._options import platform_or_default
+from jaxmlir.passes._options import is_for_cpu
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import is_plain_array
@@ -59,8 +59,7 @@ class ScanInPlace(Pass):
     platform: str = ""
 
     def run(self, program: Program) -> bool:
-        on_cpu = platform_or_default(self.platform) == "cpu"
-        return on_cpu and scan_in_place(program) > 0
+        return is_for_cpu(self.platform) and scan_in_place(program) > 0
 
 
 def scan_in_place(program: Program) -> int:
@@ -68,7 +67,7 @@ def scan_in_place(program: Program) -> int:
     with scope():
         graph = program.reading.graph
         scans = _Scans(program, graph)
-        visit_functions(program, scans.visit, graph, ("jaxpr.scan",))
+        visit_functions(program, scans.visit, graph, SCANS)
     return scans.count
 
 

@@ -30,7 +30,7 @@ from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import named_ops
 from jaxmlir.passes._call_graph import keep_reachable
-from jaxmlir.passes._options import platform_or_default
+from jaxmlir.passes._options import is_for_cpu
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import size
@@ -67,8 +67,7 @@ class Tile(Pass):
                 f"tile-size of {self.name} is a number of rows: a positive number, got "
                 f"{self.tile_size}"
             )
-        platform = platform_or_default(self.platform)
-        wanted = platform == "cpu" or self.tile_size is not None
+        wanted = is_for_cpu(self.platform) or self.tile_size is not None
         return wanted and tile(program, self.tile_size, self.tile_bytes, self.min_peak) > 0
 
 

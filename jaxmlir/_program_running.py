@@ -1,0 +1,137 @@
+"""Running a program: calls, evaluation op by op, lowering."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from jaxmlir import arguments, runtime
+from jaxmlir import specialize as specialization
+from jaxmlir._calls import Calls
+from jaxmlir._collector import collector_paused
+from jaxmlir.callee import Callee
+
+if TYPE_CHECKING:
+    from jax.stages import Lowered
+
+    from jaxmlir.interpreter import Hook
+    from jaxmlir.program import Program
+
+
+class Running:
+    """The part of :class:`jaxmlir.program.Program` that runs and lowers it."""
+
+    @functools.cached_property
+    def stubs(self) -> runtime.Stubs:
+        """Makes one-equation jaxprs that call the functions."""
+        return runtime.Stubs(self)
+
+    def callee(self, symbol: str) -> Callee:
+        """The parameter of equations that call a function; one object per function."""
+        return self._callees.setdefault(symbol, Callee(self, symbol))
+
+    __call__ = Calls(
+        "_jitted",
+        """Runs the program on arrays, or stages it out where JAX is tracing.
+
+        Raises:
+          ArgumentError: the arguments have another pytree, shape or dtype than the program's.
+        """,
+    )
+
+    @functools.cached_property
+    def _jitted(self) -> Any:
+        return jax.jit(arguments.called(self, self._call, self.name))
+
+    @functools.cached_property
+    def plans(self) -> dict[str, Any]:
+        """What :mod:`jaxmlir.interpreter` has read of the functions."""
+        return {}
+
+    def eval(self, *args: Any, hooks: Sequence[Hook] = (), **kwargs: Any) -> Any:
+        """The result, computed op by op, into every called function, loop and branch.
+
+        Args:
+          hooks: see :class:`jaxmlir.interpreter.Hook`; each is called before and after every op.
+
+        Raises:
+          ArgumentError: the arguments have another pytree, shape or dtype than the program's.
+          EvaluationError: an op cannot be evaluated; names it and the user's line.
+        """
+        from jaxmlir.interpreter import Interpreter
+
+        if any(map(specialization.is_symbolic, self.in_avals)):
+            return self.specialize(*args, **kwargs).eval(*args, hooks=hooks, **kwargs)
+        flat = self.flat_arguments(args, kwargs)
+        results = Interpreter(self, hooks).run(self.name, list(map(_as_array, flat)))
+        return jax.tree.unflatten(self.out_tree, results)
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        flat, tree = jax.tree.flatten((args, kwargs))
+        if tree == self.in_tree and any(map(arguments.refines, flat, self.in_avals)):
+            program = self.specialize(*args, **kwargs)
+            results = runtime.call(program, program.name, program.flat_arguments(args, kwargs))
+            return jax.tree.unflatten(self.out_tree, results)
+        results = runtime.call(self, self.name, self.flat_arguments(args, kwargs))
+        return jax.tree.unflatten(self.out_tree, results)
+
+    def flat_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """The arguments of a call, flat and of the program's types.
+
+        Raises:
+          ArgumentError: they have another pytree, shape or dtype.
+        """
+        return arguments.flatten(self, args, kwargs)
+
+    def specialize(self, *args: Any, **kwargs: Any) -> Program:
+        """A program of symbolic shapes, fixed to the shapes of some arguments.
+
+        Args:
+          args, kwargs: arrays or ``jax.ShapeDtypeStruct`` of concrete shapes.
+
+        Raises:
+          ArgumentError: the shapes are none that the program takes; names a violated constraint.
+        """
+        flat = arguments.check_tree(self, args, kwargs)
+        sizes = specialization.solve(self, arguments.concrete_shapes(self, flat))
+        key = tuple(sizes.items())
+        if key not in self._specialized:
+            self._specialized[key] = specialization.specialize(self, sizes)
+        return self._specialized[key]
+
+    @collector_paused
+    def lower(
+        self, platforms: Sequence[str] | None = None, *, keep_unused: bool = False
+    ) -> Lowered:
+        """The program lowered to StableHLO, as JAX's ahead-of-time stage.
+
+        Args:
+          platforms: ``"cpu"``, ``"cuda"``, ``"rocm"``, ``"tpu"``; by default the default backend.
+          keep_unused: lower arguments that nothing depends on, and dead code, too; as for
+            ``jax.jit``.
+
+        Raises:
+          ArgumentError: a platform is not known to JAX.
+          LoweringError: an op cannot be lowered for a platform; names it and the user's line.
+        """
+        arguments.check_platforms(platforms)
+        jitted = self._jitted
+        if keep_unused:
+            called = arguments.called(self, self._call, self.name)
+            jitted = jax.jit(called, keep_unused=True)
+        with self.widths:
+            args, kwargs = arguments.abstract(self)
+            traced = jitted.trace(*args, **kwargs)
+            if platforms is None:
+                return traced.lower()
+            return traced.lower(lowering_platforms=tuple(platforms))
+
+
+def _as_array(value: Any) -> Any:
+    """A number or numpy array as a JAX array."""
+    is_host = isinstance(value, (np.ndarray, np.generic, bool, int, float, complex))
+    return jax.numpy.asarray(value) if is_host and np.result_type(value).kind != "V" else value

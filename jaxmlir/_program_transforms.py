@@ -1,0 +1,194 @@
+"""The transformations of a program, as its methods: their options, and what each gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir._collector import collector_paused
+from jaxmlir._derived import derived_once
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+
+class Transformations:
+    """The part of :class:`jaxmlir.program.Program` that makes transformed programs.
+
+    The methods are given to :mod:`jaxmlir.transforms`; each result is made once.
+    """
+
+    @derived_once
+    def jvp(self, custom_vjp_forward: str = "error") -> Program:
+        """The program ``(primals, tangents) -> (result, tangent of result)``.
+
+        Args:
+          custom_vjp_forward: ``"transpose"`` differentiates functions with a custom VJP rule by the
+            transpose of their backward rule; by default running the result is JAX's error.
+        """
+        return _transforms().jvp(self, custom_vjp_forward)
+
+    @derived_once
+    def linearize(
+        self,
+        *,
+        while_loops: str = "error",
+        checkpoints: int | None = None,
+        custom_vjp_forward: str = "error",
+    ) -> tuple[Program, Program]:
+        """``fwd(*args) -> (result, residuals)`` and ``lin(residuals, *tangents) -> tangent``.
+
+        Args:
+          while_loops: ``"checkpointed"`` gives loops whose trip count is known only when they run a
+            transpose, and so this and all derivatives in reverse mode; by default they are JAX's
+            error.
+          checkpoints: how many states of such a loop are in memory at a time, at least 1.
+          custom_vjp_forward: as for :meth:`jvp`; the transpose of ``lin`` does not need it.
+        """
+        return _transforms().linearize(self, while_loops, checkpoints, custom_vjp_forward)
+
+    @derived_once
+    def vjp(
+        self, *, while_loops: str = "error", checkpoints: int | None = None
+    ) -> tuple[Program, Program]:
+        """``fwd(*args) -> (result, residuals)`` and ``bwd(residuals, cotangent) -> cotangents``.
+
+        The options on loops are those of :meth:`linearize`.
+        """
+        return _transforms().vjp(self, while_loops, checkpoints)
+
+    @derived_once
+    def grad(
+        self,
+        argnums: int | Sequence[int] = 0,
+        has_aux: bool = False,
+        allow_int: bool = False,
+        holomorphic: bool = False,
+        *,
+        while_loops: str = "error",
+        checkpoints: int | None = None,
+    ) -> Program:
+        """The gradient of a scalar-valued program; options as for ``jax.grad``.
+
+        ``while_loops`` and ``checkpoints`` as for :meth:`linearize`.
+        """
+        options = {"while_loops": while_loops, "checkpoints": checkpoints}
+        return _transforms().grad(self, argnums, has_aux, allow_int, holomorphic, **options)
+
+    @derived_once
+    def value_and_grad(
+        self,
+        argnums: int | Sequence[int] = 0,
+        has_aux: bool = False,
+        allow_int: bool = False,
+        holomorphic: bool = False,
+        *,
+        while_loops: str = "error",
+        checkpoints: int | None = None,
+    ) -> Program:
+        """The value and the gradient; options as for ``jax.value_and_grad``.
+
+        ``while_loops`` and ``checkpoints`` as for :meth:`linearize`.
+        """
+        options = {"while_loops": while_loops, "checkpoints": checkpoints, "value": True}
+        return _transforms().grad(self, argnums, has_aux, allow_int, holomorphic, **options)
+
+    @derived_once
+    def jacfwd(
+        self,
+        argnums: int | Sequence[int] = 0,
+        has_aux: bool = False,
+        holomorphic: bool = False,
+    ) -> Program:
+        """The Jacobian, by forward mode; options as for ``jax.jacfwd``."""
+        return self._jacobian("jacfwd", argnums, has_aux, holomorphic)
+
+    @derived_once
+    def jacrev(
+        self,
+        argnums: int | Sequence[int] = 0,
+        has_aux: bool = False,
+        holomorphic: bool = False,
+        *,
+        while_loops: str = "error",
+        checkpoints: int | None = None,
+    ) -> Program:
+        """The Jacobian, by reverse mode; options as for ``jax.jacrev``.
+
+        ``while_loops`` and ``checkpoints`` as for :meth:`linearize`.
+        """
+        options = {"while_loops": while_loops, "checkpoints": checkpoints}
+        return self._jacobian("jacrev", argnums, has_aux, holomorphic, **options)
+
+    @derived_once
+    def hessian(
+        self,
+        argnums: int | Sequence[int] = 0,
+        has_aux: bool = False,
+        holomorphic: bool = False,
+        *,
+        while_loops: str = "error",
+        checkpoints: int | None = None,
+    ) -> Program:
+        """The second derivatives, forward over reverse; options as for ``jax.hessian``.
+
+        ``while_loops`` and ``checkpoints`` as for :meth:`linearize`.
+        """
+        options = {"while_loops": while_loops, "checkpoints": checkpoints}
+        return self._jacobian("hessian", argnums, has_aux, holomorphic, **options)
+
+    def _jacobian(
+        self, kind: str, argnums: Any, has_aux: bool, holomorphic: bool, **loops: Any
+    ) -> Program:
+        options = {"argnums": argnums, "has_aux": has_aux, "holomorphic": holomorphic}
+        return _transforms().jacobian(self, kind, **options, **loops)
+
+    @derived_once
+    def vmap(
+        self,
+        in_axes: Any = 0,
+        out_axes: Any = 0,
+        axis_size: int | None = None,
+        axis_name: Any = None,
+        spmd_axis_name: Any = None,
+    ) -> Any:
+        """The program on batches; options as for ``jax.vmap``.
+
+        Without ``axis_size`` it is a function that is specialised by its first arguments' size.
+        """
+        return _transforms().vmap(self, in_axes, out_axes, axis_size, axis_name, spmd_axis_name)
+
+    @derived_once
+    def inverse(
+        self,
+        argnums: int | Sequence[int] | None = None,
+        known: int | Sequence[int] | None = None,
+    ) -> Program:
+        """The program ``(result, *known arguments) -> unknown arguments``.
+
+        Args:
+          argnums: the positional arguments to find; by default all that are not known.
+          known: those that are given, which the inverse takes in their order; by default all that
+            are not to be found.
+
+        Returns:
+          A program that gives the argument, or a tuple of them where they are several.
+        """
+        return _transforms().inverse(self, argnums, known, log_det=False)
+
+    @derived_once
+    def inverse_and_log_det(
+        self,
+        argnums: int | Sequence[int] | None = None,
+        known: int | Sequence[int] | None = None,
+    ) -> Program:
+        """Like :meth:`inverse`, with log|det| of its Jacobian: ``(arguments, log_det)``."""
+        return _transforms().inverse(self, argnums, known, log_det=True)
+
+
+@collector_paused
+def _transforms() -> Any:
+    """Loaded late: transforms are made of programs."""
+    from jaxmlir import transforms
+
+    return transforms

@@ -1,0 +1,76 @@
+"""Side effects through transformations: what happens, and in what order, is what JAX does."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxmlir
+
+_happened = []
+
+
+def _note(rule, x):
+    _happened.append((rule, float(x)))
+
+
+def _sine_that_tells(ordered):
+    @jax.custom_vjp
+    def sine(x):
+        return jnp.sin(x)
+
+    def forward(x):
+        jax.debug.callback(lambda x: _note("forward", x), x, ordered=ordered)
+        return sine(x), x
+
+    def backward(x, g):
+        jax.debug.callback(lambda g: _note("backward", g), g, ordered=ordered)
+        return (g * jnp.cos(x),)
+
+    sine.defvjp(forward, backward)
+    return sine
+
+
+def _in_a_scan(f, x):
+    return lax.scan(lambda c, i: (f(c) * i, None), x, jnp.arange(1.0, 4.0))[0]
+
+
+CALLERS = {
+    "alone": lambda f, x: f(x),
+    "jit": lambda f, x: jax.jit(f)(x),
+    "cond": lambda f, x: lax.cond(x > 0, f, jnp.cos, x),
+    "scan": _in_a_scan,
+    "fori": lambda f, x: lax.fori_loop(0, 3, lambda i, c: f(c), x),
+    "checkpoint": lambda f, x: jax.checkpoint(f)(x),
+    "checkpoint in scan": lambda f, x: _in_a_scan(jax.checkpoint(f), x),
+    "scan in jit": lambda f, x: jax.jit(lambda x: _in_a_scan(f, x))(x),
+}
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("caller", CALLERS)
+def test_what_a_custom_rule_does_happens(caller, ordered):
+    """The function has no effects, its rules have: every op around a rule gains them."""
+    f = _sine_that_tells(ordered)
+    gradient = jaxmlir.trace(lambda x: CALLERS[caller](f, x))(1.0).grad()
+    gradient.verify()
+    optimized = gradient.optimize(2)
+    optimized.verify()
+
+    def run(g):
+        _happened.clear()
+        result = g(1.0)
+        jax.effects_barrier()
+        return result, _happened[:] if ordered else sorted(_happened)
+
+    expected, happened = run(jax.jit(jax.grad(lambda x: CALLERS[caller](f, x))))
+    assert len(happened) >= 2
+    for ours in (gradient, optimized):
+        result, told = run(ours)
+        np.testing.assert_allclose(result, expected, rtol=1e-6)
+        assert [rule for rule, _ in told] == [rule for rule, _ in happened]
+        np.testing.assert_allclose([v for _, v in told], [v for _, v in happened], rtol=1e-6)
