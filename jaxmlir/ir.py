@@ -22,6 +22,7 @@ from jaxlib.mlir.dialects import chlo, func, mpmd, sdy, stablehlo
 from jaxlib.mlir.dialects._ods_common import _cext
 
 from jaxmlir import _compat
+from jaxmlir._nesting import MAX_NESTING, first_too_deep
 from jaxmlir.errors import Diagnostic, DiagnosticError, ParseError
 
 DIALECT = "jaxpr"
@@ -93,6 +94,8 @@ def parse_module(source: str | bytes, filename: str = "-") -> ir.Module:
     Raises:
       ParseError: with MLIR's diagnostics, located in ``filename``.
     """
+    if isinstance(source, str):
+        _check_nesting(source, filename)
     with context():
         try:
             module = ir.Module.parse(source)
@@ -101,6 +104,14 @@ def parse_module(source: str | bytes, filename: str = "-") -> ir.Module:
     if isinstance(source, str):
         check_arrays(module, source, filename)
     return module
+
+
+def _check_nesting(source: str, filename: str) -> None:
+    """Refuses what would end the process."""
+    line = first_too_deep(source.encode())
+    if line is not None:
+        message = f"brackets are nested too deep: expected at most {MAX_NESTING}"
+        raise ParseError([Diagnostic("error", message, filename, line, 1)])
 
 
 # What it begins with is found at once, which a boundary before it is not.

@@ -23,6 +23,7 @@ from safetensors import safe_open
 
 import jaxmlir
 from jaxmlir import codec
+from jaxmlir._nesting import nesting
 from jaxmlir.artifact import _container, _format, _grammar, _module
 from jaxmlir.errors import ArtifactError, ExportError, JaxmlirError, LoweringError, ParseError
 from jaxmlir.ir import context, ir
@@ -616,7 +617,7 @@ def test_classes_that_are_no_pytree_nodes_are_not_called(path):
 
 def test_the_grammar_accepts_what_is_printed_and_counts_brackets():
     text = str(jaxmlir.trace(model)(*arguments())).encode()
-    assert _grammar.nesting(b"([{<>}])(())->") == 4
+    assert nesting(b"([{<>}])(())->") == 4
     with pytest.raises(ArtifactError):  # The pretty form of func.func is not the generic one.
         _grammar.check(text)
 

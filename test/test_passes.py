@@ -292,6 +292,21 @@ def test_a_crash_names_the_pass():
     assert e.value.__notes__ == ["while running pass 'test-sample'"]
 
 
+def test_a_long_chain_of_calls_is_no_crash():
+    text = "func.func private @f0(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }\n"
+    for i in range(1, 3000):
+        kind = "public" if i == 2999 else "private"
+        text += (
+            f"func.func {kind} @f{i}(%x: tensor<f32>) -> tensor<f32> {{\n"
+            f'  %0 = "jaxpr.jit"(%x) {{jaxpr = @f{i - 1}, name = "f"}} :'
+            " (tensor<f32>) -> tensor<f32>\n  return %0 : tensor<f32>\n}\n"
+        )
+    with pytest.raises(PassError, match="pass 'jaxpr-jvp': functions call one another deeper"):
+        jaxmlir.parse(text).run_passes("jaxpr-jvp")
+    inlined = jaxmlir.parse(text).run_passes("jaxpr-inline,jaxpr-jvp")
+    assert len(inlined.functions) == 2
+
+
 def test_a_cxx_pass_that_fails_gives_its_diagnostics():
     many = program(
         "func.func public @main(%x: tensor<?xf32>) -> tensor<?xf32> {\n"

@@ -28,7 +28,7 @@ from jaxmlir.errors import (
     ParseError,
     VerificationError,
 )
-from jaxmlir.ir import file_line_col, func
+from jaxmlir.ir import file_line_col, func, parse_module
 from tools.conformance_steps import canonical
 
 compat = pytest.mark.compat
@@ -682,6 +682,29 @@ def test_invalid_text_is_located(old, new, error, message):
     assert old in GOOD
     with pytest.raises(error, match=rf"prog\.mlir:\d+:\d+: error: .*{message}"):
         jaxmlir.parse(GOOD.replace(old, new), filename="prog.mlir")
+
+
+# MLIR's own parser ends the process at some thousands.
+@pytest.mark.parametrize("depth", [400, 20_000])
+@pytest.mark.parametrize(
+    ("before", "opening", "innermost", "closing"),
+    [
+        ("func.func @g() attributes {a = ", "[", "", "]"),
+        ("func.func @g() attributes {a = ", "{b = ", "1", "}"),
+        ('func.func @g() attributes {s = "))]]", a = ', "[", "", "]"),
+        ("// }}]] and more\nfunc.func @g() attributes {a = ", "[", "", "]"),
+        ("func.func @g(%x: memref<4xf32>) -> () attributes {a = ", "tuple<", "f32", ">"),
+    ],
+)
+def test_text_that_is_nested_too_deep_is_refused(depth, before, opening, innermost, closing):
+    nested = opening * depth + innermost + closing * depth
+    text = f"{GOOD}\n{before}{nested}}} {{ return }}"
+    if depth == 400:
+        assert "@g" in str(parse_module(text))
+        return
+    line = GOOD.count("\n") + 2 + before.count("\n")
+    with pytest.raises(ParseError, match=rf"prog\.mlir:{line}:1: error: .*nested too deep"):
+        jaxmlir.parse(text, filename="prog.mlir")
 
 
 def test_a_program_is_called_like_a_function():

@@ -18,11 +18,9 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-
+from jaxmlir._nesting import MAX_NESTING, nesting, without_strings
 from jaxmlir.errors import ArtifactError
 
-MAX_NESTING = 512
 # Locations are trees that share their branches; written out, one has at most so many parts.
 MAX_LOCATION_PARTS = 4096
 
@@ -55,11 +53,6 @@ _DEFINITIONS = re.compile(rb"^((?:\#loc\d*+ = .*\n)++)", re.MULTILINE)
 # Of locations without strings: a definition's name and that it is one, a use's name, a bracket.
 _LOCATION_PARTS = re.compile(rb"#loc(\d*)( = loc\()?|(\()")
 
-_NO_BRACKETS = bytes(set(range(256)) - {*b"([{<>}])"})
-_DEPTH = np.zeros(256, np.int8)
-_DEPTH[[*b"([{<"]] = 1
-_DEPTH[[*b")]}>"]] = -1
-
 
 def check(text: bytes, what: str = "the module") -> None:
     """Checks a module's text.
@@ -83,23 +76,10 @@ def check(text: bytes, what: str = "the module") -> None:
             "types, no in-process handles)"
         )
     _check_location_tokens(definitions, what)
-    depth = nesting(_without_strings(text))
+    depth = nesting(without_strings(text))
     if depth > MAX_NESTING:
         raise ArtifactError(f"{what} nests {depth} brackets; at most {MAX_NESTING} are allowed")
-    _check_locations(_without_strings(definitions), what)
-
-
-def _without_strings(text: bytes) -> bytes:
-    """A text of tokens, which are known to be such, without those that are strings."""
-    plain = text.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in text else text
-    return b"".join(plain.split(b'"')[::2])
-
-
-def nesting(text: bytes) -> int:
-    """How deep brackets are nested in a text without strings."""
-    brackets = text.replace(b"->", b"").translate(None, _NO_BRACKETS)
-    depths = _DEPTH[np.frombuffer(brackets, np.uint8)]
-    return int(np.cumsum(depths, dtype=np.int32).max(initial=0))
+    _check_locations(without_strings(definitions), what)
 
 
 def _check_location_tokens(lines: bytes, what: str) -> None:

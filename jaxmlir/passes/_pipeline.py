@@ -231,6 +231,11 @@ def _run_python(p: Pass, program: Program) -> bool:
         raise
     except ir.MLIRError as e:
         raise PassError(diagnostics_of(e)) from e
+    except RecursionError:
+        raise PassError(
+            f"pass '{p.name}': functions call one another deeper than Python's recursion limit "
+            "allows; jaxpr-inline makes one of those that are called once"
+        ) from None
     except Exception as e:
         raise PassError(f"pass '{p.name}' crashed: {type(e).__name__}: {e}") from e
 

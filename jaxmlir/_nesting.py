@@ -1,0 +1,49 @@
+"""How deep the brackets of a text are nested.
+
+MLIR's parser recurses on them until the stack ends the process, which is so after some thousands.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+MAX_NESTING = 512
+"""How deep brackets may be nested in what is parsed.  Programs need a dozen."""
+
+_NO_BRACKETS = bytes(set(range(256)) - {*b"([{<>}])\n"})
+_DEPTH = np.zeros(256, np.int8)
+_DEPTH[[*b"([{<"]] = 1
+_DEPTH[[*b")]}>"]] = -1
+_STRING_OR_COMMENT = re.compile(rb'"(?:[^"\\\n]|\\.)*+"?|//[^\n]*+')
+
+
+def without_strings(text: bytes) -> bytes:
+    """A text without comments, without what is in quotes."""
+    plain = text.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in text else text
+    return b"".join(plain.split(b'"')[::2])
+
+
+def nesting(text: bytes) -> int:
+    """How deep brackets are nested in a text without strings and comments."""
+    return int(_depths(text).max(initial=0))
+
+
+def first_too_deep(text: bytes) -> int | None:
+    """The line of an MLIR text, from 1, where brackets are nested deeper than ``MAX_NESTING``."""
+    plain = _STRING_OR_COMMENT.sub(b"", text) if b"//" in text else without_strings(text)
+    depths = _depths(plain)
+    if depths.max(initial=0) <= MAX_NESTING:
+        return None
+    before = _brackets(plain)[: int(np.argmax(depths > MAX_NESTING))]
+    return before.count(b"\n") + 1
+
+
+def _depths(text: bytes) -> np.ndarray:
+    return np.cumsum(_DEPTH[np.frombuffer(_brackets(text), np.uint8)], dtype=np.int32)
+
+
+def _brackets(text: bytes) -> bytes:
+    """The brackets and line breaks of a text; an arrow has none."""
+    return text.replace(b"->", b"").translate(None, _NO_BRACKETS)
