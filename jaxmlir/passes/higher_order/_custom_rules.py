@@ -4,7 +4,7 @@ with its rules."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import locations
@@ -19,6 +19,7 @@ from jaxmlir.untraced import MARK, Given, is_choosy, is_untraced
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
+    from jaxmlir.rules import Identities
     from jaxmlir.untraced import Pending, Source
 
 Dims = tuple[int | None, ...]
@@ -202,6 +203,9 @@ class _Batched:
     @property
     def in_rule(self) -> bool:
         return self.of.in_rule
+
+    def numbered_by(self, identity: Identities) -> _Batched:
+        return replace(self, of=self.of.numbered_by(identity))
 
     def trace(self, attributes: Attributes, pending: Pending) -> Given:
         return self._batched(attributes, dict(self.of.trace(attributes, pending)), pending)
