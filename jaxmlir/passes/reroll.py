@@ -120,6 +120,9 @@ def _reroll(
     max_work: float,
     min_length: int,
 ) -> int:
+    if len(body.ops) < min_length:
+        # As in the bodies of most loops.
+        return 0
     text = body.text
     taken = np.zeros(len(text.letters), bool)
     count = 0
