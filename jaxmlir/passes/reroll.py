@@ -106,6 +106,8 @@ def reroll(
         count = sum(
             _reroll(rules, work, program.reading.body(function), stored, max_work, min_length)
             for function in outside_kernels(program)
+            # Shorter ones, such as the bodies of most loops, need not be read.
+            if len(function.entry_block.operations) > min_length
         )
     if count:
         program.changed()
@@ -120,9 +122,6 @@ def _reroll(
     max_work: float,
     min_length: int,
 ) -> int:
-    if len(body.ops) < min_length:
-        # As in the bodies of most loops.
-        return 0
     text = body.text
     taken = np.zeros(len(text.letters), bool)
     count = 0
