@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -132,6 +132,7 @@ def _terms(value: ir.Value) -> list[_Term]:
 
 
 _SUMS = ("jaxpr.add", "jaxpr.add_any", "jaxpr.sub")
+_LOOKED_THROUGH = (*_SUMS, "jaxpr.neg", "jaxpr.transpose")
 
 
 def _distributable(value: ir.Value, is_product: Callable[[ir.Value], bool]) -> list[_Term]:
@@ -143,7 +144,9 @@ def _distributable(value: ir.Value, is_product: Callable[[ir.Value], bool]) -> l
     many bodies are products with differences of positions. A term that is not cheap is multiplied
     as the sum was, which saves nothing where the sum is needed anyway.
     """
-    if not is_plain(value.type):
+    op = value.owner
+    # As most operands are none: the terms of what is no sum are not looked for.
+    if isinstance(op, ir.Block) or op.name not in _LOOKED_THROUGH or not is_plain(value.type):
         return []
     terms = _terms(value)
     if len(terms) == 1 or sum(not is_product(term.value) for term in terms) > 1:
@@ -216,11 +219,12 @@ class _Distributed:
         before = cost_of(node)
         of_terms = [_made_of(function, term.value) for term in terms]
         within = frozenset[ir.Value]().union(*of_terms)
+        costs = {value: cost_of(function.nodes[value]) for value in within}
         if only_user(total) is not None:
             made = Cost(0, size(total.type), 1)
             for term, values in zip(terms, of_terms, strict=True):
                 if only_user(term.value) is not None:
-                    made += sum((cost_of(function.nodes[value]) for value in values), Cost())
+                    made += sum(map(costs.__getitem__, values), Cost())
             # What a loop's constants are summed up to is made before it.
             read = {v for value in within for v in function.parts[value]}
             read |= {term.value for term in terms}
@@ -231,7 +235,7 @@ class _Distributed:
             node.result.type,
             tuple(node.attributes.items()),
             tuple([(term.is_negative, term.permutation) for term in terms]),
-            _structure(function, [*(term.value for term in terms), *node.operands], within),
+            _structure(function, [*(term.value for term in terms), *node.operands], costs),
         )
         return _Distributed(node, position, terms, within, before, structure)
 
@@ -284,10 +288,14 @@ class _Distributed:
 
 
 def _structure(
-    function: Function, values: Sequence[ir.Value], within: Collection[ir.Value]
+    function: Function, values: Sequence[ir.Value], costs: Mapping[ir.Value, Cost]
 ) -> Hashable:
-    """What the products of some values are computed by, where the ones ``within`` are a part of
-    them: the same for products that are equal but for what they are computed from."""
+    """What the products of some values are computed by: the same for products that are equal but
+    for what they are computed from.
+
+    Args:
+      costs: of the values that are a part of the products.
+    """
     numbers: dict[ir.Value, int] = {}
     found: list[Hashable] = []
     pending = [*values]
@@ -298,12 +306,12 @@ def _structure(
             continue
         numbers[value] = len(numbers)
         parts = function.parts.get(value)
-        if parts is None or not (value in within or function.rule(value).free):
+        if parts is None or not (value in costs or function.rule(value).free):
             found.append((value.type, function.fixed.get(value)))
             continue
         node = function.nodes[value]
         attributes = tuple(node.attributes.items())
-        found.append((node.name, value.type, attributes, len(parts), cost_of(node)))
+        found.append((node.name, value.type, attributes, len(parts), costs.get(value)))
         pending += parts
     return tuple(found)
 
