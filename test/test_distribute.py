@@ -114,3 +114,24 @@ def test_updates_of_low_rank(in_loop):
     after = program.run_passes("jaxpr-distribute")
     assert (str(after) == str(program)) == in_loop
     np.testing.assert_allclose(after(w, thin, x), jax.jit(function)(w, thin, x), 1e-2, 1e-2)
+
+
+def test_of_products_that_look_alike_those_that_pay():
+    """Of the same types, a loop's constants are summed up once, and what changes in it is not."""
+    w, fixed, rows, x = array(256, 256), array(2, 256, 4), array(2, 50, 256, 4), array(4, 256)
+
+    def function(w, a, b, rows, x):
+        def step(x, row):
+            for thin in (a, row[0], b, row[1]):
+                x = jnp.tanh(1 + x @ (w + thin @ thin.T) / 512)
+            return x, None
+
+        return jax.lax.scan(step, x, rows)[0]
+
+    args = w, *fixed, tuple(rows), x
+    program = jaxmlir.trace(function)(*args).optimize(1)
+    after = program.run_passes("jaxpr-distribute")
+    squares = [str(p).count("-> tensor<256x256xf32>") for p in (program, after)]
+    # The product of two thin factors, and the sum, where they stay.
+    assert squares == [8, 4]
+    np.testing.assert_allclose(after(*args), jax.jit(function)(*args), 1e-2, 1e-2)

@@ -402,7 +402,7 @@ def _stretches(letters: np.ndarray) -> Iterator[tuple[int, int, int]]:
         if rank.max() == count - 1:
             break
     if found:
-        yield from map(tuple, np.unique(np.concatenate(found), axis=0).tolist())
+        yield from sorted(set(map(tuple, np.concatenate(found).tolist())))
 
 
 def _equidistant(rank: np.ndarray, k: int) -> np.ndarray:

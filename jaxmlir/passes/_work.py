@@ -119,6 +119,7 @@ def size(type_: ir.Type) -> int:
     return elements(type_) * getattr(dtype, "itemsize", 0)
 
 
+@functools.cache
 def is_array(type_: ir.Type) -> bool:
     """Whether values of a type are arrays on no mesh, of a shape that is known."""
     aval = aval_of(type_)

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import locations, ops
 from jaxmlir._compat import core
-from jaxmlir._plans import Node, plan_of
+from jaxmlir._plans import Node
 from jaxmlir.ir import scope
 from jaxmlir.passes._base import Count, Pass
-from jaxmlir.passes._build import trip_count
+from jaxmlir.passes._build import named_ops, trip_count
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -154,8 +154,9 @@ class Counter:
         found = self.known.get(symbol)
         if found is None:
             found = self.known[symbol] = Costs()
-            for node in plan_of(self.program, symbol).nodes:
-                self.op(node, found)
+            for op, name in named_ops(self.program._function(symbol)):
+                if name != "jaxpr.constant":
+                    self.op(Node(op, name, symbol, (), ()), found)
         return found
 
     def op(self, node: Node, found: Costs) -> None:

@@ -106,6 +106,8 @@ def reroll(
         count = sum(
             _reroll(rules, work, program.reading.body(function), stored, max_work, min_length)
             for function in outside_kernels(program)
+            # Shorter ones, such as the bodies of most loops, need not be read.
+            if len(function.entry_block.operations) > min_length
         )
     if count:
         program.changed()

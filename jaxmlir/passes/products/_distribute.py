@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -51,28 +50,31 @@ def _distribute(
 ) -> int | None:
     """Distributes products of a function; how many, ``None`` if nothing was written at all."""
     if not any(
-        name == "jaxpr.dot_general" and any(_is_distributable(v, _may_be_cheap) for v in operands)
+        name == "jaxpr.dot_general" and any(_distributable(v, _may_be_cheap) for v in operands)
         for _, name, operands in ops_of(function)
     ):
         return None
-    before = Function.of(function, RULES, fixed)
+    found = Function.of(function, RULES, fixed)
     tried = [
-        _Distributed.write(before, node, position)
-        for node in before.nodes.values()
-        if node.name == "jaxpr.dot_general" and node.result in before.parts
+        _Distributed.of(found, node, position, terms)
+        for node in found.nodes.values()
+        if node.name == "jaxpr.dot_general" and node.result in found.parts
         for position in (0, 1)
-        if _is_distributable(node.operands[position], partial(_is_product, before))
+        if (terms := _distributable(node.operands[position], partial(_is_product, found)))
     ]
     if not tried:
         return None
-    # With the new products in it, which nothing uses as yet.
-    after = Function.of(function, RULES, fixed)
     best: dict[ir.Value, tuple[Cost, _Distributed, list[Tree]]] = {}
+    # Long programs say the same many times over; what does not pay once is not written again.
+    vain: set[Hashable] = set()
     for each in tried:
-        trees = [after.tree(product, each.within) for product in each.products]
+        if each.structure in vain:
+            continue
+        trees = each.write(found)
         cost = each.cost(trees)
-        least = best[each.root][0].ns if each.root in best else math.inf
-        if cost.ns * min_gain < each.before.ns and cost.ns < least:
+        if cost.ns * min_gain >= each.before.ns:
+            vain.add(each.structure)
+        elif each.root not in best or cost.ns < best[each.root][0].ns:
             best[each.root] = cost, each, trees
     new: dict[ir.Value, ir.Value] = {}
     for cost, each, trees in best.values():
@@ -130,23 +132,27 @@ def _terms(value: ir.Value) -> list[_Term]:
 
 
 _SUMS = ("jaxpr.add", "jaxpr.add_any", "jaxpr.sub")
+_LOOKED_THROUGH = (*_SUMS, "jaxpr.neg", "jaxpr.transpose")
 
 
-def _is_distributable(value: ir.Value, is_product: Callable[[ir.Value], bool]) -> bool:
-    """Whether a value is a sum of terms of which all but one, or all, may be cheap to multiply by,
-    and which cancel no more than they do now.
+def _distributable(value: ir.Value, is_product: Callable[[ir.Value], bool]) -> list[_Term]:
+    """The terms that a value is the sum of, if all but one, or all, may be cheap to multiply by,
+    and they cancel no more than they do now; else none.
 
     What is a product has errors of its own, and an identity or a diagonal meets the other terms in
     few places. But of two dense arrays of data the difference can be small, and exact: forces of
     many bodies are products with differences of positions. A term that is not cheap is multiplied
     as the sum was, which saves nothing where the sum is needed anyway.
     """
-    if not is_plain(value.type):
-        return False
-    terms = [term.value for term in _terms(value)]
-    if len(terms) == 1 or sum(not is_product(v) for v in terms) > 1:
-        return False
-    return sum(not _may_be_cheap(v) for v in terms) <= (only_user(value) is not None)
+    op = value.owner
+    # As most operands are none: the terms of what is no sum are not looked for.
+    if isinstance(op, ir.Block) or op.name not in _LOOKED_THROUGH or not is_plain(value.type):
+        return []
+    terms = _terms(value)
+    if len(terms) == 1 or sum(not is_product(term.value) for term in terms) > 1:
+        return []
+    dear = sum(not _may_be_cheap(term.value) for term in terms)
+    return terms if dear <= (only_user(value) is not None) else []
 
 
 def _may_be_cheap(value: ir.Value) -> bool:
@@ -189,50 +195,65 @@ def _made_of(function: Function, value: ir.Value) -> set[ir.Value]:
 
 @dataclass(frozen=True)
 class _Distributed:
-    """A product with a sum, and the products with its terms that may take its place.
+    """A product with a sum, whose place products with its terms may take.
 
     Attributes:
       node: the product.
-      terms: what one of its operands is the sum of.
-      products: with each of them.
+      position: of the operand that is the sum.
+      terms: what it is the sum of.
       within: values that are a part of the terms and of nothing else.
-      before: what is saved where they take its place.
+      before: what is saved where products with the terms take its place.
+      structure: what the costs depend on; where it is the same, so are they.
     """
 
     node: Node
+    position: int
     terms: list[_Term]
-    products: list[ir.Value]
     within: frozenset[ir.Value]
     before: Cost
+    structure: Hashable
 
     @staticmethod
-    def write(function: Function, node: Node, position: int) -> _Distributed:
-        """Writes the products with each term of an operand."""
+    def of(function: Function, node: Node, position: int, terms: list[_Term]) -> _Distributed:
         total = node.operands[position]
-        terms = _terms(total)
         before = cost_of(node)
         of_terms = [_made_of(function, term.value) for term in terms]
         within = frozenset[ir.Value]().union(*of_terms)
+        costs = {value: cost_of(function.nodes[value]) for value in within}
         if only_user(total) is not None:
             made = Cost(0, size(total.type), 1)
             for term, values in zip(terms, of_terms, strict=True):
                 if only_user(term.value) is not None:
-                    made += sum((cost_of(function.nodes[value]) for value in values), Cost())
+                    made += sum(map(costs.__getitem__, values), Cost())
             # What a loop's constants are summed up to is made before it.
             read = {v for value in within for v in function.parts[value]}
             read |= {term.value for term in terms}
             before += made.shared(min((function.fixed.get(v, 1) for v in read - within), default=1))
-        operands = list(node.operands)
-        products = []
+        structure = (
+            position,
+            before,
+            node.result.type,
+            tuple(node.attributes.items()),
+            tuple([(term.is_negative, term.permutation) for term in terms]),
+            _structure(function, [*(term.value for term in terms), *node.operands], costs),
+        )
+        return _Distributed(node, position, terms, within, before, structure)
+
+    def write(self, function: Function) -> list[Tree]:
+        """Writes the products with each term."""
+        node, operands = self.node, list(self.node.operands)
+        total, products = operands[self.position], []
         with ir.InsertionPoint(node.op), node.op.location:
-            for term in terms:
-                operands[position] = _whole(term, total)
-                products.append(
-                    ir.Operation.create(
-                        node.name, [node.result.type], operands, node.attributes
-                    ).result
+            for term in self.terms:
+                steps = _whole(term, total)
+                operands[self.position] = steps[-1]
+                product = ir.Operation.create(
+                    node.name, [node.result.type], operands, node.attributes
                 )
-        return _Distributed(node, terms, products, within, before)
+                products.append(product.result)
+                for op in (*(step.owner for step in steps[1:]), product):
+                    function.read(op, op.name, [*op.operands])
+        return [function.tree(product, self.within) for product in products]
 
     @property
     def root(self) -> ir.Value:
@@ -240,7 +261,7 @@ class _Distributed:
 
     def cost(self, trees: Sequence[Tree]) -> Cost:
         """Of the products, each in its best order, and of their sum."""
-        cost = Cost(0, (len(self.products) + 1) * size(self.root.type), 1)
+        cost = Cost(0, (len(self.terms) + 1) * size(self.root.type), 1)
         for tree in trees:
             cost += tree.best.cost if tree.is_mixed and tree.best else tree.cost
         return cost
@@ -259,30 +280,61 @@ class _Distributed:
                 emit_best(rules, tree, new)
         with ir.InsertionPoint(self.node.op), self.node.op.location:
             value = _sum(
-                [new.get(product, product) for product in self.products],
+                [new.get(tree.root, tree.root) for tree in trees],
                 [term.is_negative for term in self.terms],
             )
         new[self.root] = value
         self.root.replace_all_uses_with(value)
 
 
-def _whole(term: _Term, total: ir.Value) -> ir.Value:
-    """A term in the shape and with the type of the sum, written at the insertion point."""
+def _structure(
+    function: Function, values: Sequence[ir.Value], costs: Mapping[ir.Value, Cost]
+) -> Hashable:
+    """What the products of some values are computed by: the same for products that are equal but
+    for what they are computed from.
+
+    Args:
+      costs: of the values that are a part of the products.
+    """
+    numbers: dict[ir.Value, int] = {}
+    found: list[Hashable] = []
+    pending = [*values]
+    while pending:
+        value = pending.pop()
+        if value in numbers:
+            found.append(numbers[value])
+            continue
+        numbers[value] = len(numbers)
+        parts = function.parts.get(value)
+        if parts is None or not (value in costs or function.rule(value).free):
+            found.append((value.type, function.fixed.get(value)))
+            continue
+        node = function.nodes[value]
+        attributes = tuple(node.attributes.items())
+        found.append((node.name, value.type, attributes, len(parts), costs.get(value)))
+        pending += parts
+    return tuple(found)
+
+
+def _whole(term: _Term, total: ir.Value) -> list[ir.Value]:
+    """A term in the shape and with the type of the sum, written at the insertion point: the term,
+    and what is made of it step by step."""
     shape = shape_of(total)
-    value, order = term.value, term.permutation
+    values, order = [term.value], term.permutation
     inverse = sorted(range(len(order)), key=order.__getitem__)
     made = tuple(shape[inverse[d]] for d in range(len(order)))
-    if shape_of(value) != made:
-        rank = len(shape_of(value))
-        dims = range(len(made) - rank, len(made)) if rank else ()
-        type_ = with_shape(value.type, made)
-        value = build(
-            "broadcast_in_dim", [value], type_, shape=made, broadcast_dimensions=tuple(dims)
+    if shape_of(term.value) != made:
+        rank = len(shape_of(term.value))
+        dims = tuple(range(len(made) - rank, len(made)) if rank else ())
+        type_ = with_shape(term.value.type, made)
+        values.append(
+            build("broadcast_in_dim", values, type_, shape=made, broadcast_dimensions=dims)
         )
-    value = converted(value, with_shape(total.type, made))
-    if order == tuple(range(len(order))):
-        return value
-    return build("transpose", [value], total.type, permutation=order)
+    if values[-1].type != (type_ := with_shape(total.type, made)):
+        values.append(converted(values[-1], type_))
+    if order != tuple(range(len(order))):
+        values.append(build("transpose", values[-1:], total.type, permutation=order))
+    return values
 
 
 def _sum(values: Sequence[ir.Value], are_negative: Sequence[bool]) -> ir.Value:

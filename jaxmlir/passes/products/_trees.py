@@ -7,6 +7,7 @@ import math
 from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from jaxmlir.ir import func, ir
 from jaxmlir.passes._build import ops_of, returned
@@ -54,25 +55,27 @@ class Function:
         function: func.FuncOp, rules: Mapping[str, Rule], fixed: Mapping[ir.Value, int]
     ) -> Function:
         found = Function(rules, fixed)
-        users = found._users
         for op, name, operands in ops_of(function):
-            parts: tuple[ir.Value, ...] | None = None
-            result = None
-            if name in rules or name in LOOKED_AT:
-                result = op.results[0]
-                node = found.nodes[result] = Node(op, name, operands, result, found.nodes)
-                if name in rules:
-                    parts = found._parts_of(node)
-            for v in operands:
-                if v in users:
-                    users[v].append(result if v in (parts or ()) else None)
-            if parts is not None:
-                found.parts[result] = parts
-                users[result] = []
+            found.read(op, name, operands)
         for v in returned(function):
-            if v in users:
-                users[v].append(None)
+            if v in found._users:
+                found._users[v].append(None)
         return found
+
+    def read(self, op: Any, name: str, operands: list[ir.Value]) -> None:
+        """Reads an op, one that gives its operands having been read before it."""
+        users, parts, result = self._users, None, None
+        if name in self.rules or name in LOOKED_AT:
+            result = op.results[0]
+            node = self.nodes[result] = Node(op, name, operands, result, self.nodes)
+            if name in self.rules:
+                parts = self._parts_of(node)
+        for v in operands:
+            if v in users:
+                users[v].append(result if v in (parts or ()) else None)
+        if parts is not None:
+            self.parts[result] = parts
+            users[result] = []
 
     def _parts_of(self, node: Node) -> tuple[ir.Value, ...] | None:
         if not is_plain(node.result.type) or "jaxpr.ctx" in node.attributes:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir import codec
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import ops_of, symbols_of, trip_count
+from jaxmlir.passes._build import may_have_functions, ops_of, symbols_of, trip_count
 from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
 from jaxmlir.passes._work import Work, elements
 
@@ -131,7 +131,7 @@ class _Walk:
             self._gain.shared += times * ITERATION * length
             body = self._program.function(op.attributes["jaxpr"].value)
             return self.function(body, _in_scan(op, pattern), times * length)
-        else:
+        elif may_have_functions(name):
             symbol = callee_of(op)
             if symbol is not None and name in _CALLS:
                 return self.function(self._program.function(symbol), pattern, times)
