@@ -58,7 +58,6 @@ BUILTIN_PASSES = (
     ("jaxpr-expand-cumlogsumexp", "jaxmlir.passes.expand_cumlogsumexp:ExpandCumlogsumexp"),
     ("jaxpr-expand-custom-lin", "jaxmlir.passes.expand_custom_lin:ExpandCustomLin"),
     ("jaxpr-expand-depthwise", "jaxmlir.passes.expand_depthwise:ExpandDepthwise"),
-    ("jaxpr-flatten-products", "jaxmlir.passes.flatten_products:FlattenProducts"),
     ("jaxpr-expand-products", "jaxmlir.passes.expand_products:ExpandProducts"),
     ("jaxpr-expand-scatter", "jaxmlir.passes.expand_scatter:ExpandScatter"),
     (
@@ -67,6 +66,7 @@ BUILTIN_PASSES = (
     ),
     ("jaxpr-expand-trigonometry", "jaxmlir.passes.expand_trigonometry:ExpandTrigonometry"),
     ("jaxpr-fence", "jaxmlir.passes.fence:Fence"),
+    ("jaxpr-flatten-products", "jaxmlir.passes.flatten_products:FlattenProducts"),
     ("jaxpr-gather-dot", "jaxmlir.passes.gather_dot:GatherDot"),
     ("jaxpr-grad", "jaxmlir.passes.vjp:Grad"),
     ("jaxpr-halo", "jaxmlir.passes.halo:Halo"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, KeysView, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -263,7 +263,7 @@ def make_public(
     program: Program, symbol: str, uses: Mapping[str, Sequence[str]] | None = None
 ) -> None:
     """Makes ``@symbol`` the function that a call of the program runs, and drops what it does not
-    reach.
+    reach.  It comes first, and others in the order in which it reaches them.
 
     Args:
       uses: what some functions refer to, which are private.
@@ -273,8 +273,12 @@ def make_public(
     for name, op in functions.items():
         if name not in reached:
             op.operation.erase()
-            continue
-        kept[name] = op
+    previous = None
+    for name in reached:
+        op = kept[name] = functions[name]
+        if previous is not None:
+            op.operation.move_after(previous.operation)
+        previous = op
         if name not in uses and is_private(op) == (name == symbol):
             visibility = "public" if name == symbol else "private"
             op.attributes["sym_visibility"] = ir.StringAttr.get(visibility)
@@ -287,25 +291,26 @@ def reachable(
     *,
     custom_rules: bool = True,
     uses: Mapping[str, Sequence[str]] | None = None,
-) -> set[str]:
-    """The functions that a function refers to, directly or not, and itself.
+) -> KeysView[str]:
+    """The functions that a function refers to, directly or not, and itself, in the order in which
+    they are met from it.
 
     Args:
       custom_rules: also as a custom derivative rule, which a run does not call.
       uses: what some functions refer to; they are not read.
     """
-    reached: set[str] = set()
+    reached: dict[str, None] = {}
     pending, uses = [symbol], uses or {}
     while pending:
         name = pending.pop()
         if name in reached or name not in functions:
             continue
-        reached.add(name)
+        reached[name] = None
         known = uses.get(name)
         if known is None:
-            known = references(functions[name], custom_rules=custom_rules)
-        pending.extend(known)
-    return reached
+            known = list(references(functions[name], custom_rules=custom_rules))
+        pending.extend(reversed(known))
+    return reached.keys()
 
 
 def ops_with_symbols(function: func.FuncOp) -> Iterator[tuple[Any, str]]:
