@@ -9,6 +9,7 @@ import random_programs
 
 import jaxmlir
 from jaxmlir._compat import jax_version
+from jaxmlir.passes import STORAGE
 
 pytestmark = pytest.mark.compat
 
@@ -204,3 +205,38 @@ def test_one_array_in_two_shapes_is_fenced_once():
     fenced.verify()
     for got, known in zip(jax.jit(lambda u: fenced(u, t))(u), f(u, t), strict=True):
         np.testing.assert_allclose(got, known, rtol=1e-5)
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_what_the_steps_store_is_kept_until_it_is_added_up(blocks):
+    """The gradient in what all steps share is a sum over them, which XLA computes at last, here of
+    a sine, a cosine, a residual and a slope of each.  The steps' derivatives are called functions
+    that add to the sum, or with the blocks found before, whose results are added up."""
+    steps = 12
+
+    def f(eccentricity, anomaly):
+        x = anomaly
+        for _ in range(steps):
+            residual = x - eccentricity * jnp.sin(x) - anomaly
+            x = x - residual / (1 - eccentricity * jnp.cos(x))
+        return jnp.mean(jnp.cos(x) ** 2)
+
+    rng = np.random.RandomState(0)
+    args = rng.rand(4096).astype(np.float32) / 2, rng.rand(4096).astype(np.float32) * 6
+    program = jaxmlir.trace(f)(*args)
+    if blocks:
+        program = program.optimize(2, without=STORAGE)
+    compiled = program.grad().optimize(2).lower().compile()
+    np.testing.assert_allclose(compiled(*args), jax.jit(jax.grad(f))(*args), rtol=1e-3, atol=1e-8)
+    arrays = compiled.memory_analysis().temp_size_in_bytes / args[0].nbytes
+    assert arrays <= 4 * steps + 4
+
+
+def test_an_array_that_is_added_many_times_is_read_once():
+    x = jnp.ones(4096)
+
+    def f(x, y):
+        return sum(i * x + jnp.roll(y, i) for i in range(20))
+
+    program = jaxmlir.trace(f)(x, x)
+    assert FENCE not in str(program.run_passes("jaxpr-fence"))

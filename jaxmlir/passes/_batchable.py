@@ -10,10 +10,10 @@ from jaxmlir._signature import Signature
 from jaxmlir.ir import scope
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._call_graph import keep_reachable
+from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import KERNEL, Work, is_plain_signature, size
-from jaxmlir.passes.fence import FUSED, MOVED
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program

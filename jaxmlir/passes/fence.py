@@ -23,6 +23,9 @@ the time of. So nothing changes in programs whose values are cheap or read once.
 called function does: XLA inlines them before it fuses. A fence inside a function is there for all
 of its callers.
 
+Sums of many arrays are fenced as well, part by part, whatever they cost
+(:mod:`jaxmlir.passes._partial_sums`).
+
 What a call returns twice, as it is and reshaped, is one array, and is fenced once.  XLA takes the
 identity of a call and its operand for one buffer, and does not see that a kernel which reads both
 must not write there.
@@ -37,13 +40,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from jaxmlir import codec
 from jaxmlir._compat import core, dtypes, jax_version
 from jaxmlir.ir import free_symbol, func, ir, scope
-from jaxmlir.ops import bitwise, comparison, elementwise, special, transcendental
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import build, ops_of, returned
+from jaxmlir.passes._fusion import FEW_ELEMENTS, FUSED, MOVED, SLOW, is_inlined, kept_call
 from jaxmlir.passes._options import platform_or_default
+from jaxmlir.passes._partial_sums import MAX_READ, crowded_sums
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import elements
 from jaxmlir.types import aval_of
@@ -84,7 +87,10 @@ def fence(program: Program, platform: str = "cpu", threshold: int = Fence.thresh
         chosen = {symbol: costs.of(symbol).fenced for symbol in program.functions}
         for symbol, values in chosen.items():
             _fence(program.function(symbol), values, put)
-    count = sum(map(len, chosen.values()))
+        sums = crowded_sums(program.functions)
+        for symbol, indices in sums.items():
+            _cut(program.function(symbol), indices, put)
+    count = sum(map(len, (*chosen.values(), *sums.values())))
     if count:
         program.changed()
     return count
@@ -120,6 +126,18 @@ def _fence(function: func.FuncOp, values: list[_Expensive], put: Callable[..., i
             fenced = put(value)
             for view in map(op.results.__getitem__, views):
                 view.replace_all_uses_with(_reshaped(fenced, view.type))
+        value.replace_all_uses_except(fenced, fenced.owner.operation)
+
+
+def _cut(function: func.FuncOp, sums: list[tuple[int, int]], put: Callable[..., ir.Value]) -> None:
+    """Puts fences on sums: of which ops they are which results."""
+    body = list(function.entry_block.operations)
+    for index, number in reversed(sums):
+        op = body[index]
+        value = op.results[number]
+        remark(op, f"stored: what is added up reads more than {MAX_READ} arrays")
+        with ir.InsertionPoint(body[index + 1]), op.location:
+            fenced = put(value)
         value.replace_all_uses_except(fenced, fenced.owner.operation)
 
 
@@ -171,7 +189,7 @@ class _Costs:
         users: Counter[ir.Value] = Counter(set(outs))
         sliced: Counter[ir.Value] = Counter()
         for op, name, operands in ops:
-            if _is_inlined(op, name):
+            if is_inlined(op, name):
                 users.update(dict(zip(operands, self._callee(op).users, strict=True)))
             elif name == "jaxpr.slice":
                 sliced[operands[0]] += elements(op.result.type)
@@ -229,7 +247,7 @@ class _Costs:
     ) -> dict[int, tuple[int, ...]]:
         """Of the results of a call that are used, which others are the same array."""
         arrays: dict[int, list[int]] = {}
-        if _is_inlined(op, name):
+        if is_inlined(op, name):
             for i, array in enumerate(self._callee(op).same):
                 if users[op.results[i]]:
                     arrays.setdefault(array, []).append(i)
@@ -237,7 +255,7 @@ class _Costs:
 
     def _of_op(self, op: Any, name: str, read: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """The costs of an op's results, given those of its operands; none where it is not fused."""
-        if _is_inlined(op, name):
+        if is_inlined(op, name):
             # Which argument a result reads is not told apart: the dearest stands for all.
             own = max((cost for cost, _ in read), default=0)
             reads = max((times for _, times in read), default=0)
@@ -294,7 +312,7 @@ def _computed_once(
                 continue
             if name in FUSED and len(results) == 1 and _shape(v) == _shape(results[0]):
                 where |= places
-            elif name in MOVED or _is_inlined(op, name):
+            elif name in MOVED or is_inlined(op, name):
                 # Each element may be read several times.
                 where |= {*results[:1], name}
             else:
@@ -306,11 +324,10 @@ def _computed_once(
     }
 
 
-# Where a value has fewer elements, the threshold is so many times as high: computing little again
+# Where a value has few elements, the threshold is so many times as high: computing little again
 # takes less time than a fence, unless each element of something larger does so.  Tridiagonal
 # systems of 256 unknowns, times of JAX's, jax 0.10 and 0.12: at 1, 1.25 and 1.03; at 4, 1.08 and
 # 0.66.
-FEW_ELEMENTS = 1024
 FEW_FACTOR = 4
 # Of a number, which a kernel computes once.  The gradient of 25 steps of the Lorenz equations, of
 # three numbers, takes 0.074 ms on jax 0.10 at 4, 0.056 at 16 and 64, 0.042 at 256, and 0.026 with
@@ -351,65 +368,10 @@ def _shape(value: ir.Value) -> Any:
     return getattr(aval_of(value.type), "shape", None)
 
 
-def kept_call() -> ir.Attribute:
-    """The attribute ``jaxpr.ctx`` of a call that XLA is not to inline: what goes in and comes out
-    is stored."""
-    return ir.DictAttr.get({"xla_metadata": codec.encode({"inlineable": "false"})})
-
-
-def _is_inlined(op: Any, name: str) -> bool:
-    """Whether an op is a call that XLA inlines before it fuses."""
-    if name != "jaxpr.jit":
-        return False
-    attributes = op.attributes
-    return "jaxpr.ctx" not in attributes or attributes["jaxpr.ctx"] != kept_call()
-
-
-FUSED = frozenset(
-    f"jaxpr.{op.name}"
-    for family in (elementwise, transcendental, comparison, bitwise, special)
-    for op in family.OPS
-    if op.results == 1
-)
-# Functions that take the time of many ops, and of how many.  Measured per element on a CPU core, in
-# cache, XLA of jax 0.10 and 0.12: sums, products, quotients, square roots 0.1 to 0.3 ns, exp, log,
-# tanh, erf 0.3 to 1.0, and these 2 to 100, as calls or long series; sines of more than a quarter of
-# a period 9; those that become polynomials 1.5, of as many ops.
-SLOW = {
-    f"jaxpr.{name}": weight
-    for weight, names in (
-        (25, ("pow", "rem")),
-        (40, ("atan", "atan2", "cbrt", "cos", "digamma", "sin", "tan")),
-        (80, ("acos", "asin", "lgamma")),
-        (200, ("igamma", "igamma_grad_a", "igammac", "polygamma", "zeta")),
-        (200, ("regularized_incomplete_beta",)),
-    )
-    for name in names
-}
-# Those of them that XLA fuses with what spreads them, and so computes for each element: each row of
-# a matrix of 1000 x 1000 times functions of 1000 numbers, jax 0.10 and 0.12, ms: cos 1.0, 2.0; sin
-# 3.1, 1.3; tan 12, 20; and the others, stored, 0.1 to 0.2.
+# Slow functions that XLA fuses with what spreads them, and so computes for each element: each row
+# of a matrix of 1000 x 1000 times functions of 1000 numbers, jax 0.10 and 0.12, ms: cos 1.0, 2.0;
+# sin 3.1, 1.3; tan 12, 20; and the others, stored, 0.1 to 0.2.
 _TAKEN_FOR_QUICK = frozenset(f"jaxpr.{name}" for name in ("cos", "sin", "tan"))
-# Computed as part of reading an element: free themselves, but no bar to fusion.
-MOVED = frozenset(
-    f"jaxpr.{name}"
-    for name in (
-        "broadcast_in_dim",
-        "concatenate",
-        "convert_element_type",
-        "dynamic_slice",
-        "gather",
-        "iota",
-        "pad",
-        "reshape",
-        "rev",
-        "select_n",
-        "slice",
-        "squeeze",
-        "stack",
-        "transpose",
-    )
-)
 _RESHAPES = ("jaxpr.reshape", "jaxpr.squeeze", "jaxpr.broadcast_in_dim")
 
 

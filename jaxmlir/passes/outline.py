@@ -27,10 +27,10 @@ from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._blocks import Blocks
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._call_graph import outside_kernels
+from jaxmlir.passes._fusion import kept_call
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._repeats import Place, Word
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes.fence import kept_call
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program

@@ -37,11 +37,12 @@ from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import copy, filled, is_constant, ops_of, returned
 from jaxmlir.passes._call_graph import outside_kernels
+from jaxmlir.passes._fusion import SLOW
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import is_plain_op, size, with_shape
-from jaxmlir.passes.fence import SLOW, fences
+from jaxmlir.passes.fence import fences
 from jaxmlir.passes.remat._peak import peak
 from jaxmlir.types import aval_of
 

@@ -36,12 +36,12 @@ from jaxmlir.passes._blocks import Blocks
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import ops_of
 from jaxmlir.passes._call_graph import outside_kernels
+from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._repeats import Place, Text, Word
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._stacking import stack
 from jaxmlir.passes._work import KERNEL, Work, is_array, size
-from jaxmlir.passes.fence import FUSED, MOVED
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 
 if TYPE_CHECKING:

@@ -41,6 +41,7 @@ from jaxmlir.ops import bitwise, comparison, elementwise
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import drop_dead_ops, only_user
 from jaxmlir.passes._call_graph import outside_kernels
+from jaxmlir.passes._fusion import SLOW
 from jaxmlir.passes._node import OpNode, node_of
 from jaxmlir.passes._options import is_for_cpu
 from jaxmlir.passes._remarks import remark
@@ -48,7 +49,6 @@ from jaxmlir.passes._replace import replace_ops
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._selecting import COMPUTING, Elements, Selection, made_of
 from jaxmlir.passes._work import is_plain_op
-from jaxmlir.passes.fence import SLOW
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:

@@ -104,3 +104,61 @@ func.func private @few_spread(%x: tensor<8xf32>) -> tensor<512x8xf32> {
   %1 = "jaxpr.broadcast_in_dim"(%0) {broadcast_dimensions = array<i64: 1>, shape = array<i64: 512, 8>} : (tensor<8xf32>) -> tensor<512x8xf32>
   return %1 : tensor<512x8xf32>
 }
+
+// What is added up of nine arrays or more is stored part by part.
+// CHECK-LABEL: func.func private @many(
+// CHECK-COUNT-8:  "jaxpr.add"
+// CHECK-NEXT:     "jaxpr.{{jit|optimization_barrier}}"
+// CHECK-NEXT:     %[[LAST:.*]] = "jaxpr.add"
+// CHECK-NEXT:     return %[[LAST]]
+// REMARK: remark: [jaxpr-fence] stored: what is added up reads more than 8 arrays
+func.func private @many(%x0: tensor<1024xf32>, %x1: tensor<1024xf32>, %x2: tensor<1024xf32>, %x3: tensor<1024xf32>, %x4: tensor<1024xf32>, %x5: tensor<1024xf32>, %x6: tensor<1024xf32>, %x7: tensor<1024xf32>, %x8: tensor<1024xf32>, %x9: tensor<1024xf32>) -> tensor<1024xf32> {
+  %1 = "jaxpr.add"(%x0, %x1) : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+  %2 = "jaxpr.add"(%1, %x2) : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+  %3 = "jaxpr.add"(%2, %x3) : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+  %4 = "jaxpr.add"(%3, %x4) : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+  %5 = "jaxpr.add"(%4, %x5) : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+  %6 = "jaxpr.add"(%5, %x6) : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+  %7 = "jaxpr.add"(%6, %x7) : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+  %8 = "jaxpr.add"(%7, %x8) : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+  %9 = "jaxpr.add"(%8, %x9) : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+  return %9 : tensor<1024xf32>
+}
+
+// Not if they have few elements.
+// CHECK-LABEL: func.func private @many_small(
+// CHECK-COUNT-9:  "jaxpr.add"
+// CHECK-NEXT:     return
+func.func private @many_small(%x0: tensor<1023xf32>, %x1: tensor<1023xf32>, %x2: tensor<1023xf32>, %x3: tensor<1023xf32>, %x4: tensor<1023xf32>, %x5: tensor<1023xf32>, %x6: tensor<1023xf32>, %x7: tensor<1023xf32>, %x8: tensor<1023xf32>, %x9: tensor<1023xf32>) -> tensor<1023xf32> {
+  %1 = "jaxpr.add"(%x0, %x1) : (tensor<1023xf32>, tensor<1023xf32>) -> tensor<1023xf32>
+  %2 = "jaxpr.add"(%1, %x2) : (tensor<1023xf32>, tensor<1023xf32>) -> tensor<1023xf32>
+  %3 = "jaxpr.add"(%2, %x3) : (tensor<1023xf32>, tensor<1023xf32>) -> tensor<1023xf32>
+  %4 = "jaxpr.add"(%3, %x4) : (tensor<1023xf32>, tensor<1023xf32>) -> tensor<1023xf32>
+  %5 = "jaxpr.add"(%4, %x5) : (tensor<1023xf32>, tensor<1023xf32>) -> tensor<1023xf32>
+  %6 = "jaxpr.add"(%5, %x6) : (tensor<1023xf32>, tensor<1023xf32>) -> tensor<1023xf32>
+  %7 = "jaxpr.add"(%6, %x7) : (tensor<1023xf32>, tensor<1023xf32>) -> tensor<1023xf32>
+  %8 = "jaxpr.add"(%7, %x8) : (tensor<1023xf32>, tensor<1023xf32>) -> tensor<1023xf32>
+  %9 = "jaxpr.add"(%8, %x9) : (tensor<1023xf32>, tensor<1023xf32>) -> tensor<1023xf32>
+  return %9 : tensor<1023xf32>
+}
+
+// A call reads what its result reads in the called function: eleven arrays together.
+// CHECK-LABEL: func.func private @many_by_calls(
+// CHECK-NEXT:     %[[SIX:.*]] = "jaxpr.jit"
+// CHECK-NEXT:     %[[ALL:.*]] = "jaxpr.jit"(%[[SIX]]
+// CHECK-NEXT:     %[[STORED:.*]] = "jaxpr.{{jit|optimization_barrier}}"(%[[ALL]])
+// CHECK-NEXT:     return %[[STORED]]
+func.func private @many_by_calls(%x0: tensor<1024xf32>, %x1: tensor<1024xf32>, %x2: tensor<1024xf32>, %x3: tensor<1024xf32>, %x4: tensor<1024xf32>, %x5: tensor<1024xf32>, %x6: tensor<1024xf32>, %x7: tensor<1024xf32>, %x8: tensor<1024xf32>, %x9: tensor<1024xf32>, %x10: tensor<1024xf32>) -> tensor<1024xf32> {
+  %0 = "jaxpr.jit"(%x0, %x1, %x2, %x3, %x4, %x5) {jaxpr = @add_five, name = "add"} : (tensor<1024xf32>, tensor<1024xf32>, tensor<1024xf32>, tensor<1024xf32>, tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+  %1 = "jaxpr.jit"(%0, %x6, %x7, %x8, %x9, %x10) {jaxpr = @add_five, name = "add"} : (tensor<1024xf32>, tensor<1024xf32>, tensor<1024xf32>, tensor<1024xf32>, tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+  return %1 : tensor<1024xf32>
+}
+
+func.func private @add_five(%x0: tensor<1024xf32>, %x1: tensor<1024xf32>, %x2: tensor<1024xf32>, %x3: tensor<1024xf32>, %x4: tensor<1024xf32>, %x5: tensor<1024xf32>) -> tensor<1024xf32> {
+  %1 = "jaxpr.add"(%x0, %x1) : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+  %2 = "jaxpr.add"(%1, %x2) : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+  %3 = "jaxpr.add"(%2, %x3) : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+  %4 = "jaxpr.add"(%3, %x4) : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+  %5 = "jaxpr.add"(%4, %x5) : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<1024xf32>
+  return %5 : tensor<1024xf32>
+}

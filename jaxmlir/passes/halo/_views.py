@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jaxmlir.ir import ir
+from jaxmlir.passes._fusion import FUSED
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._work import elements, is_plain_op
-from jaxmlir.passes.fence import FUSED
 from jaxmlir.passes.halo._moves import Moves
 
 # Ops that read their operands element by element.

@@ -48,10 +48,10 @@ from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._bodies import LOOPS, can_change, loops_of
 from jaxmlir.passes._build import NewFunction, inline, named_ops, returned
 from jaxmlir.passes._call_graph import CallGraph, visit_functions
+from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import size
-from jaxmlir.passes.fence import FUSED, MOVED
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 from jaxmlir.passes.higher_order.while_loop import WhileOp
 from jaxmlir.passes.licm._splits import Computed, Split, Splits, Uses

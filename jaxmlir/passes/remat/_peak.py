@@ -13,7 +13,7 @@ from math import isfinite
 
 from jaxmlir.ir import ir
 from jaxmlir.passes._build import ops_of, returned, symbols_of
-from jaxmlir.passes.fence import FUSED, MOVED
+from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes.remat._price import (
     CACHED,
     KEPT,

@@ -10,8 +10,8 @@ from typing import Any
 from jaxmlir.ir import ir
 from jaxmlir.passes import toolbox
 from jaxmlir.passes._build import build, copy, filled, zeros
+from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes._work import elements, is_plain_array, size, with_shape
-from jaxmlir.passes.fence import FUSED, MOVED
 
 # A row that is not one piece of memory is read and written piece by piece, each in a line of the
 # cache; arrays of up to so many bytes stay there until the next row comes to the same lines.

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from jaxmlir._pointwise import ELEMENTWISE
 from jaxmlir._signature import Signature
 from jaxmlir.passes._body import Body
-from jaxmlir.passes.fence import MOVED, SLOW, Fence
+from jaxmlir.passes._fusion import MOVED, SLOW
+from jaxmlir.passes.fence import Fence
 from jaxmlir.passes.recompute import FUNCTIONS
 from jaxmlir.passes.remat._price import TRAFFIC, Prices
 from jaxmlir.passes.tile._regions import Schedule, Uses
