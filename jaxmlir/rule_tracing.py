@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir.importer import Importer
 from jaxmlir.ir import func, functions, ir, scope
-from jaxmlir.passes._build import reachable
+from jaxmlir.passes._build import put_in_order
 from jaxmlir.passes.dedupe_functions import merge_functions
 from jaxmlir.untraced import MARK, Untraced, is_choosy, is_untraced, marked_ops
 
@@ -171,7 +171,7 @@ class RuleTracing:
 
     def _tidy(self, before: Mapping[str, func.FuncOp]) -> None:
         """Drops functions that traced rules have brought and that the program has already, or that
-        served to make others.
+        served to make others, and puts the rest in their places.
 
         While a transformation goes on some functions are half written; it tidies up in the end.
         """
@@ -179,6 +179,6 @@ class RuleTracing:
         merge_functions(after, after.keys() - before.keys())
         self.program.reread()
         after = functions(self.program.module_as_is)
-        reached = reachable(after, self.program.name)
-        for name in after.keys() - before.keys() - reached:
+        reached = put_in_order(after, self.program.name)
+        for name in after.keys() - before.keys() - reached.keys():
             after[name].operation.erase()

@@ -16,7 +16,15 @@ from jaxmlir._collector import collector_paused
 from jaxmlir._compat import core
 from jaxmlir.errors import ArgumentError, JaxmlirError, TransformError, count
 from jaxmlir.ir import func, ir, is_private, scope
-from jaxmlir.passes._build import adapt, make_public, reachable, returned, set_results, zeros
+from jaxmlir.passes._build import (
+    adapt,
+    make_public,
+    put_in_order,
+    reachable,
+    returned,
+    set_results,
+    zeros,
+)
 from jaxmlir.passes._library import Loans, library_first, volumes_for
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._volume import Copy, NotLent, Volume
@@ -502,6 +510,8 @@ def _finish(
         copies = {name: copy for name, copy in copies.items() if name in program.functions}
         # Rules are run on exported functions, and their copies come back.
         dedupe_functions(program, copies)
+        uses = {name: copy.uses for name, copy in copies.items()}
+        program.changed(put_in_order(program.functions, symbol, uses))
         _shorten_names(program, copies)
         function = program.function(symbol)
         if name is not None and name not in program.functions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, KeysView, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -263,7 +264,7 @@ def make_public(
     program: Program, symbol: str, uses: Mapping[str, Sequence[str]] | None = None
 ) -> None:
     """Makes ``@symbol`` the function that a call of the program runs, and drops what it does not
-    reach.  It comes first, and others in the order in which it reaches them.
+    reach.
 
     Args:
       uses: what some functions refer to, which are private.
@@ -273,16 +274,29 @@ def make_public(
     for name, op in functions.items():
         if name not in reached:
             op.operation.erase()
-    previous = None
-    for name in reached:
-        op = kept[name] = functions[name]
-        if previous is not None:
-            op.operation.move_after(previous.operation)
-        previous = op
+            continue
+        kept[name] = op
         if name not in uses and is_private(op) == (name == symbol):
             visibility = "public" if name == symbol else "private"
             op.attributes["sym_visibility"] = ir.StringAttr.get(visibility)
     program.changed(kept)
+
+
+def put_in_order(
+    functions: Mapping[str, func.FuncOp],
+    symbol: str,
+    uses: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, func.FuncOp]:
+    """Moves a function before those that it reaches, and these into the order in which it reaches
+    them: their order does not tell how they were made.
+
+    Args:
+      uses: what some functions refer to.
+    """
+    ordered = {name: functions[name] for name in reachable(functions, symbol, uses=uses)}
+    for first, second in itertools.pairwise(ordered.values()):
+        second.operation.move_after(first.operation)
+    return ordered
 
 
 def reachable(
