@@ -87,20 +87,16 @@ class Text:
 
     def __init__(self, body: Body):
         self.body = body
-        self.free: set[int] = set()
         self.index: list[int] = []
         tables = _tables(body)
         arguments = {*range(body.arity), *tables}
         numbers: dict[Any, int] = {}
         letters: list[int] = []
-        common = _made_for_several(body)
+        self.free, known = _of_constants(body)
         for i, signature in enumerate(body.signatures):
-            operands = body.operands[i]
-            if i in common:
+            if i in known:
                 continue
-            if self.free.issuperset(operands) and _costs_nothing(signature):
-                self.free.update(range(*body.results[i]))
-            elif signature.name in _VIEWS and arguments.issuperset(operands):
+            if signature.name in _VIEWS and arguments.issuperset(body.operands[i]):
                 arguments.update(range(*body.results[i]))
             else:
                 # What has effects is like nothing else.
@@ -361,12 +357,14 @@ def _costs_nothing(signature: Signature) -> bool:
     )
 
 
-def _made_for_several(body: Body) -> set[int]:
-    """The ops that compute something of constants alone which ops of one signature read alike.
+def _of_constants(body: Body) -> tuple[set[int], set[int]]:
+    """The values that are constants and cost nothing, and the ops of constants alone that are no
+    letters: those which give these values, and those whose results ops of one signature read alike.
 
     Not all that is made of constants: the first step of a loop may be, from a constant state.
     """
     free: set[int] = set()
+    found: set[int] = set()
     makers: dict[int, int] = {}
     readers: dict[int, list[int]] = collections.defaultdict(list)
     alike: collections.Counter[Any] = collections.Counter()
@@ -378,13 +376,14 @@ def _made_for_several(body: Body) -> set[int]:
                 alike[makers[value], j, signature] += 1
         if free.issuperset(operands) and _costs_nothing(signature):
             free.update(range(*body.results[i]))
+            found.add(i)
         elif signature.effects is None and all(v in free or v in makers for v in operands):
             makers.update(dict.fromkeys(range(*body.results[i]), i))
-    found = {maker for (maker, _, _), count in alike.items() if count > 1}
+    found.update(maker for (maker, _, _), count in alike.items() if count > 1)
     for maker in reversed(readers):
         if found.issuperset(readers[maker]):
             found.add(maker)
-    return found
+    return free, found
 
 
 def _stretches(letters: np.ndarray) -> Iterator[tuple[int, int, int]]:
