@@ -88,13 +88,18 @@ def scope() -> Iterator[None]:
         yield
 
 
-def parse_module(source: str | bytes, filename: str = "-") -> ir.Module:
+def parse_module(
+    source: str | bytes, filename: str = "-", *, is_shallow: bool = False
+) -> ir.Module:
     """Parses MLIR text (or bytecode that our own writer made) without verifying the dialect.
+
+    Args:
+      is_shallow: it is known that brackets are not nested deep.
 
     Raises:
       ParseError: with MLIR's diagnostics, located in ``filename``.
     """
-    if isinstance(source, str):
+    if isinstance(source, str) and not is_shallow:
         _check_nesting(source, filename)
     with context():
         try:

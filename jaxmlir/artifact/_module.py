@@ -51,4 +51,4 @@ def decompress(data: bytes, size: int) -> ir.Module:
     if len(text) != size or not decompressor.eof or decompressor.unused_data:
         raise ArtifactError(f"the module does not decompress to the {size} bytes it should")
     _grammar.check(text)
-    return parse_module(text.decode("ascii"), "the artifact's module")
+    return parse_module(text.decode("ascii"), "the artifact's module", is_shallow=True)
