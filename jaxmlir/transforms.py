@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 
 @collector_paused
+@library_first
 def jvp(program: Program, custom_vjp_forward: str = "error") -> Program:
     """The program ``(primals, tangents) -> (result, tangent of result)``.
 
@@ -58,7 +59,7 @@ def jvp(program: Program, custom_vjp_forward: str = "error") -> Program:
     """
     _check_forward(custom_vjp_forward)
     args_tree, out_tree = _args_tree(program, "jvp"), program.out_tree
-    result, rules, symbol = _start(program)
+    result, rules, symbol = _start(program, lends=custom_vjp_forward == "error")
     with scope():
         function = result.function(symbol)
         active = active_arguments(result, symbol, ())
@@ -75,8 +76,9 @@ def jvp(program: Program, custom_vjp_forward: str = "error") -> Program:
         if custom_vjp_forward == "transpose":
             _expand_custom_lin(rules, core_symbol)
         new = adapt(rules, core_symbol, f"{symbol}.jvp", arguments, results)
-    in_tree = _arguments(args_tree, args_tree)
-    return _finish(result, new, in_tree, _tuple([out_tree, out_tree]), f"{symbol}.jvp")
+        copies = rules.functions.copy_in(new)
+    in_tree, tree = _arguments(args_tree, args_tree), _tuple([out_tree, out_tree])
+    return _finish(result, new, in_tree, tree, f"{symbol}.jvp", copies=copies)
 
 
 def _check_forward(custom_vjp_forward: str) -> None:
@@ -93,6 +95,7 @@ def _expand_custom_lin(rules: Rules, symbol: str) -> None:
 
 
 @collector_paused
+@library_first
 def linearize(
     program: Program,
     while_loops: str = "error",
@@ -107,7 +110,8 @@ def linearize(
     """
     _check_forward(custom_vjp_forward)
     args_tree, out_tree = _args_tree(program, "linearize"), program.out_tree
-    result, rules, symbol = _start(program, while_loops, checkpoints)
+    lends = custom_vjp_forward == "error"
+    result, rules, symbol = _start(program, while_loops, checkpoints, lends=lends)
     with scope():
         function = result.function(symbol)
         active = active_arguments(result, symbol, ())
@@ -129,7 +133,7 @@ def vjp(
     """Two programs: ``fwd(*args) -> (result, residuals)`` and ``bwd(residuals, cotangent) ->
     (*cotangents of args)``."""
     args_tree, out_tree = _args_tree(program, "vjp"), program.out_tree
-    result, rules, symbol = _start(program, while_loops, checkpoints, reverse=True)
+    result, rules, symbol = _start(program, while_loops, checkpoints, reverse=True, lends=True)
     with scope():
         function = result.function(symbol)
         active = active_arguments(result, symbol, ())
@@ -218,7 +222,7 @@ def grad(
             f"the gradient of @{program.name} is that of a scalar; its result is {value_tree}"
         )
     _check_dtypes(program, chosen, allow_int, holomorphic)
-    result, rules, symbol = _start(program, while_loops, checkpoints, reverse=True)
+    result, rules, symbol = _start(program, while_loops, checkpoints, reverse=True, lends=True)
     with scope():
         inputs = list(result.function(symbol).type.inputs)
         tangible = active_arguments(result, symbol, ())
@@ -300,6 +304,7 @@ def jacobian(
 
 
 @collector_paused
+@library_first
 def vmap(
     program: Program,
     in_axes: Any = 0,
@@ -331,11 +336,15 @@ def vmap(
         raise ArgumentError(f"axis_size: expected a size from 0 on, got {axis_size!r}")
     if axis_size is None:
         return _Unsized(program, in_axes, out_axes, axis_name, spmd_axis_name)
-    result, rules, symbol = _start(program, custom_rules="none")
+    # A symbolic size, and the name of an axis, mean something to one program only.
+    lends = isinstance(axis_size, int) and axis_name is None and spmd_axis_name is None
+    result, rules, symbol = _start(program, custom_rules="none", lends=lends)
     with scope():
         axis = batch_axis(axis_size, axis_name, spmd_axis_name)
         new, _ = vmap_function(rules, symbol, in_dims, axis, out_dims)
-    return _finish(result, new, program.in_tree, program.out_tree, names=program.arg_names)
+        copies = rules.functions.copy_in(new)
+    trees = program.in_tree, program.out_tree
+    return _finish(result, new, *trees, names=program.arg_names, copies=copies)
 
 
 class _Unsized:
@@ -450,6 +459,7 @@ def _start(
     custom_rules: Literal["all", "met", "none"] = "met",
     *,
     reverse: bool = False,
+    lends: bool = False,
 ) -> tuple[Program, Rules, str]:
     """A copy to transform, its rules, and the function to transform.
 
@@ -457,10 +467,11 @@ def _start(
       custom_rules: which are traced now: all, or those that a derivative needs; others are only if
         somebody asks for them after :func:`_finish`.
       reverse: what is linearized is to be transposed.
+      lends: the library may have functions for it, which are copied in before :func:`_finish`.
     """
     volumes: dict[str, Volume] = {}
-    if reverse and while_loops == "error":
-        volumes = volumes_for(program)
+    if lends and while_loops == "error":
+        volumes = volumes_for(program, traced_rules=custom_rules == "met")
     if custom_rules == "met" and program.has_untraced_rules:
         met = reachable(_without(program, volumes), program.name, custom_rules=False)
         program.trace_rules(within=met)

@@ -75,8 +75,8 @@ clipped_twice = jax.jit(lambda x: clipped(2.0 * clipped(x)))
 
 @jax.jit
 def with_callback(x):
-    known = jax.pure_callback(np.cos, jax.ShapeDtypeStruct(x.shape, x.dtype), lax.stop_gradient(x))
-    return x * known
+    shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return x * jax.pure_callback(np.cos, shape, lax.stop_gradient(x), vmap_method="sequential")
 
 
 TABLE = np.arange(3000, dtype=np.float32).reshape(1000, 3)
@@ -139,6 +139,63 @@ def test_both_halves_of_a_vjp_are_the_same_with_the_library(name):
     expected, pull = jax.vjp(f, *args)
     close(value, expected)
     close(halves[1](residuals, jnp.float32(2.0)), pull(jnp.float32(2.0)))
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("transform", ["jvp", "linearize", "vmap"])
+def test_other_transformations_are_the_same_with_the_library(transform, name):
+    jax.clear_caches()
+    f, args = CASES[name]
+    options = {"axis_size": 2} if transform == "vmap" else {}
+    given = []
+    for _ in range(3):
+        program = jaxmlir.trace(lambda *args: f(*args))(*args)
+        found = getattr(program, transform)(**options)
+        programs = found if isinstance(found, tuple) else (found,)
+        for made in programs:
+            made.verify()
+        given.append([canonical(made) for made in programs])
+        for made in programs:
+            made.verify()
+    assert given[0] == given[1] == given[2]
+    tangents = tuple(np.ones_like(arg) for arg in args)
+    if name == "custom_vjp" and transform != "vmap":
+        return  # it has no derivative in forward mode
+    if transform == "jvp":
+        close(found(args, tangents), jax.jvp(f, args, tangents))
+    elif transform == "vmap":
+        batches = [np.stack([arg, 2 * arg]) for arg in args]
+        close(found(*batches), jax.vmap(f)(*batches))
+    else:
+        value, residuals = found[0](*args)
+        close((value, found[1](residuals, *tangents)), jax.jvp(f, args, tangents))
+
+
+def test_one_volume_serves_all_transformations():
+    for _ in range(2):
+        traced = jaxmlir.trace(lambda w, x: layer(w, x).sum())
+        program = traced(SQUARE, X)
+        close(program.grad()(SQUARE, X), jax.grad(lambda w: layer(w, X).sum())(SQUARE))
+        for options in ({"axis_size": 2}, {"axis_size": 3}, {"in_axes": (None, 0), "axis_size": 2}):
+            program.vmap(**options).verify()
+        program.jvp().verify()
+        for half in program.linearize():
+            half.verify()
+    assert len(volumes()) == 1
+
+
+def test_batching_traces_no_rules_for_the_library():
+    traced = []
+
+    @jax.custom_vjp
+    def g(x):
+        return 2.0 * x
+
+    g.defvjp(lambda x: (traced.append(x), (2.0 * x, None))[1], lambda _, ct: (2.0 * ct,))
+    jitted = jax.jit(lambda x: g(x))
+    for _ in range(3):
+        jaxmlir.trace(lambda x: jitted(x))(X).vmap(axis_size=3)
+    assert not traced and not volumes()
 
 
 @pytest.mark.parametrize("name", ["det", "relu", "loop"])
@@ -215,6 +272,27 @@ def test_the_configuration_is_part_of_what_is_asked_for():
     for precision in ("float32", "bfloat16") * 3:
         with jax.default_matmul_precision(precision):
             texts.append(canonical(jaxmlir.trace(lambda x: f(x))(SQUARE).grad()))
+    assert texts[0] == texts[2] == texts[4] != texts[1] == texts[3] == texts[5]
+
+
+def test_rules_that_were_traced_in_another_configuration_are_not_lent():
+    @jax.custom_vjp
+    def g(x):
+        return x * 1.0
+
+    g.defvjp(lambda x: (x, None), lambda _, ct: (SQUARE @ ct,))
+    jitted = jax.jit(lambda x: g(x))
+
+    closed = jax.make_jaxpr(lambda x: jitted(x).sum())(SQUARE)
+
+    def gradient_in(precision):
+        with jax.default_matmul_precision(precision):
+            program = jaxmlir.from_jaxpr(closed)
+        program.trace_rules()
+        return str(program.grad())
+
+    # All are differentiated in one setting.
+    texts = [gradient_in(precision) for precision in ("float32", "bfloat16") * 3]
     assert texts[0] == texts[2] == texts[4] != texts[1] == texts[3] == texts[5]
 
 

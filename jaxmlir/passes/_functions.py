@@ -112,7 +112,7 @@ class Functions:
         """Where the rules leave the batch dimension of each result."""
         from jaxmlir.passes.vmap import batched_results
 
-        return self.once(batched_results, symbol, dims, axis)
+        return self.derived(batched_results, symbol, dims, axis)
 
     def batch(
         self,
@@ -125,7 +125,7 @@ class Functions:
         the rules leave it."""
         from jaxmlir.passes.vmap import vmap
 
-        return self.once(vmap, symbol, dims, axis, out_dims)
+        return self.derived(vmap, symbol, dims, axis, out_dims)
 
     def inverse(
         self, symbol: str, arguments: tuple[bool, ...], results: tuple[bool, ...], log_det: Any

@@ -1,8 +1,8 @@
-"""Derivatives of functions that many programs call, derived once in a process.
+"""What functions that many programs call are transformed to, once in a process.
 
 JAX keeps the derivative of a jitted function with its jaxpr, and each call of ``jnp.linalg.det``
 has the same one.  So here: a function that was imported from a jaxpr which another program had
-before gets a :class:`Volume`, a program of its own in which it is differentiated, and programs that
+before gets a :class:`Volume`, a program of its own in which it is transformed, and programs that
 call it are lent what is there.  A program that is being made names functions of the volume as if
 they were in its module; those that it needs in the end are copied in (:class:`Loans`).
 
@@ -23,7 +23,7 @@ from jaxmlir import codec
 from jaxmlir._setting import setting
 from jaxmlir.ir import free_symbol, func, functions, ir, scope
 from jaxmlir.passes._build import named_ops, ops_with_symbols, reachable, references, symbols_of
-from jaxmlir.passes._volume import Copy, Leaf, NotLent, Volume
+from jaxmlir.passes._volume import Copy, Leaf, NotLent, Volume, has_custom_rules
 from jaxmlir.passes.dedupe_functions import rename_uses, short_name
 from jaxmlir.passes.discharge_refs import makes_references
 from jaxmlir.passes.higher_order import rule_of
@@ -93,7 +93,7 @@ class Loans:
     def derived(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
         """What a transformation of a function that is lent gives, with names for the symbols."""
         volume, inner = self._origin[symbol]
-        found = volume.derived(transform, inner, *pattern)
+        found = volume.derived(transform, inner, *pattern, reverse=self._rules.reverse)
         if not any(isinstance(item, str) for item in found):
             return found
         items = [self._name(volume, item) if isinstance(item, str) else item for item in found]
@@ -184,15 +184,21 @@ def _forget(volume: Volume) -> None:
                 met.volume, met.has_none = None, True
 
 
-def volumes_for(program: Program) -> dict[str, Volume]:
-    """The functions that the library has for a program that is to be differentiated: such as are
-    called, and are not used in another way."""
+def volumes_for(program: Program, *, traced_rules: bool) -> dict[str, Volume]:
+    """The functions that the library has for a program that is to be transformed: such as are
+    called, and are not used in another way.
+
+    Args:
+      traced_rules: also those with custom rules, which are traced.
+    """
     found: dict[str, Volume] = {}
     if _this_thread.without or not program.jaxprs:
         return found
     known, here = program._functions, setting()
     pending, reached, read = [program.name], set(), set()
-    volume = functools.cache(functools.partial(_volume, program, here=here))
+    volume = functools.cache(
+        functools.partial(_volume, program, here=here, traced_rules=traced_rules)
+    )
     while pending:
         name = pending.pop()
         if name in reached or name in found:
@@ -223,7 +229,7 @@ def _uses(function: func.FuncOp) -> Iterator[tuple[bool, str | None]]:
             yield called, symbol
 
 
-def _volume(program: Program, symbol: str, here: object) -> Volume | None:
+def _volume(program: Program, symbol: str, here: object, traced_rules: bool) -> Volume | None:
     """The volume of a function; made where its jaxpr is met for the second time."""
     reference = program.jaxprs.get(symbol)
     jaxpr = None if reference is None else reference()
@@ -239,6 +245,8 @@ def _volume(program: Program, symbol: str, here: object) -> Volume | None:
             return None
         _met.move_to_end(key)
     if met.volume is None and not met.has_none:
+        if not traced_rules and has_custom_rules(program, symbol):
+            return None
         # Rules are traced for this, so no lock is held.  Of two threads the last one's stays.
         with scope():
             if _is_portable(program, symbol):
@@ -247,6 +255,8 @@ def _volume(program: Program, symbol: str, here: object) -> Volume | None:
     volume = met.volume
     if volume is None or volume.config is None:
         return volume
+    if not traced_rules:
+        return None
     table = program.rule_tracing.table
     return volume if table is not None and table.config == volume.config else None
 
@@ -255,6 +265,8 @@ def _is_portable(program: Program, symbol: str) -> bool:
     """Whether a function and those that it reaches name nothing that only their program has."""
     known = program._functions
     if makes_references(program):
+        return False
+    if program.rule_tracing.table is None and has_custom_rules(program, symbol):
         return False
     for name in reachable(known, symbol):
         for op, kind in named_ops(known[name]):

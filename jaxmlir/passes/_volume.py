@@ -1,4 +1,4 @@
-"""A function that many programs call, with the derivatives that were asked for.
+"""A function that many programs call, with what it was transformed to.
 
 It is a program of its own, in which the passes work as in any other.  What other programs copy are
 the *leaves*: functions as they were when they were first asked for, equal ones made one, under
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir.ir import clone_module, free_symbol, func, ir, scope
-from jaxmlir.passes._build import reachable
+from jaxmlir.passes._build import ops_with_symbols, reachable
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.dedupe_functions import (
     Shape,
@@ -22,6 +22,7 @@ from jaxmlir.passes.dedupe_functions import (
     shape_of,
     short_name,
 )
+from jaxmlir.rules import OPS
 
 if TYPE_CHECKING:
     from jaxmlir._compat import ConfigSnapshot
@@ -34,6 +35,16 @@ class NotLent(BaseException):
 
     Not an ``Exception``: those that rules raise are caught, and told with the op.
     """
+
+
+def has_custom_rules(program: Program, symbol: str) -> bool:
+    """Whether a function reaches ops that have custom rules, traced or not."""
+    known = program._functions
+    return any(
+        name in OPS
+        for reached in reachable(known, symbol)
+        for _, name in ops_with_symbols(known[reached])
+    )
 
 
 class Leaf(NamedTuple):
@@ -83,35 +94,44 @@ class Volume:
         own = Program(clone_module(program.module_as_is, within))
         own._functions[symbol].attributes["sym_visibility"] = ir.StringAttr.get("public")
         self.symbol = symbol
-        self.config: ConfigSnapshot | None = None
+        # Also of rules that the program has traced already.
+        custom = has_custom_rules(program, symbol)
+        self.config: ConfigSnapshot | None = tracing.table.config if custom else None
         if sources:
-            self.config = tracing.table.config
             own.rule_tracing.take_up(sources, self.config)
             own.trace_rules(within=reachable(own._functions, symbol, custom_rules=False))
         own.rule_tracing.held = True
-        self._rules = Rules(own, reverse=True)
+        self._program = own
+        # What is linearized to be transposed may differ from what is to push tangents forward.
+        self._rules: dict[bool, Rules] = {}
         # By symbol, those of equal functions alike; and the short names of the first of these.
         self._leaves: dict[str, Leaf] = {}
         self._names: dict[str, str] = {}
         self._lock = threading.Lock()
         self._forget = forget
 
-    def derived(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
+    def derived(
+        self, transform: Callable[..., Any], symbol: str, *pattern: Any, reverse: bool
+    ) -> Any:
         """``transform(rules, symbol, *pattern)`` in the volume's program, made once.
+
+        Args:
+          reverse: what is linearized is to be transposed.
 
         Raises:
           NotLent: it cannot be, or refers to what only one program can have.
         """
         with self._alone(), scope():
             try:
-                found = self._rules.functions.derived(transform, symbol, *pattern)
+                if reverse not in self._rules:
+                    self._rules[reverse] = Rules(self._program, reverse=reverse)
+                found = self._rules[reverse].functions.derived(transform, symbol, *pattern)
             except BaseException as e:
                 # What is half written is of no use to anybody.
                 self._forget(self)
                 # The error is to tell of the program at hand.
                 raise (NotLent() if isinstance(e, Exception) else e) from None
-            own = self._rules.program
-            if own.constants or own.handles:
+            if self._program.constants or self._program.handles:
                 self._forget(self)
                 raise NotLent
             return found
@@ -131,7 +151,7 @@ class Volume:
 
     def function(self, symbol: str) -> func.FuncOp:
         """A function of the volume, to read."""
-        return self._rules.program.function(symbol)
+        return self._program.function(symbol)
 
     def leaf(self, symbol: str) -> Leaf:
         """A function of the volume, to copy."""
@@ -145,7 +165,7 @@ class Volume:
 
         Rules that are traced later are not in it.
         """
-        own = self._rules.program
+        own = self._program
         own.reread()
         known, first = own.functions, equal_functions(own.functions)
         within = reachable(known, symbol)
