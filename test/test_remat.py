@@ -162,6 +162,26 @@ def test_neighbours_are_shifted_again():
     assert_close(after(x), jax.grad(wave)(x))
 
 
+@pytest.mark.compat
+@pytest.mark.parametrize("shape", [(16, 32, 1, 64), (16, 32, 64)])
+def test_slices_of_an_argument_are_not_stored(shape):
+    """An argument with other dimensions is still the argument, which is in memory anyway."""
+    x = np.asarray(np.random.RandomState(4).randn(512, 64), np.float32)
+    w = np.asarray(np.random.RandomState(5).randn(64, 8) / 8, np.float32)
+
+    def f(w, x):
+        def step(total, rows):
+            return total + jnp.sum(jnp.tanh(rows.reshape(32, 64) @ w) ** 2), None
+
+        return lax.scan(step, jnp.zeros(()), x.reshape(shape))[0]
+
+    before = jaxmlir.trace(f)(w, x).optimize(1).grad().optimize(1)
+    after = before.run_passes("jaxpr-remat")
+    assert after.as_text().count('"jaxpr.scan"') == 1, "the first loop has nothing left to do"
+    assert temp_bytes(after) < temp_bytes(before)
+    assert_close(after(w, x), jax.grad(f)(w, x))
+
+
 @pytest.mark.parametrize(
     ("rows", "size", "length", "products"), [(1, 64, 5000, 2), (16, 64, 5000, 3), (16, 128, 9, 2)]
 )

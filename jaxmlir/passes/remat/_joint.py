@@ -192,10 +192,25 @@ class Joint:
         return {
             arg
             for outer, arg in zip(pair.first.operands[2], self.slices, strict=True)
-            if not isinstance(outer.owner, ir.Block)
+            if not _is_argument(outer)
             and outer not in later
             and all(use.owner == pair.first.op.operation for use in outer.uses)
         }
+
+
+def _is_argument(value: ir.Value) -> bool:
+    """Whether a value is an argument of the function, perhaps with other dimensions: the same
+    bytes, which the caller keeps."""
+    while not isinstance(value.owner, ir.Block):
+        op = value.owner
+        if op.operation.name == "jaxpr.reshape":
+            keeps_order = "dimensions" not in op.attributes
+        else:
+            keeps_order = op.operation.name == "jaxpr.squeeze"
+        if not keeps_order:
+            return False
+        value = op.operands[0]
+    return True
 
 
 def name_of(program: Program, value: ir.Value) -> str | None:
