@@ -391,6 +391,9 @@ class _Function:
         encode = codec.encode
         for key, value in params.items():
             default = defaults.get(key, _REQUIRED)
+            if type(default) is bool and type(value) in (int, np.bool_):
+                # A flag is what a user has given for it: JAX asks whether 0 and 1 are true.
+                value = bool(value)
             if value is default or (type(value) is type(default) and value == default):
                 continue
             if type(default) is _Each and all(item == default.value for item in value):

@@ -74,3 +74,21 @@ def test_what_a_custom_rule_does_happens(caller, ordered):
         np.testing.assert_allclose(result, expected, rtol=1e-6)
         assert [rule for rule, _ in told] == [rule for rule, _ in happened]
         np.testing.assert_allclose([v for _, v in told], [v for _, v in happened], rtol=1e-6)
+
+
+@pytest.mark.parametrize("ordered", [0, 1, np.bool_(True)])
+def test_a_flag_is_what_it_is_true_as(ordered, capfd):
+    """JAX takes anything for ``ordered``, and asks whether it is true."""
+
+    def f(x):
+        jax.debug.print("x = {}", x, ordered=ordered)
+        return x * 2
+
+    program = jaxmlir.trace(f)(1.0)
+    program.verify()
+    restored = jaxmlir.parse(program.as_text())
+    assert restored(3.0) == 6.0
+    jax.effects_barrier()
+    assert "x = 3.0" in capfd.readouterr().out
+    plain = jaxmlir.trace(lambda x: (jax.debug.print("x = {}", x, ordered=bool(ordered)), x * 2)[1])
+    assert program.as_text() == plain(1.0).as_text().replace("@lambda", "@f")
