@@ -2,9 +2,10 @@
 
 JAX keeps the derivative of a jitted function with its jaxpr, and each call of ``jnp.linalg.det``
 has the same one.  So here: a function that was imported from a jaxpr which another program had
-before gets a :class:`Volume`, a program of its own in which it is transformed, and programs that
-call it are lent what is there.  A program that is being made names functions of the volume as if
-they were in its module; those that it needs in the end are copied in (:class:`Loans`).
+before gets a :class:`Volume`, a program of its own in which it is transformed (one for reverse
+mode, one for all else), and programs that call it are lent what is there.  A program that is being
+made names functions of the volume as if they were in its module; those that it needs in the end are
+copied in (:class:`Loans`).
 
 Which function is meant is told by the jaxpr, the very object: it never changes, and has its
 constants, source lines and custom rules in it.  A jaxpr that is freed takes its volume along.
@@ -93,7 +94,7 @@ class Loans:
     def derived(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
         """What a transformation of a function that is lent gives, with names for the symbols."""
         volume, inner = self._origin[symbol]
-        found = volume.derived(transform, inner, *pattern, reverse=self._rules.reverse)
+        found = volume.derived(transform, inner, *pattern)
         if not any(isinstance(item, str) for item in found):
             return found
         items = [self._name(volume, item) if isinstance(item, str) else item for item in found]
@@ -163,13 +164,14 @@ class _Met:
     """A jaxpr that a program was met with.
 
     Attributes:
-      volume: ``None`` before another program is, or where the function has none.
+      volumes: by whether what is linearized there is to be transposed, which may differ from what
+        is to push tangents forward; none before another program is met with it. ``None`` where the
+        function has none.
     """
 
     def __init__(self, jaxpr: Any, forget: Callable[[Any], None]):
         self.jaxpr = weakref.ref(jaxpr, forget)
-        self.volume: Volume | None = None
-        self.has_none = False
+        self.volumes: dict[bool, Volume | None] = {}
 
 
 # By the jaxpr's id and the setting.
@@ -180,15 +182,16 @@ _lock = threading.Lock()
 def _forget(volume: Volume) -> None:
     with _lock:
         for met in list(_met.values()):
-            if met.volume is volume:
-                met.volume, met.has_none = None, True
+            if met.volumes.get(volume.reverse) is volume:
+                met.volumes[volume.reverse] = None
 
 
-def volumes_for(program: Program, *, traced_rules: bool) -> dict[str, Volume]:
+def volumes_for(program: Program, *, reverse: bool, traced_rules: bool) -> dict[str, Volume]:
     """The functions that the library has for a program that is to be transformed: such as are
     called, and are not used in another way.
 
     Args:
+      reverse: what is linearized is to be transposed.
       traced_rules: also those with custom rules, which are traced.
     """
     found: dict[str, Volume] = {}
@@ -197,7 +200,7 @@ def volumes_for(program: Program, *, traced_rules: bool) -> dict[str, Volume]:
     known, here = program._functions, setting()
     pending, reached, read = [program.name], set(), set()
     volume = functools.cache(
-        functools.partial(_volume, program, here=here, traced_rules=traced_rules)
+        functools.partial(_volume, program, here=here, reverse=reverse, traced_rules=traced_rules)
     )
     while pending:
         name = pending.pop()
@@ -229,7 +232,9 @@ def _uses(function: func.FuncOp) -> Iterator[tuple[bool, str | None]]:
             yield called, symbol
 
 
-def _volume(program: Program, symbol: str, here: object, traced_rules: bool) -> Volume | None:
+def _volume(
+    program: Program, symbol: str, here: object, reverse: bool, traced_rules: bool
+) -> Volume | None:
     """The volume of a function; made where its jaxpr is met for the second time."""
     reference = program.jaxprs.get(symbol)
     jaxpr = None if reference is None else reference()
@@ -244,15 +249,14 @@ def _volume(program: Program, symbol: str, here: object, traced_rules: bool) -> 
                 _met.popitem(last=False)
             return None
         _met.move_to_end(key)
-    if met.volume is None and not met.has_none:
+    if reverse not in met.volumes:
         if not traced_rules and has_custom_rules(program, symbol):
             return None
         # Rules are traced for this, so no lock is held.  Of two threads the last one's stays.
         with scope():
-            if _is_portable(program, symbol):
-                met.volume = Volume(program, symbol, _forget)
-        met.has_none = met.volume is None
-    volume = met.volume
+            portable = _is_portable(program, symbol)
+            met.volumes[reverse] = Volume(program, symbol, reverse, _forget) if portable else None
+    volume = met.volumes[reverse]
     if volume is None or volume.config is None:
         return volume
     if not traced_rules:

@@ -76,10 +76,13 @@ class Volume:
 
     Attributes:
       symbol: the function in its program.
+      reverse: what is linearized is to be transposed.
       config: under which its rules are traced; ``None`` if it has no custom rules.
     """
 
-    def __init__(self, program: Program, symbol: str, forget: Callable[[Volume], None]):
+    def __init__(
+        self, program: Program, symbol: str, reverse: bool, forget: Callable[[Volume], None]
+    ):
         """
         Args:
           program: has the function ``@symbol``, and is only read.
@@ -93,7 +96,7 @@ class Volume:
         sources = tracing.sources(known[name] for name in within)
         own = Program(clone_module(program.module_as_is, within))
         own._functions[symbol].attributes["sym_visibility"] = ir.StringAttr.get("public")
-        self.symbol = symbol
+        self.symbol, self.reverse = symbol, reverse
         # Also of rules that the program has traced already.
         custom = has_custom_rules(program, symbol)
         self.config: ConfigSnapshot | None = tracing.table.config if custom else None
@@ -102,30 +105,22 @@ class Volume:
             own.trace_rules(within=reachable(own._functions, symbol, custom_rules=False))
         own.rule_tracing.held = True
         self._program = own
-        # What is linearized to be transposed may differ from what is to push tangents forward.
-        self._rules: dict[bool, Rules] = {}
+        self._rules = Rules(own, reverse=reverse)
         # By symbol, those of equal functions alike; and the short names of the first of these.
         self._leaves: dict[str, Leaf] = {}
         self._names: dict[str, str] = {}
         self._lock = threading.Lock()
         self._forget = forget
 
-    def derived(
-        self, transform: Callable[..., Any], symbol: str, *pattern: Any, reverse: bool
-    ) -> Any:
+    def derived(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
         """``transform(rules, symbol, *pattern)`` in the volume's program, made once.
-
-        Args:
-          reverse: what is linearized is to be transposed.
 
         Raises:
           NotLent: it cannot be, or refers to what only one program can have.
         """
         with self._alone(), scope():
             try:
-                if reverse not in self._rules:
-                    self._rules[reverse] = Rules(self._program, reverse=reverse)
-                found = self._rules[reverse].functions.derived(transform, symbol, *pattern)
+                found = self._rules.functions.derived(transform, symbol, *pattern)
             except BaseException as e:
                 # What is half written is of no use to anybody.
                 self._forget(self)
