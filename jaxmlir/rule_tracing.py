@@ -106,9 +106,12 @@ class RuleTracing:
 
     def trace(self, *, within: Collection[str] | None = None, of: Any = None) -> None:
         """Traces rules: see :meth:`Program.trace_rules`."""
-        if not self.waiting or (of is not None and not is_untraced(of)):
+        if not self._is_due(of):
             return
         with self.lock:
+            # Another thread may have done it meanwhile, and reads the module already.
+            if not self._is_due(of):
+                return
             # A rule that looks at the program it belongs to sees it as far as it is.
             if self._under_way:
                 if of is not None:
@@ -125,6 +128,10 @@ class RuleTracing:
                     self._tidy(before)
                 if of is None and not self._pending:
                     self.waiting, self._importer = False, None
+
+    def _is_due(self, of: Any) -> bool:
+        """Whether rules, or that of an op, are still to be traced."""
+        return self.waiting and (of is None or is_untraced(of))
 
     def tell(self, op: Any, zeros: tuple[bool, ...]) -> dict[str, ir.Attribute]:
         """The rule of an op that is told which tangents are zero, or of a custom_lin which

@@ -86,8 +86,11 @@ def test_threads_see_one_module_with_all_rules():
     program = jaxmlir.trace(nested)(jnp.ones(3))
     texts = []
     threads = [threading.Thread(target=lambda: texts.append(str(program))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
+    with program.rule_tracing.lock:
+        for thread in threads:
+            thread.start()
+        # All of them find rules that are to be traced, and wait; one traces them.
+        time.sleep(0.1)
     for thread in threads:
         thread.join()
     assert len(texts) == 4 and set(texts) == {str(program)}
