@@ -22,11 +22,13 @@ def find(name: str, builtin: tuple[tuple[str, str], ...]) -> type[Pass] | None:
     Raises:
       PipelineError: an installed package offers the pass, but it cannot be imported.
     """
+    target = dict(builtin).get(name)
+    if target is not None:
+        # Though it may be loaded: another thread may not have come to the end of its module, and an
+        # import waits for that.
+        return _import(name, target)
     if name in Pass.loaded:
         return Pass.loaded[name]
-    for known, target in builtin:
-        if known == name:
-            return _import(name, target)
     for plugin in plugins():
         if plugin.name == name:
             return _import(name, plugin.value)
