@@ -5,6 +5,8 @@ import os
 import re
 import subprocess
 import sys
+import threading
+import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,7 @@ from jaxmlir.passes import (
     Pass,
     Timing,
     _cxx,
+    _registry,
     _source,
     describe_passes,
     list_passes,
@@ -514,3 +517,26 @@ def test_the_pass_of_the_documentation_runs(capsys):
     exec(compile(source, str(page), "exec"), {"__name__": "documented"})
     parse_pipeline("count-ops{minimum=4},count-ops{minimum=5}").run(program())
     assert capsys.readouterr().out == "4\n"
+
+
+def test_a_pass_is_found_when_its_module_is_there_to_the_end(tmp_path, monkeypatch):
+    """Another thread imports it, and its class is registered before what comes after that."""
+    (tmp_path / "slow_to_import.py").write_text(
+        "import time\n"
+        "from jaxmlir.passes import Pass\n"
+        "class Slow(Pass):\n"
+        "    name = 'test-slow-to-import'\n"
+        "time.sleep(0.3)\n"
+        "COMPLETE = True\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(Pass, "loaded", dict(Pass.loaded))
+    name, target = "test-slow-to-import", "slow_to_import:Slow"
+    thread = threading.Thread(target=importlib.import_module, args=("slow_to_import",))
+    thread.start()
+    while name not in Pass.loaded:
+        time.sleep(0.001)
+    found = _registry.find(name, ((name, target),))
+    assert sys.modules[found.__module__].COMPLETE
+    thread.join()
+    del sys.modules["slow_to_import"]
