@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from jaxmlir._cli import UsageError
+from jaxmlir._cli import MAX_INTEGER, UsageError
 
 DTYPES = {
     "bool": "bool",
@@ -54,8 +54,8 @@ def parse_keywords(text: str) -> dict[str, Any]:
       UsageError: the text is not of that form.
     """
     tree = _parse(f"dict({text})", text)
-    assert isinstance(tree, ast.Call)
-    if tree.args or any(keyword.arg is None for keyword in tree.keywords):
+    is_call = isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name)
+    if not is_call or tree.args or any(keyword.arg is None for keyword in tree.keywords):
         raise UsageError(f"expected name=value, ..., got '{text}'")
     reader = _Reader(text)
     return {str(k.arg): reader.value(k.value) for k in tree.keywords}
@@ -95,6 +95,8 @@ def _parse(source: str, shown: str) -> ast.expr:
         return ast.parse(source, mode="eval").body
     except SyntaxError as e:
         raise UsageError(f"cannot read the arguments '{shown}': {e.msg}") from None
+    except (RecursionError, MemoryError):
+        raise UsageError(f"cannot read the arguments '{shown}': too much nesting") from None
 
 
 class _Reader:
@@ -116,10 +118,9 @@ class _Reader:
                 return tuple(map(self.value, items))
             case ast.List(elts=items):
                 return list(map(self.value, items))
-            case ast.Dict(keys=keys, values=values):
-                return {
-                    self.literal(k): self.value(v) for k, v in zip(keys, values, strict=True) if k
-                }
+            case ast.Dict(keys=keys, values=values) if None not in keys:
+                keys = map(self.key, keys)
+                return {k: self.value(v) for k, v in zip(keys, values, strict=True)}
             case ast.Subscript(value=ast.Name(id=dtype), slice=shape):
                 return self.array(node, dtype, shape)
             case ast.Name(id=name) if name in _PYTHON_SCALARS:
@@ -133,14 +134,26 @@ class _Reader:
     def literal(self, node: ast.expr) -> Any:
         try:
             return ast.literal_eval(node)
-        except ValueError:
+        except (TypeError, ValueError):
             raise self.error(node, "it is neither an array nor a literal") from None
+
+    def key(self, node: ast.expr) -> Any:
+        """A key of a dictionary."""
+        found = self.literal(node)
+        try:
+            hash(found)
+        except TypeError:
+            raise self.error(node, "it is no key of a dictionary") from None
+        return found
 
     def array(self, node: ast.expr, dtype: str, shape: ast.expr) -> Any:
         import jax
 
         dims = shape.elts if isinstance(shape, ast.Tuple) else [shape]
-        return jax.ShapeDtypeStruct(self.shape(node, dims), self.dtype(node, dtype))
+        sizes = self.shape(node, dims)
+        if any(type(size) is int and not 0 <= size <= MAX_INTEGER for size in sizes):
+            raise self.error(node, f"a size is 0 to {MAX_INTEGER}")
+        return jax.ShapeDtypeStruct(sizes, self.dtype(node, dtype))
 
     def dtype(self, node: ast.expr, name: str) -> Any:
         import jax
@@ -165,12 +178,9 @@ class _Reader:
         self.scope = self.scope or export.SymbolicScope()
         text = ", ".join(map(ast.unparse, dims))
         try:
-            found = export.symbolic_shape(text, scope=self.scope)
+            return export.symbolic_shape(text, scope=self.scope)
         except ValueError as e:
             raise self.error(node, str(e)) from None
-        if any(type(d) is int and d < 0 for d in found):
-            raise self.error(node, "a size is 0 or more")
-        return found
 
 
 def _key_impl(tag: str) -> str:

@@ -10,18 +10,29 @@ import contextlib
 import importlib
 import linecache
 import os
+import signal
 import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import ModuleType
+from types import ModuleType, TracebackType
+from typing import IO
 
 from jaxmlir import _stand_ins
 from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, nearest
 
 # JAX says so when it is imported; the tools load jaxlib before that, and would log at INFO.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+
+
+# A note of JAX's about tracebacks, which are not shown.
+_JAXS_NOTE = "--------------------\nFor simplicity, JAX"
+_HERE = os.path.join(os.path.dirname(__file__), "")
+_IMPORTLIB = os.path.join(os.path.dirname(importlib.__file__), "")
+
+# What MLIR and JAX take for an integer.
+MAX_INTEGER = 2**63 - 1
 
 
 class UsageError(JaxmlirError):
@@ -90,6 +101,8 @@ class Arguments:
             raise UsageError(f"--{name} expects an integer, got '{text}'") from None
         if value is not None and value < 0:
             raise UsageError(f"--{name} expects an integer from 0 on, got '{text}'")
+        if value is not None and value > MAX_INTEGER:
+            raise UsageError(f"--{name} expects an integer up to {MAX_INTEGER}, got '{text}'")
         return value
 
 
@@ -204,7 +217,10 @@ def answered(arguments: Arguments, tool: str, help_: Callable[[], str]) -> bool:
 def run_tool(
     tool: str, body: Callable[[Sequence[str]], int], argv: Sequence[str] | None = None
 ) -> int:
-    """Runs a tool's body; an error that it does not report itself is printed, and the status 1."""
+    """Runs a tool's body; an error that it does not report itself is printed, and the status 1.
+
+    Where Ctrl-C ends it, the status is the one that a shell gives a command that died of it.
+    """
     unknown_nodes = _stand_ins.allowed.set(True)
     try:
         status = body(sys.argv[1:] if argv is None else argv)
@@ -218,6 +234,8 @@ def run_tool(
         # Diagnostics, and errors of a pipeline's text, say what they are about.
         located = isinstance(e, DiagnosticError) or str(e).startswith("<")
         print(e if located else f"{tool}: {e}", file=sys.stderr)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     finally:
         _stand_ins.allowed.reset(unknown_nodes)
     return 1
@@ -249,19 +267,43 @@ def reporting(filename: str) -> Iterator[Status]:
 def load_modules(arguments: Arguments) -> None:
     """Imports the modules of ``--load``, which may lie in the current directory."""
     for name in arguments.values.get("load", ()):
-        try:
-            import_here(name)
-        except Exception as e:
-            if not (isinstance(e, ModuleNotFoundError) and e.name == name):
-                traceback.print_exc()
-            raise UsageError(f"--load: cannot import '{name}': {type(e).__name__}: {e}") from e
+        import_here("load", name)
 
 
-def import_here(name: str) -> ModuleType:
-    """Imports a module as ``python -m`` does: the current directory counts."""
+def import_here(flag: str, name: str) -> ModuleType:
+    """Imports the module that a flag names, as ``python -m`` does: the current directory counts.
+
+    Raises:
+      UsageError: it cannot be imported.  Where its own code failed, the traceback is printed.
+    """
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise UsageError(f"--{flag} expects the name of a module, such as pkg.module, got '{name}'")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    return importlib.import_module(name)
+    try:
+        return importlib.import_module(name)
+    except Exception as e:
+        absent = isinstance(e, ModuleNotFoundError) and f"{name}.".startswith(f"{e.name}.")
+        if not absent:
+            print_user_traceback(e)
+        hint = f"; its name is '{name[:-3]}'" if absent and name.endswith(".py") else ""
+        message = f"--{flag}: cannot import '{name}': {type(e).__name__}: {e}{hint}"
+        raise UsageError(message) from None
+
+
+def print_user_traceback(error: Exception) -> None:
+    """Prints an exception from the first frame on that is a user's; nothing where there is none."""
+    users = error.__traceback__
+    while users is not None and _is_ours(users):
+        users = users.tb_next
+    if users is not None or isinstance(error, SyntaxError):
+        traceback.print_exception(error.with_traceback(users))
+
+
+def _is_ours(entry: TracebackType) -> bool:
+    """Whether code runs that belongs to the tools, or imports a module for them."""
+    file = entry.tb_frame.f_code.co_filename
+    return file.startswith((_HERE, _IMPORTLIB, "<frozen importlib"))
 
 
 def read_bytes(path: str) -> bytes:
@@ -275,19 +317,38 @@ def read_bytes(path: str) -> bytes:
         raise UsageError(f"cannot open input file '{path}': {e.strerror}") from None
 
 
-def write_bytes(path: str, data: bytes) -> None:
-    """Writes a file; to stdout where the path is ``-``."""
+def write_bytes(arguments: Arguments, data: bytes) -> None:
+    """Writes the file of ``-o``; to stdout where that is ``-`` or not given."""
+    path = arguments.get("o")
+    if path is None or path == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    with output_file(path) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def output_file(path: str) -> Iterator[IO[bytes]]:
+    """A file to write to, which is removed if that fails or is interrupted, as LLVM's tools do.
+
+    Raises:
+      UsageError: it cannot be opened or written.
+    """
     try:
-        if path == "-":
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
-        else:
-            with open(path, "wb") as file:
-                file.write(data)
+        file = open(path, "wb")
     except OSError as e:
-        if path == "-":
-            raise
         raise UsageError(f"cannot open output file '{path}': {e.strerror}") from None
+    try:
+        with file:
+            yield file
+    except BaseException as e:
+        # Not a device, nor a pipe.
+        if os.path.isfile(path):
+            os.unlink(path)
+        if isinstance(e, OSError):
+            raise UsageError(f"cannot write output file '{path}': {e.strerror}") from None
+        raise
 
 
 def display_path(path: str) -> str:
@@ -308,7 +369,7 @@ def diagnostics_from(error: JaxmlirError, filename: str) -> list[Diagnostic]:
         found = [_placed(d, filename) for d in error.diagnostics]
     else:
         found = [Diagnostic("error", str(error), filename)]
-    notes = getattr(error, "__notes__", ())
+    notes = [note for note in getattr(error, "__notes__", ()) if not note.startswith(_JAXS_NOTE)]
     if notes and found:
         extra = tuple(Diagnostic("note", note, filename) for note in notes)
         last = found[-1]

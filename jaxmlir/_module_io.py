@@ -160,7 +160,8 @@ def read_program(path: str, custom_calls: Collection[str] = ()) -> Program:
     data = _cli.read_bytes(path)
     if is_artifact(data):
         return read_artifact(path, data, custom_calls)
-    if path != "-" and not is_bytecode(data):
-        return Program(parse_file(path, data.decode(errors="replace")), {}, {})
     filename = _cli.display_path(path)
-    return Program(parse_module(to_text(data, filename), filename), {}, {})
+    text = to_text(data, filename)
+    as_file = path != "-" and not is_bytecode(data)
+    module = parse_file(path, text) if as_file else parse_module(text, filename)
+    return Program(module, {}, {})

@@ -54,6 +54,7 @@ FLAGS = (
     Flag("list-passes", "List the passes and exit"),
     Flag("show-dialects", "List the registered dialects and exit"),
     Flag("emit-bytecode", "Write MLIR bytecode instead of text"),
+    Flag("emit-artifact", "Write an artifact: one file with the module and its constants"),
     Flag("mlir-print-debuginfo", "Print locations"),
     Flag("mlir-print-op-generic", "Print all operations in the generic form"),
     Flag("mlir-print-local-scope", "Print types, attributes and locations without aliases"),
@@ -186,7 +187,7 @@ def _element(name: str, options: str | None, without: frozenset[str]) -> str:
 
     if re.fullmatch(r"O\d", name) and options is None:
         return level_pipeline(int(name[1]), without)
-    if not pass_exists(name):
+    if not name or not pass_exists(name):
         flags = [flag.name for flag in FLAGS]
         passes = [n for group in list_passes().values() for n in group]
         raise _cli.unknown_flag(name, flags + passes)
@@ -204,6 +205,8 @@ class _Driver:
         self.path = path
         self.filename = _cli.display_path(path)
         self.is_plain_file = False
+        if arguments.on("emit-artifact") and arguments.on("emit-bytecode"):
+            raise UsageError("--emit-artifact and --emit-bytecode exclude each other")
         self.debug_info = arguments.on("mlir-print-debuginfo")
         self.elide_over = arguments.integer("mlir-elide-elementsattrs-if-larger")
         self.timing = Timing() if arguments.on("mlir-timing") else None
@@ -264,8 +267,9 @@ class _Driver:
                 pieces.append([""] * number)
             else:
                 pieces[-1].append(line)
-        if len(pieces) > 1 and self.arguments.on("emit-bytecode"):
-            raise UsageError("--emit-bytecode writes one module, but the input was split in many")
+        for flag in ("emit-bytecode", "emit-artifact"):
+            if len(pieces) > 1 and self.arguments.on(flag):
+                raise UsageError(f"--{flag} writes one module, but the input was split in many")
         return ["\n".join(piece) for piece in pieces]
 
     def _process(self, text: str, program: Program | None) -> tuple[bool, bytes | None]:
@@ -299,6 +303,8 @@ class _Driver:
     def _transform(self, program: Program | _MlirModule) -> bytes:
         self.pipeline.run(program, self.instrumentation)
         with self._measure("output"):
+            if self.arguments.on("emit-artifact"):
+                return self._artifact(program)
             return self._serialized(program.module)
 
     def _parse(self, text: str) -> ir.Module:
@@ -314,7 +320,8 @@ class _Driver:
 
         MLIR's part of verification was done by parsing.
         """
-        if all(pass_.is_cxx for pass_ in self.pipeline.passes):
+        as_artifact = self.arguments.on("emit-artifact")
+        if not as_artifact and all(pass_.is_cxx for pass_ in self.pipeline.passes):
             return _MlirModule(module)
         from jaxmlir.program import Program
 
@@ -355,8 +362,14 @@ class _Driver:
             local_scope=self.arguments.on("mlir-print-local-scope"),
         )
 
+    def _artifact(self, program: Program | _MlirModule) -> bytes:
+        from jaxmlir import artifact
+
+        assert not isinstance(program, _MlirModule)
+        return b"".join(artifact.pieces(program))
+
     def _write(self, data: bytes) -> None:
-        _cli.write_bytes(self.arguments.get("o") or "-", data)
+        _cli.write_bytes(self.arguments, data)
 
 
 @dataclass

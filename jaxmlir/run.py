@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir import _cli
 from jaxmlir._cli import Arguments, Flag, UsageError
-from jaxmlir.errors import count
+from jaxmlir.errors import count, nearest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -221,7 +222,9 @@ def _select_entry(program: Program, name: str | None) -> str:
             )
         name = public[0]
     if name not in defined:
-        raise _cli.unknown_name(f"the module has no function '{name}'", name, defined)
+        meant = nearest(name, defined)
+        hint = f"did you mean '{meant}'?" if meant else f"it has {', '.join(public) or 'none'}"
+        raise UsageError(f"the module has no function '{name}'; {hint}")
     with scope():
         for other, function in defined.items():
             visibility = "public" if other == name else "private"
@@ -268,31 +271,38 @@ class _Values:
 
         aval = self.avals[index]
         if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
-            return self.key(aval, value)
+            return self.key(index, value)
         try:
             given = np.asarray(value)
             # npy files hold bfloat16, fp8 and int4 as bytes without a name.
             unnamed = given.dtype.kind == "V"
             array = given.view(aval.dtype) if unnamed else _cast(given, aval.dtype)
-        except (TypeError, ValueError) as e:
+        except (OverflowError, TypeError, ValueError) as e:
             raise self.mismatch(index, repr(value), str(e)) from None
         if array.shape != aval.shape and not is_symbolic(aval):
             raise self.mismatch(index, f"an array of shape {list(array.shape)}")
         return array
 
-    def key(self, aval: Any, value: Any) -> Any:
+    def key(self, index: int, value: Any) -> Any:
         """PRNG keys from a seed, or from the raw key data that ``-o`` saves."""
         import jax
         import numpy as np
 
+        from jaxmlir.specialize import is_symbolic
+
+        aval = self.avals[index]
         impl = jax.random.key_impl(jax.numpy.empty((), aval.dtype))
-        data = np.asarray(value)
-        keys = (
-            jax.random.key(int(data), impl=impl)
-            if data.ndim == 0
-            else jax.random.wrap_key_data(data.astype(np.uint32), impl=impl)
-        )
-        return jax.numpy.broadcast_to(keys, aval.shape) if data.ndim == 0 else keys
+        try:
+            data = np.asarray(value)
+            if data.ndim == 0:
+                seed = operator.index(data.item())
+                return jax.numpy.broadcast_to(jax.random.key(seed, impl=impl), aval.shape)
+            keys = jax.random.wrap_key_data(_cast(data, np.dtype("uint32")), impl=impl)
+        except (OverflowError, TypeError, ValueError) as e:
+            raise self.mismatch(index, repr(value), str(e)) from None
+        if keys.shape != aval.shape and not is_symbolic(aval):
+            raise self.mismatch(index, f"the data of an array of keys of shape {list(keys.shape)}")
+        return keys
 
     def mismatch(self, index: int, got: str, why: str = "") -> UsageError:
         expected = self.avals[index].str_short(short_dtypes=True)
@@ -309,7 +319,7 @@ class _Values:
         if is_symbolic(aval):
             raise self.error("--random-args cannot know the sizes of symbolic shapes")
         if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
-            return self.key(aval, seed + index)
+            return self.key(index, (seed + index) % (_cli.MAX_INTEGER + 1))
         generator = np.random.default_rng((seed, index))
         if jax.numpy.issubdtype(aval.dtype, np.inexact):
             drawn = generator.standard_normal(aval.shape)
@@ -334,7 +344,7 @@ def _cast(array: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
     import numpy as np
 
     real = not jax.numpy.issubdtype(dtype, np.complexfloating)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         result = (array.real if real else array).astype(dtype)
     rounds = jax.numpy.issubdtype(dtype, np.inexact) and not (real and np.iscomplexobj(array))
     if not rounds and np.any(result != array):
@@ -360,11 +370,18 @@ def _arrays_of(path: str) -> Mapping[str, np.ndarray[Any, Any]]:
 
     try:
         loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"": loaded}
+        with loaded:
+            found = dict(loaded)
     except OSError as e:
         raise UsageError(f"cannot open input file '{path}': {e.strerror or e}") from None
-    except ValueError as e:
+    # Of damaged files, numpy, zipfile and zlib raise what they like.
+    except Exception as e:
         raise UsageError(f"'{path}' is neither a .npy nor a .npz file of arrays: {e}") from None
-    return {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+    if wrong := [name for name, array in found.items() if not isinstance(array, np.ndarray)]:
+        raise UsageError(f"'{path}' has '{wrong[0]}', which is not a .npy file")
+    return found
 
 
 def _print(results: Any) -> None:
@@ -409,16 +426,14 @@ def _save(path: str, results: Any) -> None:
     import numpy as np
 
     arrays = {f"result{name}": _plain(value) for name, value in _named(results)}
-    try:
-        if not path.endswith(".npy"):
-            with open(path, "wb") as file:
-                np.savez(file, **arrays)
-        elif len(arrays) == 1:
-            np.save(path, *arrays.values())
+    as_npy = path.endswith(".npy")
+    if as_npy and len(arrays) != 1:
+        raise UsageError(f"{len(arrays)} results do not fit in '{path}'; save them as .npz")
+    with _cli.output_file(path) as file:
+        if as_npy:
+            np.save(file, *arrays.values())
         else:
-            raise UsageError(f"{len(arrays)} results do not fit in '{path}'; save them as .npz")
-    except OSError as e:
-        raise UsageError(f"cannot open output file '{path}': {e.strerror}") from None
+            np.savez(file, **arrays)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,7 @@ A Python function becomes a module of the dialect; a module becomes StableHLO or
 from __future__ import annotations
 
 import sys
-import traceback
-import types
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import _cli
@@ -63,7 +60,7 @@ def _main(argv: Sequence[str]) -> int:
             output = _describe(_cli.single_input(arguments))
         else:
             output = _output(_program(arguments), arguments)
-        _cli.write_bytes(arguments.get("o") or "-", output)
+        _cli.write_bytes(arguments, output)
     return status.code
 
 
@@ -106,63 +103,55 @@ def _trace(target: str, args: str, kwargs: str) -> Program:
     except JaxmlirError:
         raise
     except Exception as e:
-        users = e.__traceback__
-        while users is not None and _is_ours(users):
-            users = users.tb_next
         # Where the function was not even called, the message says it all.
-        if users is not None:
-            traceback.print_exception(e.with_traceback(users))
+        _cli.print_user_traceback(e)
         raise UsageError(
             f"tracing {target} with ({args}{', ' if args and kwargs else ''}{kwargs}) raised "
             f"{type(e).__name__}: {e}"
         ) from e
 
 
-def _is_ours(entry: types.TracebackType) -> bool:
-    return Path(__file__).parent in Path(entry.tb_frame.f_code.co_filename).parents
-
-
 def _find_function(target: str) -> Callable[..., Any]:
     module, _, path = target.partition(":")
     if not (module and path):
         raise UsageError(f"--import-python expects pkg.module:function, got '{target}'")
+    found: Any = _cli.import_here("import-python", module)
     try:
-        found: Any = _cli.import_here(module)
         for name in path.split("."):
             found = getattr(found, name)
-    except (ImportError, AttributeError) as e:
+    except AttributeError as e:
         raise UsageError(f"--import-python: cannot find '{target}': {e}") from e
     if not callable(found):
         raise UsageError(f"--import-python: '{target}' is no function but {found!r}")
     return found
 
 
+# What may be written; without any of these, the module.
+_OUTPUTS = ("to-stablehlo", "to-jaxpr", "emit-artifact", "describe")
+
+
 def _check(arguments: Arguments) -> None:
     """Rejects flags that do not go together, before any work is done."""
-    to_stablehlo, to_jaxpr = arguments.on("to-stablehlo"), arguments.on("to-jaxpr")
-    if to_stablehlo and to_jaxpr:
-        raise UsageError("--to-stablehlo and --to-jaxpr exclude each other")
-    if arguments.on("describe"):
-        others = [n for n in ("to-stablehlo", "to-jaxpr", "import-python") if n in arguments.values]
-        if others:
-            raise UsageError(f"--describe and --{others[0]} exclude each other")
-        return
-    if arguments.on("emit-artifact") and (to_stablehlo or to_jaxpr):
-        raise UsageError("--emit-artifact writes a program of the jaxpr dialect")
-    if "platforms" in arguments.values and not to_stablehlo:
+    given = [name for name in _OUTPUTS if arguments.on(name)]
+    if len(given) > 1:
+        raise UsageError(f"--{given[0]} and --{given[1]} exclude each other")
+    output = given[0] if given else None
+    if output not in (None, "to-stablehlo") and arguments.on("emit-bytecode"):
+        raise UsageError(f"--{output} and --emit-bytecode exclude each other")
+    if output != "to-stablehlo" and "platforms" in arguments.values:
         raise UsageError("--platforms goes with --to-stablehlo")
     if "import-python" in arguments.values:
+        if output == "describe":
+            raise UsageError("--describe and --import-python exclude each other")
         if arguments.positional:
             raise UsageError(f"--import-python takes no input file, got {arguments.positional[0]}")
         return
     for name in ("args", "kwargs"):
         if name in arguments.values:
             raise UsageError(f"--{name} goes with --import-python")
-    if not (to_stablehlo or to_jaxpr or arguments.on("emit-artifact")):
-        raise UsageError(
-            "nothing to do: give --import-python, --to-stablehlo, --to-jaxpr, --emit-artifact or "
-            "--describe"
-        )
+    if output is None:
+        others = ", ".join(f"--{name}" for name in _OUTPUTS[:-1])
+        raise UsageError(f"nothing to do: give --import-python, {others} or --{_OUTPUTS[-1]}")
 
 
 def _describe(path: str) -> bytes:

@@ -172,7 +172,7 @@ def with_table():
 
 MISSING = (
     'constant "c0" has no value: text holds arrays over a few KiB by name only; pass '
-    "constants={...} to parse"
+    "constants={...} to parse, or keep the program in an artifact"
 )
 
 

@@ -2,12 +2,13 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from jaxmlir import opt
+from jaxmlir import _cli, opt
 
 GOOD = """func.func @f(%x: f32) -> f32 {
   return %x : f32
@@ -132,3 +133,45 @@ def test_output_that_cannot_be_written(tool):
         1,
         f"jaxmlir-{tool}: No space left on device\n".encode(),
     )
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_no_half_of_an_output_stays(tmp_path, monkeypatch, capsys, error):
+    """A file that was not written to its end is removed, as LLVM's tools do."""
+    file = tmp_path / "output.mlir"
+    arguments = _cli.parse_arguments(["-o", str(file)], [_cli.OUTPUT])
+
+    def body(_):
+        with _cli.output_file(str(file)) as opened:
+            opened.write(b"half")
+            raise error
+
+    status = _cli.run_tool("jaxmlir-opt", body, [])
+    assert not file.exists()
+    if isinstance(error, KeyboardInterrupt):
+        assert (status, capsys.readouterr().err) == (130, "")
+    else:
+        message = f"jaxmlir-opt: cannot write output file '{file}': No space left on device\n"
+        assert (status, capsys.readouterr().err) == (1, message)
+    _cli.write_bytes(arguments, b"all")
+    assert file.read_bytes() == b"all"
+
+
+def test_a_device_is_no_output_to_remove():
+    with pytest.raises(_cli.UsageError, match="cannot write output file '/dev/full': No space"):
+        with _cli.output_file("/dev/full") as file:
+            file.write(b"text")
+    assert os.path.exists("/dev/full")
+
+
+def test_interrupted(tmp_path):
+    """Ctrl-C ends a tool without a traceback."""
+    source = tmp_path / "source.mlir"
+    os.mkfifo(source)
+    command = [sys.executable, "-m", "jaxmlir.opt", str(source)]
+    tool = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # Opened when the tool opens it to read.
+    with open(source, "wb"):
+        tool.send_signal(signal.SIGINT)
+        assert tool.communicate() == (b"", b"")
+    assert tool.returncode == 130

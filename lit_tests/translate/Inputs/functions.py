@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
 def scaled_sum(x, w, *, mode="plus"):
@@ -27,3 +28,7 @@ def fails(x):
 
 
 CONSTANT = 3
+
+
+def squares(i):
+    return jnp.asarray(np.arange(2000.0, dtype="float32") ** 2)[i]
