@@ -250,12 +250,15 @@ def _volume(
             return None
         _met.move_to_end(key)
     if reverse not in met.volumes:
-        if not traced_rules and has_custom_rules(program, symbol):
+        custom = has_custom_rules(program, symbol)
+        if custom and not traced_rules:
             return None
         # Rules are traced for this, so no lock is held.  Of two threads the last one's stays.
         with scope():
-            portable = _is_portable(program, symbol)
-            met.volumes[reverse] = Volume(program, symbol, reverse, _forget) if portable else None
+            portable = _is_portable(program, symbol, custom)
+            met.volumes[reverse] = (
+                Volume(program, symbol, reverse, custom, _forget) if portable else None
+            )
     volume = met.volumes[reverse]
     if volume is None or volume.config is None:
         return volume
@@ -265,12 +268,16 @@ def _volume(
     return volume if table is not None and table.config == volume.config else None
 
 
-def _is_portable(program: Program, symbol: str) -> bool:
-    """Whether a function and those that it reaches name nothing that only their program has."""
+def _is_portable(program: Program, symbol: str, custom: bool) -> bool:
+    """Whether a function and those that it reaches name nothing that only their program has.
+
+    Args:
+      custom: some of their ops have custom rules.
+    """
     known = program._functions
     if makes_references(program):
         return False
-    if program.rule_tracing.table is None and has_custom_rules(program, symbol):
+    if custom and program.rule_tracing.table is None:
         return False
     for name in reachable(known, symbol):
         for op, kind in named_ops(known[name]):

@@ -22,7 +22,7 @@ def find(name: str, builtin: tuple[tuple[str, str], ...]) -> type[Pass] | None:
     Raises:
       PipelineError: an installed package offers the pass, but it cannot be imported.
     """
-    target = dict(builtin).get(name)
+    target = _by_name(builtin).get(name)
     if target is not None:
         # Though it may be loaded: another thread may not have come to the end of its module, and an
         # import waits for that.
@@ -33,6 +33,11 @@ def find(name: str, builtin: tuple[tuple[str, str], ...]) -> type[Pass] | None:
         if plugin.name == name:
             return _import(name, plugin.value)
     return None
+
+
+@functools.cache
+def _by_name(builtin: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    return dict(builtin)
 
 
 def plugins() -> tuple[EntryPoint, ...]:

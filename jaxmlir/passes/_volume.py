@@ -81,11 +81,17 @@ class Volume:
     """
 
     def __init__(
-        self, program: Program, symbol: str, reverse: bool, forget: Callable[[Volume], None]
+        self,
+        program: Program,
+        symbol: str,
+        reverse: bool,
+        custom: bool,
+        forget: Callable[[Volume], None],
     ):
         """
         Args:
           program: has the function ``@symbol``, and is only read.
+          custom: some ops that it reaches have custom rules, traced or not.
           forget: takes the volume out of the library.
         """
         from jaxmlir.program import Program
@@ -97,8 +103,6 @@ class Volume:
         own = Program(clone_module(program.module_as_is, within))
         own._functions[symbol].attributes["sym_visibility"] = ir.StringAttr.get("public")
         self.symbol, self.reverse = symbol, reverse
-        # Also of rules that the program has traced already.
-        custom = has_custom_rules(program, symbol)
         self.config: ConfigSnapshot | None = tracing.table.config if custom else None
         if sources:
             own.rule_tracing.take_up(sources, self.config)
