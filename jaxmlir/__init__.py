@@ -60,7 +60,9 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_SUBMODULES})
+    """The public names: not what this file imports, nor which modules have been loaded."""
+    special = {name for name in globals() if name.startswith("__")}
+    return sorted({*special, *__all__, *_SUBMODULES})
 
 
 if os.environ.get("JAXMLIR_BACKEND", "0") not in ("", "0"):

@@ -27,6 +27,15 @@ class Signature(NamedTuple):
     uses_refs: bool
 
 
+class _OfInstances(property):
+    """A property that the class has not: where ``inspect`` asks that for its own signature."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            raise AttributeError
+        return super().__get__(instance, owner)
+
+
 class Functions:
     """The part of :class:`jaxmlir.program.Program` that reads the module's functions."""
 
@@ -62,7 +71,7 @@ class Functions:
             self.reread()
             found = self._functions.get(symbol)
         if found is None:
-            meant = nearest(symbol, self._functions)
+            meant = nearest(str(symbol), self._functions)
             hint = f"; did you mean @{meant}?" if meant else ""
             raise JaxmlirError(f"the module has no function @{symbol}{hint}")
         return found
@@ -81,7 +90,7 @@ class Functions:
         """The same, as JAX calls functions that it stages out."""
         return self.name
 
-    @property
+    @_OfInstances
     def __signature__(self) -> Any:
         """What :func:`inspect.signature` gives: that of the user's function, where it is known."""
         return arguments.signature_of(self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir._collector import collector_paused
@@ -25,6 +25,10 @@ class Transformations:
         Args:
           custom_vjp_forward: ``"transpose"`` differentiates functions with a custom VJP rule by the
             transpose of their backward rule; by default running the result is JAX's error.
+
+        Raises:
+          ArgumentError: the program takes keyword arguments, or there is no such option.
+          TransformError: an op cannot be differentiated; names it and the user's line.
         """
         return _transforms().jvp(self, custom_vjp_forward)
 
@@ -44,6 +48,13 @@ class Transformations:
             error.
           checkpoints: how many states of such a loop are in memory at a time, at least 1.
           custom_vjp_forward: as for :meth:`jvp`; the transpose of ``lin`` does not need it.
+
+        Returns:
+          Two programs.  Tangents are given for all arguments, and have their shapes; residuals are
+          a tuple of arrays.
+
+        Raises:
+          ArgumentError, TransformError: as for :meth:`jvp`.
         """
         return _transforms().linearize(self, while_loops, checkpoints, custom_vjp_forward)
 
@@ -54,6 +65,14 @@ class Transformations:
         """``fwd(*args) -> (result, residuals)`` and ``bwd(residuals, cotangent) -> cotangents``.
 
         The options on loops are those of :meth:`linearize`.
+
+        Returns:
+          Two programs.  The cotangent has the pytree and the shapes of the result, the cotangents
+          are a tuple with one for each argument.
+
+        Raises:
+          ArgumentError: the program takes keyword arguments, or an option is wrong.
+          TransformError: an op cannot be transposed; names it and the user's line.
         """
         return _transforms().vjp(self, while_loops, checkpoints)
 
@@ -62,8 +81,8 @@ class Transformations:
         self,
         argnums: int | Sequence[int] = 0,
         has_aux: bool = False,
-        allow_int: bool = False,
         holomorphic: bool = False,
+        allow_int: bool = False,
         *,
         while_loops: str = "error",
         checkpoints: int | None = None,
@@ -71,27 +90,39 @@ class Transformations:
         """The gradient of a scalar-valued program; options as for ``jax.grad``.
 
         ``while_loops`` and ``checkpoints`` as for :meth:`linearize`.
+
+        Returns:
+          A program of the same arguments.  It gives what has the pytree and the shapes of the
+          argument ``argnums``, or a tuple where that is a sequence; with ``has_aux`` that and the
+          auxiliary result.
+
+        Raises:
+          ArgumentError: ``argnums`` names no argument, or an option is wrong.
+          TransformError: the result is no real scalar (with ``has_aux`` no pair of one and
+            something), an argument has no gradient, or an op cannot be differentiated; names it and
+            the user's line.
         """
         options = {"while_loops": while_loops, "checkpoints": checkpoints}
-        return _transforms().grad(self, argnums, has_aux, allow_int, holomorphic, **options)
+        return _transforms().grad(self, argnums, has_aux, holomorphic, allow_int, **options)
 
     @derived_once
     def value_and_grad(
         self,
         argnums: int | Sequence[int] = 0,
         has_aux: bool = False,
-        allow_int: bool = False,
         holomorphic: bool = False,
+        allow_int: bool = False,
         *,
         while_loops: str = "error",
         checkpoints: int | None = None,
     ) -> Program:
-        """The value and the gradient; options as for ``jax.value_and_grad``.
+        """The value and the gradient, as a pair; options as for ``jax.value_and_grad``.
 
-        ``while_loops`` and ``checkpoints`` as for :meth:`linearize`.
+        With ``has_aux`` it is ``((value, auxiliary result), gradient)``.  Errors, ``while_loops``
+        and ``checkpoints`` as for :meth:`grad`.
         """
         options = {"while_loops": while_loops, "checkpoints": checkpoints, "value": True}
-        return _transforms().grad(self, argnums, has_aux, allow_int, holomorphic, **options)
+        return _transforms().grad(self, argnums, has_aux, holomorphic, allow_int, **options)
 
     @derived_once
     def jacfwd(
@@ -100,7 +131,17 @@ class Transformations:
         has_aux: bool = False,
         holomorphic: bool = False,
     ) -> Program:
-        """The Jacobian, by forward mode; options as for ``jax.jacfwd``."""
+        """The Jacobian, by forward mode; options as for ``jax.jacfwd``.
+
+        Returns:
+          A program of the same arguments.  For each leaf of the result it gives what has the pytree
+          of the argument, of the shape of the leaf followed by that of the argument's leaf.
+
+        Raises:
+          ArgumentError: ``argnums`` names no argument, or an option is wrong.
+          TransformError: an argument or result has no such derivative, or an op cannot be
+            differentiated.
+        """
         return self._jacobian("jacfwd", argnums, has_aux, holomorphic)
 
     @derived_once
@@ -115,7 +156,8 @@ class Transformations:
     ) -> Program:
         """The Jacobian, by reverse mode; options as for ``jax.jacrev``.
 
-        ``while_loops`` and ``checkpoints`` as for :meth:`linearize`.
+        Result and errors as for :meth:`jacfwd`, ``while_loops`` and ``checkpoints`` as for
+        :meth:`linearize`.
         """
         options = {"while_loops": while_loops, "checkpoints": checkpoints}
         return self._jacobian("jacrev", argnums, has_aux, holomorphic, **options)
@@ -132,7 +174,9 @@ class Transformations:
     ) -> Program:
         """The second derivatives, forward over reverse; options as for ``jax.hessian``.
 
-        ``while_loops`` and ``checkpoints`` as for :meth:`linearize`.
+        The Jacobian of the Jacobian: its leaves have the shapes of the result, the argument and the
+        argument again.  Errors as for :meth:`jacfwd`, ``while_loops`` and ``checkpoints`` as for
+        :meth:`linearize`.
         """
         options = {"while_loops": while_loops, "checkpoints": checkpoints}
         return self._jacobian("hessian", argnums, has_aux, holomorphic, **options)
@@ -148,15 +192,27 @@ class Transformations:
         self,
         in_axes: Any = 0,
         out_axes: Any = 0,
-        axis_size: int | None = None,
         axis_name: Any = None,
+        axis_size: int | None = None,
         spmd_axis_name: Any = None,
-    ) -> Any:
+    ) -> Program | Callable[..., Any]:
         """The program on batches; options as for ``jax.vmap``.
 
-        Without ``axis_size`` it is a function that is specialised by its first arguments' size.
+        Args:
+          in_axes, out_axes: pytree prefixes of the arguments and the result: along which dimension
+            each leaf is batched, ``None`` if it is not.
+          axis_size: the size of the batch.
+          axis_name, spmd_axis_name: what collectives and shardings call the dimension.
+
+        Returns:
+          The batched program.  Without ``axis_size``, a function that makes one, once for each size
+          of its arguments.
+
+        Raises:
+          ArgumentError: axes do not fit the arguments or the result.
+          TransformError: an op cannot be batched, or a batched result has the axis ``None``.
         """
-        return _transforms().vmap(self, in_axes, out_axes, axis_size, axis_name, spmd_axis_name)
+        return _transforms().vmap(self, in_axes, out_axes, axis_name, axis_size, spmd_axis_name)
 
     @derived_once
     def inverse(
@@ -173,6 +229,11 @@ class Transformations:
 
         Returns:
           A program that gives the argument, or a tuple of them where they are several.
+
+        Raises:
+          ArgumentError: ``argnums`` and ``known`` overlap, or name no argument.
+          TransformError: an argument does not follow from the result and the known arguments; names
+            an op that stands in the way, and the reason.
         """
         return _transforms().inverse(self, argnums, known, log_det=False)
 
@@ -182,7 +243,12 @@ class Transformations:
         argnums: int | Sequence[int] | None = None,
         known: int | Sequence[int] | None = None,
     ) -> Program:
-        """Like :meth:`inverse`, with log|det| of its Jacobian: ``(arguments, log_det)``."""
+        """Like :meth:`inverse`, with log|det| of its Jacobian: ``(arguments, log_det)``.
+
+        Raises:
+          ArgumentError, TransformError: as for :meth:`inverse`; also where results and unknown
+            arguments do not hold as many numbers.
+        """
         return _transforms().inverse(self, argnums, known, log_det=True)
 
 

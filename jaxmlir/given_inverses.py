@@ -38,6 +38,7 @@ class custom_inverse:
     """
 
     def __init__(self, function: Callable[..., Any]):
+        _check_callable("custom_inverse", function)
         functools.update_wrapper(self, function)
         self._function = function
         self._inverses: dict[int, tuple[Callable[..., Any], Callable[..., Any] | None]] = {}
@@ -61,10 +62,14 @@ class custom_inverse:
           ``inverse``, so that this can be used as a decorator.
 
         Raises:
-          ArgumentError: ``argnum`` is no number of an argument, counted from 0.
+          ArgumentError: ``argnum`` is no number of an argument, counted from 0, or a rule no
+            function.
         """
         if not isinstance(argnum, SupportsIndex) or argnum < 0:
             raise ArgumentError(f"argnum: expected the number of an argument, got {argnum!r}")
+        _check_callable("inverse", inverse)
+        if log_det is not None:
+            _check_callable("log_det", log_det)
         self._inverses[argnum] = (inverse, log_det)
         return inverse
 
@@ -139,6 +144,11 @@ class custom_inverse:
             )
         bound.apply_defaults()
         return bound.args
+
+
+def _check_callable(what: str, value: Any) -> None:
+    if not callable(value):
+        raise ArgumentError(f"{what}: expected a function, got {value!r}")
 
 
 def _stand_in(aval: Any) -> Any:
@@ -262,10 +272,15 @@ def register_inverse(
       elementwise: whether operands and results have one shape and each element is on its own.
 
     Raises:
-      ArgumentError: that is no primitive.
+      ArgumentError: that is no primitive, a rule no function, or ``operand`` no number of one.
     """
     if not isinstance(primitive, core.Primitive):
         raise ArgumentError(f"register_inverse: expected a jax Primitive, got {primitive!r}")
+    _check_callable("solve", solve)
+    if log_det not in (None, JACOBIAN):
+        _check_callable("log_det", log_det)
+    if not isinstance(operand, SupportsIndex) or operand < 0:
+        raise ArgumentError(f"operand: expected the number of an operand, got {operand!r}")
     primitives.meet(primitive)
     name = primitives.op_name(primitive.name).removeprefix("jaxpr.")
     known = RULES.get(name)

@@ -39,7 +39,23 @@ if TYPE_CHECKING:
 
 
 class Program(Functions, Transformations, Running):
-    """A module of the jaxpr dialect and what it refers to outside itself.
+    """A JAX function, staged out: a module of the jaxpr dialect and what it refers to.
+
+    :func:`jaxmlir.trace`, :func:`jaxmlir.parse`, :func:`jaxmlir.load` and
+    :func:`jaxmlir.from_jaxpr` make programs::
+
+        program = jaxmlir.trace(f)(x)
+        print(program)                      # MLIR text
+        program(x)                          # runs; also within jax.jit, jax.grad, jax.vmap ...
+        program.grad().optimize(2)          # another program
+
+    It takes and returns pytrees as ``f`` does, of the shapes and dtypes that it was traced for.
+    Methods return new programs; this one stays as it is.
+
+    Args:
+      module: of functions; the first public one is what a call runs.
+      constants: arrays too large for the module, by the name that their ops give.
+      handles: Python objects that the module names, by name.
 
     Attributes:
       rule_tracing: traces custom derivative rules when they are needed.

@@ -36,10 +36,12 @@ def register_node_type(cls: type, name: str | None = None) -> None:
       name: by default ``module:QualifiedName``, what writing uses.
 
     Raises:
-      ArgumentError: it is no class.
+      ArgumentError: it is no class, or the name no string.
     """
     if not isinstance(cls, type):
         raise ArgumentError(f"register_node_type: expected a class, got {cls!r}")
+    if not isinstance(name, str | None):
+        raise ArgumentError(f"name: expected a string, got {name!r}")
     _node_types[name or _type_name(cls)] = cls
 
 

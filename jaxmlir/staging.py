@@ -35,7 +35,9 @@ def trace(
         ``jax.jit``; the program does not take them.
 
     Returns:
-      A function of arrays or ``jax.ShapeDtypeStruct`` that returns a :class:`Program`.
+      A function of arrays or ``jax.ShapeDtypeStruct`` that returns a :class:`Program`.  It raises
+      what ``fun`` raises, and JAX of a trace, and ``ImportingError`` where ``fun`` closes over
+      values of another trace.
     """
     jitted = jax.jit(fun, static_argnums=static_argnums, static_argnames=static_argnames)
 
@@ -62,14 +64,20 @@ def _program_of(traced: Any, name: str) -> Program:
 def from_jaxpr(closed_jaxpr: Any, name: str = "main") -> Program:
     """The program of a ``ClosedJaxpr``: flat arguments, flat results.
 
+    Args:
+      closed_jaxpr: as ``jax.make_jaxpr`` makes it.
+      name: of the public function; what cannot be in a symbol becomes ``_``.
+
     Raises:
-      ArgumentError: it is no jaxpr.
+      ArgumentError: it is no jaxpr, or the name no string.
       ImportingError: a value or parameter has no form in the dialect; names the equation.
     """
     if not isinstance(getattr(closed_jaxpr, "jaxpr", closed_jaxpr), core.Jaxpr):
         raise ArgumentError(
             f"expected a ClosedJaxpr, as jax.make_jaxpr makes, got {closed_jaxpr!r}"
         )
+    if not isinstance(name, str):
+        raise ArgumentError(f"name: expected a string, got {name!r}")
     return Program._of_import(import_jaxpr(closed_jaxpr, name))
 
 
@@ -89,6 +97,7 @@ def parse(
       verify: check the program; without it, an invalid one fails later or not at all.
 
     Raises:
+      ArgumentError: the text is no string, or the constants are no mapping.
       ParseError: the text is not MLIR.
       VerificationError: it is not a valid program.
     """
@@ -117,9 +126,17 @@ def _handles_in(text: str) -> dict[str, handles.Box]:
 
 
 def jit(
-    fun: Callable[..., Any], *, optimize: int = 0, without: Collection[str] = (), **options: Any
-) -> JitFunction:
-    """``jax.jit``, compiled through the dialect.
+    fun: Callable[..., Any] | None = None,
+    *,
+    optimize: int = 0,
+    without: Collection[str] = (),
+    **options: Any,
+) -> JitFunction | Callable[[Callable[..., Any]], JitFunction]:
+    """``jax.jit``, compiled through the dialect; also a decorator with options::
+
+        @jaxmlir.jit(optimize=2)
+        def loss(w, x):
+            return jnp.mean((x @ w) ** 2)
 
     Args:
       fun: a function of pytrees of arrays.
@@ -130,7 +147,16 @@ def jit(
       options: those of ``jax.jit``: ``static_argnums``, ``static_argnames``, ``donate_argnums``,
         ``donate_argnames``, ``in_shardings``, ``out_shardings``, ``keep_unused`` ...  With
         ``inline``, a trace that calls the function gets the call of its program alone.
+
+    Returns:
+      A function like that of ``jax.jit``, whose ``trace`` gives a :class:`Program`; without
+      ``fun``, a function that makes one of it.
+
+    Raises:
+      PipelineError: there is no such level or pass.
     """
+    if fun is None:
+        return functools.partial(jit, optimize=optimize, without=without, **options)
     return JitFunction(fun, options, optimize, without)
 
 
@@ -181,6 +207,9 @@ class JitFunction:
         self._jitted = jax.jit(through_dialect, **options)
 
     __call__ = Calls("_jitted")
+
+    def __repr__(self) -> str:
+        return f"<JitFunction of {self.__wrapped__!r}>"
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """As a method it takes the object that it is looked up on, as any function does."""

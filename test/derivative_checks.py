@@ -93,7 +93,7 @@ def check_vmap(f, args, in_axes, out_axes=0, axis_size=3, **options):
         # A collective can be traced only where its axis is known.
         axis_env = [(name, axis_size)]
         program = jaxmlir.from_jaxpr(jax.make_jaxpr(f, axis_env=axis_env)(*one))
-    batched = program.vmap(in_axes, out_axes, axis_size, **options)
+    batched = program.vmap(in_axes, out_axes, axis_size=axis_size, **options)
     batched.verify()
     expected = jax.vmap(f, in_axes, out_axes, axis_size=axis_size, **options)
     close(batched(*args), jax.jit(expected)(*args))

@@ -58,7 +58,7 @@ def test_a_loop_compiles_once():
 
 def test_arguments_are_told_apart():
     program = jaxmlir.trace(lambda x, y: x * y)(1.0, 2.0)
-    programs = [program.grad(0), program.grad((0,)), program.grad(1), program.grad(0, False, True)]
+    programs = [program.grad(0), program.grad((0,)), program.grad(1), program.grad(allow_int=True)]
     assert len(set(map(id, programs))) == 4
     assert program.grad(0)(3.0, 5.0) == 5.0
     assert program.grad(1)(3.0, 5.0) == 3.0

@@ -26,7 +26,6 @@ from pathlib import Path
 import pytest
 
 import jaxmlir
-import jaxmlir.passes.cost
 
 pytestmark = pytest.mark.compat
 
@@ -133,6 +132,10 @@ listed = dir(jaxmlir)
 assert {"trace", "Program", "backend", "debug", "errors", "interpreter", "passes"} <= {*listed}
 for name in listed:
     getattr(jaxmlir, name)
+# Nor do they grow when other modules are loaded, and nothing else is there to be taken for public.
+assert dir(jaxmlir) == listed
+public = [name for name in listed if not name.startswith("__")]
+assert public == sorted([*jaxmlir.__all__, "backend", "debug", "errors", "interpreter", "passes"])
 # No module that something else imports takes the place of a function.
 assert all(callable(getattr(jaxmlir, name)) for name in jaxmlir.__all__)
 """

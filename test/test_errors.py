@@ -408,7 +408,52 @@ def stack():
         (lambda p: jaxmlir.from_jaxpr(3), ArgumentError, "expected a ClosedJaxpr.* got 3"),
         (lambda p: jaxmlir.register_node_type(3), ArgumentError, "expected a class, got 3"),
         (lambda p: jaxmlir.register_param_type(int), ArgumentError, "dataclass, got <class 'int'"),
+        (lambda p: jaxmlir.from_jaxpr(p.to_jaxpr(), 3), ArgumentError, "name: .* string, got 3"),
+        (lambda p: jaxmlir.register_node_type(set, 3), ArgumentError, "name: .* string, got 3"),
         (lambda p: jaxmlir.register_inverse("sin", abs), ArgumentError, "Primitive, got 'sin'"),
+        (
+            lambda p: jaxmlir.register_inverse(jax.lax.sin_p, 3),
+            ArgumentError,
+            "solve: expected a function, got 3",
+        ),
+        (
+            lambda p: jaxmlir.register_inverse(jax.lax.sin_p, abs, "slope"),
+            ArgumentError,
+            "log_det: expected a function, got 'slope'",
+        ),
+        (
+            lambda p: jaxmlir.register_inverse(jax.lax.sin_p, abs, operand=-1),
+            ArgumentError,
+            "operand: expected the number of an operand, got -1",
+        ),
+        (lambda p: jaxmlir.custom_inverse(3), ArgumentError, "expected a function, got 3"),
+        (
+            lambda p: jaxmlir.custom_inverse(abs).definverse(3),
+            ArgumentError,
+            "inverse: expected a function, got 3",
+        ),
+        (
+            lambda p: jaxmlir.load("no file", allow_custom_calls="f"),
+            ArgumentError,
+            "allow_custom_calls: expected a collection of names, or None, got 'f'",
+        ),
+        (lambda p: p.function(3), JaxmlirError, "no function @3"),
+        (lambda p: p.optimize("2"), PipelineError, "no optimization level '2'; the levels are 0"),
+        (lambda p: p.vmap().grad, ArgumentError, "has no grad before its size is known"),
+        (lambda p: jaxmlir.debug.breakpoint_at(3), ArgumentError, "name of an op, got 3"),
+        (lambda p: jaxmlir.debug.breakpoint_at(line="x"), ArgumentError, "line: .* got 'x'"),
+        (lambda p: jaxmlir.debug.breakpoint_at(when=3), ArgumentError, "when: .* got 3"),
+        (lambda p: jaxmlir.debug.diff(p, p), ArgumentError, r"pytree \(\*\), got \(\)"),
+        (
+            lambda p: jaxmlir.debug.diff(p, p, jnp.ones(3), devices=3),
+            ArgumentError,
+            "devices: expected a pair, one for each evaluation, got 3",
+        ),
+        (
+            lambda p: jaxmlir.debug.diff(p, p, jnp.ones(3), dtypes=(None, "i32")),
+            ArgumentError,
+            "dtypes: expected a floating-point type, got 'i32'",
+        ),
     ],
 )
 def test_options(stack, use, error, expected):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmlir._collector import collector_paused
 from jaxmlir.artifact import _container, _format, _module
 from jaxmlir.constants import Constants, Unread
-from jaxmlir.errors import ArtifactError, DiagnosticError, JaxmlirError
+from jaxmlir.errors import ArgumentError, ArtifactError, DiagnosticError, JaxmlirError
 from jaxmlir.ir import DIALECT_VERSION, context, ir
 
 if TYPE_CHECKING:
@@ -43,11 +43,21 @@ def load(
       verify: check the program's types; without it, an invalid one fails later or not at all.
 
     Raises:
+      ArgumentError: ``allow_custom_calls`` is no collection of names.
       ArtifactError: the file is not an artifact that can be loaded here.
       VerificationError: its program is invalid.
       OSError: the file cannot be read.
     """
+    _check_names(allow_custom_calls)
     return read(_container.map_file(path), os.fspath(path), as_flat, allow_custom_calls, verify)
+
+
+def _check_names(allow_custom_calls: Any) -> None:
+    if isinstance(allow_custom_calls, str) or not isinstance(allow_custom_calls, Collection | None):
+        raise ArgumentError(
+            "allow_custom_calls: expected a collection of names, or None, "
+            f"got {allow_custom_calls!r}"
+        )
 
 
 @collector_paused

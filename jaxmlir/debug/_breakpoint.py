@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from jaxmlir.debug._values import Place, Range
+from jaxmlir.errors import ArgumentError
 from jaxmlir.interpreter import Hook, Step
 
 
@@ -27,7 +29,16 @@ def breakpoint_at(
       line: the user's line, ``12`` or ``"model.py:12"``, anywhere among the frames of the op.
       when: asked of each step, e.g. ``lambda step: step.iterations == (317,)``.
       after: stop behind the op, where its results are known; by default before it.
+
+    Raises:
+      ArgumentError: a condition is of the wrong kind.
     """
+    if not isinstance(op, str | None):
+        raise ArgumentError(f"op: expected the name of an op, got {op!r}")
+    if not re.fullmatch(r"(.*:)?\d+", str(line or 0)):
+        raise ArgumentError(f"line: expected a line, 12 or 'model.py:12', got {line!r}")
+    if when is not None and not callable(when):
+        raise ArgumentError(f"when: expected a function of a Step, got {when!r}")
     return _Breakpoint(op and f"jaxpr.{op.removeprefix('jaxpr.')}", line, when, after)
 
 

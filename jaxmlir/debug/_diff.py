@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from jaxmlir.arguments import check_tree
 from jaxmlir.debug._values import Place, Range, host, is_inexact
+from jaxmlir.errors import ArgumentError
 from jaxmlir.interpreter import Hook, Interpreter, Step
 
 if TYPE_CHECKING:
@@ -80,8 +82,15 @@ def diff(
       devices: where each evaluation runs, such as ``jax.devices("cpu")[0]``.
       dtypes: the floating-point type that each evaluation rounds every value to, such as
         ``(None, "bfloat16")``: the op at which a coarser type begins to matter.
+
+    Raises:
+      ArgumentError: the arguments do not fit a program, or an option is no pair, or no type.
+      EvaluationError: an op cannot be evaluated; names it and the user's line.
     """
-    coarse = [float(jax.numpy.finfo(dtype).eps) for dtype in dtypes if dtype is not None]
+    for name, pair in (("devices", devices), ("dtypes", dtypes)):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise ArgumentError(f"{name}: expected a pair, one for each evaluation, got {pair!r}")
+    coarse = [float(_finfo(dtype).eps) for dtype in dtypes if dtype is not None]
     if rtol is None and coarse:
         rtol = _ULPS * max(coarse)
     recorded = _Recorder()
@@ -97,10 +106,18 @@ def diff(
     return None
 
 
+def _finfo(dtype: Any) -> Any:
+    try:
+        return jax.numpy.finfo(jax.numpy.dtype(dtype))
+    except (TypeError, ValueError):
+        raise ArgumentError(f"dtypes: expected a floating-point type, got {dtype!r}") from None
+
+
 def _evaluate(
     program: Program, args: Any, kwargs: Any, hook: Hook, device: Any, dtype: Any
 ) -> list[Any]:
     """The flat results of one side."""
+    check_tree(program, args, kwargs)
     args, kwargs = jax.tree.unflatten(
         program.in_tree, map(_converted, jax.tree.leaves((args, kwargs)), program.in_avals)
     )

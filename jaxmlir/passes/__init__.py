@@ -100,7 +100,13 @@ BUILTIN_PASSES = (
 """Name and ``module:Class`` of every pass of jaxmlir, imported when the pass is used."""
 
 
+# Those that users of the package want, and that no other name of it loads.
+_SUBMODULES = frozenset({"cost", "toolbox"})
+
+
 def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
@@ -177,6 +183,7 @@ __all__ = [
     "Pass",
     "Pipeline",
     "Timing",
+    "describe_passes",
     "find_pass",
     "level_pipeline",
     "level_stages",

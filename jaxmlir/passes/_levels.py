@@ -88,7 +88,8 @@ def level_pipeline(level: int, without: Collection[str] = ()) -> str:
     """
     if level not in LEVELS:
         raise PipelineError(
-            f"there is no optimization level {level}; the levels are {', '.join(map(str, LEVELS))}"
+            f"there is no optimization level {level!r}; "
+            f"the levels are {', '.join(map(str, LEVELS))}"
         )
     if isinstance(without, str):
         raise PipelineError(f"without: expected a collection of names of passes, got {without!r}")

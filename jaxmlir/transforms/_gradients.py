@@ -1,0 +1,174 @@
+"""Gradients, Jacobians and Hessians."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from jaxmlir import arguments
+from jaxmlir._collector import collector_paused
+from jaxmlir.errors import ArgumentError, JaxmlirError, TransformError
+from jaxmlir.ir import ir, scope
+from jaxmlir.passes._build import (
+    returned,
+    set_results,
+    zeros,
+)
+from jaxmlir.passes._library import library_first
+from jaxmlir.passes.jvp import active_arguments
+from jaxmlir.passes.transpose import cotangent_type
+from jaxmlir.passes.vjp import grad as grad_function
+from jaxmlir.transforms._ends import finish, start
+from jaxmlir.transforms._trees import (
+    leaves_of,
+    positions_of,
+    tuple_of,
+)
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+
+@collector_paused
+@library_first
+def grad(
+    program: Program,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    value: bool = False,
+    while_loops: str = "error",
+    checkpoints: int | None = None,
+) -> Program:
+    """The gradient of a scalar-valued program, as ``jax.grad`` (``jax.value_and_grad``) gives it.
+
+    Args:
+      value: also the value.
+      while_loops: what becomes of loops whose trip count is known only when they run: ``"error"``
+        or ``"checkpointed"``.
+      checkpoints: how many states of such a loop are kept.
+
+    Raises:
+      ArgumentError: ``argnums`` name no argument.
+      TransformError: the result is not a real scalar, an argument has no gradient, or an op cannot
+        be differentiated.
+    """
+    (args_tree, _), out_tree = program.in_tree.children(), program.out_tree
+    positions = positions_of(argnums, args_tree)
+    if not positions:
+        raise ArgumentError(f"argnums={argnums}: expected at least one argument to differentiate")
+    chosen = leaves_of(args_tree, positions)
+    value_tree, aux_tree = _value_and_aux(program) if has_aux else (out_tree, None)
+    if not jax.tree_util.treedef_is_leaf(value_tree):
+        raise TransformError(
+            f"the gradient of @{program.name} is that of a scalar; its result is {value_tree}"
+        )
+    _check_dtypes(program, chosen, holomorphic, allow_int)
+    result, rules, symbol = start(program, while_loops, checkpoints, reverse=True, lends=True)
+    with scope():
+        inputs = list(result.function(symbol).type.inputs)
+        tangible = active_arguments(result, symbol, ())
+        wanted = frozenset(chosen)
+        active = tuple(i in wanted and a for i, a in enumerate(tangible))
+        new = grad_function(rules, symbol, active, has_aux=has_aux, value=value)
+        function = result.function(new)
+        outs = returned(function)
+        values, outs = (outs[:1], outs[1:]) if value else ([], outs)
+        n = sum(active)
+        found = dict(zip((i for i, a in enumerate(active) if a), outs[:n], strict=True))
+        aux = outs[n:]
+        with ir.InsertionPoint.at_block_terminator(function.entry_block), function.location:
+            gradients = [
+                found[i] if i in found else zeros(cotangent_type(inputs[i])) for i in chosen
+            ]
+        first = [*values, *aux] if value else []
+        set_results(function, [*first, *gradients, *([] if value else aux)])
+        copies = rules.functions.copy_in(new)
+    pieces = [args_tree.children()[i] for i in positions]
+    grads = pieces[0] if not isinstance(argnums, Iterable) else tuple_of(pieces)
+    if value:
+        first_tree = value_tree if aux_tree is None else tuple_of([value_tree, aux_tree])
+        tree = tuple_of([first_tree, grads])
+    else:
+        tree = grads if aux_tree is None else tuple_of([grads, aux_tree])
+    return finish(result, new, program.in_tree, tree, f"{symbol}.grad", program.arg_names, copies)
+
+
+def _value_and_aux(program: Program) -> list[Any]:
+    """The pytrees of the two that a program returns.
+
+    Raises:
+      TransformError: it returns something else.
+    """
+    tree = program.out_tree
+    node = tree.node_data()
+    if node is None or not issubclass(node[0], (tuple, list)) or len(tree.children()) != 2:
+        raise TransformError(
+            f"has_aux: @{program.name} must return a pair (value, auxiliary), it returns {tree}"
+        )
+    return tree.children()
+
+
+def _check_dtypes(
+    program: Program, chosen: Sequence[int], holomorphic: bool, allow_int: bool
+) -> None:
+    """The conditions of ``jax.grad`` on argument and result dtypes."""
+    import jax.numpy as jnp
+
+    kind = jnp.complexfloating if holomorphic else jnp.inexact
+    first_of: dict[Any, int] = {}
+    for i in chosen:
+        first_of.setdefault(program.in_avals[i].dtype, i)
+    for dtype, i in first_of.items():
+        if not jax.dtypes.issubdtype(dtype, kind) and not (allow_int and not holomorphic):
+            raise TransformError(
+                f"grad of @{program.name}: argument {arguments.name(program, i)} must have a "
+                f"dtype under {kind.__name__}, got {dtype}"
+                + ("" if holomorphic else "; allow_int=True gives integers a gradient of float0")
+            )
+    dtype = program.out_avals[0].dtype if program.out_avals else None
+    wanted = jnp.complexfloating if holomorphic else jnp.floating
+    if dtype is None or not jax.dtypes.issubdtype(dtype, wanted):
+        raise TransformError(
+            f"grad of @{program.name}: the result must have a dtype under {wanted.__name__}, "
+            f"got {dtype}"
+        )
+
+
+def jacobian(
+    program: Program,
+    kind: str,
+    while_loops: str = "error",
+    checkpoints: int | None = None,
+    **options: Any,
+) -> Program:
+    """``jax.jacfwd``, ``jax.jacrev`` or ``jax.hessian`` of a program, as a program.
+
+    These are compositions of jvp, vjp and vmap with pytree bookkeeping: JAX composes them, and the
+    passes do the work, for a program inside JAX code is transformed by them.
+
+    Raises:
+      ArgumentError: ``argnums`` name no argument.
+      TransformError: an argument or result has no such derivative, or an op cannot be
+        differentiated.
+    """
+    from jaxmlir.staging import trace
+
+    positions_of(options["argnums"], program.in_tree.children()[0])
+    program, _, _ = start(program, while_loops, checkpoints, custom_rules="all")
+
+    def transformed(*args: Any, **kwargs: Any) -> Any:
+        return getattr(jax, kind)(program, **options)(*args, **kwargs)
+
+    transformed = arguments.called(program, transformed, f"{program.name}.{kind}")
+    try:
+        with program.widths:
+            args, kwargs = arguments.abstract(program)
+            return trace(transformed)(*args, **kwargs)
+    except JaxmlirError:
+        raise
+    except TypeError as e:  # what JAX says of dtypes and of ``has_aux``
+        raise TransformError(f"{kind} of @{program.name}: {e}") from e
