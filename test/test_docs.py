@@ -2,8 +2,8 @@
 
 Every ``python`` block of README.md and docs/ runs, those of a page one after the other in one
 namespace.  What a block prints is the ``text`` or ``mlir`` block that follows it, and an expression
-with a comment ``# -> value`` has that value.  The commands of ``console`` blocks of README.md run
-too, in one folder, and print what stands below them.
+with a comment ``# -> value`` has that value.  The commands of ``console`` blocks run too, those of
+a page in one folder, and print what stands below them; below those of docs/ there may be nothing.
 
     python test/test_docs.py        writes what is printed today into the pages
 """
@@ -21,11 +21,15 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import jaxmlir
+from jaxmlir import opt, translate
+from jaxmlir import run as run_tool
+from jaxmlir.passes.remat import _price
 
 pytestmark = pytest.mark.compat
 
@@ -38,12 +42,14 @@ PYTHON = re.compile(
 )
 CONSOLE = re.compile(r"^```console\n(?P<code>.*?)^```\n", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ (?P<command>.*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)
+WITH_COMMANDS = [page for page in PAGES[1:] if CONSOLE.search(page.read_text())]
 EXPECTED = re.compile(r"#\s*->\s*(.+)$")
 
 
-def with_python_outputs(page: Path, text: str) -> str:
-    """The page with what its Python blocks print today."""
-    namespace: dict = {"__name__": "documented"}
+def with_python_outputs(page: Path, text: str, namespace: dict | None = None) -> str:
+    """The page with what its Python blocks print today; their names are left in a namespace."""
+    namespace = {} if namespace is None else namespace
+    namespace["__name__"] = "documented"
 
     def rerun(block: re.Match) -> str:
         line = text.count("\n", 0, block.start("code")) + 1
@@ -77,18 +83,30 @@ def run(source: str, line: int, page: Path, namespace: dict) -> str:
     return printed.getvalue()
 
 
-def with_console_outputs(text: str) -> str:
-    """The page with what its commands print today, jaxmlir's tools first on the path."""
+@contextlib.contextmanager
+def shell(**files: str) -> Iterator[Callable[[str], subprocess.CompletedProcess]]:
+    """Runs commands in a new folder that has some files, jaxmlir's tools first on the path."""
     with tempfile.TemporaryDirectory() as folder:
         tools, work = Path(folder, "bin"), Path(folder, "work")
         tools.mkdir()
         work.mkdir()
+        (work / "examples").symlink_to(ROOT / "examples")
+        for name, text in files.items():
+            (work / name).write_text(text)
         for tool in ("opt", "translate", "run"):
             script = tools / f"jaxmlir-{tool}"
             script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m jaxmlir.{tool} "$@"\n')
             script.chmod(0o755)
         path = os.pathsep.join([str(tools), os.environ["PATH"]])
         env = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+        yield functools.partial(
+            subprocess.run, shell=True, cwd=work, env=env, capture_output=True, text=True
+        )
+
+
+def with_console_outputs(text: str) -> str:
+    """The page with what its commands print today."""
+    with shell() as execute:
 
         def rerun(block: re.Match) -> str:
             if "sh tools/" in block["code"]:
@@ -96,9 +114,7 @@ def with_console_outputs(text: str) -> str:
             return f"```console\n{COMMAND.sub(rerun_command, block['code'])}```\n"
 
         def rerun_command(match: re.Match) -> str:
-            done = subprocess.run(
-                match["command"], shell=True, cwd=work, env=env, capture_output=True, text=True
-            )
+            done = execute(match["command"])
             output = (done.stdout + done.stderr).strip()
             return f"$ {match['command']}\n{output}\n" if output else f"$ {match['command']}\n"
 
@@ -109,6 +125,45 @@ def with_console_outputs(text: str) -> str:
 def test_python_blocks(page):
     text = page.read_text()
     assert with_python_outputs(page, text) == text
+
+
+# A page's code as a module: it prints nothing when a tool imports it.
+AS_MODULE = """import contextlib, io
+with contextlib.redirect_stdout(io.StringIO()):
+    exec({code!r}, globals())
+"""
+
+
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.name)
+def test_commands(page):
+    """In a folder with the page's program, and its code as the module that it speaks of."""
+    text, namespace = page.read_text(), {}
+    with_python_outputs(page, text, namespace)
+    commands = [m for block in CONSOLE.finditer(text) for m in COMMAND.finditer(block["code"])]
+    assert commands
+    modules = {name for m in commands for name in re.findall(r"--load (my_\w+)", m["command"])}
+    code = "\n".join(block["code"] for block in PYTHON.finditer(text))
+    files = {f"{name}.py": AS_MODULE.format(code=code) for name in modules}
+    if "program" in namespace:
+        files["program.mlir"] = str(namespace["program"])
+    with shell(**files) as execute:
+        for match in commands:
+            done = execute(match["command"])
+            assert (done.returncode != 0) == ("error: " in match["output"]), done.stderr
+            if match["output"].strip():
+                assert (done.stdout + done.stderr).strip() == match["output"].strip()
+
+
+def test_session_in_the_debugger(monkeypatch, capsys):
+    page = ROOT / "docs" / "debugging.md"
+    text, namespace = page.read_text(), {}
+    with_python_outputs(page, text.partition("## Stop there")[0], namespace)
+    session = re.search(r"^>>> (?P<call>.*)\n(?P<shown>(?:(?!\(Pdb\)).*\n)*)", text, re.MULTILINE)
+    monkeypatch.setattr(sys, "breakpointhook", lambda: None)
+    eval(session["call"], namespace)
+    _, first, *_ = capsys.readouterr().out.split("stopped ")
+    line = re.sub(r"(?<= at ).*$", "model.py:8", f"stopped {first}", count=1, flags=re.MULTILINE)
+    assert line == session["shown"]
 
 
 def test_console_blocks():
@@ -123,6 +178,40 @@ FILE = re.compile(r"(?:`|\]\()(?:\.\./)?((?:jaxmlir|tools|examples|benchmarks|di
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_that_a_page_names_exist(page):
     assert [name for name in FILE.findall(page.read_text()) if not (ROOT / name).exists()] == []
+
+
+def test_modules_of_the_architecture_exist():
+    table = (ROOT / "docs" / "architecture.md").read_text().partition("## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ")]
+    names = {name for row in rows for name in re.findall(r"`([\w/]+)`", row.split("|")[2])}
+    package = ROOT / "jaxmlir"
+    assert len(names) > 40
+    assert [
+        n for n in names if not (package / n).is_dir() and not (package / f"{n}.py").exists()
+    ] == []
+
+
+def test_prices_on_the_page_of_remat():
+    """The last column of the table is what the file of the prices has."""
+    page = (ROOT / "docs" / "remat.md").read_text()
+    table = page.partition("| taken |")[2].partition("\n\n")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ")]
+    taken = [float(x) for row in rows for x in re.findall(r"[\d.]+", row.split("|")[-2])]
+    single = ("ELEMENT", "TRANSCENDENTAL", "CONTRACTION", "READING", "UNKNOWN", "BUFFER", "MEMORY")
+    traffic = ("TRAFFIC", "TRAFFIC_KEPT", "TRAFFIC_CACHED")
+    prices = [getattr(_price, name) for name in (*single, *traffic)]
+    tables = {*_price.FUNCTIONS.values()}, {*_price.MOVES.values()}
+    assert sorted(taken) == sorted([*prices, *(x for table in tables for x in table)])
+
+
+def test_flags_on_the_page_of_the_tools_exist():
+    page = (ROOT / "docs" / "jaxmlir-opt.md").read_text()
+    flags = {flag.name for module in (opt, translate, run_tool) for flag in module.FLAGS}
+    named = set(re.findall(r"`--([a-z][\w-]*)", page))
+    # Passes, and the one of the page that stands for a user's own.
+    passes = {name for group in jaxmlir.passes.list_passes().values() for name in group}
+    assert named - flags - passes == set()
+    assert {flag for flag in named if flag in flags} >= {"remarks", "emit-artifact", "entry"}
 
 
 def test_public_names_load_on_first_use():

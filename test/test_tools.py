@@ -175,3 +175,20 @@ def test_interrupted(tmp_path):
         tool.send_signal(signal.SIGINT)
         assert tool.communicate() == (b"", b"")
     assert tool.returncode == 130
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        ([], 1, "usage: python -m jaxmlir.backend (script.py | -m module) [arguments]"),
+        (["--hepl"], 1, "usage: python -m jaxmlir.backend (script.py | -m module) [arguments]"),
+        (["--help"], 0, "usage: python -m jaxmlir.backend (script.py | -m module) [arguments]"),
+        (["gone.py"], 1, "python -m jaxmlir.backend: there is no file 'gone.py'"),
+        (["-m", "gone"], 1, "python -m jaxmlir.backend: there is no module 'gone'"),
+        (["-m", "gone.too"], 1, "python -m jaxmlir.backend: there is no module 'gone.too'"),
+    ],
+)
+def test_what_the_backend_is_to_run(arguments, status, message):
+    command = [sys.executable, "-m", "jaxmlir.backend", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, (done.stdout + done.stderr).strip()) == (status, message)

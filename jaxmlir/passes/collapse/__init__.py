@@ -18,9 +18,9 @@ it knows of sums:
    transpose along: tensors ``c`` with ``root = sum of <c, expr>`` over the expressions that it has
    come to (:mod:`._region`).  It goes on as long as that is cheaper than to stop: where cotangents
    are what the program has computed anyway, or have fewer dimensions, as a sum over ``i`` is left.
-3. If the estimate falls by a third, the root is computed from the expressions at the end of the
-   walk (:mod:`._emit`), and what led from there to it goes.  Factors that know nothing of an index
-   are taken out of the sum over it.
+3. If the estimate gets 1.3 times better, the root is computed from the expressions at the end of
+   the walk (:mod:`._emit`), and what led from there to it goes.  Factors that know nothing of an
+   index are taken out of the sum over it.
 
 What ``jaxpr-reassociate`` says of rounding, and of zeros times NaN, holds here as well.  Floats of
 less than four bytes, and arrays that are sharded, are left alone.
