@@ -1,0 +1,276 @@
+"""A program inside other JAX code: transformed, traced, called by threads, with effects."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import inspect
+import subprocess
+import sys
+
+import jax
+import jax.extend
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from comparing import reread, same
+from jax import lax
+
+import jaxmlir
+from jaxmlir import runtime
+from jaxmlir.callee import Callee
+from jaxmlir.errors import ArgumentError
+
+compat = pytest.mark.compat
+
+
+def test_a_program_is_called_like_a_function():
+    program = jaxmlir.trace(lambda x, y: x * y)(2.0, 3.0)
+    assert jaxmlir.Program.__call__(program, 2.0, 3.0) == program(2.0, 3.0) == 6.0
+    assert functools.partial(program, 2.0)(3.0) == 6.0
+    assert str(inspect.signature(program)) == "(x, y)"
+    assert program.__name__ == "lambda"
+    assert "module @jit_lambda " in jax.jit(program).lower(2.0, 3.0).as_text()
+    unnamed = jaxmlir.parse(str(program))
+    assert str(inspect.signature(unnamed)).startswith("(*args")
+    assert jaxmlir.Program.__call__.__doc__.startswith("Runs the program")
+
+
+@pytest.fixture(scope="module")
+def wave():
+    return reread(jaxmlir.trace(lambda x: jnp.sin(x) * jnp.exp(-x))(1.0))
+
+
+def python_wave(x):
+    return jnp.sin(x) * jnp.exp(-x)
+
+
+@compat
+@pytest.mark.parametrize(
+    "transform",
+    [
+        jax.jit,
+        jax.grad,
+        lambda f: jax.grad(jax.grad(f)),
+        lambda f: jax.vmap(jax.grad(f)),
+        lambda f: jax.jacfwd(jax.vmap(f)),
+        lambda f: jax.jit(jax.hessian(lambda x: jax.vmap(f)(x).prod())),
+        lambda f: jax.vmap(jax.vmap(f)),
+        lambda f: jax.checkpoint(lambda x: jax.grad(f)(x)),
+        lambda f: lambda x: lax.scan(lambda c, x: (f(c) + x, f(x)), 0.5, x),
+        lambda f: jax.grad(lambda x: lax.fori_loop(0, 3, lambda _, c: f(c) + c, x)),
+        lambda f: lambda x: lax.cond(x > 0, f, jnp.cos, x),
+        lambda f: lambda x: lax.map(f, x),
+        lambda f: lambda x: jax.linearize(f, x)[1](2.0),
+        lambda f: lambda x: jax.vjp(f, x)[1](2.0),
+        lambda f: lambda x: jax.jvp(f, (x,), (2.0,)),
+        lambda f: lambda x: jax.eval_shape(f, x).dtype.type(0) + f(x),
+    ],
+)
+def test_inside_transformations(wave, transform):
+    def value(f):
+        for x in (0.7, jnp.linspace(0.1, 2.0, 4), jnp.linspace(0.1, 2.0, 4)[:, None]):
+            try:
+                return transform(f)(jnp.asarray(x))
+            except (TypeError, ValueError, ArgumentError, IndexError):
+                continue
+        raise AssertionError("no argument fits")
+
+    ours, jaxs = value(wave), value(python_wave)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-6, atol=1e-7), ours, jaxs)
+
+
+@compat
+def test_called_op_by_op_it_is_compiled_once(wave, monkeypatch):
+    lowered, lower = [], Callee.lower
+    monkeypatch.setattr(
+        Callee, "lower", lambda self, *args: lowered.append(self) or lower(self, *args)
+    )
+    _, pullback = jax.vjp(lambda x: runtime.call(wave, wave.name, [x])[0], jnp.float32(0.7))
+    assert pullback(1.0) == pullback(1.0)
+    assert len(lowered) == len({*lowered})
+
+
+@compat
+def test_inside_interpreters_that_look_at_equations():
+    from jax.experimental import checkify, jet
+
+    def f(x):
+        checkify.check(x > 0, "not positive: {x}", x=x)
+        return jnp.log(x)
+
+    program = reread(jaxmlir.trace(f)(1.0))
+    x = jnp.float32(-1.0)
+    (ours, _), (jaxs, _) = (checkify.checkify(lambda x, g=g: g(x))(x) for g in (program, f))
+    assert ours.get() == jaxs.get() and "not positive" in ours.get()
+    program = jaxmlir.trace(jnp.exp)(x)
+    ours, jaxs = (
+        jax.jit(lambda x, g=g: jet.jet(g, (x,), ((x, x),)))(x) for g in (program, jnp.exp)
+    )
+    same(ours, jaxs)
+
+
+INTERPRETERS_LATER = """
+import jax, jax.numpy as jnp, jaxmlir
+program = jaxmlir.trace(jnp.exp)(1.0)
+program(0.0)
+from jax.experimental import checkify, jet
+value, series = jet.jet(program, (0.0,), ((1.0, 0.0),))
+print(*map(float, (value, *series, checkify.checkify(program)(0.0)[1])))
+"""
+
+
+@compat
+def test_inside_interpreters_that_are_imported_later():
+    """JAX has traced the program by then, and does not trace it again."""
+    command = [sys.executable, "-c", INTERPRETERS_LATER]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [float(word) for word in done.stdout.split()] == pytest.approx([1.0, 1.0, 1.0, 1.0])
+
+
+@compat
+def test_the_backward_pass_keeps_what_there_is():
+    x = jnp.arange(3.0)
+    program = jaxmlir.trace(lambda x: jnp.exp(x * x))(x)
+    out, pullback = jax.vjp(program, x)
+    assert any(leaf is x for leaf in jax.tree.leaves(pullback))
+    assert any(leaf is out for leaf in jax.tree.leaves(pullback))
+    np.testing.assert_allclose(pullback(jnp.ones(3))[0], 2 * x * jnp.exp(x * x), rtol=1e-6)
+
+
+def test_without_jit():
+    def f(x):
+        return lax.fori_loop(0, 3, lambda i, c: lax.cond(c > 0, jnp.cos, jnp.sin, c), jnp.tanh(x))
+
+    program = jaxmlir.trace(f)(1.0)
+    with jax.disable_jit():
+        np.testing.assert_allclose(program(1.0), f(1.0), rtol=1e-6)
+        np.testing.assert_allclose(jax.grad(program)(1.0), jax.grad(f)(1.0), rtol=1e-6)
+
+
+@compat
+def test_a_program_traces_into_another(wave):
+    program = reread(jaxmlir.trace(lambda x: wave(x) + jax.grad(wave)(x))(1.0))
+    expected = python_wave(0.5) + jax.grad(python_wave)(0.5)
+    np.testing.assert_allclose(program(0.5), expected, rtol=1e-6)
+
+
+@compat
+def test_programs_are_shared_by_threads(wave):
+    def work(i):
+        def f(x):
+            return jnp.cos(x) * i + wave(x) + jax.grad(wave)(x)
+
+        return reread(jaxmlir.trace(f)(1.0))(0.5)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        ours = list(pool.map(work, range(8)))
+    base = python_wave(0.5) + jax.grad(python_wave)(0.5)
+    np.testing.assert_allclose(ours, [jnp.cos(0.5) * i + base for i in range(8)], rtol=1e-6)
+
+
+# Threads that have jaxmlir make, at the same time, what a process has one of.
+BEGUN_BY_THREADS = """
+import sys, threading
+import jax, jax.numpy as jnp, numpy as np
+
+x = np.arange(6, dtype=np.float32).reshape(2, 3)
+together = threading.Barrier(6)
+found = []
+
+def work(i):
+    def f(x):
+        return jnp.sum(jnp.tanh(x * i) @ x.T)
+
+    expected = jax.grad(f)(x)
+    together.wait(100)
+    import jaxmlir
+
+    program = jaxmlir.trace(f)(x)
+    gradient = program.optimize(2).grad() if i % 2 else jaxmlir.parse(program.as_text()).grad()
+    np.testing.assert_allclose(gradient(x), expected, rtol=1e-5)
+    found.append(i)
+
+sys.setswitchinterval(1e-6)
+threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert sorted(found) == list(range(6)), found
+"""
+
+
+@compat
+def test_threads_are_the_first_to_use_it():
+    done = subprocess.run([sys.executable, "-c", BEGUN_BY_THREADS], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@compat
+@pytest.mark.parametrize(
+    "wrap", [lambda f: jaxmlir.trace(f)(jax.new_ref(jnp.ones(3)), 2.0), jaxmlir.jit]
+)
+def test_mutable_arrays_are_mutated(wrap):
+    def add(ref, x):
+        ref[...] += x
+
+    ref = jax.new_ref(jnp.ones(3))
+    wrap(add)(ref, 2.0)
+    same(ref[...], jnp.full(3, 3.0))
+
+
+@compat
+def test_a_custom_rule_writes_to_an_array_that_is_closed_over():
+    seen = jax.new_ref(jnp.float32(0.0))
+
+    @jax.custom_vjp
+    def stash(ref, x):
+        return x
+
+    def bwd(ref, g):
+        ref[...] = g
+        return None, g
+
+    stash.defvjp(lambda ref, x: (x, ref), bwd)
+    program = jaxmlir.trace(lambda x: jnp.sin(stash(seen, x)))(jnp.float32(0.5))
+    same(jax.grad(program)(jnp.float32(0.5)), jnp.cos(0.5))
+    same(seen[...], jnp.cos(0.5))
+
+
+def test_donation_of_a_programs_arguments():
+    program = jaxmlir.trace(jnp.add)(jnp.ones(4), jnp.ones(4))
+    x, y = jnp.ones(4), jnp.ones(4)
+    same(jax.jit(program, donate_argnums=0)(x, y), jnp.full(4, 2.0))
+    assert x.is_deleted() and not y.is_deleted()
+
+
+@compat
+def test_ordered_effects_keep_their_order(capsys):
+    def f(x):
+        jax.debug.print("first {}", x, ordered=True)
+        y = lax.fori_loop(0, 3, lambda i, c: (jax.debug.print("{}", i, ordered=True), c + x)[1], x)
+        jax.debug.print("last {}", y, ordered=True)
+        return y
+
+    def printed(g):
+        result = g(2.0)
+        jax.effects_barrier()
+        return result, capsys.readouterr().out
+
+    program = jaxmlir.trace(f)(1.0)
+    expected = printed(jax.jit(f))
+    assert expected[1].splitlines() == ["first 2.0", "0", "1", "2", "last 8.0"]
+    assert printed(program) == printed(reread(program)) == expected
+
+
+@compat
+def test_callbacks_are_handles_of_this_process():
+    def f(x):
+        shape = jax.ShapeDtypeStruct((), "float32")
+        return jax.pure_callback(lambda v: np.float32(v + 1), shape, x)
+
+    program = jaxmlir.trace(f)(jnp.float32(1))
+    assert "{handle = " in str(program)
+    assert reread(program)(jnp.float32(2)) == 3.0
