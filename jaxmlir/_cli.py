@@ -389,7 +389,11 @@ def _placed(d: Diagnostic, filename: str) -> Diagnostic:
 def print_diagnostics(
     diagnostics: Iterable[Diagnostic], filename: str, text: str | None = None
 ) -> None:
-    """Prints ``file:line:col: error: message``, the source line and a caret, as mlir-opt does."""
+    """Prints ``file:line:col: error: message``, the source line and a caret, as mlir-opt does.
+
+    Args:
+      text: what is in ``filename``; by default that is looked for.
+    """
     lines = text.split("\n") if text is not None else []
     for d in diagnostics:
         place = ""
@@ -417,6 +421,6 @@ def _place(d: Diagnostic) -> str:
 
 
 def _source_line(d: Diagnostic, filename: str, lines: list[str]) -> str:
-    if d.file == filename:
+    if d.file == filename and lines:
         return lines[d.line - 1] if 0 < d.line <= len(lines) else ""
     return linecache.getline(d.file, d.line).rstrip("\n") if d.line else ""

@@ -17,6 +17,7 @@ from jaxmlir import _cli
 from jaxmlir.errors import ParseError
 from jaxmlir.ir import (
     check_arrays,
+    check_nesting,
     context,
     diagnostics_of,
     ir,
@@ -95,6 +96,7 @@ def parse_file(path: str, text: str) -> ir.Module:
     Raises:
       ParseError: with MLIR's diagnostics.
     """
+    check_nesting(text, path)
     with context():
         try:
             module = ir.Module.parseFile(path)

@@ -100,7 +100,7 @@ def parse_module(
       ParseError: with MLIR's diagnostics, located in ``filename``.
     """
     if isinstance(source, str) and not is_shallow:
-        _check_nesting(source, filename)
+        check_nesting(source, filename)
     with context():
         try:
             module = ir.Module.parse(source)
@@ -111,8 +111,12 @@ def parse_module(
     return module
 
 
-def _check_nesting(source: str, filename: str) -> None:
-    """Refuses what would end the process."""
+def check_nesting(source: str, filename: str) -> None:
+    """Refuses text that the parser, which recurses, would end the process on.
+
+    Raises:
+      ParseError: brackets are nested too deep; names the line.
+    """
     line = first_too_deep(source.encode())
     if line is not None:
         message = f"brackets are nested too deep: expected at most {MAX_NESTING}"

@@ -62,6 +62,16 @@ def with_python_outputs(page: Path, text: str, namespace: dict | None = None) ->
     return PYTHON.sub(rerun, text)
 
 
+@functools.cache
+def run_once(page: Path) -> tuple[str, dict]:
+    """A page as it is printed today, and the names of its code.
+
+    Once in a process: a primitive that is defined again is another one of the same name.
+    """
+    namespace: dict = {}
+    return with_python_outputs(page, page.read_text(), namespace), namespace
+
+
 def run(source: str, line: int, page: Path, namespace: dict) -> str:
     """Runs a block that begins at a line; checks its ``# ->`` comments, returns what it prints."""
     # Lines count from the page's first, for what the block prints of its own source.
@@ -123,8 +133,7 @@ def with_console_outputs(text: str) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_blocks(page):
-    text = page.read_text()
-    assert with_python_outputs(page, text) == text
+    assert run_once(page)[0] == page.read_text()
 
 
 # A page's code as a module: it prints nothing when a tool imports it.
@@ -137,8 +146,7 @@ with contextlib.redirect_stdout(io.StringIO()):
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.name)
 def test_commands(page):
     """In a folder with the page's program, and its code as the module that it speaks of."""
-    text, namespace = page.read_text(), {}
-    with_python_outputs(page, text, namespace)
+    text, namespace = page.read_text(), run_once(page)[1]
     commands = [m for block in CONSOLE.finditer(text) for m in COMMAND.finditer(block["code"])]
     assert commands
     modules = {name for m in commands for name in re.findall(r"--load (my_\w+)", m["command"])}
