@@ -25,9 +25,9 @@ from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, nearest
 # JAX says so when it is imported; the tools load jaxlib before that, and would log at INFO.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
-
 # A note of JAX's about tracebacks, which are not shown.
 _JAXS_NOTE = "--------------------\nFor simplicity, JAX"
+
 _HERE = os.path.join(os.path.dirname(__file__), "")
 _IMPORTLIB = os.path.join(os.path.dirname(importlib.__file__), "")
 
@@ -48,12 +48,14 @@ class Flag:
       help: one line or a few.
       metavar: what its value is; empty for a switch, which takes ``=0`` and ``=false`` too.
       optional: the value may be left out, and then can only follow ``=``.
+      repeats: it may be given more than once; of others with a value that is an error, as in LLVM.
     """
 
     name: str
     help: str
     metavar: str = ""
     optional: bool = False
+    repeats: bool = False
 
     def __str__(self) -> str:
         if len(self.name) == 1:
@@ -62,7 +64,9 @@ class Flag:
         return dashed(self.name) + (f"[{value}]" if self.optional else value)
 
 
-LOAD = Flag("load", "Import this Python module first, for its primitives and passes", "module")
+LOAD = Flag(
+    "load", "Import this Python module first, for its primitives and passes", "module", repeats=True
+)
 HELP = Flag("help", "Print this help and exit")
 VERSION = Flag("version", "Print the versions of jaxmlir, JAX and jaxlib, and exit")
 OUTPUT = Flag("o", "Write the output to this file; '-', the default, is stdout", "filename")
@@ -110,7 +114,7 @@ def parse_arguments(argv: Sequence[str], flags: Iterable[Flag]) -> Arguments:
     """Sorts a command line into flags, positional words and unknown flags.
 
     Raises:
-      UsageError: a value is missing, superfluous, or not a truth value.
+      UsageError: a value is missing, superfluous, given twice, or not a truth value.
     """
     table = {flag.name: flag for flag in flags}
     arguments = Arguments()
@@ -134,6 +138,8 @@ def parse_arguments(argv: Sequence[str], flags: Iterable[Flag]) -> Arguments:
             if not words:
                 raise UsageError(f"{dashed(name)} needs a value: {flag}")
             given = words.pop(0)
+        if flag.metavar and not flag.repeats and name in arguments.values:
+            raise UsageError(f"{dashed(name)} may be given only once")
         text = (given or "") if flag.metavar else _truth(name, given)
         arguments.values.setdefault(name, []).append(text)
     return arguments

@@ -53,7 +53,7 @@ def is_artifact(data: bytes) -> bool:
     return data[5:9] == b"\0\0\0{"
 
 
-def decode_text(data: bytes, filename: str) -> str:
+def decode_text(data: bytes) -> str:
     """MLIR text from bytes.
 
     Raises:
@@ -63,12 +63,12 @@ def decode_text(data: bytes, filename: str) -> str:
         return data.decode()
     except UnicodeDecodeError as e:
         raise ParseError(
-            f"{filename} is neither MLIR bytecode (it does not begin with 'ML\\xefR') nor text: "
+            "this is neither MLIR bytecode (it does not begin with 'ML\\xefR') nor text: "
             f"byte {e.start} is not UTF-8"
         ) from None
 
 
-def bytecode_to_text(data: bytes, filename: str) -> str:
+def bytecode_to_text(data: bytes) -> str:
     """The module in generic form with locations, read by a child process.
 
     Raises:
@@ -84,7 +84,7 @@ def bytecode_to_text(data: bytes, filename: str) -> str:
         reason = f"MLIR's bytecode reader died of {name} on it"
     else:
         reason = child.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-    raise ParseError(f"{filename} is corrupted MLIR bytecode: {reason}")
+    raise ParseError(f"this is corrupted MLIR bytecode: {reason}")
 
 
 def parse_file(path: str, text: str) -> ir.Module:
@@ -106,9 +106,9 @@ def parse_file(path: str, text: str) -> ir.Module:
     return module
 
 
-def to_text(data: bytes, filename: str) -> str:
+def to_text(data: bytes) -> str:
     """The contents of a file as MLIR text."""
-    return bytecode_to_text(data, filename) if is_bytecode(data) else decode_text(data, filename)
+    return bytecode_to_text(data) if is_bytecode(data) else decode_text(data)
 
 
 def serialized(
@@ -163,7 +163,7 @@ def read_program(path: str, custom_calls: Collection[str] = ()) -> Program:
     if is_artifact(data):
         return read_artifact(path, data, custom_calls)
     filename = _cli.display_path(path)
-    text = to_text(data, filename)
+    text = to_text(data)
     as_file = path != "-" and not is_bytecode(data)
     module = parse_file(path, text) if as_file else parse_module(text, filename)
     return Program(module, {}, {})

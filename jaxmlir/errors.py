@@ -137,3 +137,21 @@ class ArgumentError(JaxmlirError, TypeError):
 
 class ArtifactError(DiagnosticError):
     """A file is not an artifact that can be loaded, or a program cannot be saved as one."""
+
+
+__all__ = [
+    "ArgumentError",
+    "ArtifactError",
+    "Diagnostic",
+    "DiagnosticError",
+    "EvaluationError",
+    "ExportError",
+    "ImportingError",
+    "JaxmlirError",
+    "LoweringError",
+    "ParseError",
+    "PassError",
+    "PipelineError",
+    "TransformError",
+    "VerificationError",
+]

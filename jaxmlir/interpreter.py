@@ -254,3 +254,6 @@ def _located(error: Exception, node: Node) -> EvaluationError:
     kind = "" if plain else type(error).__name__
     message = f"'{node.name}' op cannot be evaluated: {kind + ': ' if kind else ''}{text}"
     return EvaluationError([Diagnostic("error", message, *position)])
+
+
+__all__ = ["Frame", "Hook", "Interpreter", "Step"]

@@ -40,6 +40,7 @@ FLAGS = (
         "disable-pass",
         "Leave these passes out of the pipelines of -O1 ...; -O0, -O1 ... stand where a pass could",
         "pass,...",
+        repeats=True,
     ),
     Flag("dump-pass-pipeline", "Print the pipeline that will be run on stderr"),
     Flag("verify-each", "Verify the program after each pass (default: on)"),
@@ -59,9 +60,9 @@ FLAGS = (
     Flag("mlir-print-op-generic", "Print all operations in the generic form"),
     Flag("mlir-print-local-scope", "Print types, attributes and locations without aliases"),
     Flag("mlir-elide-elementsattrs-if-larger", "Elide constants of more elements", "uint"),
-    Flag("mlir-print-ir-before", "Print the module before these passes", "pass,..."),
+    Flag("mlir-print-ir-before", "Print the module before these passes", "pass,...", repeats=True),
     Flag("mlir-print-ir-before-all", "Print the module before every pass"),
-    Flag("mlir-print-ir-after", "Print the module after these passes", "pass,..."),
+    Flag("mlir-print-ir-after", "Print the module after these passes", "pass,...", repeats=True),
     Flag("mlir-print-ir-after-all", "Print the module after every pass"),
     Flag("mlir-print-ir-after-change", "Of these, print it only after passes that changed it"),
     Flag("mlir-print-ir-after-failure", "Print the module only after a pass that failed"),
@@ -187,7 +188,7 @@ def _element(name: str, options: str | None, without: frozenset[str]) -> str:
 
     if re.fullmatch(r"O\d", name) and options is None:
         return level_pipeline(int(name[1]), without)
-    if not name or not pass_exists(name):
+    if not pass_exists(name):
         flags = [flag.name for flag in FLAGS]
         passes = [n for group in list_passes().values() for n in group]
         raise _cli.unknown_flag(name, flags + passes)
@@ -235,7 +236,7 @@ class _Driver:
                 program = read_artifact(self.path, data)
                 pieces = [program.as_text()]
             else:
-                pieces = self._split(to_text(data, self.filename))
+                pieces = self._split(to_text(data))
         except JaxmlirError as e:
             _cli.print_diagnostics(_cli.diagnostics_from(e, self.filename), self.filename)
             return 1

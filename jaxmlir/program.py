@@ -12,7 +12,7 @@ import functools
 import numbers
 import os
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import custom_calls, handles
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from jaxmlir.passes import Pipeline
     from jaxmlir.passes._reading import Reading
     from jaxmlir.passes._volume import Copy
+
+
+SHOWN = 10
+"""How many arguments, or results, the ``repr`` of a program has."""
 
 
 class Program(Functions, Transformations, Running):
@@ -222,9 +226,7 @@ class Program(Functions, Transformations, Running):
         artifact.save(self, path, source_info=source_info)
 
     def __repr__(self) -> str:
-        args = ", ".join(aval.str_short(short_dtypes=True) for aval in self.in_avals)
-        outs = ", ".join(aval.str_short(short_dtypes=True) for aval in self.out_avals)
-        return f"<Program @{self.name}({args}) -> ({outs})>"
+        return f"<Program @{self.name}({_short(self.in_avals)}) -> ({_short(self.out_avals)})>"
 
     # -- checking and transforming --
 
@@ -413,3 +415,11 @@ class Program(Functions, Transformations, Running):
         """What JAX must know of the devices that the program mentions."""
         with context():
             return placement_of(self, self.liveness.all_ops())
+
+
+def _short(avals: Sequence[Any]) -> str:
+    """Types as JAX abbreviates them, of many the first ones."""
+    shown = avals if len(avals) <= SHOWN else avals[: SHOWN - 1]
+    names = [aval.str_short(short_dtypes=True) for aval in shown]
+    rest = len(avals) - len(shown)
+    return ", ".join([*names, f"... {rest} more"] if rest else names)

@@ -34,6 +34,7 @@ FLAGS = (
         "input",
         "Take arguments from this .npy file, or from all arrays of this .npz; may be repeated",
         "filename",
+        repeats=True,
     ),
     Flag(
         "random-args",
@@ -45,6 +46,7 @@ FLAGS = (
         "allow-custom-calls",
         "Let an artifact use these FFI targets, and ops such as pallas_call",
         "name,...",
+        repeats=True,
     ),
     _cli.LOAD,
 )

@@ -125,7 +125,7 @@ def pass_exists(name: str) -> bool:
     """Whether a pipeline may name this pass, in Python or in C++."""
     from jaxmlir.passes import _cxx
 
-    return find_pass(name) is not None or _cxx.exists(name)
+    return bool(name) and (find_pass(name) is not None or _cxx.exists(name))
 
 
 def describe_passes() -> dict[str, dict[str, Description]]:

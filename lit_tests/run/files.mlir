@@ -1,6 +1,7 @@
 // RUN: %python -c "import numpy as np; np.save(r'%t.npy', np.float32([0.1, -0.0])); np.savez(r'%t.npz', a=np.float32([1, 2]), b=np.int32(3))"
 // RUN: jaxmlir-run %s --input %t.npy --input %t.npz | FileCheck %s
-// RUN: jaxmlir-run %s --args '"%t.npy", [1, 2]' --args '"%t.npy", [1, 2], 3' | FileCheck %s
+// RUN: jaxmlir-run %s --args '"%t.npy", [1, 2], 3' | FileCheck %s
+// RUN: not jaxmlir-run %s --args '"%t.npy"' --args '[1, 2], 3' 2>&1 | FileCheck %s --check-prefix=TWICE
 // RUN: jaxmlir-run %s --input %t.npy --input %t.npz -o %t.out.npz
 // RUN: jaxmlir-run %s --input %t.out.npz | FileCheck %s
 // RUN: not jaxmlir-run %s --input %t.missing 2>&1 | FileCheck %s --check-prefix=MISSING
@@ -12,6 +13,7 @@
 // CHECK:      result[0]: f32[2] = [0.1, -0.0]
 // CHECK-NEXT: result[1]: f32[2] = [1.0, 2.0]
 // CHECK-NEXT: result[2]: i32[] = 3
+// TWICE: jaxmlir-run: --args may be given only once
 // MISSING: jaxmlir-run: cannot open input file '{{.*}}.missing'
 // KIND: files.mlir' is neither a .npy nor a .npz file of arrays
 // NPY: jaxmlir-run: 3 results do not fit in '{{.*}}.out.npy'; save them as .npz
