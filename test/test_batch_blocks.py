@@ -110,6 +110,46 @@ def test_examples():
     same_as_jax(batched, examples, xs, weights)
 
 
+def convolved(image, kernels):
+    for kernel in kernels:
+        dims = ("NHWC", "HWIO", "NHWC")
+        image = jnp.tanh(
+            jax.lax.conv_general_dilated(image, kernel, (1, 1), "SAME", dimension_numbers=dims)
+        )
+    return jnp.mean(image**2)
+
+
+@pytest.mark.compat
+def test_images():
+    """A common kernel convolves a batch; one of each image's own would take groups."""
+    images, kernels = normal(4, 6, 5, 3), [normal(3, 3, 3, 4), normal(2, 3, 4, 4)]
+
+    def each(images, kernels):
+        return sum(convolved(images[i][None], kernels) for i in range(4))
+
+    def scaled(images, kernels):
+        own = [[(1 + jnp.max(images[i])) * k for k in kernels] for i in range(4)]
+        return sum(convolved(images[i][None], own[i]) for i in range(4))
+
+    found = []
+    for function in (each, scaled):
+        program, batched = after(function, images, kernels, pipeline="jaxpr-batch-blocks")
+        found.append([str(p).count("conv_general_dilated") for p in (program, batched)])
+        same_as_jax(batched, function, images, kernels)
+    assert found == [[8, 2], [8, 8]]
+
+
+@pytest.mark.parametrize(("features", "left"), [(16, 1), (17, 4)])
+def test_wide_images_gain_nothing(features, left):
+    images, kernel = normal(4, 40, 40, 8), normal(3, 3, 8, features)
+
+    def each(images, kernel):
+        return sum(convolved(images[i][None], [kernel]) for i in range(4))
+
+    _, batched = after(each, images, kernel, pipeline="jaxpr-batch-blocks")
+    assert str(batched).count("conv_general_dilated") == left
+
+
 def test_a_sum_that_is_looked_at_on_the_way():
     xs, weights = normal(6, 4), [normal(4, 4), normal(4, 4)]
 

@@ -39,10 +39,11 @@ def remarked(program):
 
 
 BATCH = "{} groups of the batch as groups of features"
-GROUPS, ZEROS, FLAT = (
+GROUPS, ZEROS, FLAT, ORDER = (
     "each group by itself",
     "without the zeros of a dilated array",
     "in two dimensions",
+    "its dimensions in another order",
 )
 
 
@@ -81,6 +82,8 @@ GROUPS, ZEROS, FLAT = (
             {"feature_group_count": 2, "lhs_dilation": (1, 2, 2), "padding": ((1, 2),) * 3},
             [ZEROS, BATCH.format(2), FLAT],
         ),
+        ((4, 8, 7, 6), (5, 8, 3, 2), {"dimensions": ("NCHW", "OIHW", "NCHW")}, [ORDER] * 3),
+        ((3, 9, 8, 5), (3, 3, 5, 6), {"strides": (2, 1)}, [ORDER] * 2),
     ],
 )
 def test_same_as_jax(image, kernel, options, steps):
@@ -111,7 +114,8 @@ def test_in_a_batch():
 @pytest.mark.parametrize(
     ("image", "kernel", "options", "dtype"),
     [
-        ((2, 9, 9, 3), (3, 3, 3, 2), {}, "float32"),
+        ((2, 9, 9, 8), (3, 3, 8, 4), {}, "float32"),
+        ((2, 3, 9, 9), (5, 3, 3, 3), {"dimensions": ("NCHW", "OIHW", "NCHW")}, "float32"),
         ((2, 9, 9, 9), (3, 3, 1, 9), {"feature_group_count": 9}, "float32"),
         ((2, 5, 5, 2), (3, 3, 2, 2), {"lhs_dilation": (2, 2), "padding": ((0, 0),) * 2}, "float32"),
         ((1, 5, 5, 5, 2), (3, 3, 3, 2, 2), {}, "bfloat16"),
@@ -122,3 +126,19 @@ def test_left_alone(image, kernel, options, dtype):
     args = (jnp.zeros(image, dtype), jnp.zeros(kernel, dtype))
     program = jaxmlir.trace(convolved(len(image) - 2, **options))(*args)
     assert remarked(program)[1] == []
+
+
+def test_in_a_loop():
+    """Where XLA leaves the order of dimensions as it is."""
+    function = convolved(2)
+
+    def loss(k, x):
+        return lax.scan(lambda y, k: (jnp.tanh(function(y, k)), jnp.sum(y**2)), x, k)[1].sum()
+
+    args = normal(3, 3, 3, 5, 5) / 4, normal(4, 6, 7, 5)
+    gradient = jaxmlir.trace(loss)(*args).grad((0, 1))
+    after, done = remarked(gradient)
+    assert done == [ORDER] * 2
+    want = jax.jit(jax.grad(loss, (0, 1)))(*args)
+    for a, b in zip(after(*args), want, strict=True):
+        np.testing.assert_allclose(a, b, 1e-4, 1e-4)

@@ -104,6 +104,45 @@ def test_single_channel():
         np.testing.assert_allclose(a, b, 1e-4, 1e-4)
 
 
+@pytest.mark.parametrize(
+    ("layout", "channels", "options"),
+    [
+        (NHWC, (3, 2), {}),
+        (NCHW, (1, 9), {"padding": ((2, 0), (-1, 3)), "rhs_dilation": (1, 2)}),
+        (("NHWC", "OIHW", "CNHW"), (2, 8), {"window_strides": (2, 1)}),
+    ],
+)
+def test_few_channels(layout, channels, options):
+    sizes = dict(zip("IO", channels, strict=True)) | {"N": 2, "C": channels[0]}
+    x, k = (
+        normal(*(sizes.get(d, {"H": h, "W": w}.get(d)) for d in dims))
+        for dims, h, w in ((layout[0], 7, 9), (layout[1], 3, 2))
+    )
+    function = convolved(layout, 1, **options)
+
+    def loss(x, k):
+        return jnp.sum(jnp.sin(function(x, k)))
+
+    # Its gradient in the kernel is a convolution with an image.
+    gradient = jaxmlir.trace(loss)(x, k).grad((0, 1))
+    after = gradient.run_passes(EXPAND)
+    backwards = channels[1] > 3
+    assert [convolutions(p) for p in (gradient, after)] == [3, 1 + backwards]
+    for a, b in zip(after(x, k), jax.grad(loss, (0, 1))(x, k), strict=True):
+        np.testing.assert_allclose(a, b, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("image", "kernel"),
+    [((2, 9, 9, 4), (3, 3, 4, 1)), ((2, 9, 9, 3), (3, 3, 3, 6)), ((1, 9, 9, 1), (9, 8, 1, 1))],
+)
+def test_more_channels_are_left_alone(image, kernel):
+    """Of more channels, or larger kernels."""
+    x, k = normal(*image), normal(*kernel)
+    after = jaxmlir.trace(convolved(NHWC, 1))(x, k).run_passes(EXPAND)
+    assert convolutions(after) == 1
+
+
 def test_batch_of_kernels():
     x, k = arrays(NCHW)
     function = jax.vmap(convolved(NCHW), (None, 0))

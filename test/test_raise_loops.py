@@ -379,6 +379,26 @@ def test_independent_iterations_are_batched(batch_bytes, loops):
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize(("features", "loops"), [(4, 0), (20, 1)])
+def test_images_of_few_features_are_batched(features, loops):
+    def function(kernel, images):
+        def features_of(image):
+            dims = ("NHWC", "HWIO", "NHWC")
+            args = image[None], kernel, (1, 1), "SAME"
+            return jnp.tanh(lax.conv_general_dilated(*args, dimension_numbers=dims)).sum()
+
+        return lax.map(features_of, images)
+
+    rng = np.random.RandomState(0)
+    args = rng.randn(3, 2, 3, features).astype(np.float32), rng.randn(8, 6, 5, 3)
+    args = tuple(np.asarray(a, np.float32) for a in args)
+    program, _ = raised(function, *args, passes="jaxpr-raise-loops{platform=cpu}")
+    assert str(program).count('"jaxpr.scan"') == loops
+    np.testing.assert_allclose(program(*args), function(*args), 1e-5, 1e-5)
+    got, want = (jax.grad(lambda k, f=f: f(k, args[1]).sum())(args[0]) for f in (program, function))
+    np.testing.assert_allclose(got, want, 1e-4, 1e-4)
+
+
 @pytest.mark.parametrize("width", [12, 20])
 def test_overlapping_windows_are_rows_of_a_product(width):
     filter_, signal = jnp.cos(jnp.arange(width, dtype=np.float32)) / 4, jnp.tile(X, 5)

@@ -254,6 +254,24 @@ def test_heads_that_read_the_same_rows():
     assert count(after, "dot_general", "exp") == [5, 1]
 
 
+def test_images_of_a_list():
+    """They are stacked, which pays for convolutions with a common kernel."""
+    images, kernel = [normal(1, 9, 8, 3) for _ in range(5)], normal(3, 3, 3, 6)
+
+    def convolved(images, kernel):
+        dims = ("NHWC", "HWIO", "NHWC")
+        results = [
+            jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=dims)
+            for x in images
+        ]
+        return jnp.stack([jnp.mean(jnp.tanh(y), (0, 1, 2)) for y in results])
+
+    program, after = packed(convolved, images, kernel, pipeline="jaxpr-slp-vectorize")
+    assert count(program, "conv_general_dilated") == [5]
+    assert count(after, "conv_general_dilated") == [1]
+    same_as_jax(after, convolved, images, kernel)
+
+
 @pytest.mark.compat
 def test_random_keys_draw_what_each_of_them_draws():
     def drawn(seed, w):

@@ -3,7 +3,7 @@
 A depthwise convolution sums over no channels, so there is no matrix product in it, and XLA's CPU
 compiler computes it number by number.  As products of the array, moved, with the numbers of the
 kernel it is vectorized, and fused with what comes before and after.  Groups of a few channels are
-as many of these, added up, and an image of a single channel is one::
+as many of these, added up, and so is an image of a few channels::
 
     y[h, w, c] = sum of x[h + i, w + j, c] * k[i, j, c]     one product for each i, j
     k[i, j, c] = sum of x[h + i, w + j, c] * y[h, w, c]     its gradient: a loop over i, j
@@ -51,6 +51,14 @@ if TYPE_CHECKING:
 # Images of a single channel, likewise:
 #   20,000, 31       1.1, 0.05    1.1, 0.05     512 x 512, 3 x 3       11.9, 0.10  12.6, 0.15
 #   128 x 128, 5 x 5 1.4, 0.07    1.4, 0.06     16 x 28 x 28, 3 x 3     0.7, 0.02   0.7, 0.02
+# Of a few channels, to a few; jax 0.12, 0.10 is 0.8 to 1.3 times as fast at both:
+#                         2 to 1      1 to 4      1 to 16     4 to 4      4 to 1      16 to 1
+#   400 x 400, 3 x 3      10, 0.8     7.7, 0.6    8.3, 1.4    12, 2.3     9.0, 1.0    12, 21
+#   16 x 28 x 28, 5 x 5   1.2, 0.2    1.3, 0.2    1.4, 0.3    2.8, 1.2    2.1, 0.4
+#   4000, 31              0.31, 0.11  0.34, 0.12  0.35, 0.16  0.50, 0.41  0.33, 0.12
+# The array is padded once for each channel, which with 4 takes 5 times the bytes.
+MAX_CHANNELS = 3
+MAX_PAIRS = 16
 # A product is written for each number that a result of a kernel has, no more than this many: 7 x 7
 # ones take 0.6 s to compile, instead of 0.15.
 MAX_TAPS = 64
@@ -109,8 +117,10 @@ def _suited(node: OpNode) -> _Depthwise | None:
     groups, batches = node.get("feature_group_count", 1), node.get("batch_group_count", 1)
     terms = math.prod(kernel) * k.shape[rhs[1]]
     # Its gradient in the kernel is a convolution with an image, which XLA is as fast at.
-    is_single = x.shape[lhs[1]] == shape[out[1]] == 1 and terms <= math.prod(image)
-    if batches == 1 and (groups > 1 or is_single) and 0 < terms <= MAX_TAPS:
+    channels, results = x.shape[lhs[1]], shape[out[1]]
+    is_small = channels <= MAX_CHANNELS and channels * results <= MAX_PAIRS
+    are_few = groups > 1 or (is_small and terms <= math.prod(image))
+    if batches == 1 and are_few and 0 < terms <= MAX_TAPS:
         return _OfArray(*array, kernel, dilation, image, strides)
     of_kernel = groups == 1 < batches == x.shape[lhs[0]] == shape[out[1]]
     if of_kernel and 0 < math.prod(image) <= MAX_TAPS:

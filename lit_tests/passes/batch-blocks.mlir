@@ -7,8 +7,10 @@
 // RUN: jaxmlir-opt --jaxpr-batch-blocks='min-gain=1000000' %s -o %t.dear
 // RUN: jaxmlir-opt %s -o %t.same
 // RUN: diff %t.dear %t.same
-// RUN: jaxmlir-run %s --args '[[1.0, 2.0], [3.0, 4.0]], [0.5, -30.0], [[1.0, 0.0], [0.0, 2.0], [3.0, 5.0]], 100.0' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-run %t --args '[[1.0, 2.0], [3.0, 4.0]], [0.5, -30.0], [[1.0, 0.0], [0.0, 2.0], [3.0, 5.0]], 100.0' | FileCheck %s --check-prefix=EXEC
+// RUN: jaxmlir-run %s --entry main --args '[[1.0, 2.0], [3.0, 4.0]], [0.5, -30.0], [[1.0, 0.0], [0.0, 2.0], [3.0, 5.0]], 100.0' | FileCheck %s --check-prefix=EXEC
+// RUN: jaxmlir-run %t --entry main --args '[[1.0, 2.0], [3.0, 4.0]], [0.5, -30.0], [[1.0, 0.0], [0.0, 2.0], [3.0, 5.0]], 100.0' | FileCheck %s --check-prefix=EXEC
+// RUN: jaxmlir-run %s --entry images --args '[[[1.0], [2.0], [3.0]], [[10.0], [20.0], [30.0]], [[0.0], [1.0], [0.0]]], [[[1.0]], [[10.0]]], 0.5' | FileCheck %s --check-prefix=IMAGES
+// RUN: jaxmlir-run %t --entry images --args '[[[1.0], [2.0], [3.0]], [[10.0], [20.0], [30.0]], [[0.0], [1.0], [0.0]]], [[[1.0]], [[10.0]]], 0.5' | FileCheck %s --check-prefix=IMAGES
 // RUN: jaxmlir-opt --jaxpr-batch-blocks --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // Three examples, by the same matrix, added up. The additions to the total need one another, and
@@ -47,5 +49,30 @@ func.func public @main(%w: tensor<2x2xf32>, %b: tensor<2xf32>, %rows: tensor<3x2
   %m2 = "jaxpr.max"(%a2, %r2) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
   %q2 = "jaxpr.reduce_sum"(%m2) {axes = array<i64: 0>} : (tensor<2xf32>) -> tensor<f32>
   %t2 = "jaxpr.add"(%t1, %q2) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %t2 : tensor<f32>
+}
+
+// Images that the same kernel convolves are a batch of images.
+// CHECK-LABEL: func.func public @images
+// CHECK:         "jaxpr.conv_general_dilated"({{.*}} : (tensor<3x3x1xf32>, tensor<2x1x1xf32>) -> tensor<3x2x1xf32>
+// CHECK-NOT:     "jaxpr.conv_general_dilated"
+
+// IMAGES: result: f32[] = 148066.5
+func.func public @images(%images: tensor<3x3x1xf32>, %k: tensor<2x1x1xf32>, %start: tensor<f32>) -> tensor<f32> {
+  %x0 = "jaxpr.slice"(%images) {limit_indices = array<i64: 1, 3, 1>, start_indices = array<i64: 0, 0, 0>} : (tensor<3x3x1xf32>) -> tensor<1x3x1xf32>
+  %y0 = "jaxpr.conv_general_dilated"(%x0, %k) {dimension_numbers = {ConvDimensionNumbers = {lhs_spec = array<i64: 0, 2, 1>, out_spec = array<i64: 0, 2, 1>, rhs_spec = array<i64: 2, 1, 0>}}, lhs_dilation = array<i64: 1>, padding = [array<i64: 0, 0>], rhs_dilation = array<i64: 1>, window_strides = array<i64: 1>} : (tensor<1x3x1xf32>, tensor<2x1x1xf32>) -> tensor<1x2x1xf32>
+  %z0 = "jaxpr.mul"(%y0, %y0) : (tensor<1x2x1xf32>, tensor<1x2x1xf32>) -> tensor<1x2x1xf32>
+  %s0 = "jaxpr.reduce_sum"(%z0) {axes = array<i64: 0, 1, 2>} : (tensor<1x2x1xf32>) -> tensor<f32>
+  %t0 = "jaxpr.add"(%start, %s0) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  %x1 = "jaxpr.slice"(%images) {limit_indices = array<i64: 2, 3, 1>, start_indices = array<i64: 1, 0, 0>} : (tensor<3x3x1xf32>) -> tensor<1x3x1xf32>
+  %y1 = "jaxpr.conv_general_dilated"(%x1, %k) {dimension_numbers = {ConvDimensionNumbers = {lhs_spec = array<i64: 0, 2, 1>, out_spec = array<i64: 0, 2, 1>, rhs_spec = array<i64: 2, 1, 0>}}, lhs_dilation = array<i64: 1>, padding = [array<i64: 0, 0>], rhs_dilation = array<i64: 1>, window_strides = array<i64: 1>} : (tensor<1x3x1xf32>, tensor<2x1x1xf32>) -> tensor<1x2x1xf32>
+  %z1 = "jaxpr.mul"(%y1, %y1) : (tensor<1x2x1xf32>, tensor<1x2x1xf32>) -> tensor<1x2x1xf32>
+  %s1 = "jaxpr.reduce_sum"(%z1) {axes = array<i64: 0, 1, 2>} : (tensor<1x2x1xf32>) -> tensor<f32>
+  %t1 = "jaxpr.add"(%t0, %s1) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  %x2 = "jaxpr.slice"(%images) {limit_indices = array<i64: 3, 3, 1>, start_indices = array<i64: 2, 0, 0>} : (tensor<3x3x1xf32>) -> tensor<1x3x1xf32>
+  %y2 = "jaxpr.conv_general_dilated"(%x2, %k) {dimension_numbers = {ConvDimensionNumbers = {lhs_spec = array<i64: 0, 2, 1>, out_spec = array<i64: 0, 2, 1>, rhs_spec = array<i64: 2, 1, 0>}}, lhs_dilation = array<i64: 1>, padding = [array<i64: 0, 0>], rhs_dilation = array<i64: 1>, window_strides = array<i64: 1>} : (tensor<1x3x1xf32>, tensor<2x1x1xf32>) -> tensor<1x2x1xf32>
+  %z2 = "jaxpr.mul"(%y2, %y2) : (tensor<1x2x1xf32>, tensor<1x2x1xf32>) -> tensor<1x2x1xf32>
+  %s2 = "jaxpr.reduce_sum"(%z2) {axes = array<i64: 0, 1, 2>} : (tensor<1x2x1xf32>) -> tensor<f32>
+  %t2 = "jaxpr.add"(%t1, %s2) : (tensor<f32>, tensor<f32>) -> tensor<f32>
   return %t2 : tensor<f32>
 }

@@ -13,12 +13,15 @@
 // RUN: jaxmlir-run %t --entry dilated --args '[[[1.0], [2.0]]], [[[1.0]], [[10.0]], [[100.0]]]' | FileCheck %s --check-prefix=DILATED
 // RUN: jaxmlir-run %s --entry three --args '[[[[[1.0]]], [[[2.0]]], [[[3.0]]]]], [[[[[1.0]]]], [[[[10.0]]]]]' | FileCheck %s --check-prefix=THREE
 // RUN: jaxmlir-run %t --entry three --args '[[[[[1.0]]], [[[2.0]]], [[[3.0]]]]], [[[[[1.0]]]], [[[[10.0]]]]]' | FileCheck %s --check-prefix=THREE
+// RUN: jaxmlir-run %s --entry order --args '[[[1.0, 2.0, 3.0]]]' | FileCheck %s --check-prefix=ORDER
+// RUN: jaxmlir-run %t --entry order --args '[[[1.0, 2.0, 3.0]]]' | FileCheck %s --check-prefix=ORDER
 // RUN: jaxmlir-opt --jaxpr-expand-convolutions=platform=cpu --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] each group by itself
 // REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] 2 groups of the batch as groups of features
 // REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] without the zeros of a dilated array
 // REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] in two dimensions
+// REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] its dimensions in another order
 
 // CHECK-LABEL: func.func public @groups
 // CHECK-COUNT-2: "jaxpr.conv_general_dilated"({{.*}} -> tensor<1x2x1xf32>
@@ -67,4 +70,17 @@ func.func public @dilated(%x: tensor<1x2x1xf32>, %k: tensor<3x1x1xf32>) -> tenso
 func.func public @three(%x: tensor<1x3x1x1x1xf32>, %k: tensor<2x1x1x1x1xf32>) -> tensor<1x2x1x1x1xf32> {
   %0 = "jaxpr.conv_general_dilated"(%x, %k) {dimension_numbers = {ConvDimensionNumbers = {lhs_spec = array<i64: 0, 4, 1, 2, 3>, out_spec = array<i64: 0, 4, 1, 2, 3>, rhs_spec = array<i64: 4, 3, 0, 1, 2>}}, lhs_dilation = array<i64: 1, 1, 1>, padding = [array<i64: 0, 0>, array<i64: 0, 0>, array<i64: 0, 0>], rhs_dilation = array<i64: 1, 1, 1>, window_strides = array<i64: 1, 1, 1>} : (tensor<1x3x1x1x1xf32>, tensor<2x1x1x1x1xf32>) -> tensor<1x2x1x1x1xf32>
   return %0 : tensor<1x2x1x1x1xf32>
+}
+
+// Features second, as in lax.conv: transposed, so that they are last.
+// CHECK-LABEL: func.func public @order
+// CHECK:         "jaxpr.conv_general_dilated"({{.*}}lhs_spec = array<i64: 0, 2, 1>, out_spec = array<i64: 0, 2, 1>, rhs_spec = array<i64: 2, 1, 0>{{.*}} : (tensor<1x3x1xf32>, tensor<1x1x16xf32>) -> tensor<1x3x16xf32>
+// CHECK-NEXT:    "jaxpr.transpose"({{.*}} -> tensor<1x16x3xf32>
+
+// ORDER: result: f32[1,16,3] = {{\[\[\[}}2.0, 4.0, 6.0],
+// ORDER-NEXT: [2.0, 4.0, 6.0],
+func.func public @order(%x: tensor<1x1x3xf32>) -> tensor<1x16x3xf32> {
+  %k = "jaxpr.constant"() {value = dense<2.0> : tensor<16x1x1xf32>} : () -> tensor<16x1x1xf32>
+  %0 = "jaxpr.conv_general_dilated"(%x, %k) {dimension_numbers = {ConvDimensionNumbers = {lhs_spec = array<i64: 0, 1, 2>, out_spec = array<i64: 0, 1, 2>, rhs_spec = array<i64: 0, 1, 2>}}, lhs_dilation = array<i64: 1>, padding = [array<i64: 0, 0>], rhs_dilation = array<i64: 1>, window_strides = array<i64: 1>} : (tensor<1x1x3xf32>, tensor<16x1x1xf32>) -> tensor<1x16x3xf32>
+  return %0 : tensor<1x16x3xf32>
 }

@@ -9,6 +9,7 @@ batch.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache, partial
 
 import numpy as np
 
@@ -60,6 +61,7 @@ class Candidate(Blocks):
             for block, start in enumerate(self.word.starts)
             for i in range(length)
         }
+        is_common = cache(lambda i, j: self.is_same([(i, j)]))
         bound: set[int] = set()
         # The block of which each value is made, or several.
         several = len(self.word.starts)
@@ -69,7 +71,8 @@ class Candidate(Blocks):
             read = {block_of[v] for v in body.operands[index] if v in block_of}
             block, i = members.get(index, (several, None))
             if i is not None and (
-                not read <= {block} or not batchable.is_so(body.signatures[index])
+                not read <= {block}
+                or not batchable.is_so(body.signatures[index], partial(is_common, i))
             ):
                 bound.add(i)
                 block = several

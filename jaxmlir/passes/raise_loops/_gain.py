@@ -2,8 +2,9 @@
 
 On a CPU, XLA compiles a loop of small ops to little more than a loop, and elementwise code is as
 fast in it as on a batch.  What a batch is good for there are contractions with something that all
-iterations share, a vector times a matrix of weights: they become products of matrices.  And loops
-in the body, around which a batch goes once.  What it is bad for is reading and writing at positions
+iterations share, a vector times a matrix of weights: they become products of matrices.  And
+convolutions of an image at a time, the gradients of which are slow, and loops in the body, around
+which a batch goes once.  What it is bad for is reading and writing at positions
 that differ between iterations: in a batch that is a gather or a scatter, which take their time for
 each element.
 
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir import codec
 from jaxmlir.ir import func, ir
+from jaxmlir.passes._batchable import is_slow_alone
 from jaxmlir.passes._build import may_have_functions, ops_of, symbols_of, trip_count
 from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
 from jaxmlir.passes._work import Work, elements
@@ -117,8 +119,11 @@ class _Walk:
             if pattern != [True, True]:
                 self._gain.shared += times * self._work.of(op, name)
         elif name == "jaxpr.conv_general_dilated":
-            # Of a batch of kernels it would be a grouped convolution, which is slow.
-            return not pattern[1]
+            if pattern[1]:
+                # It would be a grouped convolution, which is slow.
+                return False
+            if is_slow_alone(op.attributes["dimension_numbers"], op.results[0].type):
+                self._gain.shared += times * self._work.of(op, name)
         elif name in _INDEX_OPERANDS:
             first, last = _INDEX_OPERANDS[name]
             if True in pattern[first:last]:

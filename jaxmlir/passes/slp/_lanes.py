@@ -81,11 +81,13 @@ class Tree:
             return False
         signature = body.signatures[ops[0]]
         first = values[0] - body.results[ops[0]][0]
-        if not signature.operands or not batchable.is_so(signature):
+        if not signature.operands:
             return False
         for op, value in zip(ops, values, strict=True):
             if body.signatures[op] != signature or value - body.results[op][0] != first:
                 return False
+        if not batchable.is_so(signature, lambda j: len({body.operands[op][j] for op in ops}) == 1):
+            return False
         if len(set(ops)) == len(ops) and self._is_free(ops):
             return True
         return signature.name in _VIEWS
