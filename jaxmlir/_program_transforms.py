@@ -81,8 +81,8 @@ class Transformations:
         self,
         argnums: int | Sequence[int] = 0,
         has_aux: bool = False,
-        holomorphic: bool = False,
         allow_int: bool = False,
+        holomorphic: bool = False,
         *,
         while_loops: str = "error",
         checkpoints: int | None = None,
@@ -103,15 +103,15 @@ class Transformations:
             the user's line.
         """
         options = {"while_loops": while_loops, "checkpoints": checkpoints}
-        return _transforms().grad(self, argnums, has_aux, holomorphic, allow_int, **options)
+        return _transforms().grad(self, argnums, has_aux, allow_int, holomorphic, **options)
 
     @derived_once
     def value_and_grad(
         self,
         argnums: int | Sequence[int] = 0,
         has_aux: bool = False,
-        holomorphic: bool = False,
         allow_int: bool = False,
+        holomorphic: bool = False,
         *,
         while_loops: str = "error",
         checkpoints: int | None = None,
@@ -122,7 +122,7 @@ class Transformations:
         and ``checkpoints`` as for :meth:`grad`.
         """
         options = {"while_loops": while_loops, "checkpoints": checkpoints, "value": True}
-        return _transforms().grad(self, argnums, has_aux, holomorphic, allow_int, **options)
+        return _transforms().grad(self, argnums, has_aux, allow_int, holomorphic, **options)
 
     @derived_once
     def jacfwd(
@@ -192,8 +192,8 @@ class Transformations:
         self,
         in_axes: Any = 0,
         out_axes: Any = 0,
-        axis_name: Any = None,
         axis_size: int | None = None,
+        axis_name: Any = None,
         spmd_axis_name: Any = None,
     ) -> Program | Callable[..., Any]:
         """The program on batches; options as for ``jax.vmap``.
@@ -212,7 +212,7 @@ class Transformations:
           ArgumentError: axes do not fit the arguments or the result.
           TransformError: an op cannot be batched, or a batched result has the axis ``None``.
         """
-        return _transforms().vmap(self, in_axes, out_axes, axis_name, axis_size, spmd_axis_name)
+        return _transforms().vmap(self, in_axes, out_axes, axis_size, axis_name, spmd_axis_name)
 
     @derived_once
     def inverse(

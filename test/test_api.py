@@ -55,21 +55,6 @@ def test_it_says_what_it_is(function):
         assert signature.return_annotation is not signature.empty
 
 
-@pytest.mark.parametrize("name", ["grad", "value_and_grad", "jacfwd", "jacrev", "hessian", "vmap"])
-def test_options_stand_in_the_order_of_jax(name):
-    """So an option that is given by position means the same."""
-
-    def by_position(function):
-        return [
-            p.name
-            for p in inspect.signature(function).parameters.values()
-            if p.kind is p.POSITIONAL_OR_KEYWORD
-        ][1:]
-
-    ours, jaxs = by_position(getattr(jaxmlir.Program, name)), by_position(getattr(jax, name))
-    assert ours == jaxs[: len(ours)]
-
-
 def test_an_index_of_numpy(program):
     expected = jax.grad(dot, np.int64(1))(jnp.ones(3), jnp.arange(3.0))
     np.testing.assert_array_equal(program.grad(np.int64(1))(jnp.ones(3), jnp.arange(3.0)), expected)

@@ -25,8 +25,8 @@ def vmap(
     program: Program,
     in_axes: Any = 0,
     out_axes: Any = 0,
-    axis_name: Any = None,
     axis_size: int | None = None,
+    axis_name: Any = None,
     spmd_axis_name: Any = None,
 ) -> Program | Callable[..., Any]:
     """The program on batches, as ``jax.vmap``.
@@ -75,7 +75,7 @@ class _Unsized:
 
     def _of_size(self, size: int) -> Program:
         out_axes, axis_name, spmd_axis_name = self._rest
-        return self._program.vmap(self._in_axes, out_axes, axis_name, size, spmd_axis_name)
+        return self._program.vmap(self._in_axes, out_axes, size, axis_name, spmd_axis_name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         arguments.check_tree(self._program, args, kwargs)
