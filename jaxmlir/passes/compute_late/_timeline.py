@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxmlir._pointwise import ELEMENTWISE
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import ops_of, returned, symbols_of
+from jaxmlir.passes._build import may_have_functions, ops_of, returned, symbols_of
 from jaxmlir.passes._fusion import MOVED, SLOW, is_inlined
 from jaxmlir.passes._work import size
 from jaxmlir.passes.recompute import FUNCTIONS, REDUCTIONS, VIEWS
@@ -33,6 +33,10 @@ _FUSED = (FUSED | MOVED) - {f"jaxpr.{name}" for name in ("dynamic_slice", "gathe
 _MANY = 4
 # Longer functions, calls inlined, are left alone.
 MAX_STEPS = 100_000
+
+
+# The arguments of a function, its ops with their names and operands, and what it returns.
+_Function = tuple[list[ir.Value], list[tuple[Any, str, list[ir.Value]]], list[ir.Value]]
 
 
 class Step(NamedTuple):
@@ -84,6 +88,7 @@ class Timeline:
 
     def __init__(self, program: Program, function: func.FuncOp):
         self._program = program
+        self._functions: dict[str, _Function] = {}
         self.ops: list[Any] = []
         self.steps: list[Step] = []
         self.types: list[ir.Type] = []
@@ -129,12 +134,20 @@ class Timeline:
         if symbol is None or symbol in within:
             results = self._step(op, name, given)
         else:
-            callee = self._program.function(symbol)
-            inner = dict(zip(callee.arguments, given, strict=True))
-            for step in ops_of(callee):
+            arguments, ops, outs = self._read(symbol)
+            inner = dict(zip(arguments, given, strict=True))
+            for step in ops:
                 self._add(*step, inner, (*within, symbol))
-            results = [inner[v] for v in returned(callee)]
+            results = [inner[v] for v in outs]
         numbers.update(zip(op.results, results, strict=True))
+
+    def _read(self, symbol: str) -> _Function:
+        """A called function, which may be called often."""
+        if symbol not in self._functions:
+            function = self._program.function(symbol)
+            ops = list(ops_of(function))
+            self._functions[symbol] = list(function.arguments), ops, returned(function)
+        return self._functions[symbol]
 
     def _step(self, op: Any, name: str, operands: list[int]) -> list[int]:
         index = len(self.steps)
@@ -167,12 +180,15 @@ class Timeline:
                 self._find_kernels(v)
 
     def _find_kernels(self, value: int) -> None:
-        found = self._kernels[value]
+        found, last = set[int](), -1
         for i in self.users[value]:
             kernels, end = self.reading(i)
-            if len(found) < _MANY or any(k < 0 for k in kernels):
-                found |= kernels
-            self.ends[value] = max(self.ends[value], end)
+            found |= kernels
+            if len(found) > _MANY:
+                # Two stand for all: that one reads from memory is not to be lost.
+                found = {min(found), max(found)}
+            last = max(last, end)
+        self._kernels[value], self.ends[value] = found, last
 
     def reading(self, index: int) -> tuple[set[int], int]:
         """The kernels in which a step reads its operands, and the last of them.
@@ -220,7 +236,7 @@ class Timeline:
         found = np.cumsum(change)[:-1]
         peaks = Peaks(self._program)
         for i, step in enumerate(self.steps):
-            if not _is_identity(step):
+            if may_have_functions(step.name) and not _is_identity(step):
                 found[i] += max(map(peaks.of, symbols_of(step.op)), default=0.0)
         return found
 
