@@ -90,3 +90,29 @@ def test_a_negative_zero_stays_one():
     after = program.run_passes("jaxpr-drop-unit-dims")
     for a, b in zip(after(x), program(x), strict=True):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def stepwise(x, y):
+    """Loops that drop dimensions of size 1 of what they go over, and one that does not."""
+
+    def add(carry, row):
+        a, b = row
+        return carry + jnp.squeeze(a, 1) @ b.reshape(4, 4), jnp.max(b, axis=0)
+
+    rows = x.reshape(2, 3, 1, 4), y.reshape(2, 1, 4, 4)
+    total, tops = jax.lax.scan(add, jnp.zeros((3, 4)), rows)
+    again, _ = jax.lax.scan(add, total, rows, reverse=True)
+    return again, tops
+
+
+@pytest.mark.compat
+def test_rows_of_loops():
+    x, y = (np.random.RandomState(3).randn(*s).astype(np.float32) for s in ((6, 4), (8, 4)))
+    program = jaxmlir.trace(stepwise)(x, y)
+    for before in (program, program.optimize(1)):
+        after = before.run_passes("jaxpr-drop-unit-dims")
+        after.verify()
+        assert "tensor<2x3x4xf32>" in str(after)
+        assert "3x1x4xf32" not in str(after).replace("2x3x1x4xf32", "")
+        for a, b in zip(after(x, y), jax.jit(stepwise)(x, y), strict=True):
+            np.testing.assert_allclose(a, b, 1e-6, 1e-6)

@@ -46,6 +46,7 @@ BUILTIN_PASSES = (
     ("jaxpr-canonicalize", "jaxmlir.passes.canonicalize:Canonicalize"),
     ("jaxpr-checkpoint-while", "jaxmlir.passes.checkpoint_while:CheckpointWhile"),
     ("jaxpr-collapse", "jaxmlir.passes.collapse:Collapse"),
+    ("jaxpr-compute-late", "jaxmlir.passes.compute_late:ComputeLate"),
     ("jaxpr-cost", "jaxmlir.passes.cost:PrintCost"),
     ("jaxpr-cse", "jaxmlir.passes.cse:Cse"),
     ("jaxpr-dce", "jaxmlir.passes.dce:Dce"),

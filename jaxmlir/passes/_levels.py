@@ -65,6 +65,7 @@ STORAGE = (
     "jaxpr-unroll-reductions",
     "jaxpr-halo",
     "jaxpr-fence",
+    "jaxpr-compute-late",
     # A fence is put on a sine, not in it.
     "jaxpr-expand-trigonometry",
 )

@@ -12,6 +12,10 @@ Between them the reshapes cancel; those that are left are at the edges: argument
 ops.  They move nothing.  No bit of a result changes.  A sum over dimensions of size 1 alone stays
 as it is: it makes a positive zero of a negative one.
 
+A loop that reshapes each row of an array goes over rows without such dimensions.  XLA may copy an
+array for a loop that goes over it in another shape: of 512 examples the loop over two batches of
+``(256, 1, 128)`` needs 1.22 times the memory with jax 0.10.2, and the same with 0.12.
+
 On a CPU with jax 0.10.2, ``jnp.sum(x * y, 1)`` of shape ``(256, 6, 1, 64)`` took 1.9 ms, and of
 shape ``(256, 6, 64)`` 0.1 ms; with 0.12, 0.1 ms either way.
 """
@@ -25,11 +29,14 @@ from jaxmlir import codec
 from jaxmlir._pointwise import ELEMENTWISE
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
+from jaxmlir.passes._bodies import Bodies, ScanEditor, can_change, loops_of
 from jaxmlir.passes._build import drop_dead_ops
-from jaxmlir.passes._call_graph import outside_kernels
-from jaxmlir.passes._node import OpNode
+from jaxmlir.passes._call_graph import SCANS, outside_kernels
+from jaxmlir.passes._node import OpNode, node_of
 from jaxmlir.passes._remarks import remark
-from jaxmlir.passes._work import is_narrow, is_plain_op, with_shape
+from jaxmlir.passes._rules import Rules
+from jaxmlir.passes._work import is_narrow, is_plain_array, is_plain_op, with_shape
+from jaxmlir.passes.higher_order._scan_op import ScanOp
 from jaxmlir.passes.toolbox import ops_of
 from jaxmlir.types import aval_of
 
@@ -51,10 +58,86 @@ class DropUnitDims(Pass):
 def drop_unit_dims(program: Program) -> int:
     """Writes ops without dimensions of size 1, in place; how many."""
     with scope():
+        rows = _drop_of_rows(program)
         count = sum(_Function(function).rewrite() for function in outside_kernels(program))
     if count:
         program.changed()
-    return count
+    return rows + count
+
+
+def _drop_of_rows(program: Program) -> int:
+    """Has loops go over rows without dimensions of size 1, of arrays whose rows they reshape; how
+    many arrays."""
+    found = [
+        (function, op, rows)
+        for function in outside_kernels(program, SCANS)
+        for op, name in loops_of(function)
+        if name == "jaxpr.scan" and (rows := _reshaped_rows(program, op))
+    ]
+    if not found:
+        return 0
+    bodies = Bodies(Rules(program), program.reading.graph)
+    for function, op, rows in found:
+        remark(op, f"goes over rows without dimensions of size 1, arrays: {len(rows)}")
+        loop = ScanEditor(bodies, op)
+        for item in (loop.xs[i] for i in rows):
+            shape = _shape(item.arg)
+            units = [d for d, size in enumerate(shape) if size == 1]
+            item.operand = _reshape_before(op, item.operand, [d + 1 for d in units])
+            old, item.arg = (
+                item.arg,
+                loop.new_argument(with_shape(item.arg.type, _without(shape, units))),
+            )
+            for use in list(old.uses):
+                _reshape_instead(use.owner, item.arg)
+        loop.write()
+        loop.finish()
+        drop_dead_ops(function)
+    program.changed()
+    return sum(len(rows) for *_, rows in found)
+
+
+def _reshaped_rows(program: Program, op: Any) -> list[int]:
+    """Of which arrays that a loop goes over the rows have dimensions of size 1 and are reshaped."""
+    scan = ScanOp.of(op)
+    body = program.function(scan.body)
+    if not can_change(body):
+        return []
+    _, _, rows = scan.operands(list(body.arguments))
+    return [i for i, arg in enumerate(rows) if _is_unit(arg.type) and _is_reshaped(arg)]
+
+
+def _is_reshaped(value: ir.Value) -> bool:
+    """Whether a value is a plain array that nothing but reshapes reads."""
+    users = [use.owner for use in value.uses]
+    return (
+        bool(users)
+        and is_plain_array(value.type)
+        and all(user.name in _RESHAPES for user in users)
+        and not any(
+            user.name == "jaxpr.reshape" and "dimensions" in user.attributes for user in users
+        )
+    )
+
+
+def _reshape_before(op: Any, value: ir.Value, gone: Sequence[int]) -> ir.Value:
+    """A value without some dimensions; the reshape of a reshape is one."""
+    shape = _without(_shape(value), gone)
+    maker = node_of(value)
+    plain = maker is not None and maker.name in _RESHAPES and is_plain_op(maker)
+    if plain and (maker.name == "jaxpr.squeeze" or "dimensions" not in maker.attributes):
+        value = maker.operands[0]
+    with ir.InsertionPoint(op), op.location:
+        return value if _shape(value) == shape else _reshape(value, shape)
+
+
+def _reshape_instead(op: Any, value: ir.Value) -> None:
+    """The result of a reshape, of a value of the same elements."""
+    (result,) = op.results
+    with ir.InsertionPoint(op), op.location:
+        same = _shape(value) == _shape(result)
+        result.replace_all_uses_with(value if same else _reshape(value, _shape(result)))
+    op.erase()
 
 
 class _Function:

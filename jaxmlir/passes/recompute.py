@@ -177,10 +177,10 @@ class _Kernels:
         """Those in which an op reads its operands."""
         node = self._nodes[i]
         if not _is_fused(node):
-            return frozenset({i if node.name in _REDUCTIONS else _STORED})
+            return frozenset({i if node.name in REDUCTIONS else _STORED})
         (result,) = node.op.results
         places = self._places[result]
-        if node.name in _VIEWS:
+        if node.name in VIEWS:
             return places
         if (len(places) > 1 and _is_function(node)) or _STORED in places:
             # A kernel of its own.
@@ -283,7 +283,7 @@ def _is_function(node: OpNode) -> bool:
 
 def _is_fused(node: OpNode) -> bool:
     """Whether an op is computed as a part of what reads its result."""
-    return node.name in ELEMENTWISE or node.name in _VIEWS or node.name == "jaxpr.broadcast_in_dim"
+    return node.name in ELEMENTWISE or node.name in VIEWS or node.name == "jaxpr.broadcast_in_dim"
 
 
 # Elementwise functions that the compiler does not compute again by itself, though they take no
@@ -305,7 +305,7 @@ FUNCTIONS = frozenset(
         "tanh",
     )
 )
-_VIEWS = frozenset(f"jaxpr.{name}" for name in ("expand_dims", "reshape", "squeeze"))
-_REDUCTIONS = frozenset(
+VIEWS = frozenset(f"jaxpr.{name}" for name in ("expand_dims", "reshape", "squeeze"))
+REDUCTIONS = frozenset(
     f"jaxpr.reduce_{name}" for name in ("and", "max", "min", "or", "prod", "sum")
 )

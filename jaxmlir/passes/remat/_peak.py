@@ -28,7 +28,7 @@ from jaxmlir.program import Program
 def peak(program: Program) -> float:
     """Bytes that a program needs at once: its public function, or that which needs most of those
     that others call from elsewhere."""
-    peaks, entries = _Peaks(program), program.reading.graph.entry_points()
+    peaks, entries = Peaks(program), program.reading.graph.entry_points()
     return max(map(peaks.of, entries), default=0.0)
 
 
@@ -41,7 +41,7 @@ def traffic(program: Program) -> float:
     return TRAFFIC_KEPT if most < KEPT else TRAFFIC
 
 
-class _Peaks:
+class Peaks:
     def __init__(self, program: Program):
         self._program = program
         self._found: dict[str, float] = {}

@@ -1,0 +1,166 @@
+"""``jaxpr-compute-late``: what a backward pass reads is computed when it is, of what is there.
+
+A derivative stores what its rules ask for.  Some of it follows from the rest: of the softmax
+
+::
+
+    e = exp(s - m);    p = e / sum(e)
+
+both ``e`` and ``p`` are read in the backward pass.  And some of it the backward pass alone reads,
+as it does ``y**-2`` of a quotient ``x / y``, ``1 - u``, or what a scaled activation was before a
+bias was added.  XLA's CPU compiler runs an op as soon as its operands are there, and stores such
+values from then on::
+
+    v = f(a, small);  early(v);  ...  late(v, g)
+    ->   v = f(a, small);  early(v);  ...  late(f(a, tie(small, g)), g)
+
+A *tie* is the identity of its first operand that waits for the second: a call that is not inlined.
+If there is nothing small it is a one that ``a`` is multiplied by.  So ``v`` is computed when ``g``
+is there, and the compiler does not take it for the ``v`` of before.
+
+The steps of the function, calls inlined, are gone through for the place where most memory is
+needed (:mod:`jaxmlir.passes.compute_late._timeline`).  A value that is in memory there is a
+candidate if its last reader before that place, and its first one after it, are far apart, and it
+follows by few elementwise ops, no more than one of them an exponential or a quotient, from what is
+in memory before and after it anyway: arguments, values that others read later, and small ones.
+Those that save most bytes for their time are chosen, until they take a part of the estimated time
+of the program; a value that nobody reads early is not computed twice, and costs the tie alone.
+
+Time and temporary memory of gradients after and before, jax 0.10 and 0.12: residual networks 0.96,
+0.95 and 0.77, transformers 0.83, 0.81 and 0.87 (with less than 32 MiB, which a C library keeps for
+the next call), Newton's method 1.0, 0.98 and 0.82, attention whose heads are batched 0.98 and 0.76.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from jaxmlir.ir import free_symbol, func, ir, scope
+from jaxmlir.passes._base import Amount, Count, Pass
+from jaxmlir.passes._build import copy, filled
+from jaxmlir.passes._fusion import kept_call
+from jaxmlir.passes._options import platform_or_default
+from jaxmlir.passes._remarks import remark
+from jaxmlir.passes._work import size, with_shape
+from jaxmlir.passes.compute_late._choice import SMALL, Choice, Late
+from jaxmlir.passes.compute_late._timeline import Timeline, is_short
+from jaxmlir.types import aval_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+# What programs need that caches hold, and values that are worth a call.
+MIN_PEAK = 1_048_576
+MIN_BYTES = 65_536
+# What it may take of a program's time, by an estimate that leaves out what memory takes.
+SLOWDOWN = 0.03
+# What less would not be worth the calls: the part of a program's memory that it saves.
+MIN_GAIN = 0.03
+
+
+class ComputeLate(Pass):
+    """Compute values that are cheap to have late, not store them while most memory is needed.
+
+    Options:
+      platform: what the program will be compiled for; by default JAX's default backend. Compilers
+        other than the CPU's decide by themselves.
+      min-peak: programs that need fewer bytes at once are left alone.
+      min-bytes: values of fewer bytes are.
+      slowdown: the part of a program's time that it may take, by an estimate.
+      min-gain: the part of a program's memory that it has to save.
+    """
+
+    name: ClassVar[str] = "jaxpr-compute-late"
+    platform: str = ""
+    min_peak: Count = MIN_PEAK
+    min_bytes: Count = MIN_BYTES
+    slowdown: Amount = SLOWDOWN
+    min_gain: Amount = MIN_GAIN
+
+    def run(self, program: Program) -> bool:
+        return compute_late(program, self) > 0
+
+
+def compute_late(program: Program, options: ComputeLate | None = None) -> int:
+    """Has values computed late, in place; how many."""
+    options = options or ComputeLate()
+    if platform_or_default(options.platform) != "cpu":
+        return 0
+    count = 0
+    with scope():
+        ties = _Ties(program)
+        for symbol in program.reading.graph.entry_points():
+            function = program.function(symbol)
+            if not is_short(program, function):
+                continue
+            line = Timeline(program, function)
+            memory = line.memory()
+            if memory.max(initial=0) < max(options.min_peak, 1):
+                continue
+            choice = Choice(program, line, memory, options.min_bytes)
+            for late in choice.find(options.slowdown, options.min_gain):
+                _write(line, late, ties)
+                count += 1
+    if count:
+        program.changed()
+    return count
+
+
+def _write(line: Timeline, late: Late, ties: _Ties) -> None:
+    """Computes a value where it is first read late."""
+    root = line.maker(late.value)
+    assert root is not None
+    remark(root.op, f"computed late: {late.gain} bytes are not stored")
+    values = {v: line.outer[v][0] for v in late.leaves}
+    with ir.InsertionPoint(line.ops[late.users[0]]), root.op.location:
+        for v in late.tied:
+            small = SMALL * size(line.types[v]) <= size(line.types[late.value])
+            values[v] = (ties if small else ties.times_one)(values[v], late.after)
+        for i in late.tree:
+            step = line.steps[i]
+            results = copy(step.op, step.name, [values[v] for v in step.operands])
+            values.update(zip(step.results, results, strict=True))
+    before = set(line.outer[late.value])
+    for i in late.users:
+        operands = line.ops[i].operation.operands
+        for k, v in enumerate(operands):
+            if v in before:
+                operands[k] = values[late.value]
+
+
+class _Ties:
+    """Writes values that wait for others."""
+
+    def __init__(self, program: Program):
+        self._program = program
+        self._symbols: dict[tuple[ir.Type, ir.Type], str] = {}
+
+    def __call__(self, value: ir.Value, after: ir.Value) -> ir.Value:
+        attributes = {
+            "jaxpr": ir.FlatSymbolRefAttr.get(self._symbol(value.type, after.type)),
+            "name": ir.StringAttr.get("late"),
+            "jaxpr.ctx": kept_call(),
+        }
+        return ir.Operation.create("jaxpr.jit", [value.type], [value, after], attributes).result
+
+    def times_one(self, value: ir.Value, after: ir.Value) -> ir.Value:
+        """The same of a large value, whose product with a one is no call's result, but fused."""
+        one = self(filled(with_shape(value.type, ()), 1), after)
+        times = "jaxpr.and" if aval_of(value.type).dtype == np.bool_ else "jaxpr.mul"
+        return ir.Operation.create(times, [value.type], [one, value]).result
+
+    def _symbol(self, type_: ir.Type, after: ir.Type) -> str:
+        """The function that gives its first argument, of a type, when the second one is there."""
+        if (type_, after) not in self._symbols:
+            taken = {*self._program.functions, *self._symbols.values()}
+            self._symbols[type_, after] = name = free_symbol("late", taken)
+            with ir.InsertionPoint(self._program.module.body), ir.Location.unknown():
+                function = func.FuncOp(name, ([type_, after], [type_]), visibility="private")
+                with ir.InsertionPoint(function.add_entry_block()):
+                    both = ir.Operation.create(
+                        "jaxpr.optimization_barrier", [type_, after], [*function.arguments]
+                    )
+                    func.ReturnOp([both.results[0]])
+        return self._symbols[type_, after]
