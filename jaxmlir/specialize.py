@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
 from jaxmlir import codec
@@ -40,15 +41,36 @@ def solve(program: Program, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]
       ArgumentError: there are none, or they violate a constraint, which it names.
     """
     avals = program.in_avals
-    solution, constraints, measured = shape_poly.solve_dim_vars(avals, program.in_tree)
-    evaluator = shape_poly.ShapeEvaluator({name: shapes[i][dim] for name, i, dim in measured})
     try:
+        solution, constraints, measured = shape_poly.solve_dim_vars(avals, program.in_tree)
+        evaluator = shape_poly.ShapeEvaluator({name: shapes[i][dim] for name, i, dim in measured})
         sizes = {variable: evaluator.evaluate(size) for variable, size in solution.items()}
         _check_explicit(program, avals, sizes)
         constraints.check_statically(evaluator)
-    except ValueError as e:
+    except (ValueError, shape_poly.UnexpectedDimVar) as e:
         raise ArgumentError(f"@{program.name}: {e}") from None
     return sizes
+
+
+def sizes_missing_in(avals: Sequence[Any], program: Program) -> Any | None:
+    """What a function of arguments ``avals`` lacks to know the sizes of a program's arguments.
+
+    Returns:
+      An abstract value without elements, of a shape that tells all dimension variables of the
+      program's arguments; ``None`` where the shapes of ``avals`` do.
+    """
+    symbolic = [dim for aval in program.in_avals if is_symbolic(aval) for dim in aval.shape]
+    symbolic = [dim for dim in symbolic if not core.is_constant_dim(dim)]
+    variables = sorted({name for dim in symbolic for name in dim._get_vars()})
+    try:
+        tree = jax.tree.structure((tuple(avals), {}))
+        told = shape_poly.solve_dim_vars(tuple(avals), tree)[0] if variables else {}
+    except (ValueError, shape_poly.UnexpectedDimVar):
+        told = {}
+    if told.keys() >= set(variables):
+        return None
+    sizes = [shape_poly._DimExpr._from_var(name, symbolic[0].scope) for name in variables]
+    return core.ShapedArray((0, *sizes), np.dtype(bool))
 
 
 def _check_explicit(program: Program, avals: Sequence[Any], sizes: Sizes) -> None:

@@ -7,7 +7,7 @@ import pytest
 from jax import lax
 
 import jaxmlir
-from jaxmlir.errors import ArgumentError
+from jaxmlir.errors import ArgumentError, TransformError
 from jaxmlir.passes.cost import costs
 
 pytestmark = pytest.mark.compat
@@ -168,3 +168,85 @@ def test_sizes_that_contradict_each_other_and_wrong_ranks(program):
         program(x, y[:, :4])
     with pytest.raises(ArgumentError, match=r"argument x must be f32\[b,c\]"):
         program(x[0], y)
+
+
+def symbolic(names, constraints=()):
+    return jax.export.symbolic_shape(names, constraints=list(constraints))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: (2 * x).reshape(-1),
+        lambda x: jnp.sin(x.reshape(-1, x.shape[1] // 2, 2)).sum((0, 2)),
+        lambda x: lax.fori_loop(0, 3, lambda i, c: c * 0.9 + x[i], jnp.zeros(x.shape[1])),
+        lambda x: 1.0,
+    ],
+    ids=["a*b", "b//2", "b alone", "none"],
+)
+def test_a_backward_program_whose_operands_do_not_tell_the_sizes(f, tmp_path):
+    dims = symbolic("a, b", ["a >= b", "mod(b, 2) == 0"])
+    fwd, bwd = jaxmlir.trace(f)(jax.ShapeDtypeStruct(dims, np.float32)).vjp()
+    for i, program in enumerate((fwd, bwd)):
+        program.verify()
+        program.save(tmp_path / str(i))
+    fwd, bwd = (jaxmlir.load(tmp_path / str(i)).optimize(2) for i in range(2))
+    for shape in ((3, 2), (5, 4)):
+        x = jnp.cos(jnp.arange(float(np.prod(shape)))).reshape(shape)
+        (result, residuals), (expected, pullback) = fwd(x), jax.vjp(f, x)
+        same((result, bwd(residuals, result)), (expected, pullback(expected)))
+        batch, residuals = fwd.vmap(axis_size=2)(jnp.stack([x, 2 * x]))
+        (gradient,) = jax.vmap(lambda x: jax.vjp(f, x)[1](f(x)))(jnp.stack([x, 2 * x]))
+        same(bwd.vmap(axis_size=2)(residuals, batch), (gradient,))
+
+
+def test_integers_have_tangents_of_symbolic_shapes(tmp_path):
+    """``float0`` ones: there is no such array before the size is known."""
+
+    def f(x, i):
+        return x[i] * 2, i + 1
+
+    a, n = symbolic("a, n")
+    args = jax.ShapeDtypeStruct((a,), np.float32), jax.ShapeDtypeStruct((n,), np.int32)
+    program = jaxmlir.trace(f)(*args)
+    loss = jaxmlir.trace(lambda x, i: jnp.sum(f(x, i)[0]))(*args)
+    programs = (*program.vjp(), program.jvp(), loss.grad((0, 1), allow_int=True))
+    for i, transformed in enumerate(programs):
+        transformed.verify()
+        assert "tensor<?x" in transformed.lower().as_text()
+        transformed.save(tmp_path / str(i))
+    fwd, bwd, jvp, grad = (jaxmlir.load(tmp_path / str(i)) for i in range(4))
+    x, i = jnp.arange(4.0), jnp.array([3, 0, 3], np.int32)
+    zero = np.zeros(3, jax.dtypes.float0)
+
+    def equal(ours, theirs):
+        assert jax.tree.map(jax.typeof, ours) == jax.tree.map(jax.typeof, theirs)
+        same(ours[0], theirs[0])
+
+    equal(bwd(fwd(x, i)[1], (x[:3], zero)), jax.vjp(f, x, i)[1]((x[:3], zero)))
+    equal(jvp((x, i), (x, zero))[1], jax.jvp(f, (x, i), (x, zero))[1])
+    equal(grad(x, i), jax.grad(lambda x, i: jnp.sum(f(x, i)[0]), (0, 1), allow_int=True)(x, i))
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [("a*b", r"@sin: Cannot solve .*'a\*b'"), ("a", r"@sin: Encountered dimension variable 'b'")],
+)
+def test_shapes_that_do_not_tell_the_sizes(shape, message):
+    symbolic_sizes = symbolic(shape) if "*" in shape else symbolic("a, b", ["a >= b"])[:1]
+    program = jaxmlir.trace(jnp.sin)(jax.ShapeDtypeStruct(symbolic_sizes, np.float32))
+    with pytest.raises(ArgumentError, match=message):
+        program(jnp.ones(6))
+
+
+def test_a_jacobian_that_cannot_be_cut_at_symbolic_sizes():
+    """JAX's own error is about the same; the program is named, and what to do."""
+
+    def f(x):
+        return x[1:], x[:-1] * 2
+
+    program = jaxmlir.trace(f)(jax.ShapeDtypeStruct(symbolic("a, b", ["a >= 2"]), np.float32))
+    x = jnp.ones((3, 2))
+    with pytest.raises(TransformError, match=r"jacrev of @f: program.specialize\(...\).jacrev\(\)"):
+        program.jacrev()
+    same(program.specialize(x).jacrev()(x), jax.jacrev(f)(x))
