@@ -116,13 +116,21 @@ def _handles_in(text: str) -> dict[str, handles.Box]:
     return found
 
 
+_TO_COME: Any = object()
+
+
 def jit(
-    fun: Callable[..., Any], *, optimize: int = 0, without: Collection[str] = (), **options: Any
-) -> JitFunction:
+    fun: Callable[..., Any] = _TO_COME,
+    /,
+    *,
+    optimize: int = 0,
+    without: Collection[str] = (),
+    **options: Any,
+) -> Any:
     """``jax.jit``, compiled through the dialect.
 
     Args:
-      fun: a function of pytrees of arrays.
+      fun: a function of pytrees of arrays; without it ``jit`` returns a decorator.
       optimize: the optimization level; see :meth:`Program.optimize`.  Derivatives that JAX takes
         of the function are those of the optimized program; custom rules are traced then, and as
         they are written.
@@ -130,7 +138,12 @@ def jit(
       options: those of ``jax.jit``: ``static_argnums``, ``static_argnames``, ``donate_argnums``,
         ``donate_argnames``, ``in_shardings``, ``out_shardings``, ``keep_unused`` ...  With
         ``inline``, a trace that calls the function gets the call of its program alone.
+
+    Returns:
+      A :class:`JitFunction`.
     """
+    if fun is _TO_COME:
+        return functools.partial(jit, optimize=optimize, without=without, **options)
     return JitFunction(fun, options, optimize, without)
 
 

@@ -239,9 +239,7 @@ def grad(
         be differentiated.
     """
     (args_tree, _), out_tree = program.in_tree.children(), program.out_tree
-    positions = _positions(argnums, args_tree)
-    if not positions:
-        raise ArgumentError(f"argnums={argnums}: expected at least one argument to differentiate")
+    positions = _to_differentiate(argnums, args_tree)
     chosen = _leaves_of(args_tree, positions)
     value_tree, aux_tree = _value_and_aux(program) if has_aux else (out_tree, None)
     if not jax.tree_util.treedef_is_leaf(value_tree):
@@ -270,7 +268,7 @@ def grad(
         set_results(function, [*first, *gradients, *([] if value else aux)])
         copies = rules.functions.copy_in(new)
     pieces = [args_tree.children()[i] for i in positions]
-    grads = pieces[0] if isinstance(argnums, int) else _tuple(pieces)
+    grads = _tuple(pieces) if isinstance(argnums, Iterable) else pieces[0]
     if value:
         first_tree = value_tree if aux_tree is None else _tuple([value_tree, aux_tree])
         tree = _tuple([first_tree, grads])
@@ -313,7 +311,7 @@ def jacobian(
     """
     from jaxmlir.staging import trace
 
-    _positions(options["argnums"], program.in_tree.children()[0])
+    _to_differentiate(options["argnums"], program.in_tree.children()[0])
     program, _, _ = _start(program, while_loops, checkpoints, custom_rules="all")
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
@@ -326,7 +324,7 @@ def jacobian(
             return trace(transformed)(*args, **kwargs)
     except JaxmlirError:
         raise
-    except TypeError as e:  # what JAX says of dtypes and of ``has_aux``
+    except (TypeError, ValueError) as e:  # what JAX says of dtypes, of ``has_aux``, of no results
         raise TransformError(f"{kind} of @{program.name}: {e}") from e
     except core.InconclusiveDimensionOperation as e:  # JAX cuts the Jacobian at sums of sizes
         advice = f"program.specialize(...).{kind}() is that at given sizes"
@@ -470,7 +468,7 @@ def inverse(
                 )
             raise
     known_trees = [children[i] for i in sorted(given)]
-    single = isinstance(argnums, int) or (argnums is None and len(found) == 1)
+    single = len(found) == 1 and not isinstance(argnums, Iterable)
     tree = children[found[0]] if single else _tuple([children[i] for i in found])
     if log_det:
         tree = _tuple([tree, jax.tree.structure(0)])
@@ -614,6 +612,14 @@ def _positions(argnums: int | Sequence[int], args_tree: Any, option: str = "argn
     positions = [i % n for i in wanted]
     if len(set(positions)) < len(positions):
         raise ArgumentError(f"{option}={argnums} names a positional argument twice")
+    return positions
+
+
+def _to_differentiate(argnums: int | Sequence[int], args_tree: Any) -> list[int]:
+    """Those of :func:`_positions`, of which there has to be one."""
+    positions = _positions(argnums, args_tree)
+    if not positions:
+        raise ArgumentError(f"argnums={argnums}: expected at least one argument to differentiate")
     return positions
 
 
