@@ -13,7 +13,7 @@ import numpy as np
 from jaxmlir import specialize as specialization
 from jaxmlir._compat import core, xla_bridge
 from jaxmlir.errors import ArgumentError
-from jaxmlir.types import is_narrowed
+from jaxmlir.types import is_narrowed, widths_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -162,30 +162,34 @@ def _convert(program: Program, value: Any, aval: Any, index: int) -> Any:
     if not isinstance(aval, core.ShapedArray) or not isinstance(have, core.ShapedArray):
         return value
     same_shape = have.shape == aval.shape or not all(type(d) is int for d in aval.shape)
-    if have.dtype != aval.dtype and have.weak_type and _widens(have.dtype, aval.dtype):
-        value = jax.lax.convert_element_type(value, aval.dtype)
-        have = have.update(dtype=aval.dtype)
-    if not same_shape or have.dtype != aval.dtype:
+    same_dtype = have.dtype == aval.dtype or (have.weak_type and _widens(have.dtype, aval))
+    if not same_shape or not same_dtype:
         hint = "; jax_enable_x64 is off, which makes arrays narrower" if is_narrowed(aval) else ""
         raise ArgumentError(
             f"@{program.name}: argument {name(program, index)} must be "
             f"{aval.str_short(short_dtypes=True)}, got {have.str_short(short_dtypes=True)}{hint}"
         )
-    if have.weak_type != aval.weak_type:
-        value = jax.lax.convert_element_type_p.bind(
+    if (have.dtype, have.weak_type) == (aval.dtype, aval.weak_type):
+        return value
+    with widths_of((aval,)):
+        return jax.lax.convert_element_type_p.bind(
             value, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None
         )
-    return value
 
 
-def _widens(have: Any, want: Any) -> bool:
-    """Whether a Python scalar of dtype ``have`` may stand for one of ``want``: 1 for a float."""
+def _widens(have: Any, aval: Any) -> bool:
+    """Whether a Python scalar of dtype ``have`` may stand for an argument: 1 for a float.
+
+    Where ``jax_enable_x64`` is off, JAX has rounded a float to 32 bits.
+    """
+    if is_narrowed(aval) and not jax.dtypes.issubdtype(have, jax.numpy.integer):
+        return False
     order = [jax.numpy.integer, jax.numpy.floating, jax.numpy.complexfloating]
 
     def rank(dtype: Any) -> int:
         return next((i for i, k in enumerate(order) if jax.dtypes.issubdtype(dtype, k)), -1)
 
-    return 0 <= rank(have) <= rank(want)
+    return 0 <= rank(have) <= rank(aval.dtype)
 
 
 def _tree_text(tree: Any) -> str:

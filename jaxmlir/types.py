@@ -87,9 +87,14 @@ def aval_of(type_: ir.Type) -> Any:
     return found
 
 
+def is_wide(aval: Any) -> bool:
+    """Whether a value is of 64 bits an element, or of twice as many if it is complex."""
+    return getattr(aval, "dtype", None) in _WIDE
+
+
 def is_narrowed(aval: Any) -> bool:
     """Whether JAX makes such a value narrower, as ``jax_enable_x64`` is off."""
-    return not config.enable_x64.value and getattr(aval, "dtype", None) in _WIDE
+    return not config.enable_x64.value and is_wide(aval)
 
 
 _WIDE = frozenset(map(np.dtype, ("int64", "uint64", "float64", "complex128")))
