@@ -250,3 +250,84 @@ def test_a_jacobian_that_cannot_be_cut_at_symbolic_sizes():
     with pytest.raises(TransformError, match=r"jacrev of @f: program.specialize\(...\).jacrev\(\)"):
         program.jacrev()
     same(program.specialize(x).jacrev()(x), jax.jacrev(f)(x))
+
+
+OWN = "floordiv(2*a, b) >= 1"
+OUTER = ["c >= d", "mod(d, 2) == 0", "floordiv(2*c, d) >= 1"]
+
+
+@jax.custom_vjp
+def rolled(x):
+    return jnp.sin(x) * x.shape[0]
+
+
+rolled.defvjp(lambda x: (rolled(x), x), lambda x, g: (3 * jnp.cos(x) * g,))
+
+
+def sizes_everywhere(x, i):
+    a, b = x.shape
+    rows = lax.scan(lambda c, row: (c + row, c.sum()), x[0], x)[1]
+    halves = rolled(x).reshape(a, b // 2, 2).sum(2)
+    return rows.sum() * a, jnp.concatenate([halves.reshape(-1), rows]), x[i], i + 1
+
+
+@pytest.fixture(scope="module")
+def inner(tmp_path_factory):
+    a, b, n = symbolic("a, b, n", ["a >= b", "mod(b, 2) == 0", "floordiv(a, b) >= 1"])
+    args = jax.ShapeDtypeStruct((a, b), np.float32), jax.ShapeDtypeStruct((n,), np.int32)
+    path = tmp_path_factory.mktemp("inner") / "a"
+    jaxmlir.trace(sizes_everywhere)(*args).save(path)
+    return jaxmlir.load(path)
+
+
+def around(f):
+    """The function and its derivatives at shapes that are expressions of the caller's sizes."""
+
+    def outer(y, i):
+        y = jnp.concatenate([y, 2 * y])  # [2*c, d]
+
+        def loss(y):
+            total, flat, taken, _ = f(y, i)
+            return total + jnp.sum(jnp.sin(flat)) + jnp.sum(taken * y.shape[1])
+
+        _, pullback = jax.vjp(lambda y: f(y, i)[:3], y)
+        zeros = jnp.float32(1), jnp.zeros(y.size // 2 + y.shape[0]), y[i]
+        batch = jax.vmap(lambda y: f(y, i)[2])(jnp.stack([y, y])) * i.shape[0]
+        return f(y, i)[1][: y.shape[1]], jax.grad(loss)(y) + y, pullback(zeros), batch
+
+    return outer
+
+
+@pytest.mark.parametrize("names", ["c, d, m", "a, b, n"])
+def test_a_program_called_at_symbolic_sizes_of_a_caller(inner, names, tmp_path):
+    """Also where they are called as its own."""
+    c, d, m = symbolic(names, OUTER if names[0] == "c" else ["a >= b", "mod(b, 2) == 0", OWN])
+    args = jax.ShapeDtypeStruct((c, d), np.float32), jax.ShapeDtypeStruct((m,), np.int32)
+    jaxmlir.trace(around(inner))(*args).save(tmp_path / "a")
+    program = jaxmlir.load(tmp_path / "a")
+    exported = jax.export.export(jax.jit(around(inner)))(*args)
+    i = jnp.array([0, 5, 5], np.int32)
+
+    def near(ours, theirs):
+        np.testing.assert_allclose(ours, theirs, 2e-5, 2e-3)
+
+    for sizes in ((16, 4), (33, 8)):
+        y = jnp.cos(jnp.arange(float(np.prod(sizes)))).reshape(sizes)
+        expected = jax.jit(around(sizes_everywhere))(y, i)
+        for run in (program, program.optimize(2), exported.call):
+            jax.tree.map(near, run(y, i), expected)
+
+
+def test_a_constraint_that_a_caller_does_not_promise(inner):
+    def call(shape, constraints):
+        sizes = symbolic(shape, constraints)
+        return jaxmlir.trace(inner)(
+            jax.ShapeDtypeStruct(sizes, np.float32), jax.ShapeDtypeStruct((3,), np.int32)
+        )
+
+    with pytest.raises(ArgumentError, match=r"b = d.*nothing says.*'mod\(b, 2\) == 0'.*scope"):
+        call("c, d", ["c >= d"])
+    with pytest.raises(ArgumentError, match=r"a = c, b = 2\*c.*against the constraint.*'a >= b'"):
+        call("c, 2*c", [])
+    with pytest.raises(ArgumentError, match=r"b = 0.*floordiv\(a, b\) >= 1"):
+        inner(jnp.ones((3, 0)), jnp.zeros(3, np.int32))
