@@ -179,6 +179,9 @@ class JitFunction:
             # Under jit every leaf is a tracer but those of static arguments.
             leaves = [x for x in jax.tree.leaves((args, kwargs)) if isinstance(x, core.Tracer)]
             jaxpr, values = traced.jaxpr, [*traced._consts, *leaves]
+            if len(leaves) != len(jax.tree.leaves(traced.args_info)):
+                # Nothing is staged out: with jax_disable_jit, and where JAX looks for a NaN.
+                return fun(*args, **kwargs)
             if not options.get("keep_unused"):
                 jaxpr, used = without_dead_code(jaxpr)
                 values = [value for value, use in zip(values, used, strict=True) if use]

@@ -25,6 +25,7 @@ from jaxmlir import runtime
 from jaxmlir.callee import Callee
 from jaxmlir.errors import (
     ArgumentError,
+    EvaluationError,
     ParseError,
     VerificationError,
 )
@@ -717,6 +718,31 @@ def test_a_program_is_called_like_a_function():
     unnamed = jaxmlir.parse(str(program))
     assert str(inspect.signature(unnamed)).startswith("(*args")
     assert jaxmlir.Program.__call__.__doc__.startswith("Runs the program")
+
+
+@compat
+def test_functions_that_are_not_staged_out():
+    """With ``jax_disable_jit``, and where JAX looks for what made a NaN or an infinity."""
+
+    def f(x, n, y):
+        return lax.fori_loop(0, n, lambda i, s: s + jnp.log(x - i), y)
+
+    x, y = jnp.float32(2.5), jnp.float32(1)
+    ours = jaxmlir.jit(f, static_argnums=1, optimize=2)
+    program = jaxmlir.trace(f, static_argnums=1)(x, 2, y)
+    expected = jax.jit(f, static_argnums=1)(x, 2, y)
+    with jax.disable_jit():
+        np.testing.assert_allclose([ours(x, 2, y), program(x, y)], expected, rtol=1e-6)
+        batched = jax.vmap(ours, (0, None, None))(jnp.stack([x, x]), 2, y)
+        np.testing.assert_allclose(batched, expected, rtol=1e-6)
+    nan = r"test_program.py:\d+.*'jaxpr.log' op .*FloatingPointError: invalid value \(nan\)"
+    for run in (program, program.value_and_grad()):
+        with jax.debug_nans(True), pytest.raises(EvaluationError, match=nan):
+            run(x - 3, y)
+    with jax.debug_nans(True), pytest.raises(FloatingPointError):
+        ours(x - 3, 2, y)
+    with jax.debug_infs(True), pytest.raises(EvaluationError, match=r"jaxpr.log.*\(inf\)"):
+        program(x - 1.5, y)
 
 
 def wide_inside(x, a):
