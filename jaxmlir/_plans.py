@@ -15,7 +15,7 @@ from jaxmlir._compat import core, dispatch, dtypes, literals, mlir
 from jaxmlir.exporter import constant_value
 from jaxmlir.ir import context, func, ir
 from jaxmlir.lowering import refuse_custom_lin
-from jaxmlir.types import aval_of
+from jaxmlir.types import aval_of, is_wide, widths_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -159,14 +159,22 @@ def _make_bind(program: Program, op: Any, name: str) -> Callable[..., list[Any]]
         return list(outs) if primitive.multiple_results else [outs]
 
     bind.__name__ = bind.__qualname__ = primitive.name
-    if not _is_compiled(primitive):
-        return bind
-    compiled = jax.jit(bind)
+    run = bind
+    if _is_compiled(primitive):
+        compiled = jax.jit(bind)
 
-    def run(*args: Any) -> list[Any]:
-        return (compiled if core.trace_state_clean() else bind)(*args)
+        def run(*args: Any) -> list[Any]:
+            return (compiled if core.trace_state_clean() else bind)(*args)
 
-    return run
+    wide = list(filter(is_wide, (aval_of(v.type) for v in (*op.operands, *op.results))))
+    if not wide:
+        return run
+
+    def run_wide(*args: Any) -> list[Any]:
+        with widths_of(wide):
+            return run(*args)
+
+    return run_wide
 
 
 def _is_compiled(primitive: Any) -> bool:

@@ -91,7 +91,7 @@ class Running:
         """A program of symbolic shapes, fixed to the shapes of some arguments.
 
         Args:
-          args, kwargs: arrays or ``jax.ShapeDtypeStruct`` of concrete shapes.
+          args, kwargs: arrays or ``jax.ShapeDtypeStruct``; their shapes may be symbolic as well.
 
         Raises:
           ArgumentError: the shapes are none that the program takes; names a violated constraint.

@@ -13,7 +13,7 @@ import numpy as np
 from jaxmlir import specialize as specialization
 from jaxmlir._compat import core, xla_bridge
 from jaxmlir.errors import ArgumentError
-from jaxmlir.types import is_narrowed
+from jaxmlir.types import constraints_of, is_narrowed, widths_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -49,13 +49,13 @@ def concrete_shapes(program: Program, flat: Sequence[Any]) -> list[tuple[int, ..
     """The shapes of flat arguments, where those of the program may be symbolic.
 
     Raises:
-      ArgumentError: they have other dimensions, or symbolic ones of their own.
+      ArgumentError: they have other dimensions.
     """
     shapes = [np.shape(value) for value in flat]
     for i, (aval, shape) in enumerate(zip(program.in_avals, shapes, strict=True)):
         dims = getattr(aval, "shape", ())
         fits = len(dims) == len(shape) and all(
-            core.is_constant_dim(size) and (size == dim or not core.is_constant_dim(dim))
+            size == dim or not core.is_constant_dim(dim)
             for size, dim in zip(shape, dims, strict=True)
         )
         if not fits:
@@ -101,8 +101,8 @@ def check_platforms(platforms: Sequence[str] | None) -> None:
 
 
 def refines(value: Any, aval: Any) -> bool:
-    """Whether an argument of concrete shape stands where the shape is symbolic."""
-    return specialization.is_symbolic(aval) and core.is_constant_shape(np.shape(value))
+    """Whether an argument stands where the shape is symbolic, and has another."""
+    return specialization.is_symbolic(aval) and np.shape(value) != aval.shape
 
 
 def name(program: Program, index: int) -> str:
@@ -161,31 +161,44 @@ def _convert(program: Program, value: Any, aval: Any, index: int) -> Any:
     have = core.typeof(value)
     if not isinstance(aval, core.ShapedArray) or not isinstance(have, core.ShapedArray):
         return value
-    same_shape = have.shape == aval.shape or not all(type(d) is int for d in aval.shape)
-    if have.dtype != aval.dtype and have.weak_type and _widens(have.dtype, aval.dtype):
-        value = jax.lax.convert_element_type(value, aval.dtype)
-        have = have.update(dtype=aval.dtype)
-    if not same_shape or have.dtype != aval.dtype:
+    same_shape = have.shape == aval.shape or _alike(have.shape, aval.shape)
+    same_dtype = have.dtype == aval.dtype or (have.weak_type and _widens(have.dtype, aval))
+    if not same_shape or not same_dtype:
         hint = "; jax_enable_x64 is off, which makes arrays narrower" if is_narrowed(aval) else ""
         raise ArgumentError(
             f"@{program.name}: argument {name(program, index)} must be "
             f"{aval.str_short(short_dtypes=True)}, got {have.str_short(short_dtypes=True)}{hint}"
         )
-    if have.weak_type != aval.weak_type:
-        value = jax.lax.convert_element_type_p.bind(
+    if (have.dtype, have.weak_type) == (aval.dtype, aval.weak_type):
+        return value
+    with widths_of((aval,)):
+        return jax.lax.convert_element_type_p.bind(
             value, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None
         )
-    return value
 
 
-def _widens(have: Any, want: Any) -> bool:
-    """Whether a Python scalar of dtype ``have`` may stand for one of ``want``: 1 for a float."""
+def _alike(given: Sequence[Any], wanted: Sequence[Any]) -> bool:
+    """Whether two shapes are the same to read, with the same constraints."""
+
+    def text(dim: Any) -> Any:
+        return dim if core.is_constant_dim(dim) else (str(dim), constraints_of(dim))
+
+    return list(map(text, given)) == list(map(text, wanted))
+
+
+def _widens(have: Any, aval: Any) -> bool:
+    """Whether a Python scalar of dtype ``have`` may stand for an argument: 1 for a float.
+
+    Where ``jax_enable_x64`` is off, JAX has rounded a float to 32 bits.
+    """
+    if is_narrowed(aval) and not jax.dtypes.issubdtype(have, jax.numpy.integer):
+        return False
     order = [jax.numpy.integer, jax.numpy.floating, jax.numpy.complexfloating]
 
     def rank(dtype: Any) -> int:
         return next((i for i, k in enumerate(order) if jax.dtypes.issubdtype(dtype, k)), -1)
 
-    return 0 <= rank(have) <= rank(want)
+    return 0 <= rank(have) <= rank(aval.dtype)
 
 
 def _tree_text(tree: Any) -> str:

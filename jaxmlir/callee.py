@@ -16,6 +16,7 @@ from jaxmlir.lowering import lower_function
 from jaxmlir.passes._liveness import Mask, Variant
 from jaxmlir.passes.dce import prune
 from jaxmlir.placement import placement_of
+from jaxmlir.types import in_scope
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -50,7 +51,7 @@ class Callee:
     @property
     def signature(self) -> Any:
         """What the function takes and gives."""
-        return self.program.signature(self.symbol)
+        return signature_of(self.program, self.symbol)
 
     @property
     def closed_jaxpr(self) -> Any:
@@ -114,7 +115,7 @@ class Pruned(Callee):
 
     @property
     def signature(self) -> Any:
-        whole = self._whole.signature(self.symbol)
+        whole = signature_of(self._whole, self.symbol)
         with context():
             left = self._whole.liveness.effects(self.variant)
             named = {codec.decode(item) for item in left}
@@ -151,6 +152,15 @@ class Pruned(Callee):
             return None
         arguments, callee = found
         return tuple(chosen(arguments, variant.arguments)), callee
+
+
+def signature_of(program: Program, symbol: str) -> Any:
+    """The signature of a function, in the caller's scope where sizes are a caller's."""
+    signature, sizes_scope = program.signature(symbol), program.sizes_scope
+    if sizes_scope is None:
+        return signature
+    operands, results = ([in_scope(aval, sizes_scope) for aval in side] for side in signature[:2])
+    return signature._replace(operands=tuple(operands), results=tuple(results))
 
 
 @collector_paused

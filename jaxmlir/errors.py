@@ -102,6 +102,19 @@ class ExportError(DiagnosticError):
     """A program cannot be turned back into a jaxpr of the installed JAX."""
 
 
+class UntracedRuleError(ExportError):
+    """A custom derivative rule is asked for that could not be traced.
+
+    Attributes:
+      reason: why; ``None`` of a rule that the program lacks.
+    """
+
+    def __init__(self, rule: str, reason: str | None):
+        said = "it is absent" if reason is None else reason
+        super().__init__(f"the custom derivative rule '{rule}' could not be traced: {said}")
+        self.reason = reason
+
+
 class LoweringError(DiagnosticError):
     """A program cannot be lowered to StableHLO."""
 

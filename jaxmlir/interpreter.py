@@ -24,6 +24,7 @@ from jaxmlir._compat import core, dtypes
 from jaxmlir._plans import Node, array_of, constant_of, plan_of
 from jaxmlir.errors import ArgumentError, Diagnostic, EvaluationError, JaxmlirError, message_of
 from jaxmlir.ir import context, frames
+from jaxmlir.types import widths_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -231,7 +232,8 @@ class Interpreter:
           aval: the type of the result, which is all there is to go by if ``values`` is empty.
         """
         if not values:
-            return jax.lax.full(aval.shape, 0, aval.dtype)
+            with widths_of((aval,)):
+                return jax.lax.full(aval.shape, 0, aval.dtype)
         if any(isinstance(v, core.Tracer) or _is_key(v) for v in values):
             return jax.numpy.stack(values)
         # Concatenating a thousand arrays would have to be compiled for a thousand operands.

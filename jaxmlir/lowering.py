@@ -241,7 +241,7 @@ class _Lowering:
         if rules[2] and eqn.arrays and not eqn.effects and not _has_functions(known.name):
             return self.leaf(eqn, known, lower, (rules[1], *rules[0].values()))
         traceback = locations.source_info(op.location).traceback
-        with source_info_util.user_context(traceback), eqn.ctx.manager:
+        with source_info_util.user_context(traceback), eqn.ctx.manager, eqn.widths:
             entry = mlir._emit_lowering_rule_as_fun(
                 lower,
                 self.module_context,

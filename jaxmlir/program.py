@@ -83,6 +83,8 @@ class Program(Functions, Transformations, Running):
         self._constants = Constants(constants or {})
         self._handles = dict(handles or {})
         self.custom_calls = custom_calls
+        # Of a program for symbolic sizes of a caller: the scope that these are of.
+        self.sizes_scope: Any | None = None
         self.rule_tracing = RuleTracing(self)
         # Passes that run where the program is lowered, and where one derived from it is.
         self.when_lowered: Pipeline | None = None
@@ -339,6 +341,7 @@ class Program(Functions, Transformations, Running):
             module = mlir_ir.clone_module(self._module, among)
         result = Program(module, self._constants, self._handles, self.custom_calls)
         result.when_lowered = self.when_lowered
+        result.sizes_scope = self.sizes_scope
         result.rule_tracing = self.rule_tracing.of_clone(result, hold_rules)
         return result
 

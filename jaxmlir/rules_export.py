@@ -13,7 +13,7 @@ import jax
 
 from jaxmlir import codec, primitives, rules
 from jaxmlir._compat import ad_util, core, debug_info, lu, open_jaxpr, pe, wrap_bwd
-from jaxmlir.errors import ExportError
+from jaxmlir.errors import ExportError, UntracedRuleError
 from jaxmlir.ir import ir, symbol_uses
 from jaxmlir.types import aval_of
 
@@ -50,14 +50,12 @@ def _rule(exporter: Exporter, attributes: _Attributes, name: str) -> str:
     """The symbol of a rule's function.
 
     Raises:
-      ExportError: the rule could not be traced; with the reason, when it is asked for.
+      UntracedRuleError: the rule could not be traced; with the reason, when it is asked for.
     """
     exporter.program.trace_rules()
     symbol = attributes.symbol(name)
     if symbol is None:
-        stem = name.split("_")[0]
-        reason = attributes.get(f"{stem}_error", "it is absent")
-        raise ExportError(f"the custom derivative rule '{name}' could not be traced: {reason}")
+        raise UntracedRuleError(name, attributes.get(f"{name.split('_')[0]}_error"))
     return symbol
 
 

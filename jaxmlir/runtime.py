@@ -50,11 +50,17 @@ call_p.multiple_results = True
 
 @call_p.def_impl
 def _impl(*args: Any, **params: Any) -> list[Any]:
+    callee = params["callee"]
     if jax.config.jax_disable_jit:
-        return core.jaxpr_as_fun(params["callee"].closed_jaxpr)(*args)
+        return core.jaxpr_as_fun(callee.closed_jaxpr)(*args)
+    if jax.config.jax_debug_nans or jax.config.jax_debug_infs:
+        # JAX comes here where a compiled call gave one, to be told which op it was.
+        from jaxmlir.interpreter import Interpreter
+
+        return Interpreter(callee.program).run(callee.symbol, args)
     # The same function each time, which JAX compiles once.
     make = functools.partial(jax.jit, lambda *xs: call_p.bind(*xs, **params))
-    return params["callee"].once(("jitted", params["placement"]), make)(*args)
+    return callee.once(("jitted", params["placement"]), make)(*args)
 
 
 @call_p.def_effectful_abstract_eval

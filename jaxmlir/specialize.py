@@ -3,6 +3,8 @@
 A program that was traced for shapes such as ``f32[b, 2*b]`` has dimensions that are expressions of
 variables, in its types and among its attributes.  At given sizes every expression is a number, and
 what results is a program like any other: whatever can be done with a program can be done with it.
+The sizes may also be expressions themselves, of the variables of a caller that is traced for
+symbolic shapes.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
 from jaxmlir import codec
@@ -22,7 +25,8 @@ from jaxmlir.types import aval_of, type_of
 if TYPE_CHECKING:
     from jaxmlir.program import Program
 
-Sizes = Mapping[str, int]
+Sizes = Mapping[str, Any]
+"""Of each variable the size: a number, or a symbolic dimension."""
 
 
 def is_symbolic(aval: Any) -> bool:
@@ -30,25 +34,46 @@ def is_symbolic(aval: Any) -> bool:
     return not core.is_constant_shape(getattr(aval, "shape", ()))
 
 
-def solve(program: Program, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
-    """The sizes of a program's dimension variables for arguments of concrete shapes.
+def solve(program: Program, shapes: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+    """The sizes of a program's dimension variables for arguments of some shapes.
 
     Args:
       shapes: of the flat arguments; where a dimension of the program is a number, it is theirs.
 
     Raises:
-      ArgumentError: there are none, or they violate a constraint, which it names.
+      ArgumentError: there are none, or they violate a constraint, which it names, or may do so.
     """
     avals = program.in_avals
-    solution, constraints, measured = shape_poly.solve_dim_vars(avals, program.in_tree)
-    evaluator = shape_poly.ShapeEvaluator({name: shapes[i][dim] for name, i, dim in measured})
     try:
-        sizes = {variable: evaluator.evaluate(size) for variable, size in solution.items()}
+        solution, constraints, measured = shape_poly.solve_dim_vars(avals, program.in_tree)
+        evaluator = shape_poly.ShapeEvaluator({name: shapes[i][dim] for name, i, dim in measured})
+        sizes = {name: _plain(evaluator.evaluate(size)) for name, size in solution.items()}
         _check_explicit(program, avals, sizes)
         constraints.check_statically(evaluator)
-    except ValueError as e:
+    except (ValueError, shape_poly.UnexpectedDimVar, core.InconclusiveDimensionOperation) as e:
         raise ArgumentError(f"@{program.name}: {e}") from None
     return sizes
+
+
+def sizes_missing_in(avals: Sequence[Any], program: Program) -> Any | None:
+    """What a function of arguments ``avals`` lacks to know the sizes of a program's arguments.
+
+    Returns:
+      An abstract value without elements, of a shape that tells all dimension variables of the
+      program's arguments; ``None`` where the shapes of ``avals`` do.
+    """
+    symbolic = [dim for aval in program.in_avals if is_symbolic(aval) for dim in aval.shape]
+    symbolic = [dim for dim in symbolic if not core.is_constant_dim(dim)]
+    variables = sorted({name for dim in symbolic for name in dim._get_vars()})
+    try:
+        tree = jax.tree.structure((tuple(avals), {}))
+        told = shape_poly.solve_dim_vars(tuple(avals), tree)[0] if variables else {}
+    except (ValueError, shape_poly.UnexpectedDimVar):
+        told = {}
+    if told.keys() >= set(variables):
+        return None
+    sizes = [shape_poly._DimExpr._from_var(name, symbolic[0].scope) for name in variables]
+    return core.ShapedArray((0, *sizes), np.dtype(bool))
 
 
 def _check_explicit(program: Program, avals: Sequence[Any], sizes: Sizes) -> None:
@@ -57,27 +82,50 @@ def _check_explicit(program: Program, avals: Sequence[Any], sizes: Sizes) -> Non
     symbolic = next((dim for dim in dims if not core.is_constant_dim(dim)), None)
     if symbolic is None:
         return
-    violated = []
-    for constraint in symbolic.scope._explicit_constraints:
-        difference = evaluate(constraint.diff, sizes)
-        if difference < 0 or (constraint.cmp.name == "EQ" and difference):
-            violated.append(f"'{constraint.debug_str}'")
+    explicit = symbolic.scope._explicit_constraints
+    states = [(_holds(constraint, sizes), f"'{constraint.debug_str}'") for constraint in explicit]
+    violated = [text for holds, text in states if holds is False]
+    undecided = [text for holds, text in states if holds is None]
+    given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
     if violated:
-        given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         raise ArgumentError(
             f"@{program.name}: the arguments' shapes mean {given}, against the constraint "
             f"{' and '.join(violated)} of the shapes that the program was traced for"
         )
+    if undecided:
+        raise ArgumentError(
+            f"@{program.name}: the arguments' shapes mean {given}, and nothing says that the "
+            f"constraint {' and '.join(undecided)} holds; give their scope constraints that do"
+        )
 
 
-def evaluate(dim: Any, sizes: Sizes) -> int:
+def _holds(constraint: Any, sizes: Sizes) -> bool | None:
+    """Whether a constraint holds at given sizes; ``None`` where symbolic ones do not tell."""
+    try:
+        difference = evaluate(constraint.diff, sizes)
+        if constraint.cmp.name != "EQ":
+            return difference >= 0
+        return difference == 0 if core.is_constant_dim(difference) else None
+    except ZeroDivisionError:  # `floordiv(a, b)` where b is 0, which no size may be
+        return False
+    except core.InconclusiveDimensionOperation:
+        return None
+
+
+def evaluate(dim: Any, sizes: Sizes) -> Any:
     """A dimension at given sizes of the variables."""
-    return int(dim) if core.is_constant_dim(dim) else int(dim._evaluate(sizes))
+    return _plain(dim if core.is_constant_dim(dim) else dim._evaluate(sizes))
+
+
+def _plain(size: Any) -> Any:
+    return int(size) if core.is_constant_dim(size) else size
 
 
 def specialize(program: Program, sizes: Sizes) -> Program:
     """A copy of a program with its dimension variables fixed."""
     result = program.clone()
+    scopes = (size.scope for size in sizes.values() if not core.is_constant_dim(size))
+    result.sizes_scope = next(scopes, None)
     with scope():
         substitution = _Substitution(sizes)
         for op in result.module.body.operations:
@@ -118,6 +166,9 @@ class _Substitution:
         """Makes a dimension that is used as a number the number."""
         (result,) = op.results
         size = evaluate(codec.decode(op.attributes["dim"]), self.sizes)
+        if not core.is_constant_dim(size):
+            op.attributes["dim"] = codec.encode(size)
+            return
         value = dense(np.asarray(size, aval_of(result.type).dtype))
         with ir.InsertionPoint(op):
             constant = ir.Operation.create(

@@ -127,6 +127,7 @@ def _handles_in(text: str) -> dict[str, handles.Box]:
 
 def jit(
     fun: Callable[..., Any] | None = None,
+    /,
     *,
     optimize: int = 0,
     without: Collection[str] = (),
@@ -139,7 +140,7 @@ def jit(
             return jnp.mean((x @ w) ** 2)
 
     Args:
-      fun: a function of pytrees of arrays.
+      fun: a function of pytrees of arrays; without it ``jit`` returns a decorator.
       optimize: the optimization level; see :meth:`Program.optimize`.  Derivatives that JAX takes
         of the function are those of the optimized program; custom rules are traced then, and as
         they are written.
@@ -192,6 +193,9 @@ class JitFunction:
             # Under jit every leaf is a tracer but those of static arguments.
             leaves = [x for x in jax.tree.leaves((args, kwargs)) if isinstance(x, core.Tracer)]
             jaxpr, values = traced.jaxpr, [*traced._consts, *leaves]
+            if len(leaves) != len(jax.tree.leaves(traced.args_info)):
+                # Nothing is staged out: with jax_disable_jit, and where JAX looks for a NaN.
+                return fun(*args, **kwargs)
             if not options.get("keep_unused"):
                 jaxpr, used = without_dead_code(jaxpr)
                 values = [value for value, use in zip(values, used, strict=True) if use]

@@ -87,9 +87,14 @@ def aval_of(type_: ir.Type) -> Any:
     return found
 
 
+def is_wide(aval: Any) -> bool:
+    """Whether a value is of 64 bits an element, or of twice as many if it is complex."""
+    return getattr(aval, "dtype", None) in _WIDE
+
+
 def is_narrowed(aval: Any) -> bool:
     """Whether JAX makes such a value narrower, as ``jax_enable_x64`` is off."""
-    return not config.enable_x64.value and getattr(aval, "dtype", None) in _WIDE
+    return not config.enable_x64.value and is_wide(aval)
 
 
 _WIDE = frozenset(map(np.dtype, ("int64", "uint64", "float64", "complex128")))
@@ -214,9 +219,25 @@ def _is_default_layout(layout: Any) -> bool:
 _scopes: dict[tuple[str, ...], Any] = {}
 
 
+def in_scope(aval: Any, sizes_scope: Any) -> Any:
+    """An abstract value whose symbolic dimensions are those of the same name in another scope."""
+    from jax import export
+
+    shape = getattr(aval, "shape", ())
+    if core.is_constant_shape(shape):
+        return aval
+    text = ", ".join(map(str, shape)) + ","
+    return aval.update(shape=export.symbolic_shape(text, scope=sizes_scope))
+
+
+def constraints_of(dim: Any) -> tuple[str, ...]:
+    """The constraints of a symbolic dimension's scope."""
+    return tuple(c.debug_str for c in dim.scope._explicit_constraints)
+
+
 def remember_scope(dim: Any) -> tuple[str, ...]:
     """The constraints of a dimension's scope, which :func:`symbolic_shape` will find by them."""
-    constraints = tuple(c.debug_str for c in dim.scope._explicit_constraints)
+    constraints = constraints_of(dim)
     _scopes.setdefault(constraints, dim.scope)
     return constraints
 

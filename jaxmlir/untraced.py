@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jaxmlir._compat import ConfigSnapshot, config, core, named_axes
-from jaxmlir.errors import JaxmlirError
+from jaxmlir.errors import JaxmlirError, UntracedRuleError
 from jaxmlir.ir import functions, ir
 from jaxmlir.rules import (
     ATTRIBUTES,
@@ -408,6 +408,8 @@ class Pending:
                 return name, ir.FlatSymbolRefAttr.get(symbol)
             except Exception as e:
                 error = str(e) if isinstance(e, JaxmlirError) else f"{type(e).__name__}: {e}"
+                if isinstance(e, UntracedRuleError) and e.reason is not None:
+                    error = e.reason  # a rule that runs a rule, as the VJP of a `shard_map` does
                 return f"{name.split('_')[0]}_error", ir.StringAttr.get(error)
 
     def is_short(self, info: core.DebugInfo) -> bool:

@@ -12,7 +12,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxmlir
-from jaxmlir.errors import TransformError
+from jaxmlir.errors import JaxmlirError, TransformError
 
 pytestmark = pytest.mark.compat
 
@@ -215,3 +215,17 @@ def test_shardings_of_arguments_results_and_values():
     x = np.random.RandomState(0).standard_normal((8, 8)).astype(np.float32)
     check_derivatives(f, (x,))
     check_vmap(f, (np.stack([x, x, x], 1),), 1)
+
+
+def test_a_cotangent_that_varies_over_other_axes_is_named_once():
+    """The rule that runs the backward rule says what is wrong with that."""
+
+    @jax.custom_vjp
+    def sine(x):
+        return jnp.sin(x)
+
+    sine.defvjp(lambda x: (sine(x), None), lambda _, g: (lax.psum(g, "x"),))
+    program = jaxmlir.trace(lambda x: jnp.sum(on_devices(sine, P("x", "y"))(x)))(jnp.ones((8, 8)))
+    with pytest.raises(JaxmlirError, match="could not be traced: ValueError: Custom VJP") as error:
+        jax.grad(program)(jnp.ones((8, 8)))
+    assert str(error.value).count("could not be traced") == 1

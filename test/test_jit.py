@@ -42,6 +42,19 @@ def test_jit_static_arguments():
 
 
 @compat
+def test_jit_as_a_decorator_with_options():
+    @jaxmlir.jit(static_argnums=1, optimize=1)
+    def f(x, n):
+        """Powers."""
+        return x**n
+
+    assert f.__name__ == "f" and f.__doc__ == "Powers."
+    same(f(2.0, 3), jnp.float32(8.0))
+    with pytest.raises(TypeError, match="callable"):
+        jaxmlir.jit(None)
+
+
+@compat
 def test_jit_donation():
     f = jaxmlir.jit(lambda x, y: x + y, donate_argnums=0)
     x, y = jnp.ones(1024), jnp.ones(1024)

@@ -452,3 +452,42 @@ def test_text_that_is_nested_too_deep_is_refused(depth, before, opening, innermo
     line = GOOD.count("\n") + 2 + before.count("\n")
     with pytest.raises(ParseError, match=rf"prog\.mlir:{line}:1: error: .*nested too deep"):
         jaxmlir.parse(text, filename="prog.mlir")
+
+
+def wide_inside(x, a):
+    """64-bit types in between, arguments that any process has."""
+    first = jnp.argmax(x)
+    total, sums = lax.scan(lambda c, e: (c + e, (c, first)), jnp.float64(1), x.astype(float))
+    _, none = lax.scan(lambda c, _: (c + a, c), first, x[:0])
+    turns = lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] * s[0]), (a, total))
+    picked = lax.cond(x[first] > 0, lambda: jnp.argmin(x), lambda: first * a)
+    drawn = jax.random.randint(jax.random.key(0), (3,), 0, 9)
+    return x * a, sums, none, turns, picked, drawn, jnp.nonzero(x, size=2), lax.top_k(x, 2)
+
+
+@compat
+def test_a_program_of_64_bits_runs_without_x64(tmp_path):
+    x = np.array([0.25, 1.0, 0.5], np.float32)
+    with jax.enable_x64(True):
+        expected = jax.jit(wide_inside)(x, 2)
+        jaxmlir.trace(wide_inside)(x, 2).save(tmp_path / "a")
+    program = jaxmlir.load(tmp_path / "a")
+    for run in (program, program.optimize(2), program.eval, jax.jit(program)):
+        results = run(x, 2)
+        assert jax.tree.map(jax.typeof, results) == jax.tree.map(jax.typeof, expected)
+        jax.tree.map(np.testing.assert_array_equal, results, expected)
+
+
+@compat
+def test_a_python_number_is_as_wide_as_the_argument_that_it_stands_for():
+    def f(a):
+        return a * 3
+
+    with jax.enable_x64(True):
+        wide = jaxmlir.trace(f)(0.1)
+        assert wide(0.1) == 0.1 * 3
+    for run in (wide, wide.eval, jaxmlir.trace(f)(0.1).eval):
+        result = run(2)  # an integer, exact in all floats
+        assert np.asarray(result) == 6 and result.weak_type
+    with pytest.raises(ArgumentError, match=r"f64\[\], got f32\[\]; jax_enable_x64 is off"):
+        wide(0.1)  # JAX has rounded it

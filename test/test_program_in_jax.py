@@ -19,7 +19,7 @@ from jax import lax
 import jaxmlir
 from jaxmlir import runtime
 from jaxmlir.callee import Callee
-from jaxmlir.errors import ArgumentError
+from jaxmlir.errors import ArgumentError, EvaluationError
 
 compat = pytest.mark.compat
 
@@ -274,3 +274,28 @@ def test_callbacks_are_handles_of_this_process():
     program = jaxmlir.trace(f)(jnp.float32(1))
     assert "{handle = " in str(program)
     assert reread(program)(jnp.float32(2)) == 3.0
+
+
+@compat
+def test_functions_that_are_not_staged_out():
+    """With ``jax_disable_jit``, and where JAX looks for what made a NaN or an infinity."""
+
+    def f(x, n, y):
+        return lax.fori_loop(0, n, lambda i, s: s + jnp.log(x - i), y)
+
+    x, y = jnp.float32(2.5), jnp.float32(1)
+    ours = jaxmlir.jit(f, static_argnums=1, optimize=2)
+    program = jaxmlir.trace(f, static_argnums=1)(x, 2, y)
+    expected = jax.jit(f, static_argnums=1)(x, 2, y)
+    with jax.disable_jit():
+        np.testing.assert_allclose([ours(x, 2, y), program(x, y)], expected, rtol=1e-6)
+        batched = jax.vmap(ours, (0, None, None))(jnp.stack([x, x]), 2, y)
+        np.testing.assert_allclose(batched, expected, rtol=1e-6)
+    nan = r"test_program_in_jax.py:\d+.*'jaxpr.log' op .*FloatingPointError: invalid value \(nan\)"
+    for run in (program, program.value_and_grad()):
+        with jax.debug_nans(True), pytest.raises(EvaluationError, match=nan):
+            run(x - 3, y)
+    with jax.debug_nans(True), pytest.raises(FloatingPointError):
+        ours(x - 3, 2, y)
+    with jax.debug_infs(True), pytest.raises(EvaluationError, match=r"jaxpr.log.*\(inf\)"):
+        program(x - 1.5, y)

@@ -7,7 +7,7 @@ import pytest
 from jax import lax
 
 import jaxmlir
-from jaxmlir.errors import ArgumentError
+from jaxmlir.errors import ArgumentError, TransformError
 from jaxmlir.passes.cost import costs
 
 pytestmark = pytest.mark.compat
@@ -168,3 +168,166 @@ def test_sizes_that_contradict_each_other_and_wrong_ranks(program):
         program(x, y[:, :4])
     with pytest.raises(ArgumentError, match=r"argument x must be f32\[b,c\]"):
         program(x[0], y)
+
+
+def symbolic(names, constraints=()):
+    return jax.export.symbolic_shape(names, constraints=list(constraints))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: (2 * x).reshape(-1),
+        lambda x: jnp.sin(x.reshape(-1, x.shape[1] // 2, 2)).sum((0, 2)),
+        lambda x: lax.fori_loop(0, 3, lambda i, c: c * 0.9 + x[i], jnp.zeros(x.shape[1])),
+        lambda x: 1.0,
+    ],
+    ids=["a*b", "b//2", "b alone", "none"],
+)
+def test_a_backward_program_whose_operands_do_not_tell_the_sizes(f, tmp_path):
+    dims = symbolic("a, b", ["a >= b", "mod(b, 2) == 0"])
+    fwd, bwd = jaxmlir.trace(f)(jax.ShapeDtypeStruct(dims, np.float32)).vjp()
+    for i, program in enumerate((fwd, bwd)):
+        program.verify()
+        program.save(tmp_path / str(i))
+    fwd, bwd = (jaxmlir.load(tmp_path / str(i)).optimize(2) for i in range(2))
+    for shape in ((3, 2), (5, 4)):
+        x = jnp.cos(jnp.arange(float(np.prod(shape)))).reshape(shape)
+        (result, residuals), (expected, pullback) = fwd(x), jax.vjp(f, x)
+        same((result, bwd(residuals, result)), (expected, pullback(expected)))
+        batch, residuals = fwd.vmap(axis_size=2)(jnp.stack([x, 2 * x]))
+        (gradient,) = jax.vmap(lambda x: jax.vjp(f, x)[1](f(x)))(jnp.stack([x, 2 * x]))
+        same(bwd.vmap(axis_size=2)(residuals, batch), (gradient,))
+
+
+def test_integers_have_tangents_of_symbolic_shapes(tmp_path):
+    """``float0`` ones: there is no such array before the size is known."""
+
+    def f(x, i):
+        return x[i] * 2, i + 1
+
+    a, n = symbolic("a, n")
+    args = jax.ShapeDtypeStruct((a,), np.float32), jax.ShapeDtypeStruct((n,), np.int32)
+    program = jaxmlir.trace(f)(*args)
+    loss = jaxmlir.trace(lambda x, i: jnp.sum(f(x, i)[0]))(*args)
+    programs = (*program.vjp(), program.jvp(), loss.grad((0, 1), allow_int=True))
+    for i, transformed in enumerate(programs):
+        transformed.verify()
+        assert "tensor<?x" in transformed.lower().as_text()
+        transformed.save(tmp_path / str(i))
+    fwd, bwd, jvp, grad = (jaxmlir.load(tmp_path / str(i)) for i in range(4))
+    x, i = jnp.arange(4.0), jnp.array([3, 0, 3], np.int32)
+    zero = np.zeros(3, jax.dtypes.float0)
+
+    def equal(ours, theirs):
+        assert jax.tree.map(jax.typeof, ours) == jax.tree.map(jax.typeof, theirs)
+        same(ours[0], theirs[0])
+
+    equal(bwd(fwd(x, i)[1], (x[:3], zero)), jax.vjp(f, x, i)[1]((x[:3], zero)))
+    equal(jvp((x, i), (x, zero))[1], jax.jvp(f, (x, i), (x, zero))[1])
+    equal(grad(x, i), jax.grad(lambda x, i: jnp.sum(f(x, i)[0]), (0, 1), allow_int=True)(x, i))
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [("a*b", r"@sin: Cannot solve .*'a\*b'"), ("a", r"@sin: Encountered dimension variable 'b'")],
+)
+def test_shapes_that_do_not_tell_the_sizes(shape, message):
+    symbolic_sizes = symbolic(shape) if "*" in shape else symbolic("a, b", ["a >= b"])[:1]
+    program = jaxmlir.trace(jnp.sin)(jax.ShapeDtypeStruct(symbolic_sizes, np.float32))
+    with pytest.raises(ArgumentError, match=message):
+        program(jnp.ones(6))
+
+
+def test_a_jacobian_that_cannot_be_cut_at_symbolic_sizes():
+    """JAX's own error is about the same; the program is named, and what to do."""
+
+    def f(x):
+        return x[1:], x[:-1] * 2
+
+    program = jaxmlir.trace(f)(jax.ShapeDtypeStruct(symbolic("a, b", ["a >= 2"]), np.float32))
+    x = jnp.ones((3, 2))
+    with pytest.raises(TransformError, match=r"jacrev of @f: program.specialize\(...\).jacrev\(\)"):
+        program.jacrev()
+    same(program.specialize(x).jacrev()(x), jax.jacrev(f)(x))
+
+
+OWN = "floordiv(2*a, b) >= 1"
+OUTER = ["c >= d", "mod(d, 2) == 0", "floordiv(2*c, d) >= 1"]
+
+
+@jax.custom_vjp
+def rolled(x):
+    return jnp.sin(x) * x.shape[0]
+
+
+rolled.defvjp(lambda x: (rolled(x), x), lambda x, g: (3 * jnp.cos(x) * g,))
+
+
+def sizes_everywhere(x, i):
+    a, b = x.shape
+    rows = lax.scan(lambda c, row: (c + row, c.sum()), x[0], x)[1]
+    halves = rolled(x).reshape(a, b // 2, 2).sum(2)
+    return rows.sum() * a, jnp.concatenate([halves.reshape(-1), rows]), x[i], i + 1
+
+
+@pytest.fixture(scope="module")
+def inner(tmp_path_factory):
+    a, b, n = symbolic("a, b, n", ["a >= b", "mod(b, 2) == 0", "floordiv(a, b) >= 1"])
+    args = jax.ShapeDtypeStruct((a, b), np.float32), jax.ShapeDtypeStruct((n,), np.int32)
+    path = tmp_path_factory.mktemp("inner") / "a"
+    jaxmlir.trace(sizes_everywhere)(*args).save(path)
+    return jaxmlir.load(path)
+
+
+def around(f):
+    """The function and its derivatives at shapes that are expressions of the caller's sizes."""
+
+    def outer(y, i):
+        y = jnp.concatenate([y, 2 * y])  # [2*c, d]
+
+        def loss(y):
+            total, flat, taken, _ = f(y, i)
+            return total + jnp.sum(jnp.sin(flat)) + jnp.sum(taken * y.shape[1])
+
+        _, pullback = jax.vjp(lambda y: f(y, i)[:3], y)
+        zeros = jnp.float32(1), jnp.zeros(y.size // 2 + y.shape[0]), y[i]
+        batch = jax.vmap(lambda y: f(y, i)[2])(jnp.stack([y, y])) * i.shape[0]
+        return f(y, i)[1][: y.shape[1]], jax.grad(loss)(y) + y, pullback(zeros), batch
+
+    return outer
+
+
+@pytest.mark.parametrize("names", ["c, d, m", "a, b, n"])
+def test_a_program_called_at_symbolic_sizes_of_a_caller(inner, names, tmp_path):
+    """Also where they are called as its own."""
+    c, d, m = symbolic(names, OUTER if names[0] == "c" else ["a >= b", "mod(b, 2) == 0", OWN])
+    args = jax.ShapeDtypeStruct((c, d), np.float32), jax.ShapeDtypeStruct((m,), np.int32)
+    jaxmlir.trace(around(inner))(*args).save(tmp_path / "a")
+    program = jaxmlir.load(tmp_path / "a")
+    exported = jax.export.export(jax.jit(around(inner)))(*args)
+    i = jnp.array([0, 5, 5], np.int32)
+
+    def near(ours, theirs):
+        np.testing.assert_allclose(ours, theirs, 2e-5, 2e-3)
+
+    for sizes in ((16, 4), (33, 8)):
+        y = jnp.cos(jnp.arange(float(np.prod(sizes)))).reshape(sizes)
+        expected = jax.jit(around(sizes_everywhere))(y, i)
+        for run in (program, program.optimize(2), exported.call):
+            jax.tree.map(near, run(y, i), expected)
+
+
+def test_a_constraint_that_a_caller_does_not_promise(inner):
+    def call(shape, constraints):
+        sizes = symbolic(shape, constraints)
+        return jaxmlir.trace(inner)(
+            jax.ShapeDtypeStruct(sizes, np.float32), jax.ShapeDtypeStruct((3,), np.int32)
+        )
+
+    with pytest.raises(ArgumentError, match=r"b = d.*nothing says.*'mod\(b, 2\) == 0'.*scope"):
+        call("c, d", ["c >= d"])
+    with pytest.raises(ArgumentError, match=r"a = c, b = 2\*c.*against the constraint.*'a >= b'"):
+        call("c, 2*c", [])
+    with pytest.raises(ArgumentError, match=r"b = 0.*floordiv\(a, b\) >= 1"):
+        inner(jnp.ones((3, 0)), jnp.zeros(3, np.int32))

@@ -290,7 +290,7 @@ def weighted(d, n, x, z):
 WEIGHTED = ({"w": X, "b": None}, i32(3), f32(0.5), np.complex64(1 + 2j))
 
 
-@pytest.mark.parametrize("argnums", [0, 2, (2, 0), (0, 3), -2, [3]])
+@pytest.mark.parametrize("argnums", [0, 2, (2, 0), (0, 3), -2, [3], np.int64(2)])
 @pytest.mark.parametrize("value", [False, True])
 def test_grad_takes_argnums_as_jax(argnums, value):
     def scalar(*args):
@@ -605,6 +605,11 @@ def test_grad_names_the_argument_or_result_that_has_none():
         program.grad(0)
     with pytest.raises(ArgumentError, match="argnums=2 .* 2 positional"):
         program.grad(2)
+    for name in ("grad", "jacfwd", "jacrev", "hessian"):
+        with pytest.raises(ArgumentError, match=r"argnums=\(\): expected at least one"):
+            getattr(program, name)(())
+    with pytest.raises(TransformError, match=r"jacrev of @f: at least one array"):
+        jaxmlir.from_jaxpr(jax.make_jaxpr(lambda x: ())(f32(1)), "f").jacrev()
     with pytest.raises(TransformError, match="complexfloating, got float32"):
         jaxmlir.trace(jnp.sin)(f32(1)).grad(holomorphic=True)
     with pytest.raises(TransformError, match="floating, got complex64"):

@@ -198,7 +198,7 @@ def adapt(
 def filled(type_: ir.Type, value: float) -> ir.Value:
     """A tensor of a type with every element ``value``."""
     aval = aval_of(type_)
-    if aval.dtype == dtypes.float0:
+    if aval.dtype == dtypes.float0 and core.is_constant_shape(aval.shape):
         value_attr = dense(np.zeros(aval.shape, dtypes.float0))
         return ir.Operation.create("jaxpr.constant", [type_], [], {"value": value_attr}).result
     scalar = core.ShapedArray((), aval.dtype, aval.weak_type)

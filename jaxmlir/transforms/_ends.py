@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jaxmlir import locations, pytrees
 from jaxmlir.ir import func, is_private, scope
-from jaxmlir.passes._build import (
-    make_public,
-    put_in_order,
-    reachable,
-)
+from jaxmlir.passes._build import make_public, put_in_order, reachable
 from jaxmlir.passes._library import Loans, volumes_for
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._volume import Copy, NotLent, Volume

@@ -9,23 +9,16 @@ import jax
 
 from jaxmlir import arguments
 from jaxmlir._collector import collector_paused
-from jaxmlir.errors import ArgumentError, JaxmlirError, TransformError
+from jaxmlir._compat import core
+from jaxmlir.errors import JaxmlirError, TransformError
 from jaxmlir.ir import ir, scope
-from jaxmlir.passes._build import (
-    returned,
-    set_results,
-    zeros,
-)
+from jaxmlir.passes._build import returned, set_results, zeros
 from jaxmlir.passes._library import library_first
 from jaxmlir.passes.jvp import active_arguments
 from jaxmlir.passes.transpose import cotangent_type
 from jaxmlir.passes.vjp import grad as grad_function
 from jaxmlir.transforms._ends import finish, start
-from jaxmlir.transforms._trees import (
-    leaves_of,
-    positions_of,
-    tuple_of,
-)
+from jaxmlir.transforms._trees import leaves_of, to_differentiate, tuple_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -57,9 +50,7 @@ def grad(
         be differentiated.
     """
     (args_tree, _), out_tree = program.in_tree.children(), program.out_tree
-    positions = positions_of(argnums, args_tree)
-    if not positions:
-        raise ArgumentError(f"argnums={argnums}: expected at least one argument to differentiate")
+    positions = to_differentiate(argnums, args_tree)
     chosen = leaves_of(args_tree, positions)
     value_tree, aux_tree = _value_and_aux(program) if has_aux else (out_tree, None)
     if not jax.tree_util.treedef_is_leaf(value_tree):
@@ -88,7 +79,7 @@ def grad(
         set_results(function, [*first, *gradients, *([] if value else aux)])
         copies = rules.functions.copy_in(new)
     pieces = [args_tree.children()[i] for i in positions]
-    grads = pieces[0] if not isinstance(argnums, Iterable) else tuple_of(pieces)
+    grads = tuple_of(pieces) if isinstance(argnums, Iterable) else pieces[0]
     if value:
         first_tree = value_tree if aux_tree is None else tuple_of([value_tree, aux_tree])
         tree = tuple_of([first_tree, grads])
@@ -157,7 +148,7 @@ def jacobian(
     """
     from jaxmlir.staging import trace
 
-    positions_of(options["argnums"], program.in_tree.children()[0])
+    to_differentiate(options["argnums"], program.in_tree.children()[0])
     program, _, _ = start(program, while_loops, checkpoints, custom_rules="all")
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
@@ -170,5 +161,8 @@ def jacobian(
             return trace(transformed)(*args, **kwargs)
     except JaxmlirError:
         raise
-    except TypeError as e:  # what JAX says of dtypes and of ``has_aux``
+    except (TypeError, ValueError) as e:  # what JAX says of dtypes, of ``has_aux``, of no results
         raise TransformError(f"{kind} of @{program.name}: {e}") from e
+    except core.InconclusiveDimensionOperation as e:  # JAX cuts the Jacobian at sums of sizes
+        advice = f"program.specialize(...).{kind}() is that at given sizes"
+        raise TransformError(f"{kind} of @{program.name}: {advice}; {e}") from e

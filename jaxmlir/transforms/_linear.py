@@ -10,9 +10,7 @@ import jax
 from jaxmlir._collector import collector_paused
 from jaxmlir.errors import ArgumentError
 from jaxmlir.ir import ir, scope
-from jaxmlir.passes._build import (
-    adapt,
-)
+from jaxmlir.passes._build import adapt
 from jaxmlir.passes._library import library_first
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.jvp import active_arguments, tangent_type_of
@@ -22,12 +20,10 @@ from jaxmlir.passes.linearize import linearize as linearize_function
 from jaxmlir.passes.transpose import cotangent_type
 from jaxmlir.passes.vjp import Pullback
 from jaxmlir.passes.vjp import vjp as vjp_function
+from jaxmlir.specialize import sizes_missing_in
 from jaxmlir.transforms._ends import finish, start
-from jaxmlir.transforms._trees import (
-    args_tree_of,
-    arguments_of,
-    tuple_of,
-)
+from jaxmlir.transforms._trees import args_tree_of, arguments_of, tuple_of
+from jaxmlir.types import aval_of, type_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -157,19 +153,44 @@ def _pair(
     with scope():
         inputs = list(rules.program.function(linear).type.inputs)
         residuals = [(t, True) for t in inputs[: halves.num_residuals]]
+        fwd, sizes = _with_sizes(program, rules, halves, [*residuals, *operands])
+        residuals += [(t, False) for t in sizes]
         new = adapt(rules, linear, name, [*residuals, *operands], results)
-        copies = rules.functions.copy_in(halves.fwd, new)
-    residual_tree = jax.tree.structure((0,) * halves.num_residuals)
+        copies = rules.functions.copy_in(fwd, new)
+    residual_tree = jax.tree.structure((0,) * len(residuals))
     fwd_out = tuple_of([program.out_tree, residual_tree])
     in_tree = arguments_of(residual_tree, *in_trees)
     return (
         finish(
             rules.program.clone(),
-            halves.fwd,
+            fwd,
             program.in_tree,
             fwd_out,
+            f"{program.name}.fwd",
             names=program.arg_names,
             copies=copies,
         ),
         finish(rules.program, new, in_tree, out_tree, name, copies=copies),
     )
+
+
+def _with_sizes(
+    program: Program,
+    rules: Rules,
+    halves: Linearized | Pullback,
+    operands: Sequence[tuple[ir.Type, bool]],
+) -> tuple[str, list[ir.Type]]:
+    """``@halves.fwd`` with what is to be handed on beside its residuals, and the types of that.
+
+    The other half knows symbolic sizes by its operands' shapes.  Where these do not tell them, as
+    ``f32[a * b]`` does not, it is given an array without elements whose shape does.
+    """
+    missing = sizes_missing_in([aval_of(type_) for type_, _ in operands], program)
+    if missing is None:
+        return halves.fwd, []
+    type_, sizes = rules.program.function(halves.fwd).type, type_of(missing)
+    taken, given = ([(t, True) for t in side] for side in (type_.inputs, type_.results))
+    fwd = adapt(rules, halves.fwd, f"{program.name}.fwd", taken, [*given, (sizes, False)])
+    num_residuals = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), halves.num_residuals + 1)
+    rules.program.function(fwd).attributes["jaxpr.num_res"] = num_residuals
+    return fwd, [sizes]

@@ -59,6 +59,14 @@ def positions_of(
     return positions
 
 
+def to_differentiate(argnums: int | Sequence[int], args_tree: Any) -> list[int]:
+    """Those of :func:`positions_of`, of which there has to be one."""
+    positions = positions_of(argnums, args_tree)
+    if not positions:
+        raise ArgumentError(f"argnums={argnums}: expected at least one argument to differentiate")
+    return positions
+
+
 def leaves_of(args_tree: Any, positions: Sequence[int]) -> list[int]:
     """The flat arguments of those positions, in their order."""
     starts, total = [], 0
