@@ -9,13 +9,15 @@ spread to the size of the sum::
 
 Stored is as much if the summed value is: one loop computes it, of what ``d`` is made of, and a sum
 of what is in memory is the fastest that there is.  A value that several sums read is stored once
-for all of them, and left alone; so is what is stored for another reason, or takes long to compute.
+for all of them, and left alone; so is what is stored for another reason, or takes long to compute,
+and the only array that a sum reads: its squares take little longer than it does.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -50,13 +52,30 @@ def summed_apart(function: func.FuncOp) -> list[int]:
     if not any(name in _SUMS for _, name, _ in ops):
         return []
     search = _Search(ops, returned(function))
-    shared = {
-        search.index[op.operands[0]]: search.shared(op.operands[0])
+    reads = {
+        search.index[op.operands[0]]: search.reads(op.operands[0])
         for op, name, _ in ops
         if name in _SUMS and search.is_summed_alone(op.operands[0])
     }
-    sums = Counter(one for found in shared.values() for one in found)
-    return sorted(i for i, found in shared.items() if any(sums[one] == 1 for one in found))
+    sums = Counter(one for found in reads.values() for one in found.shared)
+    return sorted(
+        i
+        for i, found in reads.items()
+        if len(found.arrays) > 1 and any(sums[one] == 1 for one in found.shared)
+    )
+
+
+@dataclass
+class _Reads:
+    """What a sum reads.
+
+    Attributes:
+      arrays: all of it but numbers.
+      shared: of that, what is stored for sums only.
+    """
+
+    arrays: set[ir.Value] = field(default_factory=set)
+    shared: set[_Shared] = field(default_factory=set)
 
 
 class _Search:
@@ -82,9 +101,9 @@ class _Search:
             and self._is_only_read_once(value)
         )
 
-    def shared(self, summed: ir.Value) -> set[_Shared]:
-        """What is stored for a sum of a value only, of all that it is computed of."""
-        found: set[_Shared] = set()
+    def reads(self, summed: ir.Value) -> _Reads:
+        """What a sum of a value reads, back to what is stored, and what is so only for it."""
+        found = _Reads()
         pending = [summed]
         for _ in range(MAX_WAY):
             if not pending:
@@ -92,15 +111,15 @@ class _Search:
             value = pending.pop()
             i = self.index[value]
             for operand in dict.fromkeys(self.ops[i][2]):
-                if elements(operand.type) < elements(value.type):
-                    if self._is_spread_again(operand, i):
-                        found.add((operand, value.type))
-                elif not self._is_computed(operand):
-                    continue
-                elif self._is_only_read_once(operand):
+                is_small = elements(operand.type) < elements(value.type)
+                if not is_small and self._is_computed(operand) and self._is_only_read_once(operand):
                     pending.append(operand)
-                elif self._is_computed_again(operand):
-                    found.add((operand, operand.type))
+                elif elements(operand.type) > 1:
+                    found.arrays.add(operand)
+                    if is_small and self._is_spread_again(operand, i):
+                        found.shared.add((operand, value.type))
+                    elif not is_small and self._is_computed_again(operand):
+                        found.shared.add((operand, operand.type))
         return found
 
     def _is_only_read_once(self, value: ir.Value) -> bool:
@@ -116,7 +135,7 @@ class _Search:
     def _is_spread_again(self, value: ir.Value, reader: int) -> bool:
         """Whether an array has the size of what an op makes of it for another op as well."""
         result = self.ops[reader][0].results[0].type
-        return elements(value.type) > 1 and any(
+        return any(
             self._is_fused(i) and self.ops[i][0].results[0].type == result
             for i in self._users[value]
             if i != reader
@@ -124,7 +143,9 @@ class _Search:
 
     def _is_computed_again(self, value: ir.Value) -> bool:
         """Whether each user of a value computes it anew, as far as it is up to XLA."""
-        if value in self._outs or not all(map(self._is_fused, self._users[value])):
+        if not self._is_computed(value) or value in self._outs:
+            return False
+        if not all(map(self._is_fused, self._users[value])):
             return False
         pending = [value]
         for _ in range(MAX_WAY):
