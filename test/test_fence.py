@@ -240,3 +240,49 @@ def test_an_array_that_is_added_many_times_is_read_once():
 
     program = jaxmlir.trace(f)(x, x)
     assert FENCE not in str(program.run_passes("jaxpr-fence"))
+
+
+def centred(x, m, w):
+    """What is summed in the end reads a difference that is computed for other ops as well."""
+    difference = x[:, None] - m
+    weighted = jnp.tanh(w[..., None] * difference)
+    return weighted, jnp.sum(weighted * difference, 0), jnp.sum(weighted**2, 0)
+
+
+def shared_by_sums(x, m, w):
+    difference = x[:, None] - m
+    return jnp.sum(difference**2, 0), jnp.max(difference * w[..., None], 0), difference * 2
+
+
+def rows(points):
+    rng = np.random.RandomState(1)
+    shapes = (points, 8), (64, 8), (points, 64)
+    return tuple(rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+
+
+@pytest.mark.parametrize("function, fences", [(centred, 1), (shared_by_sums, 0)])
+def test_what_is_summed_is_stored_rather_than_what_others_compute_again(function, fences):
+    args = rows(512)
+    program = jaxmlir.trace(function)(*args).optimize(1)
+    remarks = []
+    fenced = program.run_passes("jaxpr-fence", remarks=remarks.append)
+    fenced.verify()
+    assert ["a sum of it would" in r.message for r in remarks] == [True] * fences
+    for got, want in zip(fenced(*args), jax.jit(function)(*args), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    # Of less, both stay in cache.
+    few = jaxmlir.trace(function)(*rows(64)).optimize(1)
+    assert str(few.run_passes("jaxpr-fence")) == str(few)
+
+
+def test_a_sum_takes_the_memory_of_what_is_summed_and_of_nothing_else():
+    """The moments of points about centres: their cotangents have an array of points, centres and
+    coordinates, and so does what is summed for the centres."""
+    x, m, w = rows(2048)
+
+    def f(m):
+        return jnp.sum(jax.nn.logsumexp(-0.5 * jnp.sum((x[:, None] - m) ** 2, -1), -1))
+
+    compiled = jaxmlir.trace(f)(m).grad().optimize(2, without=["jaxpr-tile"]).lower().compile()
+    np.testing.assert_allclose(compiled(m), jax.jit(jax.grad(f))(m), rtol=1e-3, atol=1e-3)
+    assert compiled.memory_analysis().temp_size_in_bytes < 2.5 * x.nbytes * len(m)

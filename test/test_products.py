@@ -322,6 +322,33 @@ def test_gradients_of_sums_of_spread_products_are_products_of_matrices():
         np.testing.assert_allclose(a, b, 1e-5, 1e-5)
 
 
+def scaled_implicitly(x, s):
+    return jnp.sum(jnp.tanh(x) * s, (0, 2))
+
+
+def scaled_by_two(x, s):
+    return -jnp.sum(jnp.tanh(x) * s * s[:, :1], 0)
+
+
+@pytest.mark.parametrize(
+    "function, shape", [(scaled_implicitly, (1, 8, 1)), (scaled_by_two, (8, 3))]
+)
+def test_what_is_the_same_along_a_sum_is_multiplied_by_once(function, shape):
+    x, s = normal(2000, 8, 3), normal(*shape)
+    program = traced(function, x, s).optimize(1)
+    after = program.run_passes("jaxpr-reassociate")
+    wide = [e for e in after.to_jaxpr().eqns if e.outvars[0].aval.shape == x.shape]
+    assert [e.primitive.name for e in wide] == ["tanh"]
+    np.testing.assert_allclose(after(x, s), function(x, s), rtol=1e-5, atol=1e-5)
+    for got, want in zip(after.vmap(out_axes=0)(x[None], s[None]), [function(x, s)], strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_a_sum_of_one_is_no_sum():
+    program = traced(lambda x, s: jnp.sum((x * s)[:, None], 1), SQUARE, SQUARE[:1])
+    assert str(program.run_passes("jaxpr-reassociate")) == str(program)
+
+
 def test_the_gradient_of_a_trace_is_the_one_by_hand():
     program = traced(trace_of_product, SQUARE, SQUARE).optimize(2)
     gradient = program.grad((0, 1)).optimize(2)

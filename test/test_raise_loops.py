@@ -497,6 +497,28 @@ def test_random_loops(statements, low, count, reverse):
     same_gradient(program, function, *args)
 
 
+@pytest.mark.parametrize("axis, step", [(0, 1), (1, 3)])
+def test_windows_that_a_gather_reads_are_read_as_wholes(axis, step):
+    """Not by the positions of all of their elements."""
+    count, width = 15, 20
+    shape = [5, 5]
+    shape[axis] = step * (count - 1) + width
+    x = np.random.RandomState(0).randn(*shape).astype(np.float32)
+
+    def frames(x):
+        def write(i, out):
+            window = lax.dynamic_slice_in_dim(x, step * i, width, axis)
+            return out.at[i].set(jnp.tanh(jnp.tensordot(jnp.arange(20.0) / 40, window, (0, axis))))
+
+        return lax.fori_loop(0, count, write, jnp.zeros((count, 5)))
+
+    program, _ = raised(frames, x, passes="jaxpr-raise-loops{platform=cpu}")
+    assert '"jaxpr.scan"' not in str(program)
+    assert f"tensor<{count}x1xi32>" in str(program)
+    np.testing.assert_allclose(program(x), jax.jit(frames)(x), rtol=1e-4, atol=1e-6)
+    same_gradient(program, frames, x)
+
+
 @random_programs.budget
 @hypothesis.given(steps=random_programs.programs)
 def test_random_programs(steps):

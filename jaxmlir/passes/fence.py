@@ -24,7 +24,8 @@ called function does: XLA inlines them before it fuses. A fence inside a functio
 of its callers.
 
 Sums of many arrays are fenced as well, part by part, whatever they cost
-(:mod:`jaxmlir.passes._partial_sums`).
+(:mod:`jaxmlir.passes._partial_sums`), and what is summed along an axis, where something else would
+be stored for that (:mod:`jaxmlir.passes._apart`).
 
 What a call returns twice, as it is and reshaped, is one array, and is fenced once.  XLA takes the
 identity of a call and its operand for one buffer, and does not see that a kernel which reads both
@@ -42,6 +43,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jaxmlir._compat import core, dtypes, jax_version
 from jaxmlir.ir import free_symbol, func, ir, scope
+from jaxmlir.passes._apart import summed_apart
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import build, ops_of, returned
 from jaxmlir.passes._fusion import FEW_ELEMENTS, FUSED, MOVED, SLOW, is_inlined, kept_call
@@ -89,8 +91,13 @@ def fence(program: Program, platform: str = "cpu", threshold: int = Fence.thresh
             _fence(program.function(symbol), values, put)
         sums = crowded_sums(program.functions)
         for symbol, indices in sums.items():
-            _cut(program.function(symbol), indices, put)
-    count = sum(map(len, (*chosen.values(), *sums.values())))
+            reason = f"what is added up reads more than {MAX_READ} arrays"
+            _cut(program.function(symbol), indices, put, reason)
+        apart = {symbol: summed_apart(function) for symbol, function in program.functions.items()}
+        for symbol, found in apart.items():
+            reason = "a sum of it would store what others compute again"
+            _cut(program.function(symbol), [(index, 0) for index in found], put, reason)
+    count = sum(map(len, (*chosen.values(), *sums.values(), *apart.values())))
     if count:
         program.changed()
     return count
@@ -129,13 +136,15 @@ def _fence(function: func.FuncOp, values: list[_Expensive], put: Callable[..., i
         value.replace_all_uses_except(fenced, fenced.owner.operation)
 
 
-def _cut(function: func.FuncOp, sums: list[tuple[int, int]], put: Callable[..., ir.Value]) -> None:
-    """Puts fences on sums: of which ops they are which results."""
+def _cut(
+    function: func.FuncOp, sums: list[tuple[int, int]], put: Callable[..., ir.Value], reason: str
+) -> None:
+    """Puts fences on values: of which ops they are which results."""
     body = list(function.entry_block.operations)
     for index, number in reversed(sums):
         op = body[index]
         value = op.results[number]
-        remark(op, f"stored: what is added up reads more than {MAX_READ} arrays")
+        remark(op, f"stored: {reason}")
         with ir.InsertionPoint(body[index + 1]), op.location:
             fenced = put(value)
         value.replace_all_uses_except(fenced, fenced.owner.operation)

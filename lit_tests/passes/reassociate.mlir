@@ -118,13 +118,26 @@ func.func private @step(%a: tensor<8x64xf32>, %b: tensor<64x8xf32>, %x: tensor<8
   return %1 : tensor<8xf32>
 }
 
+// What is the same along the axis of a sum is no part of it.
+// CHECK-LABEL: func.func private @scaled
+// CHECK-SAME:    (%[[X:.*]]: tensor<2048x8xf32>, %[[S:.*]]: tensor<1x8xf32>)
+// CHECK:         %[[SUM:.*]] = "jaxpr.reduce_sum"(%[[X]]) {axes = array<i64: 0>}
+// CHECK:         %[[OUT:.*]] = "jaxpr.mul"
+// CHECK-NEXT:    return %[[OUT]] : tensor<8xf32>
+func.func private @scaled(%x: tensor<2048x8xf32>, %s: tensor<1x8xf32>) -> tensor<8xf32> {
+  %0 = "jaxpr.mul"(%x, %s) : (tensor<2048x8xf32>, tensor<1x8xf32>) -> tensor<2048x8xf32>
+  %1 = "jaxpr.reduce_sum"(%0) {axes = array<i64: 0>} : (tensor<2048x8xf32>) -> tensor<8xf32>
+  return %1 : tensor<8xf32>
+}
+
 // Every number below is a small integer, or half of one: exact in any order.
 // EXEC:      result[0]: f32[] = 4096.0
 // EXEC-NEXT: result[1]: f32[] = 8192.0
 // EXEC-NEXT: result[2]: f32[] = 6.7108864e+07
 // EXEC-NEXT: result[3]: f32[64] = [128.0, 128.0,
 // EXEC:      result[4]: f32[8] = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
-func.func public @main() -> (tensor<f32>, tensor<f32>, tensor<f32>, tensor<64xf32>, tensor<8xf32>) {
+// EXEC-NEXT: result[5]: f32[8] = [4096.0, 4096.0, 4096.0, 4096.0, 4096.0, 4096.0, 4096.0, 4096.0]
+func.func public @main() -> (tensor<f32>, tensor<f32>, tensor<f32>, tensor<64xf32>, tensor<8xf32>, tensor<8xf32>) {
   %one = "jaxpr.constant"() {value = dense<1.0> : tensor<f32>} : () -> tensor<f32>
   %two = "jaxpr.constant"() {value = dense<2.0> : tensor<f32>} : () -> tensor<f32>
   %a = "jaxpr.broadcast_in_dim"(%one) {broadcast_dimensions = [], shape = array<i64: 64, 64>} : (tensor<f32>) -> tensor<64x64xf32>
@@ -144,5 +157,8 @@ func.func public @main() -> (tensor<f32>, tensor<f32>, tensor<f32>, tensor<64xf3
   %d = "jaxpr.broadcast_in_dim"(%small) {broadcast_dimensions = [], shape = array<i64: 64, 8>} : (tensor<f32>) -> tensor<64x8xf32>
   %x = "jaxpr.broadcast_in_dim"(%one) {broadcast_dimensions = [], shape = array<i64: 8>} : (tensor<f32>) -> tensor<8xf32>
   %8 = "jaxpr.jit"(%c, %d, %x) {jaxpr = @power, name = "power"} : (tensor<8x64xf32>, tensor<64x8xf32>, tensor<8xf32>) -> tensor<8xf32>
-  return %4, %1, %6, %7, %8 : tensor<f32>, tensor<f32>, tensor<f32>, tensor<64xf32>, tensor<8xf32>
+  %s = "jaxpr.broadcast_in_dim"(%two) {broadcast_dimensions = [], shape = array<i64: 1, 8>} : (tensor<f32>) -> tensor<1x8xf32>
+  %ones = "jaxpr.broadcast_in_dim"(%one) {broadcast_dimensions = [], shape = array<i64: 2048, 8>} : (tensor<f32>) -> tensor<2048x8xf32>
+  %9 = "jaxpr.jit"(%ones, %s) {jaxpr = @scaled, name = "scaled"} : (tensor<2048x8xf32>, tensor<1x8xf32>) -> tensor<8xf32>
+  return %4, %1, %6, %7, %8, %9 : tensor<f32>, tensor<f32>, tensor<f32>, tensor<64xf32>, tensor<8xf32>, tensor<8xf32>
 }

@@ -366,8 +366,8 @@ def cost_of(node: Node) -> Cost:
                 return Cost(0, (of_operands[0] + size) * itemsize, 1)
             if inner.name != "jaxpr.mul":
                 return Cost(0, size * itemsize, 1)
-            stored = 2 * of_operands[0] * itemsize if _is_spread_for_others(inner) else 0
-            return Cost(2 * of_operands[0], size * itemsize + stored, 1)
+            stored = 2 if _is_spread_for_others(inner) else 3 if _is_spread_over(inner, node) else 0
+            return Cost(2 * of_operands[0], (size + stored * of_operands[0]) * itemsize, 1)
         case "jaxpr.scatter_add" | "jaxpr.pad" | "jaxpr.dynamic_update_slice":
             (updates,) = (of_operands[i] for i in SELECTING[node.name].operands(node))
             return Cost(0, (2 * updates + size) * itemsize, 1)
@@ -404,6 +404,28 @@ def _is_spread_for_others(product: Node) -> bool:
         if math.prod(shape_of(value)) == size:
             return False
     return shared
+
+
+def _is_spread_over(product: Node, reduction: Node) -> bool:
+    """Whether a factor of a product that is summed is the same along the axes of the sum.
+
+    XLA's library of reductions takes the product for a part of the sum, and what both are made of
+    is stored for it, the spread factor as well.  The sum of 5000 x 64 x 8 numbers along the
+    first axis takes 0.3 ms on JAX 0.10 and 0.12; of their products with 64 x 8 others 0.7 and 2.1.
+    """
+    summed = {d for d in reduction.get("axes") if shape_of(reduction.operands[0])[d] > 1}
+    if reduction.operands[0] != product.result or not summed:
+        return False
+    for value in product.operands:
+        factor = product.others.get(value)
+        runs = {d for d, size in enumerate(shape_of(value)) if size > 1}
+        if factor is not None and factor.name == "jaxpr.broadcast_in_dim":
+            made_of = shape_of(factor.operands[0])
+            dims = factor.get("broadcast_dimensions")
+            runs = {d for d, size in zip(dims, made_of, strict=True) if size > 1}
+        if runs and not runs & summed:
+            return True
+    return False
 
 
 _VIEWS = ("jaxpr.transpose", "jaxpr.reshape", "jaxpr.squeeze", "jaxpr.neg")
