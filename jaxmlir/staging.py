@@ -125,8 +125,11 @@ def _handles_in(text: str) -> dict[str, handles.Box]:
     return found
 
 
+_TO_COME: Any = object()
+
+
 def jit(
-    fun: Callable[..., Any] | None = None,
+    fun: Callable[..., Any] = _TO_COME,
     /,
     *,
     optimize: int = 0,
@@ -156,7 +159,7 @@ def jit(
     Raises:
       PipelineError: there is no such level or pass.
     """
-    if fun is None:
+    if fun is _TO_COME:
         return functools.partial(jit, optimize=optimize, without=without, **options)
     return JitFunction(fun, options, optimize, without)
 

@@ -461,13 +461,6 @@ def test_options(stack, use, error, expected):
         use(stack)
 
 
-def test_sizes_that_are_symbolic_in_turn():
-    (b,) = jax.export.symbolic_shape("b")
-    program = jaxmlir.trace(_stack)(jax.ShapeDtypeStruct((b,), "float32"))
-    with pytest.raises(ArgumentError, match=r"must be f32\[b\], got the shape \[2\*b\]"):
-        program.specialize(jax.ShapeDtypeStruct((2 * b,), "float32"))
-
-
 def test_files(stack, tmp_path):
     """An error names the file that the user gave."""
     with pytest.raises(FileNotFoundError, match=r"directory: '.*nowhere/p.jaxmlir'$"):

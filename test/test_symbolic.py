@@ -331,3 +331,15 @@ def test_a_constraint_that_a_caller_does_not_promise(inner):
         call("c, 2*c", [])
     with pytest.raises(ArgumentError, match=r"b = 0.*floordiv\(a, b\) >= 1"):
         inner(jnp.ones((3, 0)), jnp.zeros(3, np.int32))
+
+
+def test_sizes_that_are_symbolic_in_turn(tmp_path):
+    (b,) = jax.export.symbolic_shape("b")
+    program = jaxmlir.trace(lambda x: jnp.stack([x, 2 * x]))(jax.ShapeDtypeStruct((b,), "float32"))
+    even = program.specialize(jax.ShapeDtypeStruct((2 * b,), "float32"))
+    even.save(tmp_path / "even")
+    for given in (even, jaxmlir.load(tmp_path / "even")):
+        assert str(given.out_avals[0].shape) == "(2, 2*b)"
+        same(given(jnp.ones(4)), jnp.stack([jnp.ones(4), 2 * jnp.ones(4)]))
+        with pytest.raises(ArgumentError, match="remainder 1"):
+            given(jnp.ones(3))
