@@ -113,8 +113,8 @@ def _write(line: Timeline, late: Late, ties: _Ties) -> None:
     root = line.maker(late.value)
     assert root is not None
     remark(root.op, f"computed late: {late.gain} bytes are not stored")
-    values = {v: line.outer[v][0] for v in late.leaves}
-    with ir.InsertionPoint(line.ops[late.users[0]]), root.op.location:
+    values = {v: line.own_value(v) for v in late.leaves}
+    with ir.InsertionPoint(line.body.ops[late.users[0]]), root.op.location:
         for v in late.tied:
             small = SMALL * size(line.types[v]) <= size(line.types[late.value])
             values[v] = (ties if small else ties.times_one)(values[v], late.after)
@@ -122,9 +122,9 @@ def _write(line: Timeline, late: Late, ties: _Ties) -> None:
             step = line.steps[i]
             results = copy(step.op, step.name, [values[v] for v in step.operands])
             values.update(zip(step.results, results, strict=True))
-    before = set(line.outer[late.value])
+    before = set(map(line.body.value, line.outer[late.value]))
     for i in late.users:
-        operands = line.ops[i].operation.operands
+        operands = line.body.ops[i].operation.operands
         for k, v in enumerate(operands):
             if v in before:
                 operands[k] = values[late.value]

@@ -72,9 +72,9 @@ class Choice:
         prices = Prices(program)
         self._prices = [prices.computing(step.op, step.name) for step in line.steps]
         # Which of the function's own ops read a value of it.
-        self._users: dict[ir.Value, list[int]] = {}
-        for i, op in enumerate(line.ops):
-            for v in dict.fromkeys(op.operands):
+        self._users: dict[int, list[int]] = {}
+        for i, operands in enumerate(line.body.operands):
+            for v in dict.fromkeys(operands):
                 self._users.setdefault(v, []).append(i)
 
     def find(self, slowdown: float, min_gain: float) -> list[Late]:
@@ -228,7 +228,7 @@ class Choice:
         """Something that an op of the function needs, and that is not there before so many steps
         one after another are done; if there is, something that is in memory."""
         line = self._line
-        read = [line.numbers[v] for v in line.ops[top].operands]
+        read = [line.numbers[v] for v in line.body.operands[top]]
         read = [v for v in read if v != value and is_plain_array(line.types[v])]
         if not read:
             return None
@@ -239,10 +239,10 @@ class Choice:
                 break
             if line.stored[found]:
                 if line.outer[found] and is_plain_array(line.types[found]):
-                    return line.outer[found][0]
+                    return line.own_value(found)
                 break
             found = max(maker.operands, key=line.depths.__getitem__, default=found)
-        return line.outer[latest][0] if line.depths[latest] >= depth else None
+        return line.own_value(latest) if line.depths[latest] >= depth else None
 
 
 def _is_cheap(step: Step) -> bool:

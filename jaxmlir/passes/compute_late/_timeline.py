@@ -9,13 +9,16 @@ they read is stored, but for a product that is summed up by one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from jaxmlir._pointwise import ELEMENTWISE
+from jaxmlir._signature import Signature
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import may_have_functions, ops_of, returned, symbols_of
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import may_have_functions, symbols_of
 from jaxmlir.passes._fusion import MOVED, SLOW, is_inlined
 from jaxmlir.passes._work import size
 from jaxmlir.passes.recompute import FUNCTIONS, REDUCTIONS, VIEWS
@@ -35,10 +38,6 @@ _MANY = 4
 MAX_STEPS = 100_000
 
 
-# The arguments of a function, its ops with their names and operands, and what it returns.
-_Function = tuple[list[ir.Value], list[tuple[Any, str, list[ir.Value]]], list[ir.Value]]
-
-
 class Step(NamedTuple):
     """An op; its operands and results are numbers of values."""
 
@@ -55,9 +54,9 @@ def is_short(program: Program, function: func.FuncOp) -> bool:
     lengths: dict[str, int] = {}
 
     def length(of: func.FuncOp) -> int:
-        found = 0
-        for op, name, _ in ops_of(of):
-            found += 1
+        body = program.reading.body(of)
+        found = len(body.ops)
+        for op, name in zip(body.ops, body.names, strict=True):
             symbol = _callee(op, name)
             if symbol is not None:
                 if symbol not in lengths:
@@ -73,9 +72,10 @@ class Timeline:
     """The steps of a function, and the values between them, by number.
 
     Attributes:
-      ops: the function's own.
+      body: the function, in which values have numbers of their own.
       steps: in their order.
       types: of each value.
+      numbers: of each of the function's own values which one of these it is.
       outer: of each value the function's own values that are the same, the first first; what is
         computed in a call and not returned has none.
       makers: of each value the step that gives it; none, of an argument.
@@ -88,75 +88,58 @@ class Timeline:
 
     def __init__(self, program: Program, function: func.FuncOp):
         self._program = program
-        self._functions: dict[str, _Function] = {}
-        self.ops: list[Any] = []
+        self.body = body = program.reading.body(function)
         self.steps: list[Step] = []
         self.types: list[ir.Type] = []
-        self.outer: list[list[ir.Value]] = []
         self.makers: list[int | None] = []
         self.users: list[list[int]] = []
         self.depths: list[int] = []
-        arguments = [self._new(v, None) for v in function.arguments]
-        self.numbers: dict[ir.Value, int] = dict(zip(function.arguments, arguments, strict=True))
-        for op, name, operands in ops_of(function):
-            self.ops.append(op)
-            self._add(op, name, operands, self.numbers, ())
-        for value, number in self.numbers.items():
-            self.outer[number].append(value)
-        self.returned = {self.numbers[v] for v in returned(function)}
+        self.numbers = self._new(body.types[: body.arity], None, 0)
+        for top, (op, signature, operands) in enumerate(_ops(body)):
+            given = [self.numbers[v] for v in operands]
+            self.numbers += self._add(op, signature, given, top, ())
+        self.outer: list[list[int]] = [[] for _ in self.types]
+        for own, number in enumerate(self.numbers):
+            self.outer[number].append(own)
+        self.returned = {self.numbers[v] for v in body.returned}
         self._find_stored()
 
     # --- steps ---
 
-    def _new(self, value: ir.Value, maker: int | None, depth: int = 0) -> int:
-        self.types.append(value.type)
-        self.outer.append([])
-        self.makers.append(maker)
-        self.users.append([])
-        self.depths.append(depth)
-        return len(self.types) - 1
+    def _new(self, types: Sequence[ir.Type], maker: int | None, depth: int) -> list[int]:
+        first, count = len(self.types), len(types)
+        self.types += types
+        self.makers += [maker] * count
+        self.depths += [depth] * count
+        self.users += [[] for _ in types]
+        return list(range(first, first + count))
 
     def _add(
-        self,
-        op: Any,
-        name: str,
-        operands: list[ir.Value],
-        numbers: dict[ir.Value, int],
-        within: tuple[str, ...],
-    ) -> None:
-        """Adds an op of a function whose values have numbers; a call's ops in its place.
+        self, op: Any, signature: Signature, operands: list[int], top: int, within: tuple[str, ...]
+    ) -> list[int]:
+        """Adds an op, or a call's ops in its place; its results.
 
         Args:
           within: the functions that are being called.
         """
-        given = [numbers[v] for v in operands]
-        symbol = _callee(op, name)
-        if symbol is None or symbol in within:
-            results = self._step(op, name, given)
-        else:
-            arguments, ops, outs = self._read(symbol)
-            inner = dict(zip(arguments, given, strict=True))
-            for step in ops:
-                self._add(*step, inner, (*within, symbol))
-            results = [inner[v] for v in outs]
-        numbers.update(zip(op.results, results, strict=True))
-
-    def _read(self, symbol: str) -> _Function:
-        """A called function, which may be called often."""
-        if symbol not in self._functions:
-            function = self._program.function(symbol)
-            ops = list(ops_of(function))
-            self._functions[symbol] = list(function.arguments), ops, returned(function)
-        return self._functions[symbol]
-
-    def _step(self, op: Any, name: str, operands: list[int]) -> list[int]:
-        index = len(self.steps)
-        depth = 1 + max((self.depths[v] for v in operands), default=0)
-        results = [self._new(v, index, depth) for v in op.results]
+        symbol = _callee(op, signature.name)
+        if symbol is not None and symbol not in within:
+            body, inner = self._program.reading.body(self._program.function(symbol)), operands
+            for op, signature, places in _ops(body):
+                given = [inner[v] for v in places]
+                inner += self._add(op, signature, given, top, (*within, symbol))
+            return [inner[v] for v in body.returned]
+        index, depths, users = len(self.steps), self.depths, self.users
+        depth = 1 + max([depths[v] for v in operands], default=0)
+        results = self._new(signature.results, index, depth)
         for v in dict.fromkeys(operands):
-            self.users[v].append(index)
-        self.steps.append(Step(op, name, tuple(operands), tuple(results), len(self.ops) - 1))
+            users[v].append(index)
+        self.steps.append(Step(op, signature.name, tuple(operands), tuple(results), top))
         return results
+
+    def own_value(self, number: int) -> ir.Value:
+        """The first of the function's own values that are a value."""
+        return self.body.value(self.outer[number][0])
 
     def maker(self, value: int) -> Step | None:
         """The step that gives a value."""
@@ -239,6 +222,10 @@ class Timeline:
             if may_have_functions(step.name) and not _is_identity(step):
                 found[i] += max(map(peaks.of, symbols_of(step.op)), default=0.0)
         return found
+
+
+def _ops(body: Body) -> Iterator[tuple[Any, Signature, list[int]]]:
+    return zip(body.ops, body.signatures, body.operands, strict=True)
 
 
 def _callee(op: Any, name: str) -> str | None:
