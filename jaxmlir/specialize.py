@@ -64,10 +64,12 @@ def sizes_missing_in(avals: Sequence[Any], program: Program) -> Any | None:
     """
     symbolic = [dim for aval in program.in_avals if is_symbolic(aval) for dim in aval.shape]
     symbolic = [dim for dim in symbolic if not core.is_constant_dim(dim)]
+    if not symbolic:
+        return None
     variables = sorted({name for dim in symbolic for name in dim._get_vars()})
     try:
         tree = jax.tree.structure((tuple(avals), {}))
-        told = shape_poly.solve_dim_vars(tuple(avals), tree)[0] if variables else {}
+        told = shape_poly.solve_dim_vars(tuple(avals), tree)[0]
     except (ValueError, shape_poly.UnexpectedDimVar):
         told = {}
     if told.keys() >= set(variables):
