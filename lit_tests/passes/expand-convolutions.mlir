@@ -15,6 +15,8 @@
 // RUN: jaxmlir-run %t --entry three --args '[[[[[1.0]]], [[[2.0]]], [[[3.0]]]]], [[[[[1.0]]]], [[[[10.0]]]]]' | FileCheck %s --check-prefix=THREE
 // RUN: jaxmlir-run %s --entry order --args '[[[1.0, 2.0, 3.0]]]' | FileCheck %s --check-prefix=ORDER
 // RUN: jaxmlir-run %t --entry order --args '[[[1.0, 2.0, 3.0]]]' | FileCheck %s --check-prefix=ORDER
+// RUN: jaxmlir-run %s --entry padded --args '[[[1.0], [2.0], [3.0], [4.0]]]' | FileCheck %s --check-prefix=PADDED
+// RUN: jaxmlir-run %t --entry padded --args '[[[1.0], [2.0], [3.0], [4.0]]]' | FileCheck %s --check-prefix=PADDED
 // RUN: jaxmlir-opt --jaxpr-expand-convolutions=platform=cpu --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] each group by itself
@@ -22,6 +24,7 @@
 // REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] without the zeros of a dilated array
 // REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] in two dimensions
 // REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] its dimensions in another order
+// REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] its array padded before
 
 // CHECK-LABEL: func.func public @groups
 // CHECK-COUNT-2: "jaxpr.conv_general_dilated"({{.*}} -> tensor<1x2x1xf32>
@@ -83,4 +86,19 @@ func.func public @order(%x: tensor<1x1x3xf32>) -> tensor<1x16x3xf32> {
   %k = "jaxpr.constant"() {value = dense<2.0> : tensor<16x1x1xf32>} : () -> tensor<16x1x1xf32>
   %0 = "jaxpr.conv_general_dilated"(%x, %k) {dimension_numbers = {ConvDimensionNumbers = {lhs_spec = array<i64: 0, 1, 2>, out_spec = array<i64: 0, 1, 2>, rhs_spec = array<i64: 0, 1, 2>}}, lhs_dilation = array<i64: 1>, padding = [array<i64: 0, 0>], rhs_dilation = array<i64: 1>, window_strides = array<i64: 1>} : (tensor<1x1x3xf32>, tensor<16x1x1xf32>) -> tensor<1x16x3xf32>
   return %0 : tensor<1x16x3xf32>
+}
+
+// The gradient in a kernel of three numbers, of one image: the window is as large as that.
+// CHECK-LABEL: func.func public @padded
+// CHECK:         %[[X:.*]] = "jaxpr.pad"({{.*}} -> tensor<1x6x1xf32>
+// CHECK-NEXT:    %[[T:.*]] = "jaxpr.transpose"(%[[X]])
+// CHECK:         "jaxpr.conv_general_dilated"(%[[T]], {{.*}} padding = [array<i64: 0, 0>]
+
+// PADDED: result: f32[3,1,4] = {{\[\[\[}}6.0, 6.0, 6.0, 6.0]],
+// PADDED: {{\[\[}}10.0, 10.0, 10.0, 10.0]],
+// PADDED: {{\[\[}}9.0, 9.0, 9.0, 9.0]]]
+func.func public @padded(%x: tensor<1x4x1xf32>) -> tensor<3x1x4xf32> {
+  %y = "jaxpr.constant"() {value = dense<1.0> : tensor<1x4x4xf32>} : () -> tensor<1x4x4xf32>
+  %0 = "jaxpr.conv_general_dilated"(%x, %y) {dimension_numbers = {ConvDimensionNumbers = {lhs_spec = array<i64: 2, 0, 1>, out_spec = array<i64: 1, 2, 0>, rhs_spec = array<i64: 2, 0, 1>}}, lhs_dilation = array<i64: 1>, padding = [array<i64: 1, 1>], rhs_dilation = array<i64: 1>, window_strides = array<i64: 1>} : (tensor<1x4x1xf32>, tensor<1x4x4xf32>) -> tensor<3x1x4xf32>
+  return %0 : tensor<3x1x4xf32>
 }
