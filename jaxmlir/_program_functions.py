@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
 from jaxmlir import arguments, codec, locations, pytrees
+from jaxmlir._analysis import analysis
 from jaxmlir._compat import core, effects, state_types
 from jaxmlir.errors import ImportingError, JaxmlirError, at_op, nearest
 from jaxmlir.ir import context, func, functions, ir, is_private
@@ -45,11 +45,11 @@ class Functions:
         self.rule_tracing.looked_at()
         return self._functions
 
-    @functools.cached_property
+    @analysis
     def _functions(self) -> dict[str, func.FuncOp]:
         return functions(self._module) | self.lent
 
-    @functools.cached_property
+    @analysis
     def taken_names(self) -> set[str]:
         """The symbols that importers have found taken, and those that they are about to add."""
         return set()
@@ -95,12 +95,12 @@ class Functions:
         """What :func:`inspect.signature` gives: that of the user's function, where it is known."""
         return arguments.signature_of(self)
 
-    @functools.cached_property
+    @analysis
     def in_tree(self) -> Any:
         """The pytree of ``(args, kwargs)`` that a call takes."""
         return self._tree("jaxpr.in_tree", len(self.in_avals), lambda n: ((0,) * n, {}))
 
-    @functools.cached_property
+    @analysis
     def out_tree(self) -> Any:
         """The pytree of a call's result."""
         n = len(self.out_avals)
@@ -116,18 +116,18 @@ class Functions:
             raise JaxmlirError(f"{name} has {tree.num_leaves} leaves, @{self.name} has {n} values")
         return tree
 
-    @functools.cached_property
+    @analysis
     def arg_names(self) -> tuple[str, ...]:
         """What the user's function calls the flat arguments (``params['w']``); empty if unknown."""
         with context():
             return locations.names_of_arguments(self._function(self.name))
 
-    @functools.cached_property
+    @analysis
     def in_avals(self) -> tuple[Any, ...]:
         """The abstract values of the flat arguments."""
         return self._avals(self._function(self.name).type.inputs)
 
-    @functools.cached_property
+    @analysis
     def out_avals(self) -> tuple[Any, ...]:
         """The abstract values of the flat results."""
         return self._avals(self._function(self.name).type.results)

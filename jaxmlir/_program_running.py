@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from jaxmlir import arguments, runtime
 from jaxmlir import specialize as specialization
+from jaxmlir._analysis import analysis
 from jaxmlir._calls import Calls
 from jaxmlir._collector import collector_paused
 from jaxmlir.callee import Callee
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Running:
     """The part of :class:`jaxmlir.program.Program` that runs and lowers it."""
 
-    @functools.cached_property
+    @analysis
     def stubs(self) -> runtime.Stubs:
         """Makes one-equation jaxprs that call the functions."""
         return runtime.Stubs(self)
@@ -43,11 +43,11 @@ class Running:
         """,
     )
 
-    @functools.cached_property
+    @analysis
     def _jitted(self) -> Any:
         return jax.jit(arguments.called(self, self._call, self.name))
 
-    @functools.cached_property
+    @analysis
     def plans(self) -> dict[str, Any]:
         """What :mod:`jaxmlir.interpreter` has read of the functions."""
         return {}

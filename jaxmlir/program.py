@@ -8,7 +8,6 @@ base classes, each in a file of its own.
 
 from __future__ import annotations
 
-import functools
 import numbers
 import os
 import weakref
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir import custom_calls, handles
 from jaxmlir import ir as mlir_ir
+from jaxmlir._analysis import analysis, forget_analyses
 from jaxmlir._derived import derived_once
 from jaxmlir._program_functions import Functions, Signature
 from jaxmlir._program_running import Running
@@ -168,26 +168,7 @@ class Program(Functions, Transformations, Running):
         self.lent: dict[str, func.FuncOp] = {}
         self.copies: dict[str, Copy] = {}
         self.state = object()
-        for name in (
-            "exporter",
-            "plans",
-            "stubs",
-            "liveness",
-            "reading",
-            "_functions",
-            "taken_names",
-            "arg_names",
-            "in_avals",
-            "in_tree",
-            "out_avals",
-            "out_tree",
-            "placement",
-            "lowered_form",
-            "pure_form",
-            "_jitted",
-            "custom_calls_found",
-        ):
-            self.__dict__.pop(name, None)
+        forget_analyses(self)
         if functions is not None:
             self._functions = functions
 
@@ -357,7 +338,7 @@ class Program(Functions, Transformations, Running):
             "jaxmlir.load(path) reads in another process"
         )
 
-    @functools.cached_property
+    @analysis
     def lowered_form(self) -> Program:
         """What is lowered: the program after the passes that wait until then."""
         if self.when_lowered is None:
@@ -369,7 +350,7 @@ class Program(Functions, Transformations, Running):
         self.when_lowered.run(result, Instrumentation(verify_each=False))
         return result
 
-    @functools.cached_property
+    @analysis
     def pure_form(self) -> Program | None:
         """The program with values for the references that it makes; ``None`` where it has none."""
         from jaxmlir.passes.discharge_refs import discharge_refs
@@ -389,31 +370,31 @@ class Program(Functions, Transformations, Running):
         """
         return self.exporter.jaxpr(self.name)
 
-    @functools.cached_property
+    @analysis
     def exporter(self) -> Exporter:
         """Makes jaxprs of the functions, each once."""
         return Exporter(self)
 
-    @functools.cached_property
+    @analysis
     def liveness(self) -> Liveness:
         """What lowering has found out of the functions: custom rules are no reason to keep."""
         return Liveness(self._functions, custom_rules=False)
 
-    @functools.cached_property
+    @analysis
     def reading(self) -> Reading:
         """What passes have read of the functions since they were changed."""
         from jaxmlir.passes._reading import Reading
 
         return Reading(self.functions)
 
-    @functools.cached_property
+    @analysis
     def custom_calls_found(self) -> tuple[custom_calls.CustomCall, ...]:
         """The ops that reach beyond XLA."""
         self.rule_tracing.looked_at()
         with context():
             return tuple(custom_calls.among(self.liveness.all_ops()))
 
-    @functools.cached_property
+    @analysis
     def placement(self) -> Any | None:
         """What JAX must know of the devices that the program mentions."""
         with context():

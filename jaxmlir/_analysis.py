@@ -1,0 +1,28 @@
+"""What is found out of a program once, and holds until the program is changed: its analyses."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class analysis(functools.cached_property[T]):
+    """A cached property that :func:`forget_analyses` makes an object find out anew."""
+
+
+def forget_analyses(of: Any) -> None:
+    """Has the analyses of an object found out again when they are next asked for."""
+    for name in _analyses(type(of)):
+        of.__dict__.pop(name, None)
+
+
+@functools.cache
+def _analyses(cls: type) -> list[str]:
+    return [
+        name
+        for base in cls.__mro__
+        for name, value in vars(base).items()
+        if isinstance(value, analysis)
+    ]
