@@ -1,6 +1,7 @@
 """Passes, their options, and pipelines; MLIR's own parser and passes are the oracle."""
 
 import importlib
+import importlib.util
 import os
 import re
 import subprocess
@@ -455,6 +456,24 @@ def test_passes_of_installed_packages(installed, monkeypatch):
     assert found == _source.of_class(type(only("test-plugged")))
     with pytest.raises(PipelineError, match="plugged_package.passes:Gone, which cannot be import"):
         parse_pipeline("test-gone")
+
+
+def test_passes_of_a_package_that_only_a_finder_of_its_own_knows(tmp_path, monkeypatch):
+    """As of one that is installed in editable mode."""
+    package = tmp_path / "in_editable_mode"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise AssertionError('imported')\n")
+    (package / "passes.py").write_text(PLUGGED)
+
+    class Finder:
+        def find_spec(self, name, path=None, target=None):
+            if name == package.name:
+                return importlib.util.spec_from_file_location(name, package / "__init__.py")
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder()])
+    found = _source.of_target("in_editable_mode.passes:Plugged")
+    assert found.summary == "Plugged in, and rename the functions"
+    assert len(found.options) == 4
 
 
 def test_the_tool_lists_and_runs_passes_of_installed_packages(installed, tmp_path):

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,14 +83,14 @@ def of_class(cls: type[Pass]) -> Description:
 
 def _find(module: str) -> ModuleSpec | None:
     """Where a module is, found without importing the packages that it is in."""
-    path = None
-    parts = module.split(".")
-    spec = None
-    for i in range(len(parts)):
-        spec = PathFinder.find_spec(".".join(parts[: i + 1]), path)
+    name, *rest = module.split(".")
+    # What is installed in editable mode may be known to a finder of its own only.
+    spec = find_spec(name)
+    for part in rest:
         if spec is None:
             return None
-        path = spec.submodule_search_locations
+        name = f"{name}.{part}"
+        spec = PathFinder.find_spec(name, spec.submodule_search_locations)
     return spec
 
 
