@@ -33,7 +33,8 @@ class _Report:
         self.contents = contents
         self.module = module
         self.functions = [op for op in module.body.operations if isinstance(op, func.FuncOp)]
-        self.ops = [op for f in self.functions for block in f.body for op in block.operations]
+        found = (op for f in self.functions for block in f.body for op in block.operations)
+        self.ops = [op for op in found if not isinstance(op, func.ReturnOp)]
 
     def text(self) -> str:
         metadata = self.contents.metadata
@@ -71,7 +72,7 @@ class _Report:
                     yield f"  {key.removeprefix('jaxpr.')}: {attributes[key]}"
 
     def op_counts(self) -> Iterable[str]:
-        names = (op.name for op in self.ops if type(op) is ir.OpView)
+        names = (op.operation.name for op in self.ops)
         counts = collections.Counter(name.removeprefix("jaxpr.") for name in names)
         return [f"{count:5} {name}" for name, count in counts.most_common()]
 

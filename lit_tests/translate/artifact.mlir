@@ -20,8 +20,11 @@
 // DESCRIBE:      public functions:
 // DESCRIBE-NEXT:   @f(tensor<f32>) -> (tensor<f32>)
 // DESCRIBE:      functions:
-// DESCRIBE-NEXT:   3, with
-// DESCRIBE:      ops:
+// DESCRIBE-NEXT:   3, with 5 ops
+// DESCRIBE-NEXT: ops:
+// DESCRIBE-NEXT:       3 mul
+// DESCRIBE-NEXT:       1 custom_jvp_call_jaxpr
+// DESCRIBE-NEXT:       1 constant
 // DESCRIBE:      custom derivative rules:
 // DESCRIBE-NEXT:   @square: jvp_jaxpr @rule
 // DESCRIBE-NEXT: sources:
