@@ -210,8 +210,16 @@ def test_batching_traces_no_rules_for_the_library():
     g.defvjp(lambda x: (traced.append(x), (2.0 * x, None))[1], lambda _, ct: (2.0 * ct,))
     jitted = jax.jit(lambda x: g(x))
     for _ in range(3):
-        jaxmlir.trace(lambda x: jitted(x))(X).vmap(axis_size=3)
-    assert not traced and not volumes()
+        program = jaxmlir.trace(lambda x: jitted(x).sum())(X)
+        batched = program.vmap(axis_size=2)
+    (volume,) = volumes()
+    assert not traced
+    # Those of its gradient are traced, and the others wait in it.
+    program.grad()
+    assert set(volumes()) > {volume}
+    batches = np.stack([X, 2 * X])
+    close(batched(batches), (2.0 * batches).sum(1))
+    close(jax.grad(lambda x: batched(x).sum())(batches), np.full((2, 3), 2.0, np.float32))
 
 
 @pytest.mark.parametrize("name", ["det", "relu", "loop"])

@@ -3,7 +3,8 @@
 JAX keeps the derivative of a jitted function with its jaxpr, and each call of ``jnp.linalg.det``
 has the same one.  So here: a function that was imported from a jaxpr which another program had
 before gets a :class:`Volume`, a program of its own in which it is transformed (one for reverse
-mode, one for all else), and programs that call it are lent what is there.  A program that is being
+mode, one for all else; where there are custom rules, one in which these wait, for batches), and
+programs that call it are lent what is there.  A program that is being
 made names functions of the volume as if they were in its module; those that it needs in the end are
 copied in (:class:`Loans`).
 
@@ -165,13 +166,15 @@ class _Met:
 
     Attributes:
       volumes: by whether what is linearized there is to be transposed, which may differ from what
-        is to push tangents forward; none before another program is met with it. ``None`` where the
-        function has none.
+        is to push tangents forward, and whether custom rules wait; none before another program is
+        met with it. ``None`` where the function has none.
+      has_rules: whether it reaches ops that have custom rules, once that is known.
     """
 
     def __init__(self, jaxpr: Any, forget: Callable[[Any], None]):
         self.jaxpr = weakref.ref(jaxpr, forget)
-        self.volumes: dict[bool, Volume | None] = {}
+        self.volumes: dict[tuple[bool, bool], Volume | None] = {}
+        self.has_rules: bool | None = None
 
 
 # By the jaxpr's id and the setting.
@@ -182,17 +185,18 @@ _lock = threading.Lock()
 def _forget(volume: Volume) -> None:
     with _lock:
         for met in list(_met.values()):
-            if met.volumes.get(volume.reverse) is volume:
-                met.volumes[volume.reverse] = None
+            for key, found in met.volumes.items():
+                if found is volume:
+                    met.volumes[key] = None
 
 
-def volumes_for(program: Program, *, reverse: bool, traced_rules: bool) -> dict[str, Volume]:
+def volumes_for(program: Program, *, reverse: bool, rules_wait: bool) -> dict[str, Volume]:
     """The functions that the library has for a program that is to be transformed: such as are
     called, and are not used in another way.
 
     Args:
       reverse: what is linearized is to be transposed.
-      traced_rules: also those with custom rules, which are traced.
+      rules_wait: custom rules are left as they are, and not traced.
     """
     found: dict[str, Volume] = {}
     if _this_thread.without or not program.jaxprs:
@@ -200,7 +204,7 @@ def volumes_for(program: Program, *, reverse: bool, traced_rules: bool) -> dict[
     known, here = program._functions, setting()
     pending, reached, read = [program.name], set(), set()
     volume = functools.cache(
-        functools.partial(_volume, program, here=here, reverse=reverse, traced_rules=traced_rules)
+        functools.partial(_volume, program, here=here, reverse=reverse, rules_wait=rules_wait)
     )
     while pending:
         name = pending.pop()
@@ -233,7 +237,7 @@ def _uses(function: func.FuncOp) -> Iterator[tuple[bool, str | None]]:
 
 
 def _volume(
-    program: Program, symbol: str, here: object, reverse: bool, traced_rules: bool
+    program: Program, symbol: str, here: object, reverse: bool, rules_wait: bool
 ) -> Volume | None:
     """The volume of a function; made where its jaxpr is met for the second time."""
     reference = program.jaxprs.get(symbol)
@@ -249,21 +253,19 @@ def _volume(
                 _met.popitem(last=False)
             return None
         _met.move_to_end(key)
-    if reverse not in met.volumes:
-        custom = has_custom_rules(program, symbol)
-        if custom and not traced_rules:
-            return None
+    if met.has_rules is None:
+        met.has_rules = has_custom_rules(program, symbol)
+    kind = reverse, rules_wait and met.has_rules
+    if kind not in met.volumes:
         # Rules are traced for this, so no lock is held.  Of two threads the last one's stays.
         with scope():
-            portable = _is_portable(program, symbol, custom)
-            met.volumes[reverse] = (
-                Volume(program, symbol, reverse, custom, _forget) if portable else None
+            portable = _is_portable(program, symbol, met.has_rules)
+            met.volumes[kind] = (
+                Volume(program, symbol, *kind, met.has_rules, _forget) if portable else None
             )
-    volume = met.volumes[reverse]
+    volume = met.volumes[kind]
     if volume is None or volume.config is None:
         return volume
-    if not traced_rules:
-        return None
     table = program.rule_tracing.table
     return volume if table is not None and table.config == volume.config else None
 

@@ -77,7 +77,7 @@ class Volume:
     Attributes:
       symbol: the function in its program.
       reverse: what is linearized is to be transposed.
-      config: under which its rules are traced; ``None`` if it has no custom rules.
+      config: under which its rules are, or are to be, traced; ``None`` if it has no custom rules.
     """
 
     def __init__(
@@ -85,12 +85,14 @@ class Volume:
         program: Program,
         symbol: str,
         reverse: bool,
+        rules_wait: bool,
         custom: bool,
         forget: Callable[[Volume], None],
     ):
         """
         Args:
           program: has the function ``@symbol``, and is only read.
+          rules_wait: custom rules are left untraced.
           custom: some ops that it reaches have custom rules, traced or not.
           forget: takes the volume out of the library.
         """
@@ -106,7 +108,8 @@ class Volume:
         self.config: ConfigSnapshot | None = tracing.table.config if custom else None
         if sources:
             own.rule_tracing.take_up(sources, self.config)
-            own.trace_rules(within=reachable(own._functions, symbol, custom_rules=False))
+            if not rules_wait:
+                own.trace_rules(within=reachable(own._functions, symbol, custom_rules=False))
         own.rule_tracing.held = True
         self._program = own
         self._rules = Rules(own, reverse=reverse)

@@ -38,7 +38,7 @@ def start(
     """
     volumes: dict[str, Volume] = {}
     if lends and while_loops == "error":
-        volumes = volumes_for(program, reverse=reverse, traced_rules=custom_rules == "met")
+        volumes = volumes_for(program, reverse=reverse, rules_wait=custom_rules == "none")
     if custom_rules == "met" and program.has_untraced_rules:
         met = reachable(_without(program, volumes), program.name, custom_rules=False)
         program.trace_rules(within=met)
