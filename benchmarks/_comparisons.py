@@ -20,6 +20,7 @@ import jaxmlir
 from benchmarks import _gradients, _transforms
 from benchmarks._measure import Comparison, Sides, Work, side_by_side
 from benchmarks.programs import (
+    FORMULAS,
     NAIVE,
     PROGRAMS,
     Benchmark,
@@ -160,6 +161,7 @@ def _cases(set_: Mapping[str, Benchmark], scale: str, group: str) -> tuple[Case,
 _PLAIN = _cases(PROGRAMS, "full", "plain")
 _NAIVE = _cases(NAIVE, "full", "naive")
 _SMALL = _cases(PROGRAMS, "small", "plain")
+_FORMULAS = tuple(Case(name, make, "formulas") for name, make in FORMULAS.items())
 # What XLA's compile time grows with: more layers of the same, more steps of a stencil.
 _DEEP = (
     Case("transformer_48_layers", lambda: deep_transformer(48), "deep"),
@@ -209,9 +211,9 @@ def measures(level: int) -> tuple[Measure, ...]:
         _measure("call_jit", 1.1, (_TINY,), _calls(lambda f, args: jaxmlir.jit(f))),
         _measure("run", 1.02, (*_PLAIN, _equations(1_000)), _run),
         _measure("grad", 0.2, _GROWTH[:2], _transforms.grad),
-        _measure("grad", 1.0, (*_PLAIN, *_SMALL), _transforms.grad),
+        _measure("grad", 1.0, (*_PLAIN, *_SMALL, *_FORMULAS), _transforms.grad),
         _measure("vmap", 0.2, _GROWTH[:2], _transforms.vmap),
-        _measure("vmap", 1.0, (*_PLAIN, *_SMALL), _transforms.vmap),
+        _measure("vmap", 1.0, (*_PLAIN, *_SMALL, *_FORMULAS), _transforms.vmap),
         _measure("vmap_run", 1.02, _PLAIN, _run_batched),
         Measure(_gradients.STAGES, (*_PLAIN, *_NAIVE, *_DEEP), of_gradients),
     )

@@ -9,6 +9,8 @@ as they come to mind first: time steps unrolled by a Python loop, products brack
 read, arrays filled in place, what does not change computed in the loop. Their "full" may take a
 second or two in JAX.
 
+`FORMULAS` are a few operations each, for measuring what transformations cost.
+
 The derivative of a program is taken with respect to its first argument, which holds floating-point
 arrays only.
 """
@@ -16,6 +18,7 @@ arrays only.
 from benchmarks.programs import naive_algebra, naive_loops, networks, science  # noqa: F401 (registers)
 from benchmarks.programs._registry import NAIVE, PROGRAMS, Benchmark, Program
 from benchmarks.programs.equations import many_equations, many_loops
+from benchmarks.programs.formulas import FORMULAS
 
 
 def deep_transformer(layers: int) -> Program:
@@ -29,6 +32,7 @@ def deep_stencil(steps: int) -> Program:
 
 
 __all__ = [
+    "FORMULAS",
     "NAIVE",
     "PROGRAMS",
     "Benchmark",
