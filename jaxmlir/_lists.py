@@ -32,8 +32,10 @@ def fixpoint(start: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]
       step: from the property of the carry at the start of an iteration, that at its end.
     """
     carry = list(start)
-    while True:
+    # If it is all of the carry, no iteration needs to be asked.
+    while not all(carry):
         after = [a or b for a, b in zip(carry, step(carry), strict=True)]
         if after == carry:
-            return carry
+            break
         carry = after
+    return carry

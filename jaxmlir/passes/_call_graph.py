@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jaxmlir import ops
 from jaxmlir.ir import func, is_private
@@ -22,18 +22,20 @@ class CallGraph:
     """The functions of a program and the symbols in them, from one walk over the ops.
 
     Attributes:
+      ops: of each function the ops before the return, with their names.
       uses: of each function the symbols that its ops refer to, as often as they do.
       names: of each function the names of its ops.
     """
 
     def __init__(self, functions: dict[str, func.FuncOp]):
         self._functions = functions
+        self.ops: dict[str, list[tuple[Any, str]]] = {}
         self.uses: dict[str, list[str]] = {}
         self.names: dict[str, set[str]] = {}
         self._of_kernels: set[str] = set()
         for symbol, function in functions.items():
             found = self.uses[symbol] = []
-            ops = named_ops(function)
+            ops = self.ops[symbol] = named_ops(function)
             names = self.names[symbol] = {name for _, name in ops}
             if not any(map(may_have_functions, names)):
                 continue

@@ -35,7 +35,9 @@ class Reading:
         symbol = function.name.value
         found = self._bodies.get(symbol)
         if found is None:
-            found = self._bodies[symbol] = Body(function)
+            # Once the graph is there, it has the ops.
+            graph = self.__dict__.get("graph")
+            found = self._bodies[symbol] = Body(function, graph and graph.ops.get(symbol))
         return found
 
     def inlined(self, function: func.FuncOp) -> Body:

@@ -62,23 +62,23 @@ class Candidate(Blocks):
             for i in range(length)
         }
         is_common = cache(lambda i, j: self.is_same([(i, j)]))
+        # The blocks have the same signatures.
+        can_be = cache(lambda i: batchable.is_so(text.signature(first + i), partial(is_common, i)))
         bound: set[int] = set()
         # The block of which each value is made, or several.
         several = len(self.word.starts)
         block_of: dict[int, int] = {}
         dependent = []
         for index in range(min(members), max(members) + 1):
-            read = {block_of[v] for v in body.operands[index] if v in block_of}
+            read = [block_of[v] for v in body.operands[index] if v in block_of]
             block, i = members.get(index, (several, None))
-            if i is not None and (
-                not read <= {block}
-                or not batchable.is_so(body.signatures[index], partial(is_common, i))
-            ):
+            if i is not None and (read.count(block) < len(read) or not can_be(i)):
                 bound.add(i)
                 block = several
             if i is not None or read:
                 dependent.append(index)
-                block_of.update(dict.fromkeys(range(*body.results[index]), block))
+                for v in range(*body.results[index]):
+                    block_of[v] = block
         # An op may be bound in one block only, by which those that use it are in all.
         missing: set[int] = set()
         for i, index in enumerate(text.index[first : first + length]):

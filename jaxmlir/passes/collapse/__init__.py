@@ -28,13 +28,14 @@ less than four bytes, and arrays that are sharded, are left alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._build import converted, drop_dead_ops, named_ops
+from jaxmlir.passes._build import converted, drop_dead_ops
 from jaxmlir.passes._call_graph import keep_reachable
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
@@ -73,7 +74,7 @@ def collapse(program: Program, min_gain: float = MIN_GAIN) -> int:
         count = sum(
             _rewrite(program, symbol, min_gain)
             for symbol in list(program.functions)
-            if symbol not in kernels
+            if symbol not in kernels and _may_gain(graph.ops[symbol])
         )
         if count:
             keep_reachable(program, entries)
@@ -98,11 +99,14 @@ class _Change:
     after: float
 
 
+def _may_gain(ops: Sequence[tuple[Any, str]]) -> bool:
+    """Whether there is a sum, and something that it may be of, among the ops of a function."""
+    return sum([name in CONTRACTING for _, name in ops]) > 1
+
+
 def _rewrite(program: Program, symbol: str, min_gain: float) -> int:
     """Rewrites a function, with what is called in it inlined if need be; how many sums."""
     function = program.function(symbol)
-    if sum(name in CONTRACTING for _, name in named_ops(function)) < 2:
-        return 0
     reading = Reading(program.reading.inlined(function))
     changes = _changes(reading, min_gain)
     if not changes:

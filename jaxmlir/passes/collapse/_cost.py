@@ -7,11 +7,12 @@ tensor has.  A sum reads what it sums up.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from typing import NamedTuple
 
-from jaxmlir.passes.collapse._tensors import Expr
+from jaxmlir.passes.collapse._tensors import Expr, Wiring
 from jaxmlir.passes.products._cost import BYTE_NS, FLOP_NS, OP_NS
 
 # A flop of a batch of small matrix products: 2048 of 6 x 64 by 64 x 6, or of 6 x 6 by 6 x 64,
@@ -33,12 +34,20 @@ def cost(expr: Expr) -> float:
 def _cost(expr: Expr) -> float:
     if expr.kind in ATOMS:
         return 0.0
-    itemsize = expr.dtype.itemsize
-    if expr.sums and contracts(expr):
-        flop = SMALL_FLOP_NS if _is_small(expr) else FLOP_NS
-        moved = expr.size + sum(e.size for e, _, _ in expr.operands)
-        return 2 * math.prod(expr.sizes) * flop + moved * itemsize * BYTE_NS + OP_NS
-    return math.prod(expr.sizes) * itemsize * BYTE_NS
+    wirings = tuple([wiring for _, wiring, _ in expr.operands])
+    return _cost_of_shape(wirings, expr.sizes, expr.rank, expr.dtype.itemsize)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _cost_of_shape(
+    wirings: tuple[Wiring, ...], sizes: tuple[int, ...], rank: int, itemsize: int
+) -> float:
+    """The cost of ops whose operands are wired in a way; not of atoms."""
+    if not _contracts(wirings, sizes, rank):
+        return math.prod(sizes) * itemsize * BYTE_NS
+    flop = SMALL_FLOP_NS if _is_small(*wirings, sizes, rank) else FLOP_NS
+    moved = sum([math.prod([sizes[k] for k in wiring]) for wiring in (range(rank), *wirings)])
+    return 2 * math.prod(sizes) * flop + moved * itemsize * BYTE_NS + OP_NS
 
 
 class Price(NamedTuple):
@@ -71,23 +80,26 @@ def price(expr: Expr, is_there: Callable[[Expr], bool], counted: Set[Expr] = fro
     return Price(total, made, read)
 
 
-def _is_small(expr: Expr) -> bool:
+def _is_small(a: Wiring, b: Wiring, all_sizes: tuple[int, ...], rank: int) -> bool:
     """Whether a matrix product is a batch of products of small matrices."""
-    (_, a, _), (_, b, _) = expr.operands
-    batch = [k for k in a if k in b and k < expr.rank]
+    batch = [k for k in a if k in b and k < rank]
     groups = (
         [k for k in a if k not in b],
         [k for k in b if k not in a],
-        [k for k in a if k in b and k >= expr.rank],
+        [k for k in a if k in b and k >= rank],
     )
-    sizes = [math.prod(expr.sizes[k] for k in group) for group in groups]
+    sizes = [math.prod(all_sizes[k] for k in group) for group in groups]
     return bool(batch) and min(sizes) < SMALL
 
 
 def contracts(expr: Expr) -> bool:
     """Whether a product sums over labels, and both factors have labels that the other has not:
     a product of matrices, where others are elementwise."""
-    if len(expr.operands) != 2:
+    return _contracts([wiring for _, wiring, _ in expr.operands], expr.sizes, expr.rank)
+
+
+def _contracts(wirings: Sequence[Wiring], sizes: tuple[int, ...], rank: int) -> bool:
+    if len(wirings) != 2 or len(sizes) == rank:
         return False
-    (_, a, _), (_, b, _) = expr.operands
-    return expr.sums and not set(a) <= set(b) and not set(b) <= set(a)
+    a, b = wirings
+    return not set(a) <= set(b) and not set(b) <= set(a)

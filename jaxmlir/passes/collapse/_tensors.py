@@ -84,7 +84,7 @@ class Tensor(NamedTuple):
 
     def relabelled(self, new: Any) -> Tensor:
         """With other labels, by a mapping or a sequence."""
-        return Tensor(self.expr, tuple([new[k] for k in self.labels]), self.sign)
+        return Tensor(self.expr, tuple(map(new.__getitem__, self.labels)), self.sign)
 
     @property
     def unsigned(self) -> Tensor:
@@ -334,13 +334,14 @@ def _wired(
         return first.labels, first.expr.sizes[: len(wiring)], wirings
     sizes: dict[int, int] = {}
     for t in tensors:
-        for label, size in zip(t.labels, t.expr.sizes, strict=False):
-            sizes.setdefault(label, size)
-    kept = [k for k in sizes if k not in gone]
-    order = [*kept, *(k for k in sizes if k in gone)] if gone else kept
-    at = {label: k for k, label in enumerate(order)}
-    wirings = [tuple([at[k] for k in t.labels]) for t in tensors]
-    return tuple(kept), tuple([sizes[k] for k in order]), wirings
+        sizes.update(zip(t.labels, t.expr.sizes, strict=False))
+    kept = tuple([k for k in sizes if k not in gone]) if gone else tuple(sizes)
+    order = kept
+    if len(kept) < len(sizes):
+        order = (*kept, *[k for k in sizes if k in gone])
+    at = dict(zip(order, range(len(order)), strict=True)).__getitem__
+    wirings = [tuple(map(at, t.labels)) for t in tensors]
+    return kept, tuple(map(sizes.__getitem__, order)), wirings
 
 
 # Pattern: sum over k of I[i,k] B[k] = B[i]
