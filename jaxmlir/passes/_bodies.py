@@ -16,6 +16,8 @@ from jaxmlir._lists import split
 from jaxmlir.ir import func, ir, is_private
 from jaxmlir.passes._build import (
     NewFunction,
+    drop_dead_ops,
+    is_used,
     named_ops,
     ops_with_symbols,
     references,
@@ -25,7 +27,7 @@ from jaxmlir.passes._build import (
 )
 from jaxmlir.passes._build import inline as inline_body
 from jaxmlir.passes._call_graph import SCANS, CallGraph, outside_kernels
-from jaxmlir.passes._edit import remove_dead, set_arguments
+from jaxmlir.passes._edit import set_arguments
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 
 if TYPE_CHECKING:
@@ -197,7 +199,7 @@ class ScanEditor:
         Constants and slices that the body has no use for any more are left out.
         """
         set_results(self.body, [self.out(item) for item in (*self.carry, *self.ys)])
-        remove_dead(self.body)
+        drop_dead_ops(self.body)
         self.consts, self.xs = (
             [item for item in group if is_used(item.arg)] for group in (self.consts, self.xs)
         )
@@ -231,8 +233,3 @@ class ScanEditor:
     def finish(self) -> None:
         """Removes the old op, whose results nobody may use any more."""
         self.op.operation.erase()
-
-
-def is_used(value: ir.Value) -> bool:
-    """Whether any op uses a value."""
-    return next(iter(value.uses), None) is not None

@@ -41,9 +41,10 @@ class Body:
           custom_rules: whether marks of rules that are still to be traced tell ops apart.
         """
         self.function = function
-        numbers: dict[ir.Value, int] = {v: i for i, v in enumerate(function.arguments)}
-        self.arity = len(numbers)
-        self.types: list[ir.Type] = function.type.inputs
+        arguments = list(function.arguments)
+        numbers: dict[ir.Value, int] = {v: i for i, v in enumerate(arguments)}
+        self.arity = len(arguments)
+        self.types: list[ir.Type] = [v.type for v in arguments]
         """Of the values, by number."""
         self.ops: list[Any] = []
         self.signatures: list[Signature] = []

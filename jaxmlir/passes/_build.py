@@ -165,12 +165,17 @@ def take_in(function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
 
 def drop_dead_ops(function: func.FuncOp) -> None:
     """Erases ops without effects whose results nobody uses."""
-    for op in reversed(list(function.entry_block.operations)):
-        operation = op.operation
-        if operation.name == "func.return" or "jaxpr.effects" in operation.attributes:
-            continue
-        if not any(True for result in operation.results for _ in result.uses):
-            operation.erase()
+    *ops, _ = function.entry_block.operations
+    for op in reversed(ops):
+        if not any(map(is_used, op.results)) and "jaxpr.effects" not in op.attributes:
+            op.operation.erase()
+
+
+def is_used(value: ir.Value) -> bool:
+    """Whether any op uses a value."""
+    for _ in value.uses:
+        return True
+    return False
 
 
 def adapt(

@@ -60,16 +60,6 @@ def before_return(function: func.FuncOp) -> Iterator[None]:
         yield
 
 
-def remove_dead(function: func.FuncOp) -> None:
-    """Erases the ops of a function whose results nobody uses, and that have no effects."""
-    *ops, _ = function.entry_block.operations
-    for op in reversed(ops):
-        if "jaxpr.effects" not in op.attributes and all(
-            next(iter(result.uses), None) is None for result in op.results
-        ):
-            op.operation.erase()
-
-
 @dataclass(frozen=True)
 class Hoisted:
     """What :func:`hoist` took out of a function."""

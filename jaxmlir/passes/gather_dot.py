@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Amount, Pass
-from jaxmlir.passes._build import drop_dead_ops, only_user, ops_of
+from jaxmlir.passes._build import drop_dead_ops, is_used, only_user, ops_of
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode, node_of
 from jaxmlir.passes._remarks import remark
@@ -161,7 +161,7 @@ def _parts(node: OpNode) -> Iterator[tuple[ir.Value, Selection]]:
     axis, limit = node.get("axis"), 0
     for result, size in zip(node.op.operation.results, node.get("sizes"), strict=True):
         limit += size
-        if next(iter(result.uses), None) is None:
+        if not is_used(result):
             continue
         starts, limits = [0] * len(shape), list(shape)
         starts[axis], limits[axis] = limit - size, limit

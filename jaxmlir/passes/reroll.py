@@ -34,7 +34,7 @@ from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Amount, Count, Pass
 from jaxmlir.passes._blocks import Blocks
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._build import ops_of
+from jaxmlir.passes._build import is_used, ops_of
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes._remarks import remark
@@ -286,7 +286,7 @@ class _Loop(Blocks):
     def use_rows(self, place: Place, rows: ir.Value) -> None:
         """Uses the rows of a stacked result."""
         for i, value in enumerate(self.results(place)):
-            if next(iter(value.uses), None) is not None:
+            if is_used(value):
                 (row,) = self.rules.emit(lambda a, i=i: [a[i]], [rows], ("row", i))
                 value.replace_all_uses_with(row)
 

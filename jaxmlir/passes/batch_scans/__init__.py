@@ -23,6 +23,7 @@ from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._build import (
     NewFunction,
     copy,
+    is_used,
     ops_of,
     returned,
 )
@@ -120,7 +121,7 @@ class _Batches:
             outs = rule.inline(args, first.location)
             for i, op in enumerate(members):
                 for old, new, dim in zip(op.results, outs, rule.pattern, strict=True):
-                    if next(iter(old.uses), None) is not None:
+                    if is_used(old):
                         old.replace_all_uses_with(new if dim is None else self.row(new, i, dim))
             example.operation.erase()
         for op in members:

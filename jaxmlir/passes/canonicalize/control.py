@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxmlir import codec
 from jaxmlir.ir import ir, symbol_uses
-from jaxmlir.passes._build import returned
+from jaxmlir.passes._build import is_used, returned
 from jaxmlir.passes._liveness import count_of
 from jaxmlir.passes.canonicalize._rewriter import Node, Rewriter, rewrite
 from jaxmlir.types import aval_of
@@ -55,7 +55,7 @@ def _replaced(
     values = list(node.results)
     for i, what in enumerate(known):
         # A result that nobody uses has been replaced before.
-        if what is None or next(iter(values[i].uses), None) is None:
+        if what is None or not is_used(values[i]):
             continue
         if isinstance(what, ir.Attribute):
             values[i] = r.build("constant", [], values[i].type, {"value": what})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,11 @@ class ScanOp:
 
     @classmethod
     def of(cls, op: Any) -> ScanOp:
-        attributes = dict(op.attributes.items())
+        return cls.of_attributes(op.attributes.items())
+
+    @classmethod
+    def of_attributes(cls, items: Iterable[tuple[str, ir.Attribute]]) -> ScanOp:
+        attributes = dict(items)
 
         def take(name: str, default: Any) -> Any:
             attr = attributes.pop(name, None)

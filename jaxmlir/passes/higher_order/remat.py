@@ -21,8 +21,15 @@ import jax
 
 from jaxmlir import codec
 from jaxmlir.ir import ir
-from jaxmlir.passes._build import NewFunction, attribute, inline, returned, set_results
-from jaxmlir.passes._edit import remove_dead, set_arguments
+from jaxmlir.passes._build import (
+    NewFunction,
+    attribute,
+    drop_dead_ops,
+    inline,
+    returned,
+    set_results,
+)
+from jaxmlir.passes._edit import set_arguments
 from jaxmlir.passes.higher_order._custom_rules import Dims, create, symbol_ref
 from jaxmlir.passes.higher_order._rule import HigherOrderRule, Linearization, Written
 from jaxmlir.passes.higher_order.call import call
@@ -143,12 +150,12 @@ def _linear(
         values = inline(fwd, given)
         outs = inline(lin, [*values[len(results) - found.num_residuals :], *tangents])
     new.finish(outs)
-    remove_dead(new.op)
+    drop_dead_ops(new.op)
     if by_rules:
         symbol = found.fwd
         set_results(fwd, returned(fwd)[: len(results) - found.num_residuals])
         del fwd.attributes["jaxpr.num_res"]
-        remove_dead(fwd)
+        drop_dead_ops(fwd)
         _erase(rules, lin)
     else:
         _erase(rules, fwd, lin)
@@ -187,7 +194,7 @@ def _transposed(rules: Rules, symbol: str, linear: Flags, nonzero: Flags) -> tup
         results = inline(rules.program.function(bwd), [*outs[len(outs) - n :], *args])
     new.finish(results)
     _erase(rules, *map(rules.program.function, (split.known, split.unknown, bwd)))
-    remove_dead(new.op)
+    drop_dead_ops(new.op)
     return new.name, given
 
 

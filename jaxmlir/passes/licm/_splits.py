@@ -11,9 +11,9 @@ from jaxmlir import _signature
 from jaxmlir._lists import chosen
 from jaxmlir.ir import func, ir
 from jaxmlir.passes import toolbox
-from jaxmlir.passes._bodies import Bodies, can_change, is_used
+from jaxmlir.passes._bodies import Bodies, can_change
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._build import NewFunction, inline, is_constant, named_ops
+from jaxmlir.passes._build import NewFunction, inline, is_constant, is_used, named_ops
 from jaxmlir.passes._call_graph import CallGraph
 from jaxmlir.passes._edit import set_arguments
 from jaxmlir.passes._rules import Rules

@@ -26,8 +26,8 @@ import numpy as np
 
 from jaxmlir._compat import dtypes
 from jaxmlir.ir import ir
-from jaxmlir.passes._bodies import Carried, Constant, ScanEditor, Sliced, Stacked, is_used
-from jaxmlir.passes._build import clone, converted, copy, filled, is_constant, named_ops
+from jaxmlir.passes._bodies import Carried, Constant, ScanEditor, Sliced, Stacked
+from jaxmlir.passes._build import clone, converted, copy, filled, is_constant, is_used, named_ops
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import is_array, size, with_shape
 from jaxmlir.passes.raise_loops import _rows
@@ -228,10 +228,11 @@ class ArrayRaiser:
 
     def raise_carried(self) -> None:
         """Turns arrays that are written slab by slab into stacked results."""
+        uses: Uses | None = None
         for item in list(self.editor.carry):
             if not is_array(item.arg.type):
                 continue
-            uses = Uses(self.editor.body)
+            uses = uses or Uses(self.editor.body)
             out = uses.untyped(self.editor.out(item))
             if not is_written(out, self.combined):
                 continue
@@ -248,6 +249,8 @@ class ArrayRaiser:
                 )
                 self._raise_carried(item, chain, plan)
                 self.count += 1
+                # The body has changed.
+                uses = None
 
     def _plan(self, chain: Chain, axis: int) -> _Plan | None:
         """How a carried array is raised along a dimension, if it can be."""

@@ -6,8 +6,8 @@ import numpy as np
 
 from jaxmlir.dense import dense
 from jaxmlir.ir import ir
-from jaxmlir.passes._bodies import Carried, ScanEditor, Sliced, is_used
-from jaxmlir.passes._build import build, filled
+from jaxmlir.passes._bodies import Carried, ScanEditor, Sliced
+from jaxmlir.passes._build import build, filled, is_used
 from jaxmlir.passes.higher_order._loops import stacked
 from jaxmlir.passes.raise_loops._known import Known, affine, vector
 from jaxmlir.types import aval_of

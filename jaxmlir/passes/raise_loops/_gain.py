@@ -13,16 +13,19 @@ Elsewhere each op of an iteration is a kernel of its own, and everything is bett
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from jaxmlir import codec
-from jaxmlir.ir import func, ir
+from jaxmlir._signature import Signature
+from jaxmlir.ir import symbol_uses
 from jaxmlir.passes._batchable import is_slow_alone
-from jaxmlir.passes._build import may_have_functions, ops_of, symbols_of, trip_count
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import may_have_functions
 from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
 from jaxmlir.passes._work import Work, elements
+from jaxmlir.passes.higher_order._scan_op import ScanOp
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -60,97 +63,112 @@ class Gains:
     def __init__(self, program: Program):
         self._program = program
         self._work = Work(program)
+        self._bodies: dict[str, Body] = {}
         self._of_symbol: dict[tuple[str, tuple[bool, ...]], Gain | None] = {}
 
+    def read(self, symbol: str) -> Body:
+        """A body that does not change any more."""
+        found = self._bodies.get(symbol)
+        if found is None:
+            found = self._bodies[symbol] = Body(self._program.function(symbol))
+        return found
+
     def of(self, symbol: str, batched: tuple[bool, ...]) -> Gain | None:
-        """The gain of a body that does not change any more; ``None`` if it should not be batched
-        anywhere.
+        """The gain of such a body; ``None`` if it should not be batched anywhere.
 
         Args:
           batched: which arguments are batched.
         """
         key = (symbol, batched)
         if key not in self._of_symbol:
-            self._of_symbol[key] = self.of_body(self._program.function(symbol), batched)
+            self._of_symbol[key] = self.of_body(self.read(symbol), batched)
         return self._of_symbol[key]
 
-    def of_body(self, body: func.FuncOp, batched: Sequence[bool]) -> Gain | None:
-        """Likewise, of a body as it is now."""
+    def of_body(self, body: Body, batched: Sequence[bool]) -> Gain | None:
+        """Likewise, of a body as it was read."""
         gain = Gain()
-        return gain if _Walk(self._program, self._work, gain).function(body, batched, 1) else None
+        return gain if _Walk(self, self._work, gain).body(body, batched, 1) else None
 
 
-def callee_of(op: Any) -> str | None:
-    """The function that an op runs; not the rules of its derivative."""
-    attributes = op.attributes
+def callee_of(signature: Signature) -> str | None:
+    """The function that ops of a signature run; not the rules of its derivative."""
+    attributes = dict(signature.attributes)
     found = (name for name in ("jaxpr", "call_jaxpr") if name in attributes)
     return next((attributes[name].value for name in found), None)
 
 
+@functools.lru_cache(maxsize=1 << 14)
+def _can_stand(signature: Signature) -> bool:
+    """Whether ops of a signature may stand in a body that is batched."""
+    if signature.effects is not None or any(key == "jaxpr.ctx" for key, _ in signature.attributes):
+        return False
+    return is_pure(signature.name) and signature.name not in _STAY
+
+
 class _Walk:
-    def __init__(self, program: Program, work: Work, gain: Gain):
-        self._program = program
+    def __init__(self, gains: Gains, work: Work, gain: Gain):
+        self._gains = gains
         self._work = work
         self._gain = gain
 
-    def function(self, function: func.FuncOp, batched: Sequence[bool], times: int) -> bool:
+    def function(self, symbol: str, batched: Sequence[bool], times: int) -> bool:
         """Adds up a function that runs so often in an iteration; whether it can be batched."""
-        varying = {v for v, b in zip(function.entry_block.arguments, batched, strict=True) if b}
-        for op, name, operands in ops_of(function):
-            attributes = op.attributes
-            if len(attributes) and ("jaxpr.effects" in attributes or "jaxpr.ctx" in attributes):
+        return self.body(self._gains.read(symbol), batched, times)
+
+    def body(self, body: Body, batched: Sequence[bool], times: int) -> bool:
+        """Likewise, of a function that was read."""
+        varying = {v for v, b in enumerate(batched) if b}
+        for index, signature in enumerate(body.signatures):
+            if not _can_stand(signature):
                 return False
-            if not is_pure(name) or name in _STAY:
-                return False
-            pattern = [v in varying for v in operands]
+            pattern = [v in varying for v in body.operands[index]]
             if True not in pattern:
                 continue
-            if not is_same_in_a_batch(name, [v.type for v in (*operands, *op.results)]):
+            if not is_same_in_a_batch(signature.name, signature.types):
                 return False
-            varying.update(op.results)
-            if not self._op(op, name, operands, pattern, times):
+            varying.update(range(*body.results[index]))
+            if not self._op(body, index, pattern, times):
                 return False
         return True
 
-    def _op(
-        self, op: Any, name: str, operands: Sequence[ir.Value], pattern: list[bool], times: int
-    ) -> bool:
+    def _op(self, body: Body, index: int, pattern: list[bool], times: int) -> bool:
+        signature = body.signatures[index]
+        name = signature.name
         if name == "jaxpr.dot_general":
             if pattern != [True, True]:
-                self._gain.shared += times * self._work.of(op, name)
+                self._gain.shared += times * self._work.at(body, index)
         elif name == "jaxpr.conv_general_dilated":
             if pattern[1]:
                 # It would be a grouped convolution, which is slow.
                 return False
-            if is_slow_alone(op.attributes["dimension_numbers"], op.results[0].type):
-                self._gain.shared += times * self._work.of(op, name)
+            numbers = dict(signature.attributes)["dimension_numbers"]
+            if is_slow_alone(numbers, signature.results[0]):
+                self._gain.shared += times * self._work.at(body, index)
         elif name in _INDEX_OPERANDS:
             first, last = _INDEX_OPERANDS[name]
             if True in pattern[first:last]:
-                moved = op.results[0] if name in _READS else operands[_UPDATE[name]]
-                self._gain.indexed += times * elements(moved.type)
+                reads = name in _READS
+                moved = signature.results[0] if reads else signature.operands[_UPDATE[name]]
+                self._gain.indexed += times * elements(moved)
         elif name == "jaxpr.scan":
-            length = trip_count(codec.decode(op.attributes["length"]))
-            if length is None:
+            scan = ScanOp.of_attributes(signature.attributes)
+            if not scan.is_counted:
                 return False
-            self._gain.shared += times * ITERATION * length
-            body = self._program.function(op.attributes["jaxpr"].value)
-            return self.function(body, _in_scan(op, pattern), times * length)
+            self._gain.shared += times * ITERATION * scan.length
+            return self.function(scan.body, _in_scan(scan, pattern), times * scan.length)
         elif may_have_functions(name):
-            symbol = callee_of(op)
+            symbol = callee_of(signature)
             if symbol is not None and name in _CALLS:
-                return self.function(self._program.function(symbol), pattern, times)
-            return not any(True for _ in symbols_of(op)) or name in _COMBINED
+                return self.function(symbol, pattern, times)
+            refers = any(symbol_uses(attr) for _, attr in signature.attributes)
+            return not refers or name in _COMBINED
         return True
 
 
-def _in_scan(op: Any, pattern: list[bool]) -> list[bool]:
+def _in_scan(scan: ScanOp, pattern: list[bool]) -> list[bool]:
     """Which arguments of an inner scan's body are batched: of the carry, all."""
-    attributes = op.attributes
-    consts, carry = (
-        attributes[name].value if name in attributes else 0 for name in ("num_consts", "num_carry")
-    )
-    return [*pattern[:consts], *[True] * carry, *pattern[consts + carry :]]
+    consts, carry, xs = scan.operands(pattern)
+    return [*consts, *[True] * len(carry), *xs]
 
 
 # Batched, each iteration would take all branches, and as many turns as the one with the most.

@@ -23,7 +23,15 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir.ir import func, ir
 from jaxmlir.passes._bodies import Bodies, Carried, ScanEditor, Stacked, can_change
-from jaxmlir.passes._build import NewFunction, converted, inline, is_constant, ops_of, returned
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import (
+    SPREAD,
+    NewFunction,
+    converted,
+    inline,
+    may_have_functions,
+    returned,
+)
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import is_array, size
 from jaxmlir.passes.higher_order._loops import stacked
@@ -62,7 +70,7 @@ def batch_map(
         return 0
     if _sums(scan, body) is None:
         return 0
-    taken = max(_bytes(rules, body), 1)
+    taken = max(_bytes(gains, gains.read(scan.body)), 1)
     batch = _batch_size(scan.length, batch_bytes // taken)
     if not batch:
         return 0
@@ -70,7 +78,7 @@ def batch_map(
         op,
         f"its {scan.length} iterations are independent: {batch} at a time, of {taken} bytes each",
     )
-    _batch(ScanEditor(bodies, op), batch)
+    _batch(rules, bodies, op, batch)
     return 1
 
 
@@ -81,7 +89,7 @@ def would_gain(editor: ScanEditor, gains: Gains, known: Known, platform: str) ->
             return False
     constants = {item.arg for item in editor.consts}
     batched = [v not in constants for v in editor.body.entry_block.arguments]
-    gain = gains.of_body(editor.body, batched)
+    gain = gains.of_body(Body(editor.body), batched)
     return gain is not None and replace(gain, indexed=0).pays(platform)
 
 
@@ -139,47 +147,47 @@ def _strong(value: ir.Value) -> ir.Value:
     return operand if aval_of(operand.type).dtype == aval_of(value.type).dtype else value
 
 
-def _bytes(rules: Rules, function: func.FuncOp) -> int:
+def _bytes(gains: Gains, body: Body) -> int:
     """How many bytes the values of a function take if all are kept, those of its calls included."""
     total = 0
-    for op, _, _ in ops_of(function):
-        results = list(op.results)
-        if not (len(results) == 1 and is_constant(results[0])):
-            total += sum(size(v.type) for v in results)
-        symbol = callee_of(op)
+    constants: set[int] = set()
+    for signature, operands, results in zip(
+        body.signatures, body.operands, body.results, strict=True
+    ):
+        name = signature.name
+        if name == "jaxpr.constant" or (name in SPREAD and constants.issuperset(operands)):
+            constants.update(range(*results))
+        else:
+            total += sum(map(size, signature.results))
+        symbol = callee_of(signature) if may_have_functions(name) else None
         if symbol is not None:
-            total += _bytes(rules, rules.program.function(symbol))
+            total += _bytes(gains, gains.read(symbol))
     return total
 
 
-def _batch(editor: ScanEditor, batch: int) -> None:
+def _batch(rules: Rules, bodies: Bodies, op: Any, batch: int) -> None:
     """Writes the batched loop in the place of the scan."""
-    rules, length = editor.rules, editor.scan.length
-    sums = list(editor.carry)
-    added = [_added(item.arg, editor.out(item)) for item in sums]
-    rows = [Stacked(value) for value in added]
-    subtracted = [editor.out(item).owner.name == "jaxpr.sub" for item in sums]
-    with ir.InsertionPoint(editor.op), editor.op.location:
-        for item in sums:
-            item.init = converted(item.init, item.result.type)
-    editor.carry, editor.ys = [], [*editor.ys, *rows]
-    ys, results = list(editor.ys), [item.result for item in editor.ys]
-    for item in ys:
-        item.result = None
-    editor.write()
-    op, scan = editor.written, ScanOp.of(editor.written)
-    operands = list(op.operands)
+    sums: list[Carried] = []
+    subtracted: list[bool] = []
+    results: list[ir.Value | None] = list(op.results)
+    if ScanOp.of(op).num_carry:
+        editor = ScanEditor(bodies, op)
+        sums = list(editor.carry)
+        subtracted = [editor.out(item).owner.name == "jaxpr.sub" for item in sums]
+        results = [item.result for item in editor.ys]
+        op = _of_rows(editor)
+    scan, operands = ScanOp.of(op), list(op.operands)
     consts, _, xs = scan.operands(operands)
     axis = batch_axis(batch)
     dims = (*[None] * len(consts), *[0] * len(xs))
     symbol, _ = rules.functions.batch(scan.body, dims, axis, (0,) * len(op.results))
     with ir.InsertionPoint(op), op.location:
-        if batch == length:
+        if batch == scan.length:
             values = inline(rules.program.function(symbol), operands)
             totals = [
                 _total(rules, item.init, value, negative)
                 for item, value, negative in zip(
-                    sums, values[len(ys) - len(sums) :], subtracted, strict=True
+                    sums, values[len(results) :], subtracted, strict=True
                 )
             ]
         else:
@@ -191,15 +199,29 @@ def _batch(editor: ScanEditor, batch: int) -> None:
                 xs,
                 sums,
                 subtracted,
-                length // batch,
+                scan.length // batch,
             )
     for result, value in zip(results, values, strict=False):
-        if result is not None:
-            result.replace_all_uses_with(value)
+        result.replace_all_uses_with(value)
     for item, value in zip(sums, totals, strict=True):
         item.result.replace_all_uses_with(value)
     op.operation.erase()
-    editor.finish()
+    if sums:
+        editor.finish()
+
+
+def _of_rows(editor: ScanEditor) -> Any:
+    """The scan that gives what its iterations add up as rows, after the others, instead."""
+    sums = list(editor.carry)
+    rows = [Stacked(_added(item.arg, editor.out(item))) for item in sums]
+    with ir.InsertionPoint(editor.op), editor.op.location:
+        for item in sums:
+            item.init = converted(item.init, item.result.type)
+    editor.carry, editor.ys = [], [*editor.ys, *rows]
+    for item in editor.ys:
+        item.result = None
+    editor.write()
+    return editor.written
 
 
 def _in_batches(

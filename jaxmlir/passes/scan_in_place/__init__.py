@@ -31,9 +31,9 @@ from jaxmlir._compat import core
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._bodies import Bodies, Carried, Constant, ScanEditor, can_change, loops_of
-from jaxmlir.passes._build import build, filled
+from jaxmlir.passes._build import build, drop_dead_ops, filled
 from jaxmlir.passes._call_graph import SCANS, CallGraph, visit_functions
-from jaxmlir.passes._edit import before_return, remove_dead
+from jaxmlir.passes._edit import before_return
 from jaxmlir.passes._liveness import count_of
 from jaxmlir.passes._options import is_for_cpu
 from jaxmlir.passes._remarks import remark
@@ -86,7 +86,7 @@ class _Scans:
             if name == "jaxpr.scan":
                 self._in_place(op)
         if self.count > before:
-            remove_dead(function)
+            drop_dead_ops(function)
         return self.count > before
 
     def _in_place(self, op: Any) -> None:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, ClassVar
 from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._batchable import MIN_GAIN, STACKED, Batchable, make_batches
 from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import is_used
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import Work
 from jaxmlir.passes.slp._lanes import Tree
@@ -97,6 +98,6 @@ class _Search:
             count += 1
         for index in sorted(gone, reverse=True):
             operation = uses.body.ops[index].operation
-            if not any(True for result in operation.results for _ in result.uses):
+            if not any(map(is_used, operation.results)):
                 operation.erase()
         return count
