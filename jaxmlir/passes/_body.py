@@ -15,14 +15,10 @@ from typing import TYPE_CHECKING, Any
 from jaxmlir import _signature, rules, untraced
 from jaxmlir._signature import Signature
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import named_ops, returned
+from jaxmlir.passes._build import may_have_functions, named_ops, returned
 
 if TYPE_CHECKING:
     from jaxmlir.passes._repeats import Text
-
-
-def _nothing(op: Any, name: str) -> None:
-    """Of functions whose calls have been inlined."""
 
 
 class Body:
@@ -77,40 +73,43 @@ class Body:
         """The function as it would be read with calls inlined; ops stay where they are written.
 
         Args:
-          callee: what is to stand in the place of an op; ``None`` leaves it.
+          callee: what is to stand in the place of an op, its own calls inlined; ``None`` leaves
+            it.
         """
         new = object.__new__(Body)
         new.function, new.arity = self.function, self.arity
         new.types = self.types[: self.arity]
         new.ops, new.signatures, new.operands, new.results = [], [], [], []
-        values = new._append(self, list(range(self.arity)), callee)
+        values, start = list(range(self.arity)), 0
+        for i, name in enumerate(self.names):
+            inner = callee(self.ops[i], name) if may_have_functions(name) else None
+            if inner is not None:
+                new._append(self, start, i, values)
+                inside = [values[v] for v in self.operands[i]]
+                new._append(inner, 0, len(inner.ops), inside)
+                values += [inside[v] for v in inner.returned]
+                start = i + 1
+        new._append(self, start, len(self.ops), values)
         new.names = [signature.name for signature in new.signatures]
         new.returned = [values[v] for v in self.returned]
         return new
 
-    def _append(
-        self, body: Body, values: list[int], callee: Callable[[Any, str], Body | None]
-    ) -> list[int]:
-        """Appends the ops of a function; the numbers that its values have here.
+    def _append(self, body: Body, start: int, end: int, values: list[int]) -> None:
+        """Appends ops of a function that follow on one another.
 
         Args:
-          values: those of its arguments.
+          values: the numbers of its values here; those of the ops' results are added.
         """
-        for i, signature in enumerate(body.signatures):
-            operands = [values[v] for v in body.operands[i]]
-            inner = callee(body.ops[i], signature.name)
-            if inner is not None:
-                inside = self._append(inner, operands, _nothing)
-                values += [inside[v] for v in inner.returned]
-                continue
-            first = len(self.types)
-            self.types += signature.results
-            values += range(first, len(self.types))
-            self.ops.append(body.ops[i])
-            self.signatures.append(signature)
-            self.operands.append(operands)
-            self.results.append((first, len(self.types)))
-        return values
+        if start == end:
+            return
+        first, last = body.results[start][0], body.results[end - 1][1]
+        moved = len(self.types) - first
+        self.types += body.types[first:last]
+        values += range(first + moved, last + moved)
+        self.ops += body.ops[start:end]
+        self.signatures += body.signatures[start:end]
+        self.operands += [[values[v] for v in operands] for operands in body.operands[start:end]]
+        self.results += [(a + moved, b + moved) for a, b in body.results[start:end]]
 
     @functools.cached_property
     def text(self) -> Text:

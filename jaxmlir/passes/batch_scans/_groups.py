@@ -10,7 +10,7 @@ from jaxmlir import codec, ops
 from jaxmlir._signature import Signature
 from jaxmlir.ir import func
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._build import named_ops, trip_count
+from jaxmlir.passes._build import trip_count
 from jaxmlir.passes._purity import is_same_in_a_batch
 from jaxmlir.passes._work import KERNEL, Work, is_array, size
 from jaxmlir.passes.higher_order._scan_op import PLAIN_SCAN
@@ -97,21 +97,30 @@ class Finder:
         self._constants: dict[str, list[Any]] = {}
         self._costs: dict[int, float | None] = {}
         self._keys: dict[Signature, Any | None] = {}
+        # The functions whose groups have become one scan each, since they were read.
+        self._changed: set[str] = set()
 
     def groups(self, function: func.FuncOp) -> list[Group]:
         """Groups of two scans and more that stand one after the other, not into each other: none
         changes what is known of the next one."""
-        named = named_ops(function)
-        if sum(name == "jaxpr.scan" for _, name in named) < 2:
+        body = self._read(function)
+        if body.names.count("jaxpr.scan") < 2:
             return []
         found: list[Group] = []
         end = -1
-        for group in self._candidates(Body(function, named)):
+        for group in self._candidates(body):
             if len(group.members) > 1 and group.members[0] > end:
                 if group.pays() and group.can_move():
                     found.append(group)
                     end = group.members[-1]
+        if found:
+            self._changed.add(function.name.value)
         return found
+
+    def _read(self, function: func.FuncOp) -> Body:
+        if function.name.value in self._changed:
+            return Body(function)
+        return self._program.reading.body(function)
 
     def constants(self, symbol: str) -> list[Any]:
         """The ops of the constants in the body of a scan that is in a group."""
@@ -167,7 +176,7 @@ class Finder:
     def _number(self, symbol: str) -> int:
         """A number for a body, the same for those that differ in constants only."""
         if symbol not in self._number_of:
-            body = Body(self._program.function(symbol))
+            body = self._read(self._program.function(symbol))
             constants = [i for i, name in enumerate(body.names) if name == "jaxpr.constant"]
             self._constants[symbol] = [body.ops[index] for index in constants]
             letters: list[Any] = list(body.signatures)
@@ -203,7 +212,7 @@ class Finder:
                     return None
                 attributes = dict(signature.attributes)
                 callee = attributes["jaxpr" if "jaxpr" in attributes else "call_jaxpr"].value
-                if self._cheap(Body(self._program.function(callee))) is None:
+                if self._cheap(self._read(self._program.function(callee))) is None:
                     return None
             total += self._work.at(body, index)
         return total if total <= self._max_work else None

@@ -87,7 +87,7 @@ def best_plan(
       tile_size: rows of a tile: what saves most memory is taken then.  By default what saves most
         time is, with tiles of about ``tile_bytes``.
     """
-    if any(s.effects is not None or s.is_lasting for s in uses.body.signatures):
+    if any(s.effects is not None or s.is_lasting for s in set(uses.body.signatures)):
         # Stages change the order of ops.
         return None
     stored = Stored(uses)
@@ -160,12 +160,13 @@ class _Search:
 
     def _stored(self, region: Region) -> int:
         """The bytes of all rows that are stored: no fewer than are there at once."""
-        values = (v for i in region for v in range(*self.uses.body.results[i]))
-        return sum(
-            self.uses.bytes[v]
-            for v in values
-            if v in self.stored.values and self.uses.dim(region, v) is not None
-        )
+        results, bytes_of, stored = self.uses.body.results, self.uses.bytes, self.stored.values
+        total = 0
+        for i, op in region.items():
+            for v, dim in zip(range(*results[i]), op.results, strict=True):
+                if dim is not None and v in stored:
+                    total += bytes_of[v]
+        return total
 
     def _tiles(self, rows: int, bytes_: int) -> Tiles | None:
         if self.tile_size is None:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from jaxmlir._pointwise import ELEMENTWISE
 from jaxmlir._signature import Signature
-from jaxmlir.passes._body import Body
 from jaxmlir.passes._fusion import MOVED, SLOW
 from jaxmlir.passes.fence import Fence
 from jaxmlir.passes.recompute import FUNCTIONS
@@ -100,7 +99,7 @@ def estimate(schedule: Schedule, number: int, stored: Stored, again: Set[int]) -
                 continue
             if d is not None:
                 reads.add(v)
-            elif not _is_fused(body, i):
+            elif body.names[i] not in _FUSED:
                 shared.add(v)
     sums = schedule.sums(number)
     bytes_of = schedule.uses.bytes.__getitem__
@@ -163,7 +162,7 @@ class Stored:
         storing = {i for i, name in enumerate(body.names) if name in _STORING}
         for i, name in enumerate(body.names):
             results = range(*body.results[i])
-            if not _is_fused(body, i):
+            if name not in _FUSED:
                 self.values.update(results)
                 continue
             cost = sum([ops_of[v] for v in body.operands[i]]) + SLOW.get(name, 1)
@@ -175,14 +174,15 @@ class Stored:
                     self.values.add(v)
                 else:
                     ops_of[v] = cost
-        self.end = [0] * len(body.types)
+        self.end = end = [0] * len(body.types)
         for i in reversed(range(len(body.ops))):
             last = i
-            for v in self._made(i):
-                if v not in self.values:
-                    last = max(last, self.end[v])
+            for v in range(*body.results[i]):
+                if end[v] > last and v not in self.values:
+                    last = end[v]
             for v in body.operands[i]:
-                self.end[v] = max(self.end[v], last)
+                if end[v] < last:
+                    end[v] = last
 
     def peak(self, ops: Iterable[int], *, given: Set[int] = frozenset(), without: Set[int]) -> int:
         """Bytes of the values that some ops, in order, have stored at once.
@@ -193,7 +193,7 @@ class Stored:
           given: what is there before them, and counts too.
           without: what of their results does not count.
         """
-        names, bytes_of = self._uses.body.names, self._uses.bytes
+        names, results, bytes_of = self._uses.body.names, self._uses.body.results, self._uses.bytes
         ending: defaultdict[int, list[int]] = defaultdict(list)
         for v in given:
             ending[self.end[v]].append(bytes_of[v])
@@ -202,10 +202,9 @@ class Stored:
         for i in ops:
             while ends and ends[0] < i:
                 live -= sum(ending.pop(heapq.heappop(ends)))
-            in_place = names[i] in ELEMENTWISE
-            for v in self._made(i):
+            for v in range(*results[i]):
                 if v in self.values and v not in without:
-                    if in_place and bytes_of[v] in ending.get(i, ()):
+                    if names[i] in ELEMENTWISE and bytes_of[v] in ending.get(i, ()):
                         ending[i].remove(bytes_of[v])
                     else:
                         live += bytes_of[v]
@@ -215,9 +214,6 @@ class Stored:
                     ending[end].append(bytes_of[v])
             most = max(most, live)
         return most
-
-    def _made(self, i: int) -> range:
-        return range(*self._uses.body.results[i])
 
 
 def tiles_of(rows: int, bytes_: int, tile_bytes: int) -> Tiles | None:
@@ -237,9 +233,7 @@ def tiles_of(rows: int, bytes_: int, tile_bytes: int) -> Tiles | None:
     return Tiles(rows, most)
 
 
-def _is_fused(body: Body, i: int) -> bool:
-    return body.names[i] in ELEMENTWISE or body.names[i] in MOVED
-
+_FUSED = ELEMENTWISE | MOVED
 
 # They read their operands from memory.
 _STORING = frozenset(

@@ -241,14 +241,15 @@ class Schedule:
             stage = 0
             if op is None:
                 for v in operands:
-                    stage = max(stage, whole[v])
+                    if whole[v] > stage:
+                        stage = whole[v]
                 after = stage
             else:
                 for v, d in zip(operands, op.operands, strict=True):
-                    if op.is_of_parts or (d is not None and dims[v] == d):
-                        stage = max(stage, self.stage[maker[v]])
-                    else:
-                        stage = max(stage, whole[v])
+                    is_row = op.is_of_parts or (d is not None and dims[v] == d)
+                    least = self.stage[maker[v]] if is_row else whole[v]
+                    if least > stage:
+                        stage = least
                 self.stage[i] = stage
                 after = stage + 1
             self._ops[i] = stage
