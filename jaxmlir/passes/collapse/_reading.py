@@ -7,10 +7,8 @@ that moves nothing gives its operand other labels.  An op that is not read is a 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -192,47 +190,68 @@ def _div(
     return found.times(a.sign * b.sign)
 
 
-@dataclass(frozen=True)
-class Dot:
+class Dot(NamedTuple):
     """That a product is a ``dot_general``, of this precision."""
 
     precision: Any
+
+
+class _DotLabels(NamedTuple):
+    """How a ``dot_general`` is wired.
+
+    Attributes:
+      left, right: the labels of the operands' dimensions.
+      gone: those that are summed over, ...
+      present: ... and those of them of which one operand has to have a dimension.
+    """
+
+    left: dict[int, int]
+    right: dict[int, int]
+    gone: range
+    present: tuple[int, ...]
+    dot: Dot
 
 
 # Pattern: (sum over c of A[b,i,c] B[b,j,c])[b,i,j]
 def _dot_general(
     algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
 ) -> Tensor | None:
-    (dtype,) = {_described(t)[1] for t in signature.results}
+    if signature not in _dots:
+        _dots[signature] = _dot_labels(signature, attrs)
+    labels = _dots[signature]
+    if labels is None:
+        return None
+    a, b = operands[0].relabelled(labels.left), operands[1].relabelled(labels.right)
+    for k in labels.present:
+        if k not in a.labels and k not in b.labels:
+            return None
+    found = _identity_product(algebra, a, b, labels.gone)
+    return found or algebra.raw_product(a, b, labels.gone, labels.dot)
+
+
+_dots: dict[Signature, _DotLabels | None] = {}
+
+
+def _dot_labels(signature: Signature, attrs: dict[str, Any]) -> _DotLabels | None:
+    dtype = _described(signature.results[0])[1]
     if not _is_number(signature) or attrs.get("preferred_element_type") not in (None, dtype):
         return None
     contracted, batch = attrs["dimension_numbers"]
-    left, right, gone = _dot_labels(signature, contracted, batch)
-    a, b = operands[0].relabelled(left), operands[1].relabelled(right)
-    for k, d in zip(gone, contracted[0], strict=True):
-        if _described(signature.operands[0])[0][d] != 1 and k not in (*a.labels, *b.labels):
-            return None
-    found = _identity_product(algebra, a, b, gone)
-    return found or algebra.raw_product(a, b, gone, Dot(attrs.get("precision")))
-
-
-@functools.lru_cache(maxsize=1 << 12)
-def _dot_labels(
-    signature: Signature, contracted: Any, batch: Any
-) -> tuple[dict[int, int], dict[int, int], range]:
-    """The labels of the operands' dimensions, and those that are summed over."""
     rank = len(_described(signature.results[0])[0])
+    shapes = [_described(type_)[0] for type_ in signature.operands]
     found: list[dict[int, int]] = []
     count = len(batch[0])
-    for side, type_ in enumerate(signature.operands):
+    for side, shape in enumerate(shapes):
         labels = {d: k for k, d in enumerate(batch[side])}
         labels |= {d: rank + k for k, d in enumerate(contracted[side])}
-        for d in range(len(_described(type_)[0])):
+        for d in range(len(shape)):
             if d not in labels:
                 labels[d] = count
                 count += 1
         found.append(labels)
-    return found[0], found[1], range(rank, rank + len(contracted[0]))
+    gone = range(rank, rank + len(contracted[0]))
+    present = tuple([k for k, d in zip(gone, contracted[0], strict=True) if shapes[0][d] != 1])
+    return _DotLabels(*found, gone, present, Dot(attrs.get("precision")))
 
 
 def _identity_product(algebra: Algebra, a: Tensor, b: Tensor, gone: Sequence[int]) -> Tensor | None:
