@@ -12,6 +12,7 @@ from jax import lax
 from random_programs import budget
 
 import jaxmlir
+from jaxmlir.passes.collapse._tensors import Algebra
 
 ACTIVATIONS = {
     "tanh": jnp.tanh,
@@ -199,6 +200,36 @@ def test_does_it_once():
     loss, layers, xs = problem(trace_of_hessian)
     once = jaxmlir.trace(loss)(layers, xs).optimize(1).run_passes("jaxpr-collapse").optimize(1)
     assert str(once.run_passes("jaxpr-collapse")) == str(once)
+
+
+def test_the_work_is_linear_in_a_chain(monkeypatch):
+    """Cotangents that are handed to one value from all along a chain share their factors."""
+
+    def chain(length):
+        def function(x, w, scales):
+            y = (x * scales[0]) @ w
+            for i in range(length):
+                y = (y + x * scales[i % 3]) * scales[(i + 1) % 3]
+            return jnp.sum(y)
+
+        matrix = np.ones((16, 16), np.float32)
+        return jaxmlir.trace(function)(matrix, matrix, [matrix] * 3)
+
+    count = 0
+    product = Algebra.product
+
+    def counted(*args, **kwargs):
+        nonlocal count
+        count += 1
+        return product(*args, **kwargs)
+
+    monkeypatch.setattr(Algebra, "product", counted)
+    found = []
+    for length in (50, 100):
+        count = 0
+        chain(length).run_passes("jaxpr-collapse")
+        found.append(count)
+    assert 0 < found[1] < 2.5 * found[0]
 
 
 def test_integers_are_exact():

@@ -14,6 +14,7 @@ operand, whose cotangent is the transpose of the op applied to that of the resul
 
 from __future__ import annotations
 
+import functools
 import heapq
 import itertools
 import math
@@ -34,6 +35,49 @@ class Unfit(Exception):
     """A dimension of an expression stands for different dimensions of the root."""
 
 
+@dataclass(eq=False, slots=True)
+class Factors:
+    """Factors of a product, in order; those that begin alike have their beginning in common.
+
+    Attributes:
+      before: all but the last one.
+      labels: of all of them.
+      longer: what they become with one more.
+      products: what a tensor times all of them is, as far as that has been asked for.
+    """
+
+    before: Factors | None
+    last: Tensor | None
+    labels: frozenset[int]
+    longer: dict[Tensor, Factors] = field(default_factory=dict)
+    products: dict[Tensor, Tensor] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        found = []
+        while self.before is not None:
+            found.append(self.last)
+            self = self.before
+        return reversed(found)
+
+    def with_last(self, factor: Tensor) -> Factors:
+        """These and one more: the same object each time."""
+        found = self.longer.get(factor)
+        if found is None:
+            found = self.longer[factor] = Factors(self, factor, self.labels | {*factor.labels})
+        return found
+
+    def times(self, algebra: Algebra, t: Tensor) -> Tensor:
+        """A tensor times all of them, from the first one on."""
+        pending, factors = [], self
+        while factors.before is not None and t not in factors.products:
+            pending.append(factors)
+            factors = factors.before
+        found = t if factors.before is None else factors.products[t]
+        for factors in reversed(pending):
+            found = factors.products[t] = algebra.product(found, factors.last)
+        return found
+
+
 @dataclass(eq=False)
 class Place:
     """An expression that the walk has come to.
@@ -50,7 +94,7 @@ class Place:
     expr: Expr
     labels: tuple[int, ...]
     cotangent: Tensor
-    factors: tuple[Tensor, ...] = ()
+    factors: Factors
     handed: int = 1
     step: list[Expr] = field(default_factory=list)
     price: float = 0.0
@@ -64,7 +108,7 @@ class _Op(NamedTuple):
     operands: list[Tensor]
 
 
-_Handed = tuple[Tensor, Tensor, tuple[Tensor, ...]]
+_Handed = tuple[Tensor, Tensor, Factors]
 """An operand, its cotangent, and factors of that which wait."""
 
 
@@ -100,8 +144,9 @@ class Walk:
         self._fresh = itertools.count(root.rank)
         self._counted: set[Expr] = set()
         self._one = algebra.one(root.dtype)
+        self._no_factors = Factors(None, None, frozenset())
         labels = tuple(range(root.rank))
-        self.places[root] = Place(root, labels, self._one, handed=root.uses)
+        self.places[root] = Place(root, labels, self._one, self._no_factors, handed=root.uses)
         pending = [-root.number]
         by_number = {root.number: root}
         while pending:
@@ -143,22 +188,20 @@ class Walk:
                 place.price += self._price(known.cotangent)
         return first
 
-    def _add(
-        self, known: Place, operand: Tensor, cotangent: Tensor, factors: tuple[Tensor, ...]
-    ) -> None:
+    def _add(self, known: Place, operand: Tensor, cotangent: Tensor, factors: Factors) -> None:
         """Hands a cotangent to an expression that has one, by other labels."""
         at = dict(zip(operand.labels, known.labels, strict=True))
         if any(a != b and min(a, b) < self.root.rank for a, b in at.items()):
             raise Unfit
-        cotangent, *factors = (
-            t.relabelled({k: at.get(k, k) for k in t.labels}) for t in (cotangent, *factors)
-        )
-        if tuple(factors) != known.factors:
-            for factor in factors:
-                cotangent = self.algebra.product(cotangent, factor)
-            for factor in known.factors:
-                known.cotangent = self.algebra.product(known.cotangent, factor)
-            known.factors = ()
+        if operand.labels != known.labels:
+            cotangent, *others = (
+                t.relabelled({k: at.get(k, k) for k in t.labels}) for t in (cotangent, *factors)
+            )
+            factors = functools.reduce(Factors.with_last, others, self._no_factors)
+        if factors is not known.factors:
+            cotangent = factors.times(self.algebra, cotangent)
+            known.cotangent = known.factors.times(self.algebra, known.cotangent)
+            known.factors = self._no_factors
         known.cotangent = self.algebra.add(known.cotangent, cotangent)
         known.handed += 1
 
@@ -191,33 +234,37 @@ class Walk:
         """What one factor of a product is handed."""
         waits = op.place.cotangent.expr is self._one.expr and not op.place.expr.sums
         if waits and set(other.labels) <= set(operand.labels):
-            return self._summed(op, op.place.cotangent, operand, (other,))
-        return self._summed(op, op.place.cotangent, operand, (), other)
+            return self._summed(op, op.place.cotangent, operand, waiting=other)
+        return self._summed(op, op.place.cotangent, operand, other)
 
     def _summed(
         self,
         op: _Op,
         given: Tensor,
         operand: Tensor,
-        factors: tuple[Tensor, ...] = (),
         other: Tensor | None = None,
+        waiting: Tensor | None = None,
     ) -> _Handed:
         """A cotangent times the other factor, summed over labels that an operand has not.
 
         Args:
-          factors: new ones that can wait.
+          waiting: a factor that can wait.
         """
+        factors = op.place.factors
+        if waiting is not None:
+            factors = factors.with_last(waiting)
         if operand.labels == op.labels:
             # Nothing is summed over.
             product = given if other is None else self.algebra.product(given, other)
-            return operand, product, (*op.place.factors, *factors)
+            return operand, product, factors
         gone = {k for k in op.labels if k >= self.root.rank and k not in operand.labels}
-        waiting = []
-        for factor in (*op.place.factors, *factors):
-            if gone.isdisjoint(factor.labels):
-                waiting.append(factor)
-            else:
-                given = self.algebra.product(given, factor)
+        if not gone.isdisjoint(factors.labels):
+            others, factors = factors, self._no_factors
+            for factor in others:
+                if gone.isdisjoint(factor.labels):
+                    factors = factors.with_last(factor)
+                else:
+                    given = self.algebra.product(given, factor)
         there = {*given.labels, *(other.labels if other else ())}
         expr = op.place.expr
         sizes = zip(op.labels, expr.sizes, strict=True)
@@ -227,8 +274,8 @@ class Walk:
         else:
             found = self.algebra.product(given, other, gone, expr.params)
         if times != 1:
-            waiting.append(self.algebra.constant(times, self.root.dtype))
-        return operand, found, tuple(waiting)
+            factors = factors.with_last(self.algebra.constant(times, self.root.dtype))
+        return operand, found, factors
 
     def _priced(self, cotangent: Tensor) -> Price:
         return price(cotangent.expr, self._is_there, self._counted)
@@ -318,7 +365,7 @@ def transposed(walk: Walk) -> Tensor:
     algebra, rank = walk.algebra, walk.root.rank
     groups: dict[Any, list[Tensor]] = {}
     for place in walk.leaves():
-        kept = {k for f in place.factors for k in f.labels}
+        kept = place.factors.labels
         leaf = Tensor(place.expr, place.labels)
         gone = {k for k in (*leaf.labels, *place.cotangent.labels) if k >= rank and k not in kept}
         product = _contracted(walk, place.cotangent, leaf, gone)
@@ -344,15 +391,14 @@ def _contracted(walk: Walk, a: Tensor, b: Tensor, gone: Collection[int]) -> Tens
     return algebra.product(a, b)
 
 
-def _multiplied(algebra: Algebra, t: Tensor, factors: tuple[Tensor, ...], rank: int) -> Tensor:
+def _multiplied(algebra: Algebra, t: Tensor, factors: Factors, rank: int) -> Tensor:
     """A tensor times some factors, summed over all labels but those of the root."""
-    left = list(factors)
     while True:
-        kept = {k for f in left for k in f.labels}
-        t = algebra.sum(t, {k for k in t.labels if k >= rank and k not in kept})
-        if not left:
+        t = algebra.sum(t, {k for k in t.labels if k >= rank and k not in factors.labels})
+        if factors.before is None:
             return t
-        t = algebra.product(t, left.pop())
+        factors, factor = factors.before, factors.last
+        t = algebra.product(t, factor)
 
 
 def _added(algebra: Algebra, terms: list[Tensor]) -> Tensor:
