@@ -3,14 +3,19 @@
     python -m benchmarks.passes                      all of them
     python -m benchmarks.passes jaxpr-cse --sizes 1000,10000
 
-There are three programs.  The gradient of ``many_equations`` is a function without calls of about
-three ops for every equation, a quarter of which the clean-up passes remove.  ``many_loops`` is a
-sequence of loops before they are differentiated, each with a body of a dozen ops, some of them
-invariant: once with bodies that differ in a number, and once with two bodies for all loops, which
-are not counted more than once.  Each pass runs on what those before it leave, which may be little.
-A pass whose cost is linear in the length of the program has one number in its row.  The clock is
-that of the one thread that works; of several repetitions the fastest counts, as what else runs on
-the machine makes them slower only.
+There are three programs for all passes.  The gradient of ``many_equations`` is a function without
+calls of about three ops for every equation, a quarter of which the clean-up passes remove.
+``many_loops`` is a sequence of loops before they are differentiated, each with a body of a dozen
+ops, some of them invariant: once with bodies that differ in a number, and once with two bodies for
+all loops, which are not counted more than once.  Each pass runs on what those before it leave,
+which may be little.  A pass whose cost is linear in the length of the program has one number in its
+row.
+
+In the table of worst cases each program is one that one pass rewrites most of, or looks at longest
+(:mod:`benchmarks.programs.worst_cases`); this pass runs on what the clean-up passes leave of it.
+
+The clock is that of the one thread that works; of several repetitions the fastest counts, as what
+else runs on the machine makes them slower only.
 """
 
 from __future__ import annotations
@@ -24,11 +29,16 @@ import jax
 
 import jaxmlir
 from benchmarks._measure import Timing, _seconds
-from benchmarks.programs import many_equations, many_loops
+from benchmarks.programs import Program, deep_transformer, many_equations, many_loops, worst_cases
 from jaxmlir.passes import LEVELS, Instrumentation, Pipeline, parse_pipeline
 
 SIZES = (1_000, 10_000, 100_000)
 PROMISED = 25.0
+# A pass that is repeated is so for this many seconds, and so often at most.
+SECONDS, MOST = 0.3, 20
+# The arguments of the worst cases grow with these.
+MOST_OPS_OF_WORST = 10_000
+CLEAN_UP = "jaxpr-inline,jaxpr-canonicalize,jaxpr-cse,jaxpr-dce"
 
 
 def gradient(ops: int) -> jaxmlir.Program:
@@ -48,6 +58,37 @@ PROGRAMS: dict[str, Callable[[int], jaxmlir.Program]] = {
     "loops": loops,
     "alike": partial(loops, alike=True),
 }
+
+
+def transformer(ops: int) -> jaxmlir.Program:
+    """The gradient of a transformer, of about so many ops once its calls are inlined."""
+    function, args = deep_transformer(max(1, ops // 200))
+    return jaxmlir.trace(function)(*args).grad()
+
+
+def cleaned(make: Callable[[int], Program], ops: int) -> jaxmlir.Program:
+    """What the clean-up passes leave of a program."""
+    function, args = make(ops)
+    program = jaxmlir.trace(function)(*args)
+    parse_pipeline(CLEAN_UP).run(program, Instrumentation(verify_each=False))
+    return program
+
+
+WORST: dict[str, tuple[str, Callable[[int], jaxmlir.Program]]] = {
+    "linear chain": ("jaxpr-collapse", partial(cleaned, worst_cases.linear_chain)),
+    "linear chain of products": (
+        "jaxpr-collapse",
+        partial(cleaned, partial(worst_cases.linear_chain, products=True)),
+    ),
+    "products with sums": ("jaxpr-distribute", partial(cleaned, worst_cases.sums_of_products)),
+    "arrays filled in loops": ("jaxpr-raise-loops", partial(cleaned, worst_cases.filled_arrays)),
+    "maps of six ops": ("jaxpr-raise-loops", partial(cleaned, worst_cases.small_maps)),
+    "pairs of loops": ("jaxpr-batch-scans", partial(cleaned, worst_cases.pairs_of_loops)),
+    "written parts": ("jaxpr-slp-vectorize", partial(cleaned, worst_cases.written_parts)),
+    "blocks for examples": ("jaxpr-batch-blocks", partial(cleaned, worst_cases.examples)),
+    "transformer": ("jaxpr-tile", transformer),
+}
+"""Programs by name, each with the pass that has most to do on it."""
 
 
 def count(program: jaxmlir.Program) -> int:
@@ -73,7 +114,8 @@ def costs(
 def _seconds_of(pipeline: Pipeline, program: jaxmlir.Program, repetitions: int) -> Timing:
     """How long passes take on copies of a program."""
     quiet, times = Instrumentation(verify_each=False), []
-    for _ in range(repetitions):
+    most = MOST if repetitions > 1 else 1
+    while len(times) < repetitions or (sum(times) < SECONDS and len(times) < most):
         copy = program.clone()
         times.append(_seconds(lambda: pipeline.run(copy, quiet), 1, time.thread_time))  # noqa: B023
     return Timing.of(times)
@@ -83,14 +125,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.passes", description=__doc__)
     parser.add_argument("passes", nargs="*", default=LEVELS[2], help="by default those of -O2")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="numbers of ops")
-    parser.add_argument("--program", choices=PROGRAMS, help="by default all")
+    parser.add_argument("--program", choices=(*PROGRAMS, "worst"), help="by default all")
     parser.add_argument("--repetitions", type=int, default=3)
     options = parser.parse_args(argv)
     names = tuple(dict.fromkeys(options.passes))
     sizes = [int(size) for size in options.sizes.split(",")]
     print(f"jax {jax.__version__}: microseconds per op, least of {options.repetitions}")
-    for program in (options.program,) if options.program else PROGRAMS:
-        _table(program, names, sizes, options.repetitions)
+    for program in (options.program,) if options.program else (*PROGRAMS, "worst"):
+        table = _table_of_worst if program == "worst" else partial(_table, program)
+        table(names, sizes, options.repetitions)
     return 0
 
 
@@ -102,11 +145,34 @@ def _table(program: str, names: Sequence[str], sizes: Sequence[int], repetitions
     for size in sizes:
         for name, cost in costs(PROGRAMS[program](size), names, repetitions):
             found[name].append(cost)
-    print(f"\n| {program} |" + "".join(f" {size:,} ops |" for size in sizes))
-    print("|---|" + "---|" * len(sizes))
+    _head(program, sizes)
     for name, row in found.items():
-        late = "" if max(row) <= PROMISED else f" over {PROMISED:g}"
-        print(f"| `{name}` |" + "".join(f" {cost:.1f} |" for cost in row) + late, flush=True)
+        _row(f"`{name}`", row)
+
+
+def _table_of_worst(names: Sequence[str], sizes: Sequence[int], repetitions: int) -> None:
+    """Prints what passes cost on the program of each that they have most to do on."""
+    sizes = [size for size in sizes if size <= MOST_OPS_OF_WORST]
+    _head("worst cases", sizes)
+    for title, (name, make) in WORST.items():
+        if name not in names:
+            continue
+        pipeline, row = parse_pipeline(name), []
+        _seconds_of(pipeline, make(200), 1)
+        for size in sizes:
+            program = make(size)
+            row.append(_seconds_of(pipeline, program, repetitions).min / count(program) * 1e6)
+        _row(f"`{name}`, {title}", row)
+
+
+def _head(title: str, sizes: Sequence[int]) -> None:
+    print(f"\n| {title} |" + "".join(f" {size:,} ops |" for size in sizes))
+    print("|---|" + "---|" * len(sizes))
+
+
+def _row(title: str, row: Sequence[float]) -> None:
+    late = "" if max(row, default=0) <= PROMISED else f" over {PROMISED:g}"
+    print(f"| {title} |" + "".join(f" {cost:.1f} |" for cost in row) + late, flush=True)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import jaxmlir
-from benchmarks import memory
+from benchmarks import memory, passes
 from benchmarks.__main__ import main
 from benchmarks._code import note
 from benchmarks._gradients import Mismatch, check_equal, gradient
@@ -36,6 +36,25 @@ def test_one_program_is_measured_and_reported(tmp_path, capsys):
 
     assert main(["--compare", str(path), str(path)]) == 0
     assert capsys.readouterr().out.count("+0%") == 3
+
+
+def test_passes_are_measured_on_their_worst_cases(capsys):
+    names = ["jaxpr-batch-scans", "jaxpr-raise-loops"]
+    options = ["--program", "worst", "--sizes", "200", "--repetitions", "1"]
+    assert passes.main([*names, *options]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| `")]
+    worst = [(name, title) for title, (name, _) in passes.WORST.items() if name in names]
+    assert len(rows) == len(worst) == 3
+    for row, (name, title) in zip(rows, worst, strict=True):
+        first, cost, *_ = row.strip("| ").split(" | ")
+        assert first == f"`{name}`, {title}" and float(cost.split()[0]) > 0
+
+
+@pytest.mark.parametrize("title", passes.WORST)
+def test_worst_cases_have_about_as_many_ops_as_asked_for(title):
+    _, make = passes.WORST[title]
+    for ops in (600, 1200):
+        assert ops / 2 < passes.count(make(ops)) < 2 * ops
 
 
 def test_memory_against_time_is_drawn():

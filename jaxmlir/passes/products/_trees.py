@@ -140,6 +140,7 @@ class Function:
         return Tree.of(self, root, absorbed)
 
 
+@functools.cache
 def _element(type_: ir.Type) -> ir.Type:
     return ir.RankedTensorType(type_).element_type
 

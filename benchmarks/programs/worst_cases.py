@@ -1,0 +1,136 @@
+"""Programs on each of which one pass has as much to do as it can have, for each of their ops.
+
+A pass decides about most ops of most programs that it does nothing, which is cheap.  Here it
+rewrites most of them, or finds out late that it does not pay.  Each function makes a program of
+about ``n`` ops; arrays are small, as nothing is run.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from benchmarks.programs._registry import Program, normal
+
+
+def linear_chain(n: int, *, products: bool = False) -> Program:
+    """A chain of ops that are linear in the one before, from a product of matrices to a sum.
+
+    Args:
+      products: whether each second op is a product of matrices; else each third one adds something.
+    """
+    rng = np.random.RandomState(16)
+
+    def linear_chain(x, first, weights, scales):
+        y = (x * scales[3]) @ first
+        for i in range(n // 2):
+            y = y @ weights[i % 4] if products else y + x * scales[(i + 1) % 4]
+            y = y * scales[i % 4]
+        return jnp.sum(y)
+
+    weights, scales = ([normal(rng, 16, 16) for _ in range(4)] for _ in range(2))
+    return linear_chain, (normal(rng, 16, 16), normal(rng, 16, 16), weights, scales)
+
+
+def sums_of_products(n: int) -> Program:
+    """Products with sums of matrices, no two of the same shape, each sum of two outer products."""
+    rng = np.random.RandomState(17)
+
+    def sums_of_products(x, vectors):
+        for a, b in zip(vectors, vectors[1:], strict=False):
+            x = x @ (a[:, None] * b[None, :] + a[:, None] * jnp.sin(b)[None, :])
+        return x
+
+    def size(i: int) -> int:
+        return 4 + i // 2 % 256 if i % 2 == 0 else 300 + i // 512
+
+    vectors = [normal(rng, size(i)) for i in range(n // 8 + 1)]
+    return sums_of_products, (normal(rng, 2, 4), vectors)
+
+
+def filled_arrays(n: int) -> Program:
+    """Loops of two dozen ops that fill an array in place, each with another number in its body."""
+    rng = np.random.RandomState(18)
+
+    def filled_arrays(x, weights):
+        for i in range(n // 43):
+
+            def step(t, carry, rate=0.1 / (1 + i)):
+                x, out = carry
+                row = weights[t]
+                for _ in range(5):
+                    row = jnp.tanh(row * rate) + row * row
+                return x, out.at[t].set(row + x)
+
+            _, out = lax.fori_loop(0, 8, step, (x, jnp.zeros((8, 4), np.float32)))
+            x = jnp.sum(out, 0)
+        return x
+
+    return filled_arrays, (normal(rng, 4), normal(rng, 8, 4))
+
+
+def small_maps(n: int) -> Program:
+    """Maps of six ops over vectors, one of them a product with a matrix of weights."""
+    rng = np.random.RandomState(19)
+
+    def small_maps(rows, weights):
+        for i in range(n // 9):
+
+            def of_row(row, rate=0.1 / (1 + i)):
+                return jnp.tanh(row @ weights) * rate + jnp.sin(row) * row
+
+            rows = lax.map(of_row, rows)
+        return rows
+
+    return small_maps, (normal(rng, 8, 16), normal(rng, 16, 16))
+
+
+def pairs_of_loops(n: int) -> Program:
+    """Pairs of loops that are alike but for a number, and need nothing of each other."""
+    rng = np.random.RandomState(20)
+
+    def pairs_of_loops(x, y, weights):
+        for i in range(n // 16):
+
+            def step(h, row, rate=0.1 / (1 + i)):
+                h = jnp.tanh(h @ weights + row * rate)
+                return h, h * rate
+
+            (a, _), (b, _) = (lax.scan(step, v[0], v) for v in (x, y))
+            x, y = x + a, y + b
+        return jnp.sum(x) + jnp.sum(y)
+
+    return pairs_of_loops, (normal(rng, 20, 4), normal(rng, 20, 4), normal(rng, 4, 4))
+
+
+def written_parts(n: int) -> Program:
+    """An array each row of which is computed and written by ops of its own."""
+    rng = np.random.RandomState(21)
+    rows = n // 8
+
+    def written_parts(x, weights):
+        out = jnp.zeros_like(x)
+        for i in range(rows):
+            out = out.at[i].set(jnp.tanh(x[i] @ weights) * weights[0])
+        return out
+
+    return written_parts, (normal(rng, rows, 4), normal(rng, 4, 4))
+
+
+def examples(n: int) -> Program:
+    """Blocks of a dozen ops for sixteen examples, one after another."""
+    rng = np.random.RandomState(22)
+
+    def examples(xs, weights):
+        total = 0.0
+        for i in range(n // (16 * 14)):
+            rate = 0.1 / (1 + i)
+            for x in xs:
+                for _ in range(3):
+                    x = jnp.tanh(x @ weights) * rate + x
+                total = total + jnp.sum(x)
+            weights = weights * jnp.cos(total)
+        return total
+
+    return examples, ([normal(rng, 4) for _ in range(16)], normal(rng, 4, 4))
