@@ -42,11 +42,11 @@ def test_passes_are_measured_on_their_worst_cases(capsys):
     names = ["jaxpr-batch-scans", "jaxpr-raise-loops"]
     options = ["--program", "worst", "--sizes", "200", "--repetitions", "1"]
     assert passes.main([*names, *options]) == 0
-    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| `")]
+    found = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| `")]
     worst = [(name, title) for title, (name, _) in passes.WORST.items() if name in names]
-    assert len(rows) == len(worst) == 3
-    for row, (name, title) in zip(rows, worst, strict=True):
-        first, cost, *_ = row.strip("| ").split(" | ")
+    assert len(found) == len(worst) == 3
+    for line, (name, title) in zip(found, worst, strict=True):
+        first, cost, *_ = line.strip("| ").split(" | ")
         assert first == f"`{name}`, {title}" and float(cost.split()[0]) > 0
 
 
