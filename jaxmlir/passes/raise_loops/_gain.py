@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jaxmlir._signature import Signature
-from jaxmlir.ir import symbol_uses
+from jaxmlir.ir import func, symbol_uses
 from jaxmlir.passes._batchable import is_slow_alone
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._build import may_have_functions
+from jaxmlir.passes._build import may_have_functions, named_ops
 from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
 from jaxmlir.passes._work import Work, elements
 from jaxmlir.passes.higher_order._scan_op import ScanOp
@@ -55,6 +55,17 @@ class Gain:
         if platform != "cpu":
             return True
         return self.shared > max(LEAST, INDEXED * self.indexed)
+
+
+def may_pay(body: func.FuncOp, platform: str) -> bool:
+    """Whether a body has any op at all that a batch gains by: it need not be read otherwise."""
+    if platform != "cpu":
+        return True
+    names = {name for _, name in named_ops(body)}
+    return not _GAINING.isdisjoint(names) or any(map(may_have_functions, names))
+
+
+_GAINING = frozenset({"jaxpr.conv_general_dilated", "jaxpr.dot_general"})
 
 
 class Gains:

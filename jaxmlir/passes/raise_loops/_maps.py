@@ -36,7 +36,7 @@ from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import is_array, size
 from jaxmlir.passes.higher_order._loops import stacked
 from jaxmlir.passes.higher_order._scan_op import ScanOp
-from jaxmlir.passes.raise_loops._gain import Gains, callee_of
+from jaxmlir.passes.raise_loops._gain import Gains, callee_of, may_pay
 from jaxmlir.passes.raise_loops._known import Known
 from jaxmlir.passes.vmap import batch_axis
 from jaxmlir.types import aval_of
@@ -60,7 +60,7 @@ def batch_map(
     """
     scan = ScanOp.of(op)
     body = rules.program.function(scan.body)
-    if scan.length < 2 or not can_change(body):
+    if scan.length < 2 or not can_change(body) or not may_pay(body, platform):
         return 0
     if not all(is_array(v.type) for v in (*op.operands, *op.results)):
         return 0
