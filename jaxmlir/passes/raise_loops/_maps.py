@@ -64,11 +64,11 @@ def batch_map(
         return 0
     if not all(is_array(v.type) for v in (*op.operands, *op.results)):
         return 0
+    if _sums(scan, body) is None:
+        return 0
     others = len(op.operands) - scan.num_consts
     gain = gains.of(scan.body, (False,) * scan.num_consts + (True,) * others)
     if gain is None or not gain.pays(platform):
-        return 0
-    if _sums(scan, body) is None:
         return 0
     taken = max(_bytes(gains, gains.read(scan.body)), 1)
     batch = _batch_size(scan.length, batch_bytes // taken)
