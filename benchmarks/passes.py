@@ -35,7 +35,7 @@ from jaxmlir.passes import LEVELS, Instrumentation, Pipeline, parse_pipeline
 SIZES = (1_000, 10_000, 100_000)
 PROMISED = 25.0
 # A pass that is repeated is so for this many seconds, and so often at most.
-SECONDS, MOST = 0.3, 20
+SECONDS, MOST = 0.1, 20
 # The arguments of the worst cases grow with these.
 MOST_OPS_OF_WORST = 10_000
 CLEAN_UP = "jaxpr-inline,jaxpr-canonicalize,jaxpr-cse,jaxpr-dce"
