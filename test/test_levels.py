@@ -24,7 +24,7 @@ EAGER = {
     "jaxpr-slp-vectorize": "jaxpr-slp-vectorize{min-gain=0 stacked=1e9}",
     "jaxpr-drop-unit-dims": "jaxpr-drop-unit-dims",
     "how values are stored": (
-        "jaxpr-tile{tile-size=2 min-peak=0},jaxpr-remat,"
+        "jaxpr-tile{tile-size=2 min-peak=0},jaxpr-remat,jaxpr-solve-once{min-iterations=0},"
         "jaxpr-solve-late{min-gain=0},jaxpr-defer-sums{min-bytes=0 moved=1000 memory=1000},"
         "jaxpr-recompute{min-peak=0 min-bytes=0},jaxpr-unroll-reductions{min-results=0},"
         "jaxpr-halo{min-elements=0 margin=100},"

@@ -90,6 +90,7 @@ BUILTIN_PASSES = (
     ("jaxpr-select-early", "jaxmlir.passes.select_early:SelectEarly"),
     ("jaxpr-slp-vectorize", "jaxmlir.passes.slp:SlpVectorize"),
     ("jaxpr-solve-late", "jaxmlir.passes.solve_late:SolveLate"),
+    ("jaxpr-solve-once", "jaxmlir.passes.solve_once:SolveOnce"),
     ("jaxpr-stop-shifts", "jaxmlir.passes.stop_shifts:StopShifts"),
     ("jaxpr-tile", "jaxmlir.passes.tile:Tile"),
     ("jaxpr-transpose", "jaxmlir.passes.transpose:Transpose"),

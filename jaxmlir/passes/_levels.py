@@ -23,6 +23,7 @@ CLEAN_UP = (
 STRUCTURE = (
     "jaxpr-licm",
     "jaxpr-raise-loops",
+    "jaxpr-solve-once",
     "jaxpr-raise-convolutions",
     "jaxpr-batch-scans",
     "jaxpr-slp-vectorize",

@@ -8,7 +8,7 @@ with the transpose of A, which is among the functions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import codec
@@ -41,13 +41,13 @@ class CustomLinearSolve(HigherOrderRule):
 
     def activity(self, rules: Rules, op: Any, kind: str, active: Flags) -> Flags:
         """All of x depends on all of b and of A; what a solver says besides has no tangent."""
-        solve = _Solve.read(op)
+        solve = Solve.read(op)
         some = any(solve.of(active, "matvec")) or any(solve.right(active))
         return tuple(some and i < solve.size for i in range(len(op.results)))
 
     def uses(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Flags:
         """Tangents of what belongs to the solvers say nothing of the solution."""
-        solve = _Solve.read(op)
+        solve = Solve.read(op)
         return tuple(
             a and (i < solve.lengths["matvec"] or i >= solve.num_consts)
             for i, a in enumerate(active)
@@ -58,7 +58,7 @@ class CustomLinearSolve(HigherOrderRule):
         return self.linearize(rules, op, active, (True,) * n).jvp(active, n)
 
     def linearize(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Linearization:
-        solve = _Solve.read(op)
+        solve = Solve.read(op)
         uses = self.uses(rules, op, active, wanted)
         pattern = self.activity(rules, op, "linearize", uses)
         size, of_matrix, of_right = solve.size, solve.of(uses, "matvec"), solve.right(uses)
@@ -97,7 +97,7 @@ class CustomLinearSolve(HigherOrderRule):
 
     def partial_eval(self, rules: Rules, op: Any, unknown: Flags) -> Halves:
         """It waits as a whole."""
-        solve = _Solve.read(op)
+        solve = Solve.read(op)
         later = (True,) * len(op.results)
 
         def rest(args: Sequence[ir.Value]) -> list[ir.Value]:
@@ -107,7 +107,7 @@ class CustomLinearSolve(HigherOrderRule):
         return Halves(Written(later, list), Written(later, rest))
 
     def transpose(self, rules: Rules, op: Any, linear: Flags, nonzero: Flags) -> Written | None:
-        solve = _Solve.read(op)
+        solve = Solve.read(op)
         if (
             solve.symbols["transpose_solve"] is None
             or any(linear[: solve.num_consts])
@@ -130,7 +130,7 @@ class CustomLinearSolve(HigherOrderRule):
         return Written((True,) * sum(wanted), write)
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Written:
-        solve, out_dims = _Solve.read(op), self.batched(rules, op, dims, axis)
+        solve, out_dims = Solve.read(op), self.batched(rules, op, dims, axis)
         vector = out_dims[: solve.size]
         symbols = {
             name: symbol
@@ -146,7 +146,7 @@ class CustomLinearSolve(HigherOrderRule):
         types = [
             batched_type(type_, dim, axis.size, axis.explicit_mesh_axis) for type_, dim in results
         ]
-        batched = _Solve(solve.lengths, symbols, solve.size, types)
+        batched = Solve(solve.lengths, symbols, solve.size, types)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
             right = [
@@ -159,7 +159,7 @@ class CustomLinearSolve(HigherOrderRule):
 
     def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims:
         """A part of x is batched if the same part of b is, and that if any function makes it so."""
-        solve = _Solve.read(op)
+        solve = Solve.read(op)
         size = solve.size
         vector = tuple(None if dim is None else 0 for dim in solve.right(dims))
         while True:
@@ -180,7 +180,7 @@ class CustomLinearSolve(HigherOrderRule):
 
 
 @dataclass(frozen=True)
-class _Solve:
+class Solve:
     """What a custom_linear_solve says: operands ``(*consts of the functions, *b)``, results
     ``(*x, *aux)``."""
 
@@ -193,7 +193,7 @@ class _Solve:
     results: Sequence[ir.Type]
 
     @classmethod
-    def read(cls, op: Any) -> _Solve:
+    def read(cls, op: Any) -> Solve:
         attributes = op.attributes
         symbols = ir.DictAttr(ir.DictAttr(attributes["jaxprs"])[_RECORD])
         lengths = codec.decode(attributes["const_lengths"])._asdict()
@@ -218,13 +218,23 @@ class _Solve:
         """Those that are b."""
         return list(values[self.num_consts : self.num_consts + self.size])
 
-    def transposed(self) -> _Solve:
+    def transposed(self) -> Solve:
         """The solve of the transposed system."""
-        return _Solve(
+        return Solve(
             {name: self.lengths[_TRANSPOSE[name]] for name in _NAMES},
             {name: self.symbols[_TRANSPOSE[name]] for name in _NAMES},
             self.size,
             self.results,
+        )
+
+    def by_products(self) -> Solve:
+        """The solve whose solvers are the products: each the one with the other's transpose, for
+        the transposed inverse to take the place of the matrix in them."""
+        products = {"solve": "vecmat", "transpose_solve": "matvec"}
+        return replace(
+            self,
+            lengths=self.lengths | {n: self.lengths[m] for n, m in products.items()},
+            symbols=self.symbols | {n: self.symbols[m] for n, m in products.items()},
         )
 
     def create(self, args: Sequence[ir.Value]) -> list[ir.Value]:
