@@ -29,18 +29,19 @@ def test_random_products(data):
     dtype = data.draw(st.sampled_from((np.float32, np.int32, np.complex64)))
 
     def operand(free):
-        """An array with its dimensions in any order, and where those of the batch and of the sum
-        are."""
+        """An array with its dimensions in any order, how the program transposes it, and where those
+        of the batch and of the sum are then."""
         shape = [*batch, *free, *summed]
-        order = data.draw(st.permutations(range(len(shape))))
+        order, first = (data.draw(st.permutations(range(len(shape)))) for _ in range(2))
         array = np.asarray(RNG.randn(*shape) * 4).astype(dtype)
         at = [order.index(d) for d in range(len(shape))]
-        return array.transpose(order), at[: len(batch)], at[len(batch) + len(free) :]
+        given = array.transpose(order).transpose(np.argsort(first))
+        return given, first, at[: len(batch)], at[len(batch) + len(free) :]
 
-    (x, *of_x), (y, *of_y) = operand(left), operand(right)
-    (batch_x, summed_x), (batch_y, summed_y) = of_x, of_y
+    (x, order_x, batch_x, summed_x), (y, order_y, batch_y, summed_y) = operand(left), operand(right)
 
     def function(x, y):
+        x, y = lax.transpose(x, order_x), lax.transpose(y, order_y)
         return lax.dot_general(x, y, ((summed_x, summed_y), (batch_x, batch_y)))
 
     program = jaxmlir.trace(function)(x, y).run_passes(FLATTEN)
@@ -59,6 +60,17 @@ def test_heads_are_products_of_matrices():
     assert set(ranks(gradient)) == {(2, 2)}
     for got, want in zip(gradient(*args), jax.grad(heads, (0, 1))(*args), strict=True):
         np.testing.assert_allclose(got, want, 1e-5, 1e-5)
+
+
+def test_matrices_are_not_transposed_in_loops():
+    def function(w, x):
+        return lax.scan(lambda x, _: (jnp.tanh(w.T @ x), None), x, None, length=10)[0]
+
+    w, x = RNG.randn(4, 4).astype(np.float32), np.ones(4, np.float32)
+    program = jaxmlir.trace(function)(w, x).optimize(1)
+    flat = program.run_passes(FLATTEN)
+    assert ['"jaxpr.transpose"' in str(p) for p in (program, flat)] == [True, False]
+    np.testing.assert_allclose(flat(w, x), function(w, x), 1e-5, 1e-6)
 
 
 @pytest.mark.parametrize(("rows", "rank"), [(4, 3), (64, 2)])

@@ -6,10 +6,15 @@ order that they have in the other operand, too, are merged::
     dot_general(x[t, d], w[d, h, k])[t, h, k]     = reshape(x @ reshape(w, (d, h k)))
     dot_general(c[t, h, k], w[d, h, k])[t, d]     = reshape(c, (t, h k)) @ reshape(w, (d, h k)).T
 
+and a transpose is a matter of which dimension is summed over::
+
+    dot_general(transpose(w)[h, d], x[d])[h]      = dot_general(w[d, h], x[d])
+
 XLA multiplies matrices, and reads them in either order.  A product of more dimensions it makes one
 of matrices by itself, but first copies an operand whose summed dimensions are not where it wants
 them: the weights of an attention's heads in the gradient, each in another layout, which is stored
-from the forward pass on.  Numbers do not change.
+from the forward pass on.  A transpose in a loop becomes a part of its product with a vector, which
+is computed number by number then: 9.3 us instead of 0.9 for 128 x 128.  Numbers do not change.
 """
 
 from __future__ import annotations
@@ -23,7 +28,9 @@ from jax import lax
 
 from jaxmlir.ir import ir
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._node import OpNode
+from jaxmlir.passes._build import drop_dead_ops
+from jaxmlir.passes._call_graph import outside_kernels
+from jaxmlir.passes._node import OpNode, node_of
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._replace import replace_ops
@@ -32,6 +39,9 @@ from jaxmlir.passes._work import is_plain_op
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
+
+
+_PRODUCTS = {"jaxpr.dot_general"}
 
 
 class FlattenProducts(Pass):
@@ -52,26 +62,54 @@ class FlattenProducts(Pass):
 
 def flatten_products(program: Program) -> int:
     """Merges dimensions of products in place; of how many."""
-    return replace_ops(program, {"jaxpr.dot_general"}, _flattened)
+    count = replace_ops(program, _PRODUCTS, _flattened)
+    for function in outside_kernels(program, _PRODUCTS) if count else ():
+        drop_dead_ops(function)
+    return count
 
 
 def _flattened(rules: Rules, node: OpNode) -> ir.Value | None:
     """The product of operands with fewer dimensions, if there is one."""
     if not is_plain_op(node):
         return None
-    (summed, batch), ranks = node.get("dimension_numbers"), [v.type.rank for v in node.operands]
+    summed, batch = node.get("dimension_numbers")
+    found = [_untransposed(v, *dims) for v, *dims in zip(node.operands, summed, batch, strict=True)]
+    operands, summed, batch = zip(*found, strict=True)
     runs = _runs(sorted(zip(*summed, strict=True)))
     sides = [
-        _Side(tuple(batch[i]), tuple([tuple([dims[i] for dims in run]) for run in runs]), rank)
-        for i, rank in enumerate(ranks)
+        _Side(
+            tuple(batch[i]), tuple([tuple([dims[i] for dims in run]) for run in runs]), v.type.rank
+        )
+        for i, v in enumerate(operands)
     ]
-    if all(len(side.order) == rank for side, rank in zip(sides, ranks, strict=True)):
+    merges = any(len(side.order) < side.rank for side in sides)
+    if not merges and operands == tuple(node.operands):
         return None
-    if sides[0].is_wide(node.operands[0].type.shape):
+    if sides[0].is_wide(operands[0].type.shape) and sides[1].free:
         return None
-    remark(node.op, f"of {' and '.join(str(len(side.order)) for side in sides)} dimensions")
+    remark(
+        node.op,
+        f"of {' and '.join(str(len(side.order)) for side in sides)} dimensions"
+        if merges
+        else "of what an operand is the transpose of",
+    )
     product = _Product(*sides, node.get("precision"), node.get("preferred_element_type"))
-    return rules.emit(product, list(node.operands), product)[0]
+    return rules.emit(product, operands, product)[0]
+
+
+def _untransposed(
+    value: ir.Value, summed: Sequence[int], batch: Sequence[int]
+) -> tuple[ir.Value, tuple[int, ...], tuple[int, ...]]:
+    """What a value is the transpose of, if its other dimensions have the same order there, with the
+    dimensions that are summed over and those of the batch; else all of them as they are."""
+    inner = node_of(value)
+    if inner is not None and inner.name == "jaxpr.transpose":
+        order = inner.get("permutation")
+        others = [d for i, d in enumerate(order) if i not in (*summed, *batch)]
+        if others == sorted(others):
+            there = ([order[d] for d in dims] for dims in (summed, batch))
+            return _untransposed(inner.operands[0], *there)
+    return value, tuple(summed), tuple(batch)
 
 
 def _runs(rows: Sequence[tuple[int, ...]]) -> list[list[tuple[int, ...]]]:

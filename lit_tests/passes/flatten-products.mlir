@@ -11,6 +11,7 @@
 // RUN: jaxmlir-opt --jaxpr-flatten-products=platform=cpu --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK: flatten-products.mlir:{{[0-9]+}}:8: remark: [jaxpr-flatten-products] of 2 and 2 dimensions
+// REMARK: remark: [jaxpr-flatten-products] of what an operand is the transpose of
 
 // CHECK-LABEL: func.func public @main
 // CHECK:         %[[W:.*]] = "jaxpr.reshape"(%arg1) {new_sizes = array<i64: 2, 4>}
@@ -18,17 +19,25 @@
 // CHECK:         "jaxpr.reshape"(%[[Y]]) {new_sizes = array<i64: 1, 2, 2>}
 // CHECK:         "jaxpr.dot_general"({{.*}}) {dimension_numbers = {{\[\[}}array<i64: 1>, array<i64: 1>]{{.*}} : (tensor<1x4xf32>, tensor<2x4xf32>) -> tensor<1x2xf32>
 // CHECK:         "jaxpr.dot_general"(%[[LAST:.*]], %arg1) {{.*}}tensor<1x2x2xf32>, tensor<2x2x2xf32>
+// A transpose is a matter of what is summed over.
+// CHECK-NOT:     "jaxpr.transpose"
+// CHECK:         "jaxpr.dot_general"(%[[T:.*]], %arg0) {dimension_numbers = {{\[\[}}array<i64: 0>, array<i64: 1>]{{.*}} : (tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<2x1xf32>
 
 // EXEC:      result[0]: f32[1,2,2] = {{\[\[\[}}11.0, 14.0],
 // EXEC-NEXT: [17.0, 20.0]]]
 // EXEC: result[1]: f32[1,2] = {{\[\[}}170.0, 418.0]]
 // EXEC: result[2]: f32[1,2] = {{\[\[}}167.0, 415.0]]
-func.func public @main(%x: tensor<1x2xf32>, %w: tensor<2x2x2xf32>) -> (tensor<1x2x2xf32>, tensor<1x2xf32>, tensor<1x2xf32>) {
+// EXEC: result[3]: f32[2,1] = {{\[\[}}45.0],
+// EXEC-NEXT: [54.0]]
+func.func public @main(%x: tensor<1x2xf32>, %w: tensor<2x2x2xf32>) -> (tensor<1x2x2xf32>, tensor<1x2xf32>, tensor<1x2xf32>, tensor<2x1xf32>) {
   // Two dimensions of the weights are columns.
   %y = "jaxpr.dot_general"(%x, %w) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<1x2xf32>, tensor<2x2x2xf32>) -> tensor<1x2x2xf32>
   // They are summed over.
   %z = "jaxpr.dot_general"(%y, %w) {dimension_numbers = [[array<i64: 1, 2>, array<i64: 1, 2>], [[], []]], preferred_element_type = f32} : (tensor<1x2x2xf32>, tensor<2x2x2xf32>) -> tensor<1x2xf32>
   // In another order than in the other operand.
   %t = "jaxpr.dot_general"(%y, %w) {dimension_numbers = [[array<i64: 1, 2>, array<i64: 2, 1>], [[], []]], preferred_element_type = f32} : (tensor<1x2x2xf32>, tensor<2x2x2xf32>) -> tensor<1x2xf32>
-  return %y, %z, %t : tensor<1x2x2xf32>, tensor<1x2xf32>, tensor<1x2xf32>
+  %matrix = "jaxpr.reshape"(%y) {new_sizes = array<i64: 2, 2>} : (tensor<1x2x2xf32>) -> tensor<2x2xf32>
+  %columns = "jaxpr.transpose"(%matrix) {permutation = array<i64: 1, 0>} : (tensor<2x2xf32>) -> tensor<2x2xf32>
+  %u = "jaxpr.dot_general"(%columns, %x) {dimension_numbers = [[array<i64: 1>, array<i64: 1>], [[], []]], preferred_element_type = f32} : (tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<2x1xf32>
+  return %y, %z, %t, %u : tensor<1x2x2xf32>, tensor<1x2xf32>, tensor<1x2xf32>, tensor<2x1xf32>
 }
