@@ -44,6 +44,29 @@ def by_diagonal(a, x):
     return lax.custom_linear_solve(lambda x: d * x, x, lambda _, b: b / d, symmetric=True)
 
 
+def with_other_factors(a, x):
+    """Solves by factors that are carried on, and changed."""
+    factors, _, permutation = lax.linalg.lu(lax.stop_gradient(a))
+
+    def step(carry, _):
+        lu, x = carry
+
+        def solve(b, lower):
+            return lax.linalg.triangular_solve(
+                lu, b, left_side=True, lower=lower, unit_diagonal=lower
+            )
+
+        def by_factors(_, b):
+            return solve(solve(b[:, None], True), False)[permutation, 0]
+
+        x = lax.custom_linear_solve(
+            lambda x: jnp.dot(a, x, precision="highest"), x, by_factors, by_factors
+        )
+        return (0.9 * lu, jnp.sin(x)), None
+
+    return lax.scan(step, (factors, x), None, length=20)[0][1]
+
+
 def same_as_jax(program, function, *args, jacobian=jax.jacrev):
     np.testing.assert_allclose(program(*args), function(*args), 1e-5, 1e-6)
     want = jax.jit(jacobian(function, (0, 1)))(*args)
@@ -83,6 +106,7 @@ def same_as_jax(program, function, *args, jacobian=jax.jacrev):
             0,
         ),
         "diagonal": (loop(by_diagonal), (A, X), 0),
+        "other factors": (with_other_factors, (A, X), 0),
         "many": (loop(jnp.linalg.solve), (A, np.ones((6, 17), np.float32)), 0),
     }.values(),
 )

@@ -150,10 +150,10 @@ class _Systems:
         )
 
     def _are_factors(self, a: ir.Value, lu: ir.Value, permutation: ir.Value) -> bool:
-        """Whether two values are what ``jaxpr.lu`` gives for a matrix; they may be constants of
-        loops, in all of which they are."""
+        """Whether two values are what ``jaxpr.lu`` gives for a matrix; all may be constants of
+        loops, in each of which they are."""
         values = a, lu, permutation
-        if all(isinstance(v.owner, ir.Block) for v in values):
+        if all(v in self._iterations for v in values):
             numbers = [ir.BlockArgument(v).arg_number for v in values]
             calls = self._loops.get(lu.owner, ())
             return bool(calls) and all(
