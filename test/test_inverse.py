@@ -197,7 +197,12 @@ LINEAR = {
     "matvec": Case(lambda a, x: a @ x, MATRIX, normal(3), known=(0,)),
     "rfft": Case(jnp.fft.rfft, normal(4), log_det=False),
     "scatter-add": Case(lambda x: x.at[np.array([2, 0])].add(np.float32([1, 3])), normal(3)),
+    "scatter-add in part": Case(lambda x: x.at[2:].add(jnp.sin(x[:2])), normal(4)),
     "scatter-mul": Case(lambda x: x.at[np.array([0, 2])].multiply(3.0), normal(3)),
+    "scatter-mul in part": Case(
+        lambda x: x.at[:, np.array([3, 0])].multiply(2 + jnp.sin(x[:, 1:3]), unique_indices=True),
+        normal(2, 4),
+    ),
     "solve": Case(lambda b: jnp.linalg.solve(MATRIX, b), normal(3)),
     "triangular_solve": Case(
         lambda b: lax.linalg.triangular_solve(MATRIX, b, lower=True, transpose_a=True),
@@ -620,6 +625,10 @@ ERRORS = {
     "in a loop": (loop_of_rounds, "'jaxpr.scan' op [^@]*note: 'jaxpr.round' op .* many-to-one"),
     "integers": (lambda x: x / 2 * jnp.arange(3), "elements of operand 0 are multiplied by a"),
     "matrix": (lambda x: MATRIX[:2] @ x, "the known matrix is 2 by 3, not square"),
+    "indices alike": (
+        lambda x: x.at[np.array([0, 0])].add(x[1:]),
+        "'jaxpr.scatter_add' op .* its operands 0 and 2 are unknown",
+    ),
     "predicate": (lambda x: jnp.where(x > 0, x, 2 * x), "'jaxpr.select_n' op .* are unknown"),
     "sum": (lambda x: jnp.sum(x), "'jaxpr.reduce_sum' op .*: a reduction is many-to-one"),
     "trip count": (

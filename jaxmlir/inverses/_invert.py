@@ -12,7 +12,7 @@ from jaxmlir.errors import Diagnostic, TransformError
 from jaxmlir.inverses import calls
 from jaxmlir.inverses._solver import Site, Solver
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import NewFunction, copy, drop_dead_ops, inline, ops_of, returned
+from jaxmlir.passes._build import NewFunction, copy, drop_dead_ops, ops_of, returned
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -60,7 +60,7 @@ def invert(
             if not missing or not opaque:
                 break
             attempt.erase()
-            # What is known in part only does not pass through a call: look inside.
+            # What is known in part only does not pass through such an op: look inside.
             function = _expand(rules, function, opaque)
             expanded.append(function)
         for i in required:
@@ -185,17 +185,17 @@ def _difference(terms: Sequence[ir.Value], costs: Sequence[ir.Value]) -> ir.Valu
 
 
 def _expand(rules: Rules, function: func.FuncOp, sites: Sequence[Site]) -> func.FuncOp:
-    """The function with some of its calls replaced by the bodies of what they call."""
-    called = {site.op: calls.callee(site) for site in sites}
+    """The function with some of its ops replaced by what they do."""
+    replaced = {site.op: site for site in sites}
     name = f"{function.name.value}.expanded"
     new = NewFunction(rules, name, list(function.type.inputs), function)
     values = dict(zip(function.arguments, new.args, strict=True))
     with new.body():
         for op, op_name, operands in ops_of(function):
             args = [values[v] for v in operands]
-            if op in called:
+            if op in replaced:
                 with op.location:
-                    outs = inline(rules.program.function(called[op]), args)
+                    outs = calls.expand(replaced[op], args)
             else:
                 outs = copy(op, op_name, args)
             values.update(zip(op.results, outs, strict=True))

@@ -13,7 +13,9 @@ from jaxmlir import codec
 from jaxmlir._compat import core
 from jaxmlir.inverses import _library
 from jaxmlir.inverses._rule import RULES, NotInvertible, rule
+from jaxmlir.inverses.linear import Update
 from jaxmlir.ir import ir
+from jaxmlir.passes._build import inline
 
 if TYPE_CHECKING:
     from jaxmlir.inverses._invert import Inverted
@@ -92,15 +94,24 @@ def callee(site: Site) -> str:
 
 
 def can_expand(site: Site) -> bool:
-    """Whether an op is a call that has not given all, and may be replaced by what it calls."""
+    """Whether an op that has not given all may be replaced: a call by what it calls, an update by
+    its steps."""
+    if all(site.known([*site.operands, *site.results])) or all(site.known(site.operands)):
+        return False
+    if isinstance(site.rule, Update):
+        return site.rule.steps(site) is not None
     if isinstance(site.rule, CustomInverse) and len(site.op.attributes["operands"]):
         return False
-    return (
-        isinstance(site.rule, Call)
-        and not site.memory.get("library")
-        and not all(site.known([*site.operands, *site.results]))
-        and not all(site.known(site.operands))
-    )
+    return isinstance(site.rule, Call) and not site.memory.get("library")
+
+
+def expand(site: Site, args: list[ir.Value]) -> list[ir.Value]:
+    """Writes what an op that :func:`can_expand` is replaced by."""
+    if isinstance(site.rule, Update):
+        steps = site.rule.steps(site)
+        assert steps is not None
+        return site.emit("steps", steps, args)
+    return inline(site.solver.rules.program.function(callee(site)), args)
 
 
 class CustomInverse(Call):

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxmlir.inverses._rule import Formula, NotInvertible, whole
+from jaxmlir.inverses._rule import RULES, Formula, Formulas, NotInvertible, whole
+
+if TYPE_CHECKING:
+    from jaxmlir.inverses._solver import Site
 
 # --- contraction with a known matrix --------------------------------------------------------------
 
@@ -260,6 +266,47 @@ whole(
 # --- updates at known indices ---------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Update(Formulas):
+    """The rule of ``x[indices] = op(x[indices], updates)``."""
+
+    op: Callable[..., Any] = lax.add
+
+    def steps(self, site: Site) -> Callable[..., list[Any]] | None:
+        """The op as a gather, ``op`` and a scatter, through which elements pass one by one; where
+        the indices are constants, no two alike."""
+        operand, indices, updates = site.operands
+        if not all(site.solver.of(v).static for v in site.operands):
+            return None
+        at = site.solver.static(indices)
+        if at is None:
+            return None
+        numbers, mode = site.params["dimension_numbers"], site.params["mode"]
+        shape, update_shape = (site.solver.of(v).shape for v in (operand, updates))
+        with jax.ensure_compile_time_eval():
+            zeros, ones = np.zeros(shape, np.int32), np.ones(update_shape, np.int32)
+            hits = lax.scatter_add(zeros, at, ones, numbers, mode=mode)
+        if np.max(hits, initial=0) > 1:
+            return None
+        collapsed = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+        window = iter(update_shape[d] for d in numbers.update_window_dims)
+        sizes = tuple(1 if d in collapsed else next(window) for d in range(len(shape)))
+        taken = lax.GatherDimensionNumbers(
+            offset_dims=numbers.update_window_dims,
+            collapsed_slice_dims=numbers.inserted_window_dims,
+            start_index_map=numbers.scatter_dims_to_operand_dims,
+            operand_batching_dims=numbers.operand_batching_dims,
+            start_indices_batching_dims=numbers.scatter_indices_batching_dims,
+        )
+
+        def steps(x: Any, indices: Any, updates: Any) -> list[Any]:
+            before = lax.gather(x, indices, taken, sizes, mode=mode)
+            after = self.op(before, updates)
+            return [lax.scatter(x, indices, after, numbers, mode=mode, unique_indices=True)]
+
+        return steps
+
+
 def _scattered(opposite: Any, updates_of: Any) -> Any:
     def undo(y: Any, indices: Any, updates: Any, *, dimension_numbers: Any, mode: Any) -> Any:
         return opposite(y, indices, updates_of(updates), dimension_numbers, mode=mode)
@@ -273,9 +320,10 @@ def _scatter_mul_log_det(x: Any, y: Any, indices: Any, updates: Any, **attribute
     return jnp.sum(jnp.log(jnp.abs(factors)))
 
 
-for _name, _undo, _log_det in (
-    ("scatter_add", _scattered(lax.scatter_add, lambda u: -u), None),
-    ("scatter_sub", _scattered(lax.scatter_add, lambda u: u), None),
-    ("scatter_mul", _scattered(lax.scatter_mul, lambda u: 1 / u), _scatter_mul_log_det),
+for _name, _op, _undo, _log_det in (
+    ("scatter_add", lax.add, _scattered(lax.scatter_add, lambda u: -u), None),
+    ("scatter_sub", lax.sub, _scattered(lax.scatter_add, lambda u: u), None),
+    ("scatter_mul", lax.mul, _scattered(lax.scatter_mul, lambda u: 1 / u), _scatter_mul_log_det),
 ):
-    whole(_name, {(0,): Formula(_undo, _log_det)}, attributes=("dimension_numbers", "mode"))
+    _formulas = {(0,): Formula(_undo, _log_det)}
+    RULES[_name] = Update(_formulas, attributes=("dimension_numbers", "mode"), op=_op)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from jaxmlir.ops._record import Op, op, unary
 
+_IN_PART = "in part if the indices are constants, no two alike"
+
 
 def _scatter(suffix: str, summary: str, **fields: object) -> Op:
     """Scatters are one algorithm with different ways to combine two elements."""
@@ -81,18 +83,20 @@ OPS: tuple[Op, ...] = (
         "x with slices added, x[indices] += updates.",
         linear=(0, 2),
         inverse="x = y - updates",
+        domain=_IN_PART,
     ),
     _scatter(
         "_sub",
         "x with slices subtracted, x[indices] -= updates.",
         linear=(0, 2),
         inverse="x = y + updates",
+        domain=_IN_PART,
     ),
     _scatter(
         "_mul",
         "x with slices multiplied, x[indices] *= updates.",
         inverse="x = y / updates",
-        domain="the updates are not 0",
+        domain=f"the updates are not 0; {_IN_PART}",
     ),
     _scatter(
         "_min",
