@@ -194,11 +194,15 @@ class Program(Functions, Transformations, Running):
 
     __str__ = as_text
 
-    def save(self, path: str | os.PathLike[str], *, source_info: bool = True) -> None:
+    def save(
+        self, path: str | os.PathLike[str], *, source_info: bool = True, as_flat: bool = False
+    ) -> None:
         """Writes the program to one file, which :func:`jaxmlir.load` reads anywhere.
 
         Args:
           source_info: keep the Python files and lines that ops come from.
+          as_flat: leave the pytrees out, so that what is loaded takes and gives their leaves: for
+            nodes that hold Python objects of this process.
 
         Raises:
           ArtifactError: the program refers to Python objects of this process, such as callbacks.
@@ -206,7 +210,7 @@ class Program(Functions, Transformations, Running):
         """
         from jaxmlir import artifact
 
-        artifact.save(self, path, source_info=source_info)
+        artifact.save(self, path, source_info=source_info, as_flat=as_flat)
 
     def __repr__(self) -> str:
         return f"<Program @{self.name}({_short(self.in_avals)}) -> ({_short(self.out_avals)})>"

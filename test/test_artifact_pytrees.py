@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import os
 import subprocess
 import sys
@@ -99,6 +100,31 @@ def test_a_process_without_the_node_types(tmp_path):
     assert '"test_artifact_pytrees:Point" is not known' in first and "as_flat=True" in first
     assert flat == "[(), (3,), (), (), (2,)]"
     assert '"test_artifact_pytrees:Particle" is not known' in second
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["w"], meta_fields=["apply"])
+@dataclasses.dataclass(frozen=True)
+class State:
+    """As training states are: parameters, and the function that they are for."""
+
+    w: object
+    apply: object
+
+
+def test_nodes_that_hold_functions_are_saved_flat(tmp_path):
+    state = State(jnp.arange(3.0), lambda w, x: jnp.sin(w) * x)
+
+    def step(state, x):
+        slope = jax.grad(lambda w: jnp.sum(state.apply(w, x)))(state.w)
+        return dataclasses.replace(state, w=state.w - slope)
+
+    program = jaxmlir.trace(step)(state, jnp.float32(2.0))
+    with pytest.raises(ArtifactError, match="attribute 'jaxpr.in_tree' .* as_flat=True saves"):
+        program.save(tmp_path / "a")
+    program.save(tmp_path / "a", as_flat=True)
+    assert program(state, 2.0).apply is state.apply
+    got = jaxmlir.load(tmp_path / "a")(state.w, 2.0)
+    np.testing.assert_allclose(got, step(state, 2.0).w, rtol=1e-6)
 
 
 class Absent:

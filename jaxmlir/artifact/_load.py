@@ -12,7 +12,7 @@ from jaxmlir._collector import collector_paused
 from jaxmlir.artifact import _container, _format, _module
 from jaxmlir.constants import Constants, Unread
 from jaxmlir.errors import ArgumentError, ArtifactError, DiagnosticError, JaxmlirError
-from jaxmlir.ir import DIALECT_VERSION, context, ir
+from jaxmlir.ir import DIALECT_VERSION, ir
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -78,7 +78,7 @@ def read(
         contents = Contents(buffer)
         program = Program(contents.module(), contents.constants, custom_calls=allowed)
         if as_flat:
-            _forget_trees(program)
+            _module.forget_trees(program)
         adapt(program, str(contents.metadata.get("jax")))
         if verify:
             _check_trees(program)
@@ -192,16 +192,6 @@ def _read(name: str, part: Any, sha256: str, dtype: Any, shape: tuple[int, ...])
 def _check_digest(data: memoryview, expected: str, what: str) -> None:
     if _format.digest(data) != expected:
         raise ArtifactError(f"{what} is damaged: it does not have the SHA-256 digest {expected}")
-
-
-def _forget_trees(program: Program) -> None:
-    """Makes the program take and give flat values."""
-    with context():
-        attributes = program.function(program.name).attributes
-        for key in ("jaxpr.in_tree", "jaxpr.out_tree"):
-            if key in attributes:
-                del attributes[key]
-    program.changed()
 
 
 def _check_trees(program: Program) -> None:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import lzma
+from typing import TYPE_CHECKING
 
 from jaxmlir.artifact import _grammar
 from jaxmlir.errors import ArtifactError
 from jaxmlir.ir import context, ir, parse_module
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+TREES = ("jaxpr.in_tree", "jaxpr.out_tree")
+"""The attributes of the public function that say what the pytrees are."""
 
 # Text that says something is never this much larger than its compressed form.
 MAX_EXPANSION = 1000
@@ -52,3 +59,13 @@ def decompress(data: bytes, size: int) -> ir.Module:
         raise ArtifactError(f"the module does not decompress to the {size} bytes it should")
     _grammar.check(text)
     return parse_module(text.decode("ascii"), "the artifact's module", is_shallow=True)
+
+
+def forget_trees(program: Program) -> None:
+    """Makes the program take and give flat values."""
+    with context():
+        attributes = program.function(program.name).attributes
+        for key in TREES:
+            if key in attributes:
+                del attributes[key]
+    program.changed()

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxmlir import handles, locations
 from jaxmlir.artifact import _container, _format, _module
+from jaxmlir.artifact._module import TREES
 from jaxmlir.errors import ArtifactError, Diagnostic
 from jaxmlir.ir import DIALECT_VERSION, context, func, ir, module_text
 
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
 MAX_DIAGNOSTICS = 20
 
 
-def save(program: Program, path: str | os.PathLike[str], *, source_info: bool = True) -> None:
+def save(
+    program: Program,
+    path: str | os.PathLike[str],
+    *,
+    source_info: bool = True,
+    as_flat: bool = False,
+) -> None:
     """Writes a program to a file, which :func:`load` reads.
 
     The file is replaced at once when everything is written: whatever interrupts this leaves the
@@ -27,21 +34,26 @@ def save(program: Program, path: str | os.PathLike[str], *, source_info: bool = 
 
     Args:
       source_info: keep the Python files and lines that ops come from, and JAX's name stacks.
+      as_flat: leave the pytrees out, so that what is loaded takes and gives their leaves: for nodes
+        that hold Python objects of this process.
 
     Raises:
       ArtifactError: the program refers to Python objects of this process, such as callbacks; names
         each op and the user's line.  Or a constant has no value.
       OSError: the file cannot be written.
     """
-    _container.write_atomically(path, pieces(program, source_info=source_info))
+    _container.write_atomically(path, pieces(program, source_info, as_flat))
 
 
-def pieces(program: Program, *, source_info: bool = True) -> list[Any]:
+def pieces(program: Program, source_info: bool = True, as_flat: bool = False) -> list[Any]:
     """The contents of an artifact, as buffers to be written one after another."""
     import jax
 
     import jaxmlir
 
+    if as_flat:
+        program = program.clone()
+        _module.forget_trees(program)
     problems = list(_unwritable(program.module))
     if problems:
         raise ArtifactError(problems[:MAX_DIAGNOSTICS])
@@ -117,10 +129,11 @@ def _unwritable_attributes(op: Any, what: str) -> Iterator[Diagnostic]:
         for handle in _handles(attr):
             box = handles.find_box(handle)
             found = "a Python object" if box is None else f"the Python object {_shown(box.value)}"
+            flat = "; as_flat=True saves a program of the flat leaves" if key in TREES else ""
             yield _at(
                 op,
                 f"{what} cannot be saved: attribute '{key}' is {found}, which has no form outside "
-                "of this process",
+                f"of this process{flat}",
             )
 
 
