@@ -23,7 +23,7 @@ from jaxmlir._program_running import Running
 from jaxmlir._program_transforms import Transformations
 from jaxmlir.callee import Callee
 from jaxmlir.constants import Constants
-from jaxmlir.errors import ArgumentError, Diagnostic, TransformError
+from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError, TransformError
 from jaxmlir.exporter import Exporter
 from jaxmlir.ir import context, func, functions, ir
 from jaxmlir.passes._liveness import Liveness
@@ -213,7 +213,11 @@ class Program(Functions, Transformations, Running):
         artifact.save(self, path, source_info=source_info, as_flat=as_flat)
 
     def __repr__(self) -> str:
-        return f"<Program @{self.name}({_short(self.in_avals)}) -> ({_short(self.out_avals)})>"
+        try:
+            name = self.name
+        except JaxmlirError:
+            return "<Program without a public function>"
+        return f"<Program @{name}({_short(self.in_avals)}) -> ({_short(self.out_avals)})>"
 
     # -- checking and transforming --
 

@@ -17,7 +17,7 @@ from comparing import reread, same
 from jax import export, lax
 
 import jaxmlir
-from jaxmlir.errors import ArgumentError, ParseError, VerificationError
+from jaxmlir.errors import ArgumentError, JaxmlirError, ParseError, VerificationError
 from jaxmlir.ir import file_line_col, func, parse_module
 from tools.conformance_steps import canonical
 
@@ -29,6 +29,13 @@ compat = pytest.mark.compat
 
 def norm(x):
     return jnp.sqrt(jnp.sum(x * x))
+
+
+def test_a_module_that_cannot_be_called_is_shown():
+    program = jaxmlir.parse("func.func private @f() { return }")
+    assert repr(program) == "<Program without a public function>"
+    with pytest.raises(JaxmlirError, match="no public function to call"):
+        program(1.0)
 
 
 @compat
