@@ -619,6 +619,10 @@ ERRORS = {
     "branch": (lambda x: lax.cond(x[0] > 0, jnp.exp, jnp.sinh, x), "which branch was taken"),
     "constant": (lambda x: jnp.ones(3), "it does not depend on argument 0"),
     "convert": (lambda x: x.astype(jnp.bfloat16), "bfloat16 does not hold every value of float32"),
+    "dead code beside it": (
+        lambda x: (jnp.floor(x), jnp.exp(x**2 * np.float32([1, 0, 1])))[0],
+        "'jaxpr.floor' op .*: floor is many-to-one",
+    ),
     "dropped": (lambda x: x[:2], "only 2 of the 3 elements of argument 0 follow"),
     "floor": (lambda x: jnp.floor(x) + 1.0, "'jaxpr.floor' op .*: floor is many-to-one"),
     "in a called function": (lambda x: jax.jit(jnp.abs)(x), "'jaxpr.abs' op .* one absolute value"),

@@ -131,6 +131,7 @@ class _Attempt:
         """Why an argument was not found."""
         stuck = [site for site in self.solver.sites if self._is_stuck(site)]
         reached = _users(self.solver, self.arguments[missing])
+        reached &= _makers(self.solver, self.returned)
         stuck = [site for site in stuck if site in reached] or stuck
         if stuck:
             return stuck[-1].error()
@@ -167,6 +168,17 @@ def _users(solver: Solver, value: ir.Value) -> set[Site]:
         if not reached.isdisjoint(site.operands):
             found.add(site)
             reached.update(site.results)
+    return found
+
+
+def _makers(solver: Solver, values: Sequence[ir.Value]) -> set[Site]:
+    """The ops that values depend on."""
+    needed = set(values)
+    found = set()
+    for site in reversed(solver.sites):
+        if not needed.isdisjoint(site.results):
+            found.add(site)
+            needed.update(site.operands)
     return found
 
 
