@@ -192,12 +192,14 @@ class JitFunction:
 
         @functools.wraps(fun)
         def through_dialect(*args: Any, **kwargs: Any) -> Any:
+            if jax.config.jax_disable_jit:
+                return fun(*args, **kwargs)
             traced = traceable.trace(*args, **kwargs)
             # Under jit every leaf is a tracer but those of static arguments.
             leaves = [x for x in jax.tree.leaves((args, kwargs)) if isinstance(x, core.Tracer)]
             jaxpr, values = traced.jaxpr, [*traced._consts, *leaves]
             if len(leaves) != len(jax.tree.leaves(traced.args_info)):
-                # Nothing is staged out: with jax_disable_jit, and where JAX looks for a NaN.
+                # Nothing is staged out where JAX looks for a NaN.
                 return fun(*args, **kwargs)
             if not options.get("keep_unused"):
                 jaxpr, used = without_dead_code(jaxpr)

@@ -291,6 +291,9 @@ def test_functions_that_are_not_staged_out():
         np.testing.assert_allclose([ours(x, 2, y), program(x, y)], expected, rtol=1e-6)
         batched = jax.vmap(ours, (0, None, None))(jnp.stack([x, x]), 2, y)
         np.testing.assert_allclose(batched, expected, rtol=1e-6)
+        # Such a function may look at its arguments.
+        looking = jaxmlir.jit(lambda x, n: x * n if x > 0 else -x, static_argnums=1)
+        assert looking(x, 3) == 7.5 and jax.grad(looking)(x, 3) == 3.0
     nan = r"test_program_in_jax.py:\d+.*'jaxpr.log' op .*FloatingPointError: invalid value \(nan\)"
     for run in (program, program.value_and_grad()):
         with jax.debug_nans(True), pytest.raises(EvaluationError, match=nan):
