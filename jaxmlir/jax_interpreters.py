@@ -1,7 +1,8 @@
 """Interpreters of JAX that look at each equation, and what they make of a program's.
 
-``jax.experimental.jet`` computes Taylor series, and ``checkify`` finds out what goes wrong, by a
-rule for each primitive.  To them a call of a program is a ``jit`` of its equations.
+``jax.experimental.jet`` computes Taylor series, ``checkify`` finds out what goes wrong, and
+``jax_debug_key_reuse`` which random keys are used twice, by a rule for each primitive.  To them a
+call of a program is a ``jit`` of its equations.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import importlib.abc
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -68,7 +69,7 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
 def _series(rules: Any) -> Callable[..., Any]:
     def rule(primals: Any, series: Any, *, callee: Callee, placement: Any) -> Any:
-        eqn = _as_jit(callee, primals)
+        eqn = _as_jit(callee, map(core.typeof, primals))
         return rules[eqn.primitive](primals, series, **eqn.params)
 
     return rule
@@ -77,26 +78,37 @@ def _series(rules: Any) -> Callable[..., Any]:
 def _checks(rules: Any) -> Callable[..., Any]:
     def rule(*args: Any, callee: Callee, placement: Any) -> Any:
         # Before the operands: what went wrong so far, and what JAX's versions add to that.
-        eqn = _as_jit(callee, args[len(args) - len(callee.signature.operands) :])
+        operands = args[len(args) - len(callee.signature.operands) :]
+        eqn = _as_jit(callee, map(core.typeof, operands))
         return rules[eqn.primitive](*args, **eqn.params)
 
     return rule
 
 
+def _uses_of_keys(rules: Any) -> Any:
+    def signature(call: Any) -> Any:
+        eqn = _as_jit(call.params["callee"], [v.aval for v in call.invars])
+        return rules[eqn.primitive].signature(eqn)
+
+    return resolve(_KEY_REUSE, "DynamicKeyReuseSignature")(signature)
+
+
+_KEY_REUSE = "jax.experimental.key_reuse._core"
+
 # By module, what its rules are called there, and what makes one of them.
 _INTERPRETERS = {
     "jax.experimental.jet": ("jet_rules", _series),
     "jax._src.checkify": ("error_checks", _checks),
+    _KEY_REUSE: ("key_reuse_signatures", _uses_of_keys),
 }
 
 
-def _as_jit(callee: Callee, args: Any) -> Any:
+def _as_jit(callee: Callee, avals: Iterable[Any]) -> Any:
     """The equation of a jit of the function."""
 
     def function(*xs: Any) -> list[Any]:
         return core.jaxpr_as_fun(callee.closed_jaxpr)(*xs)
 
     function.__name__ = callee.symbol
-    avals = [core.typeof(x) for x in args]
     (eqn,) = jax.make_jaxpr(jax.jit(function))(*avals).eqns
     return eqn

@@ -110,6 +110,38 @@ def test_inside_interpreters_that_look_at_equations():
     same(ours, jaxs)
 
 
+@compat
+def test_keys_that_are_used_twice():
+    """With ``jax_debug_key_reuse``, which knows what a function does with each key."""
+
+    def draws(key, x):
+        return lax.scan(lambda key, x: (key, jax.random.normal(key) * x), key, x)[1]
+
+    def reads(key, x):
+        return jax.random.key_data(key)[0] * x
+
+    def splits(key, x):
+        first, second = jax.random.split(key)
+        return jax.random.normal(first, (2,)) * x + jax.random.uniform(second, (2,))
+
+    x = jnp.ones(2)
+    programs = [(f, jaxmlir.trace(f)(jax.random.key(0), x)) for f in (draws, reads, splits)]
+    with jax.debug_key_reuse(True):
+        for f, program in programs:
+            refused = []
+            for run in (jax.jit(f), program, jax.jit(lambda key, x, g=program: g(key, x))):
+                key = jax.random.key(1)
+                for use in (1, 2):
+                    try:
+                        run(key, x)
+                    except jax.errors.KeyReuseError:
+                        refused.append(use)
+                        break
+                else:
+                    refused.append(None)
+            assert refused == [{draws: 1, reads: None, splits: 2}[f]] * 3, f
+
+
 INTERPRETERS_LATER = """
 import jax, jax.numpy as jnp, jaxmlir
 program = jaxmlir.trace(jnp.exp)(1.0)
