@@ -56,8 +56,10 @@ def invert(
         while True:
             attempt = _Attempt(rules, symbol, function, arguments, results, log_det)
             missing = [i for i in attempt.unknown if attempt.found[i] is None]
+            if not missing:
+                break
             opaque = [site for site in attempt.solver.sites if calls.can_expand(site)]
-            if not missing or not opaque:
+            if not opaque:
                 break
             attempt.erase()
             # What is known in part only does not pass through such an op: look inside.

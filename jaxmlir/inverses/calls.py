@@ -96,7 +96,7 @@ def callee(site: Site) -> str:
 def can_expand(site: Site) -> bool:
     """Whether an op that has not given all may be replaced: a call by what it calls, an update by
     its steps."""
-    if all(site.known([*site.operands, *site.results])) or all(site.known(site.operands)):
+    if all(site.known(site.operands)):
         return False
     if isinstance(site.rule, Update):
         return site.rule.steps(site) is not None
