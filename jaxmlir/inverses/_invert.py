@@ -52,9 +52,11 @@ def invert(
     """
     function = rules.program.function(symbol)
     expanded: list[func.FuncOp] = []
+    # One name for all attempts: only the last is kept.
+    name = rules.importer.unique_symbol(f"{symbol}.inverse")
     try:
         while True:
-            attempt = _Attempt(rules, symbol, function, arguments, results, log_det)
+            attempt = _Attempt(rules, symbol, name, function, arguments, results, log_det)
             missing = [i for i in attempt.unknown if attempt.found[i] is None]
             if not missing:
                 break
@@ -83,6 +85,7 @@ class _Attempt:
         self,
         rules: Rules,
         symbol: str,
+        name: str,
         function: func.FuncOp,
         arguments: Sequence[bool],
         results: Sequence[bool],
@@ -96,7 +99,7 @@ class _Attempt:
         self.missing_results = [i for i, known in enumerate(results) if not known]
         given = [v for v, known in zip(self.returned, results, strict=True) if known]
         given += [v for v, known in zip(self.arguments, arguments, strict=True) if known]
-        self.new = NewFunction(rules, f"{symbol}.inverse", [v.type for v in given], function)
+        self.new = NewFunction(rules, name, [v.type for v in given], function, reserved=True)
         self.solver = Solver(rules, function, log_det)
         with self.new.body(), function.location:
             # Arguments first: a result that is one says nothing about it.
