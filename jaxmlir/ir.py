@@ -28,6 +28,9 @@ from jaxmlir.errors import Diagnostic, DiagnosticError, ParseError
 DIALECT = "jaxpr"
 DIALECT_VERSION = "0.1"
 
+TREES = ("jaxpr.in_tree", "jaxpr.out_tree")
+"""The attributes of the public function that say what the pytrees are."""
+
 _cext.globals.append_dialect_search_prefix("jaxmlir._dialects")
 
 
@@ -275,6 +278,7 @@ def symbol_uses(attr: ir.Attribute) -> tuple[str, ...]:
 __all__ = [
     "DIALECT",
     "DIALECT_VERSION",
+    "TREES",
     "clone_module",
     "context",
     "diagnostics_of",

@@ -51,7 +51,7 @@ from jaxmlir._lists import chosen
 from jaxmlir._signature import Signature
 from jaxmlir.errors import JaxmlirError, LoweringError, cause_of
 from jaxmlir.exporter import constant_value
-from jaxmlir.ir import context, free_symbol, functions, ir, parse_module
+from jaxmlir.ir import TREES, context, free_symbol, functions, ir, parse_module
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._liveness import Live, Mask
 from jaxmlir.types import aval_of, widths_of
@@ -72,7 +72,7 @@ def legalize(program: Program, platforms: Sequence[str] | None = None) -> None:
     name, pytrees = program.name, {}
     with context():
         attributes = program._function(name).attributes
-        for key in ("jaxpr.in_tree", "jaxpr.out_tree"):
+        for key in TREES:
             if key in attributes:
                 pytrees[key] = attributes[key]
     # The function keeps its signature.

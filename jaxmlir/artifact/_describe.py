@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from jaxmlir import custom_calls, locations
 from jaxmlir.artifact._load import Contents, refused
-from jaxmlir.ir import context, func, ir, is_private
+from jaxmlir.ir import TREES, context, func, ir, is_private
 
 # More source files than these say little.
 MAX_FILES = 20
@@ -67,7 +67,7 @@ class _Report:
             type_, attributes = function.type, function.attributes
             takes, gives = (", ".join(map(str, types)) for types in (type_.inputs, type_.results))
             yield f"@{function.name.value}({takes}) -> ({gives})"
-            for key in ("jaxpr.in_tree", "jaxpr.out_tree"):
+            for key in TREES:
                 if key in attributes:
                     yield f"  {key.removeprefix('jaxpr.')}: {attributes[key]}"
 

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING
 
 from jaxmlir.artifact import _grammar
 from jaxmlir.errors import ArtifactError
-from jaxmlir.ir import context, ir, parse_module
+from jaxmlir.ir import TREES, context, ir, parse_module
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
-
-TREES = ("jaxpr.in_tree", "jaxpr.out_tree")
-"""The attributes of the public function that say what the pytrees are."""
 
 # Text that says something is never this much larger than its compressed form.
 MAX_EXPANSION = 1000

@@ -10,9 +10,8 @@ import numpy as np
 
 from jaxmlir import handles, locations
 from jaxmlir.artifact import _container, _format, _module
-from jaxmlir.artifact._module import TREES
 from jaxmlir.errors import ArtifactError, Diagnostic
-from jaxmlir.ir import DIALECT_VERSION, context, func, ir, module_text
+from jaxmlir.ir import DIALECT_VERSION, TREES, context, func, ir, module_text
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program

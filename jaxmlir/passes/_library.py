@@ -4,9 +4,8 @@ JAX keeps the derivative of a jitted function with its jaxpr, and each call of `
 has the same one.  So here: a function that was imported from a jaxpr which another program had
 before gets a :class:`Volume`, a program of its own in which it is transformed (one for reverse
 mode, one for all else; where there are custom rules, one in which these wait, for batches), and
-programs that call it are lent what is there.  A program that is being
-made names functions of the volume as if they were in its module; those that it needs in the end are
-copied in (:class:`Loans`).
+programs that call it are lent what is there.  A program that is being made names functions of the
+volume as if they were in its module; those that it needs in the end are copied in (:class:`Loans`).
 
 Which function is meant is told by the jaxpr, the very object: it never changes, and has its
 constants, source lines and custom rules in it.  A jaxpr that is freed takes its volume along.

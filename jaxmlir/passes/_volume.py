@@ -76,7 +76,6 @@ class Volume:
 
     Attributes:
       symbol: the function in its program.
-      reverse: what is linearized is to be transposed.
       config: under which its rules are, or are to be, traced; ``None`` if it has no custom rules.
     """
 
@@ -92,6 +91,7 @@ class Volume:
         """
         Args:
           program: has the function ``@symbol``, and is only read.
+          reverse: what is linearized is to be transposed.
           rules_wait: custom rules are left untraced.
           custom: some ops that it reaches have custom rules, traced or not.
           forget: takes the volume out of the library.
@@ -104,7 +104,7 @@ class Volume:
         sources = tracing.sources(known[name] for name in within)
         own = Program(clone_module(program.module_as_is, within))
         own._functions[symbol].attributes["sym_visibility"] = ir.StringAttr.get("public")
-        self.symbol, self.reverse = symbol, reverse
+        self.symbol = symbol
         self.config: ConfigSnapshot | None = tracing.table.config if custom else None
         if sources:
             own.rule_tracing.take_up(sources, self.config)
