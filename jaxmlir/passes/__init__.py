@@ -77,6 +77,7 @@ BUILTIN_PASSES = (
     ("jaxpr-legalize-to-stablehlo", "jaxmlir.passes.legalize_to_stablehlo:LegalizeToStablehlo"),
     ("jaxpr-licm", "jaxmlir.passes.licm:Licm"),
     ("jaxpr-linearize", "jaxmlir.passes.linearize:Linearize"),
+    ("jaxpr-log-products", "jaxmlir.passes.log_products:LogProducts"),
     ("jaxpr-matmul-precision", "jaxmlir.passes.matmul_precision:MatmulPrecision"),
     ("jaxpr-outline", "jaxmlir.passes.outline:Outline"),
     ("jaxpr-partial-eval", "jaxmlir.passes.partial_eval:PartialEval"),

@@ -40,6 +40,7 @@ STRUCTURE = (
     # What loops were given twice is one value again before blocks are compared.
     "jaxpr-cse",
     "jaxpr-reroll",
+    "jaxpr-log-products",
     # What stacked results of the steps of a loop stacks what the loop has stacked already.
     "jaxpr-slp-vectorize",
 )
