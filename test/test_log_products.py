@@ -160,6 +160,16 @@ def test_loop_in_a_loop():
     same(program, function, X, B)
 
 
+def test_loop_after_a_loop():
+    step = loop(FOUND["vector"][0])
+    other = loop(lambda x, b: logsumexp(2 * x[:, None] + b, axis=0))
+    program, found = rewritten(lambda x, b: step(other(step(x, b), b), b), X, B)
+    # The first and the last have one body.
+    assert found == 2
+    assert str(program).count("jaxpr.cond") == 3
+    same(program, lambda x, b: step(other(step(x, b), b), b), X, B)
+
+
 def only(step):
     """Steps and no more: infinities stay what they are."""
     return lambda x, b: lax.scan(lambda x, _: (step(x, b), None), x, None, length=STEPS)[0]

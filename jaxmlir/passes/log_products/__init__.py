@@ -37,7 +37,7 @@ from jaxmlir.passes._build import (
     converted,
     drop_dead_ops,
     inline,
-    ops_of,
+    named_ops,
     returned,
     set_results,
 )
@@ -100,8 +100,8 @@ def log_products(
         loops = _Loops(program, min_iterations, min_elements, min_ratio)
         count = 0
         for function in outside_kernels(program, SCANS):
-            for op, name, operands in list(ops_of(function)):
-                count += name == "jaxpr.scan" and loops.rewrite(op, operands)
+            for op, name in named_ops(function):
+                count += name == "jaxpr.scan" and loops.rewrite(op)
         if count:
             keep_reachable(program, entries)
             licm(program)
@@ -134,7 +134,7 @@ class _Loops:
         self._min_ratio = min_ratio
         self._known: dict[tuple[str, int], _Versions | None] = {}
 
-    def rewrite(self, op: Any, operands: list[ir.Value]) -> bool:
+    def rewrite(self, op: Any) -> bool:
         scan = ScanOp.of(op)
         if not scan.num_consts or not scan.is_counted or scan.length < self._min_iterations:
             return False
@@ -146,6 +146,7 @@ class _Loops:
         versions = self._known[key]
         if versions is None:
             return False
+        operands = list(op.operands)
         branches = [
             self._branch(name, replace(scan, body=symbol), op, operands)
             for name, symbol in zip(("far_apart", "near"), versions.symbols, strict=True)
