@@ -170,6 +170,20 @@ def test_loop_after_a_loop():
     same(program, lambda x, b: step(other(step(x, b), b), b), X, B)
 
 
+def test_unrolled_loop():
+    """It is rolled up, though the loop would store all exponentials as it is."""
+
+    def function(x, b):
+        for i in range(20):
+            x = logsumexp(x[:, None] + b, axis=0) - b[i % 3]
+        return x
+
+    b = RNG.randn(64, 64).astype(np.float32)
+    program = jaxmlir.trace(function)(b[0], b).optimize(2)
+    assert "far_apart" in str(program)
+    same(program, function, b[0], b)
+
+
 def only(step):
     """Steps and no more: infinities stay what they are."""
     return lambda x, b: lax.scan(lambda x, _: (step(x, b), None), x, None, length=STEPS)[0]

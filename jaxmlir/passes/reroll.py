@@ -14,8 +14,9 @@ and what is used of a block afterwards is a final carried value, or a row of a s
 A loop is one block to compile, and one copy of its kernels to keep in cache.  But XLA does not fuse
 across iterations, and what it computes again for each use in straight-line code is stored for each
 iteration in the derivative of a loop; slices that were apart are put together first.  So blocks are
-rolled up that consist of small kernels, and where those bytes are few beside the blocks' own work;
-others are left to ``jaxpr-outline``, and so are those that are few.
+rolled up that consist of small kernels, and where those bytes are few beside the blocks' own work,
+but for those of log-sum-exps of which ``jaxpr-log-products`` makes products in a loop; others are
+left to ``jaxpr-outline``, and so are those that are few.
 
 Blocks that at most add to what the block before gives, XLA may run side by side.  They are rolled
 up only if their slices are together as it is: the gradient of 8 heads of attention takes 1.4 times
@@ -43,6 +44,8 @@ from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._stacking import stack
 from jaxmlir.passes._work import KERNEL, Work, is_array, size
 from jaxmlir.passes.higher_order._scan_op import ScanOp
+from jaxmlir.passes.log_products import NEEDED, worthwhile
+from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -221,8 +224,7 @@ class _Loop(Blocks):
         """Whether the blocks are small kernels, and bytes to store few beside what they do."""
         if not (self.is_chain() or all(map(self.is_at_hand, self.xs))):
             return False
-        body, first = self.text.body, self.word.starts[0]
-        block = self.text.index[first : first + self.word.length]
+        body, block = self.text.body, self._block
         kernels = [i for i in block if not self.is_fused(body.ops[i], body.names[i])]
         if not kernels:
             return False
@@ -235,16 +237,36 @@ class _Loop(Blocks):
             if not self.is_at_hand(places):
                 # Put together, and taken apart; the same of its cotangent.
                 types += APART * [self.operand_type(places)]
-        num_bytes = sum(map(size, types))
-        return own <= max_work and num_bytes <= stored * (own + KERNEL * len(kernels))
+        most = stored * (own + KERNEL * len(kernels))
+        if own > max_work:
+            return False
+        if sum(map(size, types)) <= most:
+            return True
+        gone = self._made_products(work)
+        return bool(gone) and sum(size(t) for t in types if aval_of(t).shape not in gone) <= most
+
+    def _made_products(self, work: Work) -> set[tuple[int, ...]]:
+        """The shapes that log-sum-exps are of which ``jaxpr-log-products`` does without."""
+        names = {self.text.body.names[i] for i in self._block}
+        if not names >= NEEDED:
+            return set()
+        body = self.rules.program.functions.pop(self.write_body())
+        shapes = {found.sum.shape for found in worthwhile(work, body, len(self.consts))}
+        body.operation.erase()
+        return shapes
+
+    @property
+    def _block(self) -> Sequence[int]:
+        """The numbers of the ops of the first block."""
+        first = self.word.starts[0]
+        return self.text.index[first : first + self.word.length]
 
     def is_chain(self) -> bool:
         """Whether a kernel of a block needs what the block before gives."""
-        body, first = self.text.body, self.word.starts[0]
+        body = self.text.body
         carried = {place for places, _ in self.carry for place in places}
         values: set[int] = set()
-        for k in range(self.word.length):
-            i = self.text.index[first + k]
+        for k, i in enumerate(self._block):
             if any((k, j) in carried or v in values for j, v in enumerate(body.operands[i])):
                 if not self.is_fused(body.ops[i], body.names[i]):
                     return True

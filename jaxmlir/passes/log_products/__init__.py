@@ -108,6 +108,26 @@ def log_products(
     return count
 
 
+def worthwhile(
+    work: Work,
+    body: func.FuncOp,
+    num_consts: int,
+    min_elements: float = MIN_ELEMENTS,
+    min_ratio: float = MIN_RATIO,
+) -> list[Found]:
+    """The log-sum-exps of the body of a long loop that become products; none if they are too small
+    a part of its work."""
+    found = [
+        f
+        for f in Reader(body, num_consts).found()
+        if f.sum.size >= max(min_elements, min_ratio * f.sum.inner_size)
+    ]
+    if not found:
+        return []
+    taken = TRANSCENDENTAL * sum(f.sum.size for f in found)
+    return found if taken >= MIN_SHARE * sum(work.of(*op) for op in named_ops(body)) else []
+
+
 @dataclass(frozen=True)
 class _Versions:
     """What the body of a loop becomes."""
@@ -171,7 +191,7 @@ class _Loops:
         if not self._graph.names.get(symbol, set()) >= NEEDED:
             return None
         body = self._program.function(symbol)
-        if not can_change(body) or not self._pays(symbol, self._found(body, num_consts)):
+        if not can_change(body) or not self._found(body, num_consts):
             return None
         copy = self._bodies.copy(symbol)
         answers = self._put(self._found(copy, num_consts))
@@ -184,17 +204,7 @@ class _Loops:
 
     def _found(self, body: func.FuncOp, num_consts: int) -> list[Found]:
         """Those that are worth it."""
-        return [
-            found
-            for found in Reader(body, num_consts).found()
-            if found.sum.size >= max(self._min_elements, self._min_ratio * found.sum.inner_size)
-        ]
-
-    def _pays(self, symbol: str, found: Sequence[Found]) -> bool:
-        saved = TRANSCENDENTAL * sum(f.sum.size for f in found)
-        return saved > 0 and saved >= MIN_SHARE * sum(
-            self._work.of(op, name) for op, name in self._graph.ops[symbol]
-        )
+        return worthwhile(self._work, body, num_consts, self._min_elements, self._min_ratio)
 
     def _put(self, found: Sequence[Found]) -> list[ir.Value]:
         """Writes logs of products in the place of log-sum-exps, which stay without users; of each,
