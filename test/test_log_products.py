@@ -73,6 +73,7 @@ FOUND = {
     "matrix of each": (lambda x, b: logsumexp(x[:, :, None] + b * x[:1, :1, None], 1), BATCH, 0),
     "both ways": (both_ways, X, 2),
     "scaled by argument": (scaled_by_argument, X, 1),
+    "number": (lambda x, b: logsumexp((x[:, None] - b) / 2 - b[0, 0] + x[0], axis=0), X, 1),
     "difference": (lambda x, b: logsumexp(-b - (-x[:, None]), axis=0), X, 1),
 }
 

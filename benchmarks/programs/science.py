@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.experimental.ode import odeint
+from jax.scipy.special import logsumexp
 
 from benchmarks.programs._registry import Program, affine, benchmark, dense, normal
 
@@ -88,6 +89,59 @@ def kalman_filter(state: int, steps: int) -> Program:
         return losses.sum()
 
     return kalman_filter, (model, normal(rng, steps, seen))
+
+
+@benchmark(
+    small={"labels": 4, "batch": 2, "time": 5}, full={"labels": 48, "batch": 16, "time": 100}
+)
+def conditional_random_field(labels: int, batch: int, time: int) -> Program:
+    """Negative log-likelihood of labelled sequences of several lengths."""
+    rng = np.random.RandomState(12)
+
+    def conditional_random_field(parameters, chosen, lengths):
+        transitions, scores = parameters["transitions"], parameters["scores"]
+        valid = jnp.arange(time) < lengths[:, None]
+
+        def step(alpha, row):
+            score, is_valid = row
+            new = logsumexp(alpha[:, :, None] + transitions, axis=1) + score
+            return jnp.where(is_valid[:, None], new, alpha), None
+
+        rows = scores.swapaxes(0, 1), valid.T
+        alpha, _ = lax.scan(step, scores[:, 0], jax.tree.map(lambda v: v[1:], rows))
+        of_labels = jnp.take_along_axis(scores, chosen[..., None], 2)[..., 0]
+        of_pairs = transitions[chosen[:, :-1], chosen[:, 1:]]
+        total = jnp.sum(of_labels * valid) + jnp.sum(of_pairs * valid[:, 1:])
+        return jnp.sum(logsumexp(alpha, axis=1)) - total
+
+    parameters = {
+        "transitions": normal(rng, labels, labels),
+        "scores": normal(rng, batch, time, labels),
+    }
+    chosen = rng.randint(0, labels, (batch, time)).astype(np.int32)
+    lengths = rng.randint(time // 2, time + 1, batch).astype(np.int32)
+    return conditional_random_field, (parameters, chosen, lengths)
+
+
+@benchmark(small={"size": 5, "steps": 3}, full={"size": 200, "steps": 100})
+def sinkhorn(size: int, steps: int) -> Program:
+    """Entropic optimal transport between two clouds of points, in the log domain."""
+    rng = np.random.RandomState(13)
+
+    def sinkhorn(x, y):
+        cost = jnp.sum((x[:, None] - y[None]) ** 2, -1) / 8
+        weight = -jnp.log(size)
+
+        def step(_, potentials):
+            f, g = potentials
+            f = -0.1 * logsumexp((g - cost) / 0.1 + weight, axis=1)
+            g = -0.1 * logsumexp((f[:, None] - cost) / 0.1 + weight, axis=0)
+            return f, g
+
+        f, g = lax.fori_loop(0, steps, step, (jnp.zeros(size), jnp.zeros(size)))
+        return jnp.mean(f) + jnp.mean(g)
+
+    return sinkhorn, (rng.rand(size, 3).astype(np.float32), rng.rand(size, 3).astype(np.float32))
 
 
 @benchmark(small={"size": 8, "steps": 3}, full={"size": 512, "steps": 30})

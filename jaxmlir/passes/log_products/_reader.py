@@ -175,7 +175,7 @@ class Reader:
             for v, number in pairs
             if number in self._same and elements(number.type) == 1
         ]
-        if name in ("add", "sub") and len({len(_shape(v)) for v in operands}) == 1:
+        if name in ("add", "sub"):
             yield from self._terms(operands[0], scalings)
             yield from self._terms(operands[1], scalings if name == "add" else negated)
         elif name == "neg":
