@@ -110,6 +110,24 @@ def test_examples():
     same_as_jax(batched, examples, xs, weights)
 
 
+def test_an_element_of_each_result():
+    """What is done to one block's result in its own way stands between the blocks."""
+
+    def contrastive(a, b):
+        total = 0.0
+        for i in range(12):
+            scores = b @ a[i]
+            total += jax.nn.logsumexp(scores) - scores[i]
+        return total
+
+    args = normal(12, 5), normal(12, 5)
+    before, program = after(contrastive, *args)
+    # The first block adds to a number, and may stay alone.
+    assert products(before) == 12
+    assert products(program) <= 2
+    same_as_jax(program, contrastive, *args)
+
+
 def convolved(image, kernels):
     for kernel in kernels:
         dims = ("NHWC", "HWIO", "NHWC")

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 # How often a function is read again after blocks of it have been batched.
 MAX_ROUNDS = 4
+# How many ops stand between two blocks at most: what is done to one of them only, such as to take
+# an element of its own.
+MAX_APART = 4
 
 
 class BatchBlocks(Pass):
@@ -82,7 +85,7 @@ class _Search:
         taken = np.zeros(len(text.letters), bool)
         count = 0
         for word in text.words:
-            if not word.is_tandem:
+            if not word.is_near(MAX_APART):
                 continue
             word = text.alike(word)
             span = slice(word.starts[0], word.starts[-1] + word.length)
