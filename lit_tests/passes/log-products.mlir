@@ -29,17 +29,22 @@
 // CHECK-LABEL: func.func private @step(
 // CHECK:         "jaxpr.exp"({{.*}}) : (tensor<2x2xf32>)
 // CHECK-LABEL: func.func private @step_0
+// CHECK:         "jaxpr.remat2"({{.*}}) {jaxpr = @exponentials, prevent_cse = false}
+// CHECK-LABEL: func.func private @step_1
 // CHECK-NOT:     "jaxpr.exp"({{.*}}) : (tensor<2x2xf32>)
 // CHECK:         %[[EXP:.*]] = "jaxpr.exp"({{.*}}) : (tensor<2x1xf32>)
 // CHECK-NEXT:    %[[V:.*]] = "jaxpr.reshape"(%[[EXP]])
 // CHECK-NEXT:    "jaxpr.dot_general"(%[[V]], %arg{{.*}}precision = [{Precision = "HIGHEST"}, {Precision = "HIGHEST"}]
-// CHECK-LABEL: func.func private @step_1
-// CHECK-NEXT:    "jaxpr.remat2"({{.*}}) {jaxpr = @step, prevent_cse = false}
+// CHECK-LABEL: func.func private @exponentials
+// CHECK-NEXT:    %[[T:.*]] = "jaxpr.add"(%{{.*}}, %{{.*}})
+// CHECK-NEXT:    %[[D:.*]] = "jaxpr.sub"(%[[T]], %{{.*}})
+// CHECK-NEXT:    %[[E:.*]] = "jaxpr.exp"(%[[D]])
+// CHECK-NEXT:    "jaxpr.reduce_sum"(%[[E]]) {axes = array<i64: 0>}
 // CHECK-LABEL: func.func private @far_apart
-// CHECK-NEXT:    "jaxpr.scan"({{.*}}) {jaxpr = @step_1, length = 3 : i64
+// CHECK-NEXT:    "jaxpr.scan"({{.*}}) {jaxpr = @step_0, length = 3 : i64
 // CHECK-LABEL: func.func private @near
 // CHECK:         %[[E:.*]] = "jaxpr.exp"({{.*}}) : (tensor<2x2xf32>)
-// CHECK-NEXT:    "jaxpr.scan"(%{{.*}}, %[[E]], %{{.*}}) {jaxpr = @step_0, length = 3 : i64
+// CHECK-NEXT:    "jaxpr.scan"(%{{.*}}, %[[E]], %{{.*}}) {jaxpr = @step_1, length = 3 : i64
 func.func public @main(%b: tensor<2x2xf32>, %x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>) {
   %0 = "jaxpr.scan"(%b, %x) {jaxpr = @step, length = 3 : i64, num_carry = 1 : i64, num_consts = 1 : i64} : (tensor<2x2xf32>, tensor<2xf32>) -> tensor<2xf32>
   %1 = "jaxpr.scan"(%b, %x) {jaxpr = @step, length = 2 : i64, num_carry = 1 : i64, num_consts = 1 : i64} : (tensor<2x2xf32>, tensor<2xf32>) -> tensor<2xf32>

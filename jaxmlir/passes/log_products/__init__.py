@@ -13,7 +13,7 @@ Where no element of ``B`` is far below the greatest of its column, the greatest 
 small factor: nothing that counts underflows, and the rounding errors are those of the other side.
 How far they are is asked once, before the loop, of which there are two versions: a ``cond`` runs
 the one with products, or, if the numbers are too far apart, infinite or NaN, the one as it was.
-The derivative of that one computes the exponentials again, rather than keep them.
+The derivative of that one computes the exponentials again, rather than keep them (``remat2``).
 
 Found is what ``logsumexp`` writes, of sums and differences of arrays, also multiplied with numbers
 or divided by them; what does not change along the summed dimensions is added afterwards.
@@ -34,9 +34,12 @@ from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._bodies import Bodies, can_change
 from jaxmlir.passes._build import (
     NewFunction,
+    clone,
     converted,
+    copy,
     drop_dead_ops,
     inline,
+    is_constant,
     named_ops,
     returned,
     set_results,
@@ -62,8 +65,7 @@ if TYPE_CHECKING:
 MIN_ITERATIONS = 8
 MIN_ELEMENTS = 256
 MIN_RATIO = 12
-# Of the work of an iteration, the part that the exponentials are: the loop that is kept for other
-# numbers computes all of it again for its derivative.
+# Of the work of an iteration, the part that the exponentials are: two loops take longer to compile.
 MIN_SHARE = 0.5
 
 
@@ -193,18 +195,40 @@ class _Loops:
         body = self._program.function(symbol)
         if not can_change(body) or not self._found(body, num_consts):
             return None
-        copy = self._bodies.copy(symbol)
-        answers = self._put(self._found(copy, num_consts))
-        outs = returned(copy)
-        set_results(copy, [*outs, *answers])
-        check = self._check(copy, num_consts, len(answers))
-        set_results(copy, outs)
-        drop_dead_ops(copy)
-        return _Versions(check, (self._recomputed(body), copy.name.value))
+        far, near = (self._bodies.copy(symbol) for _ in range(2))
+        for found in self._found(far, num_consts):
+            self._recompute(found, far)
+        answers = self._put(self._found(near, num_consts))
+        outs = returned(near)
+        set_results(near, [*outs, *answers])
+        check = self._check(near, num_consts, len(answers))
+        set_results(near, outs)
+        for function in (far, near):
+            drop_dead_ops(function)
+        return _Versions(check, (far.name.value, near.name.value))
 
     def _found(self, body: func.FuncOp, num_consts: int) -> list[Found]:
         """Those that are worth it."""
         return worthwhile(self._work, body, num_consts, self._min_elements, self._min_ratio)
+
+    def _recompute(self, found: Found, body: func.FuncOp) -> None:
+        """Has the derivative of a log-sum-exp compute its exponentials again."""
+        made = {result for step in found.steps for result in step.op.results}
+        operands = dict.fromkeys(v for step in found.steps for v in step.operands if v not in made)
+        args = [v for v in operands if not is_constant(v)]
+        new = NewFunction(self._rules, "exponentials", [v.type for v in args], body)
+        with new.body(), found.op.location:
+            values = dict(zip(args, new.args, strict=True))
+            values.update((v, clone(v)) for v in operands if v not in values)
+            for step in found.steps:
+                copies = copy(step.op, step.name, [values[v] for v in step.operands])
+                values.update(zip(step.op.results, copies, strict=True))
+        (total,) = found.steps[-1].op.results
+        symbol = new.finish([values[total]])
+        attributes = {"jaxpr": symbol_ref(symbol), "prevent_cse": codec.encode(False)}
+        with ir.InsertionPoint(total.owner), found.op.location:
+            (again,) = create("jaxpr.remat2", [total.type], args, attributes)
+        total.replace_all_uses_with(again)
 
     def _put(self, found: Sequence[Found]) -> list[ir.Value]:
         """Writes logs of products in the place of log-sum-exps, which stay without users; of each,
@@ -233,14 +257,6 @@ class _Loops:
         new.finish(index)
         drop_dead_ops(new.op)
         return new.op
-
-    def _recomputed(self, body: func.FuncOp) -> str:
-        """A body of which the derivative keeps nothing but its operands."""
-        new = NewFunction(self._rules, body.name.value, body.type.inputs, body)
-        attributes = {"jaxpr": symbol_ref(body.name.value), "prevent_cse": codec.encode(False)}
-        with new.body(), body.location:
-            results = create("jaxpr.remat2", list(body.type.results), new.args, attributes)
-        return new.finish(results)
 
 
 def _as_index(*near: Any) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,10 +33,17 @@ _Scalings = tuple[tuple[str, tuple[ir.Value, ...]], ...]
 
 @dataclass(frozen=True)
 class Found:
-    """A log-sum-exp: the op that gives it, and of which values it is."""
+    """A log-sum-exp in a body.
+
+    Attributes:
+      op: that gives it.
+      operands: the values that it is of.
+      steps: the ops that add up its terms, subtract the maximum, and sum the exponentials up.
+    """
 
     op: Any
     operands: list[ir.Value]
+    steps: list[OpNode]
     sum: LogSumExp
 
 
@@ -85,7 +92,7 @@ class Reader:
         guarded = self._is_guarded(shift, terms, axes)
         if guarded is None or self._is_guarded(subtracted, terms, axes) != guarded:
             return None
-        return self._of_terms(node, terms, axes, guarded)
+        return self._of_terms(node, terms, (sub, exp, total), axes, guarded)
 
     def _node(self, value: ir.Value, name: str) -> OpNode | None:
         """The op that gives a value, if it has that name and rounds as usual."""
@@ -126,13 +133,19 @@ class Reader:
         return number_of(value, self._nodes.get)
 
     def _of_terms(
-        self, node: OpNode, terms: ir.Value, axes: tuple[int, ...], guarded: bool
+        self,
+        node: OpNode,
+        terms: ir.Value,
+        then: Sequence[OpNode],
+        axes: tuple[int, ...],
+        guarded: bool,
     ) -> Found | None:
         shape = aval_of(terms.type).shape
         operands: dict[ir.Value, int] = {}
         kinds: dict[str, list[Term]] = {"outer": [], "inner": [], "constant": []}
         inner_dims: set[int] = set()
-        for value, scalings in self._terms(terms, ()):
+        steps: list[OpNode] = []
+        for value, scalings in self._terms(terms, (), steps):
             source, dims = self._narrow(value)
             sizes = zip(dims, _shape(source), strict=True)
             spanned = {d for d, size in sizes if size > 1}
@@ -158,10 +171,16 @@ class Reader:
             out=_shape(node.op.results[0]),
             **{kind: tuple(of) for kind, of in kinds.items()},
         )
-        return Found(node.op, list(operands), found)
+        return Found(node.op, list(operands), [*dict.fromkeys(steps), *then], found)
 
-    def _terms(self, value: ir.Value, scalings: _Scalings) -> Iterator[tuple[ir.Value, _Scalings]]:
-        """The terms that add up to a value, each as a value and functions of it."""
+    def _terms(
+        self, value: ir.Value, scalings: _Scalings, steps: list[OpNode]
+    ) -> Iterator[tuple[ir.Value, _Scalings]]:
+        """The terms that add up to a value, each as a value and functions of it.
+
+        Args:
+          steps: where to put the ops that add them up, each after those that it needs.
+        """
         node = self._nodes.get(value)
         if node is None or value in self._same or not is_plain_op(node):
             yield value, scalings
@@ -176,16 +195,16 @@ class Reader:
             if number in self._same and elements(number.type) == 1
         ]
         if name in ("add", "sub"):
-            yield from self._terms(operands[0], scalings)
-            yield from self._terms(operands[1], scalings if name == "add" else negated)
+            yield from self._terms(operands[0], scalings, steps)
+            yield from self._terms(operands[1], scalings if name == "add" else negated, steps)
         elif name == "neg":
-            yield from self._terms(operands[0], negated)
-        elif (name == "mul" and scaled) or (
-            name == "div" and scaled and scaled[0][0] == operands[0]
-        ):
-            yield from self._terms(*scaled[0])
+            yield from self._terms(operands[0], negated, steps)
+        elif name in ("mul", "div") and scaled:
+            yield from self._terms(*scaled[0], steps)
         else:
             yield value, scalings
+            return
+        steps.append(node)
 
     def _narrow(self, value: ir.Value) -> tuple[ir.Value, tuple[int, ...]]:
         """An array that is spread out to a value, and which dimensions of that are its own."""
