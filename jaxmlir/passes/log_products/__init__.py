@@ -119,15 +119,19 @@ def worthwhile(
 ) -> list[Found]:
     """The log-sum-exps of the body of a long loop that become products; none if they are too small
     a part of its work."""
-    found = [
-        f
-        for f in Reader(body, num_consts).found()
-        if f.sum.size >= max(min_elements, min_ratio * f.sum.inner_size)
-    ]
+    found = _large(body, num_consts, min_elements, min_ratio)
     if not found:
         return []
     taken = TRANSCENDENTAL * sum(f.sum.size for f in found)
     return found if taken >= MIN_SHARE * sum(work.of(*op) for op in named_ops(body)) else []
+
+
+def _large(
+    body: func.FuncOp, num_consts: int, min_elements: float, min_ratio: float
+) -> list[Found]:
+    """Those that are large enough."""
+    found = Reader(body, num_consts).found()
+    return [f for f in found if f.sum.size >= max(min_elements, min_ratio * f.sum.inner_size)]
 
 
 @dataclass(frozen=True)
@@ -189,16 +193,17 @@ class _Loops:
         return new.finish(results)
 
     def _versions(self, symbol: str, num_consts: int) -> _Versions | None:
-        # A body that is no older than this pass is not in the graph.
+        # Bodies that have been written meanwhile are not in the graph.
         if not self._graph.names.get(symbol, set()) >= NEEDED:
             return None
         body = self._program.function(symbol)
-        if not can_change(body) or not self._found(body, num_consts):
+        large = self._min_elements, self._min_ratio
+        if not can_change(body) or not worthwhile(self._work, body, num_consts, *large):
             return None
         far, near = (self._bodies.copy(symbol) for _ in range(2))
-        for found in self._found(far, num_consts):
+        for found in _large(far, num_consts, *large):
             self._recompute(found, far)
-        answers = self._put(self._found(near, num_consts))
+        answers = self._put(_large(near, num_consts, *large))
         outs = returned(near)
         set_results(near, [*outs, *answers])
         check = self._check(near, num_consts, len(answers))
@@ -206,10 +211,6 @@ class _Loops:
         for function in (far, near):
             drop_dead_ops(function)
         return _Versions(check, (far.name.value, near.name.value))
-
-    def _found(self, body: func.FuncOp, num_consts: int) -> list[Found]:
-        """Those that are worth it."""
-        return worthwhile(self._work, body, num_consts, self._min_elements, self._min_ratio)
 
     def _recompute(self, found: Found, body: func.FuncOp) -> None:
         """Has the derivative of a log-sum-exp compute its exponentials again."""
