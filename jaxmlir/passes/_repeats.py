@@ -72,12 +72,7 @@ class Word:
     @property
     def is_tandem(self) -> bool:
         """Whether each place begins where the one before it ends."""
-        return self.is_near(0)
-
-    def is_near(self, most: int) -> bool:
-        """Whether each place begins at most so many ops after the one before it ends."""
-        steps = (b - a for a, b in itertools.pairwise(self.starts))
-        return all(step <= self.length + most for step in steps)
+        return all(b - a == self.length for a, b in zip(self.starts, self.starts[1:], strict=False))
 
 
 class Text:

@@ -7,7 +7,7 @@ of them
 * the same value: a constant of the loop;
 * what the block before gives: carried;
 * constants, rows of one array, or any values from above the blocks: a slice of what these are
-  together.
+  together.  So are the places of slices (:mod:`jaxmlir.passes._own_slices`).
 
 and what is used of a block afterwards is a final carried value, or a row of a stacked result.
 
@@ -38,6 +38,7 @@ from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import is_used, ops_of
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._fusion import FUSED, MOVED
+from jaxmlir.passes._own_slices import with_dynamic_slices
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._repeats import Place, Text, Word
 from jaxmlir.passes._rules import Rules
@@ -106,8 +107,12 @@ def reroll(
     """Rolls up repeated blocks in place; how many loops were made of them."""
     with scope():
         rules, work = Rules(program), Work(program)
+
+        def search(body: Body) -> int:
+            return _reroll(rules, work, body, stored, max_work, min_length)
+
         count = sum(
-            _reroll(rules, work, program.reading.body(function), stored, max_work, min_length)
+            with_dynamic_slices(program, program.reading.body(function), search)
             for function in outside_kernels(program)
             # Shorter ones, such as the bodies of most loops, need not be read.
             if len(function.entry_block.operations) > min_length

@@ -13,7 +13,8 @@ array as it is.  Results are rows of the batched ones, but often all of them go 
     t + y0 + y1 + ...        ->   t + sum(y, 0)
     concatenate(y0, y1, ...) ->   reshape(moveaxis(y, ...))
 
-What stands between the blocks and needs results of the first ones moves behind the batch.
+What stands between the blocks and needs results of the first ones moves behind the batch.  Slices
+of one size are alike wherever they begin (:mod:`jaxmlir.passes._own_slices`).
 
 What is gained: a factor that products have in common is read once, so that those of a matrix and
 many vectors are one product of matrices; and a kernel is started once, not once for each block.
@@ -31,6 +32,7 @@ import numpy as np
 from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._batchable import MIN_GAIN, STACKED, Batchable, make_batches
 from jaxmlir.passes._body import Body
+from jaxmlir.passes._own_slices import with_dynamic_slices
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import Work
 from jaxmlir.passes.batch_blocks._choice import MIN_OPS, Candidate
@@ -41,9 +43,6 @@ if TYPE_CHECKING:
 
 # How often a function is read again after blocks of it have been batched.
 MAX_ROUNDS = 4
-# How many ops stand between two blocks at most: what is done to one of them only, such as to take
-# an element of its own.
-MAX_APART = 4
 
 
 class BatchBlocks(Pass):
@@ -81,11 +80,14 @@ class _Search:
 
     def batched(self, body: Body) -> int:
         """Batches blocks of a function that do not stand within each other; how many batches."""
+        return with_dynamic_slices(self._rules.program, body, self._batched)
+
+    def _batched(self, body: Body) -> int:
         text = body.text
         taken = np.zeros(len(text.letters), bool)
         count = 0
         for word in text.words:
-            if not word.is_near(MAX_APART):
+            if not word.is_tandem:
                 continue
             word = text.alike(word)
             span = slice(word.starts[0], word.starts[-1] + word.length)

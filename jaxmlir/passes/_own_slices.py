@@ -1,0 +1,99 @@
+"""Slices that are of another place in each block, as ``logits[label]`` is where labels are numbers.
+
+Static indices are attributes, by which blocks that are alike would differ.  As constants they are
+operands of a ``dynamic_slice``, and those of all blocks are put together, like other constants.
+``jaxpr-canonicalize`` makes slices again of what has stayed alone.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxmlir import codec
+from jaxmlir._compat import core
+from jaxmlir.ir import ir
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import build
+from jaxmlir.types import type_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+# How many blocks there are at least.
+MIN_BLOCKS = 4
+
+_SLICE = "jaxpr.slice"
+_INDEX = core.ShapedArray((), np.dtype(np.int32))
+
+
+def with_dynamic_slices(program: Program, body: Body, search: Callable[[Body], int]) -> int:
+    """What a search finds in a function in which such slices are dynamic ones: how many changes it
+    made.  Without any the function stays as it is.
+
+    Args:
+      search: reads a function, and changes it.
+    """
+    own = _own_slices(body)
+    if not own:
+        return search(body)
+    dynamic = [_as_dynamic(op) for op in own]
+    count = search(Body(body.function))
+    if not count:
+        for op in dynamic:
+            _as_static(op)
+        # The same text, but other ops than have been read.
+        program.changed()
+    return count
+
+
+def _own_slices(body: Body) -> list[Any]:
+    """The slices of one size of values of one type, each of a value of its own, that are of
+    different places in these; not of arguments, which are no part of a block."""
+    if _SLICE not in body.names:
+        return []
+    alike: dict[tuple[ir.Type, ...], list[int]] = collections.defaultdict(list)
+    for i in body.text.index:
+        if body.names[i] == _SLICE:
+            alike[body.signatures[i].types].append(i)
+    return [
+        body.ops[i]
+        for indices in alike.values()
+        if len(indices) >= MIN_BLOCKS
+        and len({body.operands[i][0] for i in indices}) == len(indices)
+        and len({body.signatures[i] for i in indices}) > 1
+        for i in indices
+    ]
+
+
+def _as_dynamic(op: Any) -> Any:
+    """Writes a ``dynamic_slice`` in the place of a slice."""
+    (x,), (result,) = op.operands, op.results
+    with ir.InsertionPoint(op), op.location:
+        starts = [_constant(start) for start in codec.decode(op.attributes["start_indices"])]
+        sizes = tuple(result.type.shape)
+        new = build("dynamic_slice", [x, *starts], result.type, slice_sizes=sizes)
+    result.replace_all_uses_with(new)
+    op.operation.erase()
+    return new.owner
+
+
+def _as_static(op: Any) -> None:
+    """Undoes :func:`_as_dynamic`."""
+    x, *indices = op.operands
+    constants = [v.owner for v in indices]
+    starts = [int(codec.decode(c.attributes["value"])) for c in constants]
+    limits = [start + size for start, size in zip(starts, op.result.type.shape, strict=True)]
+    with ir.InsertionPoint(op), op.location:
+        attributes = {"start_indices": tuple(starts), "limit_indices": tuple(limits)}
+        new = build("slice", [x], op.result.type, **attributes)
+    op.result.replace_all_uses_with(new)
+    for dead in (op, *constants):
+        dead.erase()
+
+
+def _constant(number: int) -> ir.Value:
+    return build("constant", [], type_of(_INDEX), value=np.array(number, np.int32))
