@@ -173,9 +173,7 @@ def drop_dead_ops(function: func.FuncOp) -> None:
 
 def is_used(value: ir.Value) -> bool:
     """Whether any op uses a value."""
-    for _ in value.uses:
-        return True
-    return False
+    return next(value.uses, None) is not None
 
 
 def adapt(
@@ -235,12 +233,17 @@ def converted(value: ir.Value, type_: ir.Type) -> ir.Value:
     """The value with another element type, or weakly typed or not, at the insertion point."""
     if value.type == type_:
         return value
+    name = "jaxpr.convert_element_type"
+    return ir.Operation.create(name, [type_], [value], conversion(type_)).result
+
+
+def conversion(type_: ir.Type) -> dict[str, ir.Attribute]:
+    """The attributes of an op that converts to a type."""
     aval = aval_of(type_)
     attributes = {"new_dtype": codec.encode(aval.dtype)}
     if aval.weak_type:
         attributes["weak_type"] = codec.encode(True)
-    name = "jaxpr.convert_element_type"
-    return ir.Operation.create(name, [type_], [value], attributes).result
+    return attributes
 
 
 def is_constant(value: ir.Value) -> bool:
