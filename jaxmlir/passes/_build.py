@@ -358,8 +358,10 @@ def ops_with_symbols(function: func.FuncOp) -> Iterator[tuple[Any, str]]:
 
 def only_user(value: ir.Value) -> ir.Operation | None:
     """The op with the only use of a value; ``None`` if there is none, or another use."""
-    users = [use.owner for use in value.uses]
-    return users[0] if len(users) == 1 else None
+    uses = value.uses
+    first = next(uses, None)
+    # No more are looked at than tell: a value may have as many as there are ops.
+    return None if first is None or next(uses, None) is not None else first.owner
 
 
 def trip_count(length: Any) -> int | None:

@@ -126,7 +126,7 @@ class _Trees:
     def _may_be_absorbed(self, value: Node) -> bool:
         if value.rule.free or not (value in self.trees or self.function.is_outer(value)):
             return False
-        users = self.function.users(value)
+        users = self.function.users(value, MAX_USERS + 1)
         return 2 <= len(users) <= MAX_USERS and all(user is not None for user in users)
 
     def _absorb(self, value: Node, users: dict[Node, list[Tree]]) -> bool:

@@ -94,17 +94,21 @@ class Function:
         for operand in node.operands:
             operand.users.append(node if operand in parts else None)
 
-    def users(self, value: Node) -> list[Node | None]:
+    def users(self, value: Node, most: int) -> list[Node | None]:
         """What a value is used for, seen through ops that are free: results of the ops of products
-        that it is a part of, and ``None`` for every other use."""
+        that it is a part of, and ``None`` for every other use; no more of them than ``most``."""
         found: list[Node | None] = []
-        pending = [value]
-        while pending:
-            for user in pending.pop().users:
+        pending = [iter(value.users)]
+        while pending and len(found) < most:
+            for user in pending[-1]:
                 if user is not None and user.rule.free:
-                    pending.append(user)
-                else:
-                    found.append(user)
+                    pending.append(iter(user.users))
+                    break
+                found.append(user)
+                if len(found) == most:
+                    break
+            else:
+                pending.pop()
         return found
 
     def roots(self) -> list[Node]:
@@ -124,7 +128,7 @@ class Function:
         return math.prod(node.shape) > max(sizes)
 
     def _is_inside(self, node: Node) -> bool:
-        users = self.users(node)
+        users = self.users(node, 2)
         return len(users) == 1 and users[0] is not None
 
     def goes_into(self, node: Node, absorbed: Collection[Node]) -> bool:
