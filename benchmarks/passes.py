@@ -94,6 +94,10 @@ WORST: dict[str, tuple[str, Callable[[int], jaxmlir.Program]]] = {
         "jaxpr-scan-in-place",
         partial(cleaned, worst_cases.loops_over_one_array),
     ),
+    "loops over its columns": (
+        "jaxpr-scan-in-place",
+        partial(cleaned, partial(worst_cases.loops_over_one_array, columns=True)),
+    ),
     "shrinking windows": ("jaxpr-fence", partial(cleaned, worst_cases.shrinking)),
     "values of a loop": ("jaxpr-fence", partial(cleaned, worst_cases.wide_loop)),
     "transformer": ("jaxpr-tile", transformer),

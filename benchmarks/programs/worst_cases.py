@@ -190,20 +190,25 @@ def places_in_a_loop(n: int) -> Program:
     return places_in_a_loop, (normal(rng, 6, places, 4),)
 
 
-def loops_over_one_array(n: int) -> Program:
-    """Loops over the columns of one array, each with another number in its body."""
+def loops_over_one_array(n: int, *, columns: bool = False) -> Program:
+    """Loops over the rows of one array, each with another number in its body.
+
+    Args:
+      columns: whether over the columns.
+    """
     rng = np.random.RandomState(26)
 
-    def loops_over_one_array(x, columns):
+    def loops_over_one_array(x, array):
         for i in range(n // 7):
 
-            def step(h, column, rate=0.1 / (1 + i)):
-                return jnp.tanh(h * rate) + column, None
+            def step(h, row, rate=0.1 / (1 + i)):
+                return jnp.tanh(h * rate) + row, None
 
-            x, _ = lax.scan(step, x, columns.T)
+            x, _ = lax.scan(step, x, array.T if columns else array)
         return x
 
-    return loops_over_one_array, (normal(rng, 64), normal(rng, 64, 256))
+    shape = (64, 256) if columns else (256, 64)
+    return loops_over_one_array, (normal(rng, 64), normal(rng, *shape))
 
 
 def shrinking(n: int) -> Program:
