@@ -98,7 +98,9 @@ class Finder:
         self._keys: dict[Signature, Any | None] = {}
         # The functions whose groups have become one scan each, since they were read.
         self._changed: set[str] = set()
-        # Whether there was another group of several in the function that was looked at last.
+        # Of the function that was looked at last: its candidates, and whether there was another
+        # group of several.
+        self._last: dict[int, Any] = {}
         self._left_out = False
 
     def groups(self, function: func.FuncOp) -> list[Group]:
@@ -131,7 +133,7 @@ class Finder:
         if self._left_out:
             return True
         function = groups[0].function
-        keys = self._keys_in(function)
+        keys = self._last
         ends = {group.members[-1]: group for group in groups}
         waiting = {index for group in groups for index in (*group.members[:-1], *group.between)}
         # Scans as bits: those that give values of some types, and those that each value depends on.
@@ -194,7 +196,7 @@ class Finder:
     def _candidates(self, function: Body) -> list[Group]:
         """Each scan in the first group of its key that has none it depends on; by their first
         members."""
-        keys = self._keys_in(function)
+        keys = self._last = self._keys_in(function)
         count = collections.Counter(keys.values())
         groups: list[Group] = []
         # Groups as bits: those of a key, and those that each value depends on.
