@@ -86,6 +86,20 @@ WORST: dict[str, tuple[str, Callable[[int], jaxmlir.Program]]] = {
     "pairs of loops": ("jaxpr-batch-scans", partial(cleaned, worst_cases.pairs_of_loops)),
     "written parts": ("jaxpr-slp-vectorize", partial(cleaned, worst_cases.written_parts)),
     "blocks for examples": ("jaxpr-batch-blocks", partial(cleaned, worst_cases.examples)),
+    "one factor of many": ("jaxpr-reassociate", partial(cleaned, worst_cases.shared_factor)),
+    "one term of many": ("jaxpr-raise-convolutions", partial(cleaned, worst_cases.shared_term)),
+    "rows of one array": ("jaxpr-select-early", partial(cleaned, worst_cases.selected_rows)),
+    "places in a loop": ("jaxpr-raise-loops", partial(cleaned, worst_cases.places_in_a_loop)),
+    "loops over one array": (
+        "jaxpr-scan-in-place",
+        partial(cleaned, worst_cases.loops_over_one_array),
+    ),
+    "loops over its columns": (
+        "jaxpr-scan-in-place",
+        partial(cleaned, partial(worst_cases.loops_over_one_array, columns=True)),
+    ),
+    "shrinking windows": ("jaxpr-fence", partial(cleaned, worst_cases.shrinking)),
+    "values of a loop": ("jaxpr-fence", partial(cleaned, worst_cases.wide_loop)),
     "transformer": ("jaxpr-tile", transformer),
 }
 """Programs by name, each with the pass that has most to do on it."""

@@ -18,6 +18,7 @@ from benchmarks._gradients import Mismatch, check_equal, gradient
 from benchmarks._measure import Comparison, Timing
 from benchmarks._report import compared, row, summary, to_json
 from benchmarks.programs import NAIVE, PROGRAMS
+from jaxmlir.passes import parse_pipeline
 
 BOTH_SETS = {**PROGRAMS, **NAIVE}
 
@@ -44,7 +45,7 @@ def test_passes_are_measured_on_their_worst_cases(capsys):
     assert passes.main([*names, *options]) == 0
     found = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| `")]
     worst = [(name, title) for title, (name, _) in passes.WORST.items() if name in names]
-    assert len(found) == len(worst) == 3
+    assert len(found) == len(worst) == 4
     for line, (name, title) in zip(found, worst, strict=True):
         first, cost, *_ = line.strip("| ").split(" | ")
         assert first == f"`{name}`, {title}" and float(cost.split()[0]) > 0
@@ -55,6 +56,27 @@ def test_worst_cases_have_about_as_many_ops_as_asked_for(title):
     _, make = passes.WORST[title]
     for ops in (600, 1200):
         assert ops / 2 < passes.count(make(ops)) < 2 * ops
+
+
+@pytest.mark.parametrize(
+    "title",
+    (
+        "one factor of many",
+        "one term of many",
+        "rows of one array",
+        "places in a loop",
+        "loops over one array",
+    ),
+)
+def test_an_op_takes_no_longer_where_there_are_many_of_them(title):
+    """All of them look at the same value, whose uses are not gone through for each."""
+    name, make = passes.WORST[title]
+    costs = []
+    for ops in (500, 6000):
+        program = make(ops)
+        seconds = passes._seconds_of(parse_pipeline(name), program, 3).min
+        costs.append(seconds / passes.count(program))
+    assert costs[1] < 2.5 * costs[0]
 
 
 def test_memory_against_time_is_drawn():

@@ -451,6 +451,21 @@ def test_groups_of_scans():
         same_as_jax(batched, f, *args)
 
 
+def test_a_batch_that_is_like_another_scan():
+    """Rows one by one, and two at a time: these are what the batch of the others is."""
+
+    def f(x, rows):
+        def last(c):
+            return lax.scan(lambda c, _: (jnp.sin(c), None), c, None, length=3)[0]
+
+        return last(x), last(2 * x), last(rows), last(jnp.cos(last(rows[::-1])))
+
+    args = normal(3), normal(2, 3)
+    _, batched = after("jaxpr-batch-scans", f, *args)
+    assert ops(batched).count("scan") == 2
+    same_as_jax(batched, f, *args)
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -134,3 +134,100 @@ def examples(n: int) -> Program:
         return total
 
     return examples, ([normal(rng, 4) for _ in range(16)], normal(rng, 4, 4))
+
+
+def shared_factor(n: int) -> Program:
+    """A matrix that is multiplied by many others, and the sum of all products."""
+    rng = np.random.RandomState(23)
+
+    def shared_factor(x, y, others):
+        factor = x @ y
+        products = [factor @ other for other in others]
+        total = products[0]
+        for product in products[1:]:
+            total = total + product
+        return products, total
+
+    matrices = [normal(rng, 8, 8) for _ in range(max(2, n // 2))]
+    return shared_factor, (normal(rng, 8, 8), normal(rng, 8, 8), matrices)
+
+
+def shared_term(n: int) -> Program:
+    """An array that is added to many others."""
+    rng = np.random.RandomState(29)
+
+    def shared_term(x, others):
+        return [jnp.tanh(x + other) for other in others]
+
+    return shared_term, (normal(rng, 8), [normal(rng, 8) for _ in range(max(1, n // 2))])
+
+
+def selected_rows(n: int) -> Program:
+    """The rows of an array that is computed as a whole, each for an op of its own."""
+    rng = np.random.RandomState(24)
+    rows = max(2, n // 3)
+
+    def selected_rows(x):
+        whole = jnp.tanh(x)
+        return [jnp.sin(whole[i]) for i in range(rows)]
+
+    return selected_rows, (normal(rng, rows, 4),)
+
+
+def places_in_a_loop(n: int) -> Program:
+    """A loop that reads and writes many places of an array in each iteration."""
+    rng = np.random.RandomState(25)
+    places = max(2, n // 5)
+
+    def places_in_a_loop(x):
+        def step(i, x):
+            for k in range(places):
+                x = x.at[i, k].set(jnp.sin(x[i, k]) * 2)
+            return x
+
+        return lax.fori_loop(0, 6, step, x)
+
+    return places_in_a_loop, (normal(rng, 6, places, 4),)
+
+
+def loops_over_one_array(n: int, *, columns: bool = False) -> Program:
+    """Loops over the rows of one array, each with another number in its body.
+
+    Args:
+      columns: whether over the columns.
+    """
+    rng = np.random.RandomState(26)
+
+    def loops_over_one_array(x, array):
+        for i in range(n // 7):
+
+            def step(h, row, rate=0.1 / (1 + i)):
+                return jnp.tanh(h * rate) + row, None
+
+            x, _ = lax.scan(step, x, array.T if columns else array)
+        return x
+
+    shape = (64, 256) if columns else (256, 64)
+    return loops_over_one_array, (normal(rng, 64), normal(rng, *shape))
+
+
+def shrinking(n: int) -> Program:
+    """Windows of an array that is shorter in each step, so that no two have one shape."""
+    rng = np.random.RandomState(27)
+
+    def shrinking(x):
+        for i in range(n // 7):
+            x = x[2:] + x[:-2] * (0.1 + i) - x[1:-1]
+        return x
+
+    return shrinking, (normal(rng, n),)
+
+
+def wide_loop(n: int) -> Program:
+    """A loop that carries many values, and computes each with two ops."""
+    rng = np.random.RandomState(28)
+
+    def wide_loop(xs):
+        return lax.scan(lambda xs, _: ([jnp.sin(x) * 2 for x in xs], None), xs, length=4)[0]
+
+    return wide_loop, ([normal(rng, 8) for _ in range(n // 2)],)

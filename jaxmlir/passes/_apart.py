@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxmlir.ir import func, ir
+from jaxmlir.ir import ir
 from jaxmlir.ops import transcendental
+from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import ops_of, returned
 from jaxmlir.passes._fusion import FUSED, MOVED, SLOW
 from jaxmlir.passes._work import elements
@@ -46,12 +47,15 @@ _LONG = frozenset(f"jaxpr.{op.name}" for op in transcendental.OPS) | SLOW.keys()
 _Shared = tuple[ir.Value, ir.Type]
 
 
-def summed_apart(function: func.FuncOp) -> list[int]:
+def summed_apart(body: Body) -> list[int]:
     """The ops of a function whose results are to be stored before they are summed, by index."""
-    ops = list(ops_of(function))
-    if not any(name in _SUMS for _, name, _ in ops):
+    if not any(
+        name in _SUMS and elements(signature.operands[0]) >= MIN_SUMMED
+        for name, signature in zip(body.names, body.signatures, strict=True)
+    ):
         return []
-    search = _Search(ops, returned(function))
+    ops = list(ops_of(body.function))
+    search = _Search(ops, returned(body.function))
     reads = {
         search.index[op.operands[0]]: search.reads(op.operands[0])
         for op, name, _ in ops

@@ -19,7 +19,6 @@ from jaxmlir.passes._build import (
     drop_dead_ops,
     is_used,
     named_ops,
-    ops_with_symbols,
     references,
     returned,
     set_results,
@@ -90,7 +89,7 @@ LOOPS = frozenset({"jaxpr.scan", "jaxpr.while"})
 
 def loops_of(function: func.FuncOp) -> Iterator[tuple[Any, str]]:
     """The scans and whiles of a function without effects of their own, from the top."""
-    for op, name in list(ops_with_symbols(function)):
+    for op, name in named_ops(function):
         if name in LOOPS and "jaxpr.effects" not in op.attributes:
             yield op, name
 

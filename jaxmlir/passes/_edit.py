@@ -56,7 +56,7 @@ def set_arguments(function: func.FuncOp, arguments: Sequence[ir.Value | ir.Type]
 @contextmanager
 def before_return(function: func.FuncOp) -> Iterator[None]:
     """Ops built meanwhile go to the end of a finished function."""
-    with ir.InsertionPoint(function.entry_block.operations[-1]):
+    with ir.InsertionPoint.at_block_terminator(function.entry_block):
         yield
 
 

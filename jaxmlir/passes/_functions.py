@@ -6,7 +6,8 @@ its op refers to through this memo.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.passes._activity import Activity, active_results, forward, used_arguments
@@ -40,6 +41,19 @@ class Functions:
     def body(self, symbol: str) -> Body:
         """``@symbol`` with its values numbered.  Functions that are referred to do not change."""
         return self.once(_body, symbol)
+
+    def read(self, symbol: str) -> Body:
+        """Likewise, of a function that may change later: it is read now unless it was before."""
+        return self._made.get((_body, symbol, ())) or _body(self._rules, symbol)
+
+    @contextmanager
+    def having_read(self, symbol: str, body: Body | None) -> Iterator[None]:
+        """Meanwhile ``@symbol`` is not read again, if it has been."""
+        if body is not None:
+            self._made[_body, symbol, ()] = body
+        yield
+        if body is not None:
+            del self._made[_body, symbol, ()]
 
     def forward(self, symbol: str, active: tuple[bool, ...], kind: str) -> Activity:
         """What has a tangent when the function is differentiated by ``kind``."""

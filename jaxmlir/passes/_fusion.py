@@ -7,6 +7,7 @@ from typing import Any
 from jaxmlir import codec
 from jaxmlir.ir import ir
 from jaxmlir.ops import bitwise, comparison, elementwise, special, transcendental
+from jaxmlir.passes._body import Body
 
 # Computing fewer again takes less time than storing them.
 FEW_ELEMENTS = 1024
@@ -66,3 +67,14 @@ def is_inlined(op: Any, name: str) -> bool:
         return False
     attributes = op.attributes
     return "jaxpr.ctx" not in attributes or attributes["jaxpr.ctx"] != kept_call()
+
+
+def inlined_calls(body: Body) -> dict[int, str]:
+    """The calls of a function that XLA inlines before it fuses, by index, and what they call."""
+    found = {}
+    for index, name in enumerate(body.names):
+        if name == "jaxpr.jit":
+            attributes = dict(body.signatures[index].attributes)
+            if "jaxpr.ctx" not in attributes or attributes["jaxpr.ctx"] != kept_call():
+                found[index] = attributes["jaxpr"].value
+    return found

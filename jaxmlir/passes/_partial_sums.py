@@ -15,12 +15,11 @@ sum of more than ``MAX_READ`` arrays is stored, and anything else of so many is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
-from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import ops_of, returned
-from jaxmlir.passes._fusion import FEW_ELEMENTS, FUSED, MOVED, is_inlined
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._fusion import FEW_ELEMENTS, FUSED, MOVED, inlined_calls
 from jaxmlir.passes._work import ADDITIONS, elements
 
 # Gradients without a limit / at 4 / 8 / 12 / 16 arrays, ms of CPU time on jax 0.12 and on 0.10: a
@@ -29,8 +28,9 @@ from jaxmlir.passes._work import ADDITIONS, elements
 # 10.0 / 10.8 / 11.6 MB.
 MAX_READ = 8
 
-# Numbers stand for the arguments of the function at hand, values for what is stored in it, and
-# pairs of a call's result and one of these for what is stored in the called function.
+# Numbers stand for the arguments of the function at hand, a number in a tuple for a value that is
+# stored in it, and pairs of the number of a call's result and one of these for what is stored in
+# the called function.
 _Reads = frozenset[object]
 _NOTHING: _Reads = frozenset()
 
@@ -42,10 +42,12 @@ class _Found(NamedTuple):
     is_sum: bool = False
 
 
-def crowded_sums(functions: Mapping[str, func.FuncOp]) -> dict[str, list[tuple[int, int]]]:
+def crowded_sums(
+    symbols: Iterable[str], bodies: Callable[[str], Body]
+) -> dict[str, list[tuple[int, int]]]:
     """The sums to store: for each function, of which of its ops they are which results."""
-    search = _Search(functions)
-    for symbol in functions:
+    search = _Search(bodies)
+    for symbol in symbols:
         search.results(symbol)
     return search.sums
 
@@ -53,55 +55,60 @@ def crowded_sums(functions: Mapping[str, func.FuncOp]) -> dict[str, list[tuple[i
 class _Search:
     """What has been found in the functions so far."""
 
-    def __init__(self, functions: Mapping[str, func.FuncOp]):
+    def __init__(self, bodies: Callable[[str], Body]):
         self.sums: dict[str, list[tuple[int, int]]] = {}
-        self._functions = functions
+        self._bodies = bodies
         self._results: dict[str, list[_Found]] = {}
 
     def results(self, symbol: str) -> list[_Found]:
         """What the results of a function are."""
         if symbol not in self._results:
-            function = self._functions[symbol]
+            body = self._bodies(symbol)
             # A rule that calls its own function: in itself this reads nothing.
-            self._results[symbol] = [_Found(_NOTHING)] * len(function.type.results)
-            self._results[symbol] = self._walk(symbol, function)
+            self._results[symbol] = [_Found(_NOTHING)] * len(body.returned)
+            self._results[symbol] = self._walk(symbol, body)
         return self._results[symbol]
 
-    def _walk(self, symbol: str, function: func.FuncOp) -> list[_Found]:
+    def _walk(self, symbol: str, body: Body) -> list[_Found]:
         sums = self.sums[symbol] = []
-        known = {v: _itself(v, i) for i, v in enumerate(function.arguments)}
-        for index, (op, name, operands) in enumerate(ops_of(function)):
-            found = self._of_op(op, name, [known[v].reads for v in operands])
-            for number, (v, of_result) in enumerate(zip(op.results, found, strict=True)):
-                known[v] = of_result
-                if len(of_result.reads) > MAX_READ and _is_large(v):
-                    known[v] = _itself(v, v)
+        calls = inlined_calls(body)
+        large = {type_ for type_ in set(body.types) if elements(type_) >= FEW_ELEMENTS}
+        known = [
+            _Found(frozenset({i}) if type_ in large else _NOTHING)
+            for i, type_ in enumerate(body.types[: body.arity])
+        ]
+        for index, (name, operands, (first, last)) in enumerate(
+            zip(body.names, body.operands, body.results, strict=True)
+        ):
+            if index in calls:
+                read = [known[v].reads for v in operands]
+                found = [
+                    _Found(_of_call(first, reads, read), is_sum)
+                    for reads, is_sum in self.results(calls[index])
+                ]
+            elif name in FUSED or name in MOVED:
+                reads = _NOTHING.union(*[known[v].reads for v in operands])
+                found = [_Found(reads, name in ADDITIONS)]
+            else:
+                found = None
+            for v in range(first, last):
+                is_large = body.types[v] in large
+                stored = _Found(frozenset({(v,)}) if is_large else _NOTHING)
+                of_result = stored if found is None else found[v - first]
+                if is_large and len(of_result.reads) > MAX_READ:
                     if of_result.is_sum:
-                        sums.append((index, number))
-        return [known[v] for v in returned(function)]
-
-    def _of_op(self, op: Any, name: str, read: list[_Reads]) -> list[_Found]:
-        if is_inlined(op, name):
-            callee = self.results(op.attributes["jaxpr"].value)
-            return [_Found(_of_call(op, reads, read), is_sum) for reads, is_sum in callee]
-        if name in FUSED or name in MOVED:
-            return [_Found(_NOTHING.union(*read), name in ADDITIONS)]
-        return [_itself(v, v) for v in op.results]
+                        sums.append((index, v - first))
+                    of_result = stored
+                known.append(of_result)
+        return [known[v] for v in body.returned]
 
 
-def _itself(value: ir.Value, name: object) -> _Found:
-    return _Found(frozenset({name}) if _is_large(value) else _NOTHING)
+def _of_call(call: int, of_result: _Reads, of_operands: list[_Reads]) -> _Reads:
+    """What a result of a call reads, given what it reads in the called function.
 
-
-def _of_call(call: ir.OpView, of_result: _Reads, of_operands: list[_Reads]) -> _Reads:
-    """What a result of a call reads, given what it reads in the called function."""
+    Args:
+      call: the number of the call's first result.
+    """
     return _NOTHING.union(
-        *(
-            of_operands[read] if isinstance(read, int) else {(call.results[0], read)}
-            for read in of_result
-        )
+        *(of_operands[read] if isinstance(read, int) else {(call, read)} for read in of_result)
     )
-
-
-def _is_large(value: ir.Value) -> bool:
-    return elements(value.type) >= FEW_ELEMENTS

@@ -138,8 +138,13 @@ def is_narrow(dtype: Any) -> bool:
 
 def with_shape(type_: ir.Type, shape: Sequence[int]) -> ir.Type:
     """The type of an array of the same elements in another shape."""
+    return _with_shape(type_, tuple(shape))
+
+
+@functools.cache
+def _with_shape(type_: ir.Type, shape: tuple[int, ...]) -> ir.Type:
     aval = aval_of(type_)
-    return type_of(core.ShapedArray(tuple(shape), aval.dtype, aval.weak_type))
+    return type_of(core.ShapedArray(shape, aval.dtype, aval.weak_type))
 
 
 def is_plain_array(type_: ir.Type) -> bool:

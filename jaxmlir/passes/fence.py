@@ -35,8 +35,9 @@ must not write there.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -45,8 +46,9 @@ from jaxmlir._compat import core, dtypes, jax_version
 from jaxmlir.ir import free_symbol, func, ir, scope
 from jaxmlir.passes._apart import summed_apart
 from jaxmlir.passes._base import Count, Pass
-from jaxmlir.passes._build import build, ops_of, returned
-from jaxmlir.passes._fusion import FEW_ELEMENTS, FUSED, MOVED, SLOW, is_inlined, kept_call
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import build
+from jaxmlir.passes._fusion import FEW_ELEMENTS, FUSED, MOVED, SLOW, inlined_calls, kept_call
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._partial_sums import MAX_READ, crowded_sums
 from jaxmlir.passes._remarks import remark
@@ -85,18 +87,22 @@ def fence(program: Program, platform: str = "cpu", threshold: int = Fence.thresh
     if put is None:
         return 0
     with scope():
-        costs = _Costs(program.functions, threshold)
+        bodies = _Bodies(program)
+        costs = _Costs(bodies, threshold)
         chosen = {symbol: costs.of(symbol).fenced for symbol in program.functions}
         for symbol, values in chosen.items():
-            _fence(program.function(symbol), values, put)
-        sums = crowded_sums(program.functions)
+            if values:
+                _fence(bodies.change(symbol), values, put)
+        sums = crowded_sums(list(program.functions), bodies)
         for symbol, indices in sums.items():
-            reason = f"what is added up reads more than {MAX_READ} arrays"
-            _cut(program.function(symbol), indices, put, reason)
-        apart = {symbol: summed_apart(function) for symbol, function in program.functions.items()}
+            if indices:
+                reason = f"what is added up reads more than {MAX_READ} arrays"
+                _cut(bodies.change(symbol), indices, put, reason)
+        apart = {symbol: summed_apart(bodies(symbol)) for symbol in program.functions}
         for symbol, found in apart.items():
-            reason = "a sum of it would store what others compute again"
-            _cut(program.function(symbol), [(index, 0) for index in found], put, reason)
+            if found:
+                reason = "a sum of it would store what others compute again"
+                _cut(bodies.change(symbol), [(index, 0) for index in found], put, reason)
     count = sum(map(len, (*chosen.values(), *sums.values(), *apart.values())))
     if count:
         program.changed()
@@ -108,6 +114,28 @@ def fences(program: Program, platform: str) -> Callable[[ir.Value], ir.Value] | 
     if platform not in _BARRIER_SINCE:
         return None
     return _barrier if jax_version()[:2] >= _BARRIER_SINCE[platform] else _Calls(program)
+
+
+class _Bodies:
+    """The functions of a program, each read once until it changes."""
+
+    def __init__(self, program: Program):
+        self._program = program
+        self._changed: dict[str, Body | None] = {}
+
+    def __call__(self, symbol: str) -> Body:
+        function = self._program.function(symbol)
+        if symbol not in self._changed:
+            return self._program.reading.body(function)
+        found = self._changed[symbol]
+        if found is None:
+            found = self._changed[symbol] = Body(function)
+        return found
+
+    def change(self, symbol: str) -> func.FuncOp:
+        """A function that is about to change."""
+        self._changed[symbol] = None
+        return self._program.function(symbol)
 
 
 class _Expensive(NamedTuple):
@@ -177,114 +205,133 @@ _MUCH = 1 << 20
 class _Costs:
     """How many elementary ops compute an element of a value, those of called functions included."""
 
-    def __init__(self, functions: dict[str, func.FuncOp], threshold: int):
-        self._functions = functions
+    def __init__(self, bodies: Callable[[str], Body], threshold: int):
+        self._bodies = bodies
         self._threshold = threshold
         self._found: dict[str, _Cost] = {}
 
     def of(self, symbol: str) -> _Cost:
         found = self._found.get(symbol)
         if found is None:
-            function = self._functions[symbol]
+            body = self._bodies(symbol)
             # A rule that calls its own function: in itself this costs nothing.
-            type_ = function.type
-            nothing = _Cost([], [(0, 0)] * len(type_.results), [1] * len(type_.inputs), [])
+            nothing = _Cost([], [(0, 0)] * len(body.returned), [1] * body.arity, [])
             self._found[symbol] = nothing
-            found = self._found[symbol] = self._walk(function)
+            found = self._found[symbol] = self._walk(body)
         return found
 
-    def _walk(self, function: func.FuncOp) -> _Cost:
-        ops, outs = list(ops_of(function)), returned(function)
-        users: Counter[ir.Value] = Counter(set(outs))
-        sliced: Counter[ir.Value] = Counter()
-        for op, name, operands in ops:
-            if is_inlined(op, name):
-                users.update(dict(zip(operands, self._callee(op).users, strict=True)))
-            elif name == "jaxpr.slice":
-                sliced[operands[0]] += elements(op.result.type)
-            else:
-                for v in set(operands):
-                    users[v] += 1
-        # Slices that share no element are one user: each element is computed for one of them.
-        for v, count in sliced.items():
-            users[v] += math.ceil(count / max(1, elements(v.type)))
-        spread = _spread(ops)
+    def _walk(self, body: Body) -> _Cost:
+        names, ops, outs = body.names, body.operands, body.returned
+        calls = inlined_calls(body)
+        of_types = {type_: elements(type_) for type_ in set(body.types)}
+        counts = [of_types[type_] for type_ in body.types]
+        users = _users(body, calls, counts, self.of)
+        spread = _spread(body, counts)
         fenced = []
         nothing = (0, 0)
-        costs = {v: (0, 1) for v in function.arguments}
-        once: set[ir.Value] | None = None
-        arrays: dict[ir.Value, ir.Value] = {}
-        slow: set[ir.Value] = set()
-        for index, (op, name, operands) in enumerate(ops):
-            of_slow = _is_reshape(op, name, operands) and operands[0] in slow
+        costs = [(0, 1)] * body.arity + [nothing] * (len(counts) - body.arity)
+        once: set[int] | None = None
+        arrays: dict[int, int] = {}
+        slow: set[int] = set()
+        for index, (name, operands, (first, last)) in enumerate(
+            zip(names, ops, body.results, strict=True)
+        ):
+            is_reshape = name in _RESHAPES and _is_reshape(body, index, counts)
+            of_slow = is_reshape and operands[0] in slow
             if of_slow or (name in SLOW and name not in _TAKEN_FOR_QUICK):
-                slow.add(op.result)
-            read = (v for v in set(operands) if not _is_hoisted(v, op, name, slow))
-            found = self._of_op(op, name, [costs.get(v, nothing) for v in read])
-            views = self._views(op, name, users)
-            for i, (value, (own, reads)) in enumerate(zip(op.results, found, strict=False)):
+                slow.add(first)
+            read = set(operands)
+            if name in FUSED or name == "jaxpr.broadcast_in_dim":
+                read = {v for v in read if not _is_hoisted(v, counts[first], counts, slow)}
+            called = calls.get(index)
+            callee = None if called is None else self.of(called)
+            found = _of_op(name, callee, [costs[v] for v in read])
+            views = {} if callee is None else _views(callee, first, users)
+            for value, (own, reads) in zip(range(first, last), found, strict=False):
                 if value in arrays:
                     costs[value] = costs[arrays[value]]
                     continue
-                others = views.get(i, ())
-                alike = [value, *(op.results[k] for k in others)]
-                arrays.update(dict.fromkeys(alike[1:], value))
-                uses = sum(users[v] for v in alike)
+                others = views.get(value, ())
+                alike = (value, *others)
+                arrays.update(dict.fromkeys(others, value))
+                uses = sum([users[v] for v in alike])
                 is_spread = not spread.isdisjoint(alike)
-                read_again = uses > 1 or is_spread
                 # XLA itself stores a slow function of few numbers that are spread.
                 few = not is_spread or value in slow
-                least = self._threshold_of(value.type) if few else self._threshold
-                read_again = read_again and own > least
-                if read_again and _is_array(value.type):
-                    once = _computed_once(ops, outs) if once is None else once
+                least = self._threshold_of(counts[value]) if few else self._threshold
+                read_again = (uses > 1 or is_spread) and own > least
+                if read_again and _is_array(body.types[value]):
+                    once = _computed_once(body, calls) if once is None else once
                     if value in once and not others and not is_spread:
                         costs[value] = own, reads
                         continue
-                    fenced.append(_Expensive(index, i, own, uses, others))
+                    views_of = tuple([v - first for v in others])
+                    fenced.append(_Expensive(index, value - first, own, uses, views_of))
                     own = reads = 0
                 costs[value] = own, reads
-            if _is_reshape(op, name, operands):
-                arrays[op.result] = arrays.get(operands[0], operands[0])
-        results = [costs.get(v, nothing) for v in outs]
-        roots = [arrays.get(v, v) for v in outs]
-        same = [roots.index(root) for root in roots]
-        return _Cost(fenced, results, [users[v] for v in function.arguments], same)
+            if is_reshape:
+                arrays[first] = arrays.get(operands[0], operands[0])
+        first_of: dict[int, int] = {}
+        same = [first_of.setdefault(arrays.get(v, v), i) for i, v in enumerate(outs)]
+        return _Cost(fenced, [costs[v] for v in outs], users[: body.arity], same)
 
-    def _views(
-        self, op: Any, name: str, users: Mapping[ir.Value, int]
-    ) -> dict[int, tuple[int, ...]]:
-        """Of the results of a call that are used, which others are the same array."""
-        arrays: dict[int, list[int]] = {}
-        if is_inlined(op, name):
-            for i, array in enumerate(self._callee(op).same):
-                if users[op.results[i]]:
-                    arrays.setdefault(array, []).append(i)
-        return {first: tuple(others) for first, *others in arrays.values()}
-
-    def _of_op(self, op: Any, name: str, read: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """The costs of an op's results, given those of its operands; none where it is not fused."""
-        if is_inlined(op, name):
-            # Which argument a result reads is not told apart: the dearest stands for all.
-            own = max((cost for cost, _ in read), default=0)
-            reads = max((times for _, times in read), default=0)
-            return [
-                (min(cost + times * own, _MUCH), min(times * reads, _MUCH))
-                for cost, times in self._callee(op).results
-            ]
-        if name in FUSED or name in MOVED:
-            own = sum(cost for cost, _ in read) + SLOW.get(name, name in FUSED)
-            return [(min(own, _MUCH), min(sum(times for _, times in read), _MUCH))]
-        return []
-
-    def _threshold_of(self, type_: ir.Type) -> int:
-        count = elements(type_)
+    def _threshold_of(self, count: int) -> int:
         if count == 1:
             return self._threshold * NUMBER_FACTOR
         return self._threshold * (FEW_FACTOR if count < FEW_ELEMENTS else 1)
 
-    def _callee(self, op: Any) -> _Cost:
-        return self.of(op.attributes["jaxpr"].value)
+
+def _users(
+    body: Body, calls: Mapping[int, str], counts: Sequence[int], callee: Callable[[str], _Cost]
+) -> list[int]:
+    """How many ops use each value, those of called functions included."""
+    found = [0] * len(counts)
+    for v in set(body.returned):
+        found[v] = 1
+    sliced: Counter[int] = Counter()
+    for index, (name, operands) in enumerate(zip(body.names, body.operands, strict=True)):
+        if index in calls:
+            of_arguments = dict(zip(operands, callee(calls[index]).users, strict=True))
+            for v, users in of_arguments.items():
+                found[v] += users
+        elif name == "jaxpr.slice":
+            sliced[operands[0]] += counts[body.results[index][0]]
+        else:
+            for v in set(operands):
+                found[v] += 1
+    # Slices that share no element are one user: each element is computed for one of them.
+    for v, count in sliced.items():
+        found[v] += math.ceil(count / max(1, counts[v]))
+    return found
+
+
+def _views(callee: _Cost, first: int, users: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    """Of the results of a call that are used, which others are the same array.
+
+    Args:
+      first: the number of its first result.
+    """
+    arrays: dict[int, list[int]] = {}
+    for value, array in enumerate(callee.same, start=first):
+        if users[value]:
+            arrays.setdefault(array, []).append(value)
+    return {value: tuple(others) for value, *others in arrays.values()}
+
+
+def _of_op(name: str, callee: _Cost | None, read: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The costs of an op's results, given those of its operands; none where it is not fused."""
+    if callee is not None:
+        # Which argument a result reads is not told apart: the dearest stands for all.
+        own = max([cost for cost, _ in read], default=0)
+        reads = max([times for _, times in read], default=0)
+        return [
+            (min(cost + times * own, _MUCH), min(times * reads, _MUCH))
+            for cost, times in callee.results
+        ]
+    if name in FUSED or name in MOVED:
+        own = sum([cost for cost, _ in read]) + SLOW.get(name, name in FUSED)
+        return [(min(own, _MUCH), min(sum([times for _, times in read]), _MUCH))]
+    return []
 
 
 # Kernels of more ops than this gain by fences, and smaller ones lose: ten steps of Newton's method
@@ -293,39 +340,38 @@ class _Costs:
 MAX_KERNEL = 96
 
 
-def _computed_once(
-    ops: Sequence[tuple[Any, str, list[ir.Value]]], outs: Sequence[ir.Value]
-) -> set[ir.Value]:
+def _computed_once(body: Body, calls: Mapping[int, str]) -> set[int]:
     """The values of a function that are computed in one kernel if everything is fused.
 
     A value is computed at the ops that it flows to through elementwise ops only, which read each of
     its elements once.  Where it flows to a single value that is computed at several, that is
     fenced, for it costs no less: a kernel ends there.
-
-    Args:
-      ops: with names and operands.
-      outs: what the function returns.
     """
     # Two places stand for many.
-    found: dict[ir.Value, set[Any]] = {v: {v} for v in outs}
+    found: dict[int, set[Any]] = {v: {v} for v in body.returned}
     sizes: Counter[Any] = Counter()
-    for op, name, operands in reversed(ops):
-        results = list(op.results)
-        places = found.get(results[0], set()) if results else set()
+    for index in reversed(range(len(body.ops))):
+        name, (first, last) = body.names[index], body.results[index]
+        results = range(first, last)
+        places = found.get(first, set()) if results else set()
         if len(places) > 1:
-            places = {results[0]}
+            places = {first}
         sizes.update(places if name in FUSED else ())
-        for v in dict.fromkeys(operands):
+        for v in dict.fromkeys(body.operands[index]):
             where = found.setdefault(v, set())
             if len(where) > 1:
                 continue
-            if name in FUSED and len(results) == 1 and _shape(v) == _shape(results[0]):
+            if (
+                name in FUSED
+                and len(results) == 1
+                and _shape(body.types[v]) == _shape(body.types[first])
+            ):
                 where |= places
-            elif name in MOVED or is_inlined(op, name):
+            elif name in MOVED or index in calls:
                 # Each element may be read several times.
                 where |= {*results[:1], name}
             else:
-                where.add(results[0] if results else name)
+                where.add(first if results else name)
     return {
         v
         for v, where in found.items()
@@ -349,32 +395,31 @@ NUMBER_FACTOR = 256
 MIN_ELEMENTS = 4096
 
 
-def _spread(ops: Sequence[tuple[Any, str, list[ir.Value]]]) -> set[ir.Value]:
+def _spread(body: Body, counts: Sequence[int]) -> set[int]:
     """The values that an op reads each element of several times, for as many of its own."""
-    found: set[ir.Value] = set()
-    for op, name, operands in ops:
+    found: set[int] = set()
+    for name, operands, (first, _) in zip(body.names, body.operands, body.results, strict=True):
         if name in FUSED or name == "jaxpr.broadcast_in_dim":
-            size = elements(op.results[0].type)
+            size = counts[first]
             if size >= MIN_ELEMENTS:
-                found.update(v for v in operands if 1 < elements(v.type) <= size // 2)
+                found.update([v for v in operands if 1 < counts[v] <= size // 2])
     return found
 
 
-def _is_hoisted(value: ir.Value, op: Any, name: str, slow: Collection[ir.Value]) -> bool:
-    """Whether an operand costs a kernel nothing, which uses each of its elements for several.
+def _is_hoisted(value: int, larger: int, counts: Sequence[int], slow: Collection[int]) -> bool:
+    """Whether an operand costs a kernel nothing, which uses each of its elements for several of a
+    number of elements that are computed of it.
 
     A number is computed before a kernel goes through its elements, as LLVM moves what is the same
     for all of them out of the loop: 100,000 products with the lgamma of a number take as long as
     with the number.  And XLA fuses few slow ops with one that spreads their result.
     """
-    if name not in FUSED and name != "jaxpr.broadcast_in_dim":
-        return False
-    count = elements(value.type)
-    return count < elements(op.results[0].type) and (count == 1 or value in slow)
+    count = counts[value]
+    return count < larger and (count == 1 or value in slow)
 
 
-def _shape(value: ir.Value) -> Any:
-    return getattr(aval_of(value.type), "shape", None)
+def _shape(type_: ir.Type) -> Any:
+    return getattr(aval_of(type_), "shape", None)
 
 
 # Slow functions that XLA fuses with what spreads them, and so computes for each element: each row
@@ -384,16 +429,16 @@ _TAKEN_FOR_QUICK = frozenset(f"jaxpr.{name}" for name in ("cos", "sin", "tan"))
 _RESHAPES = ("jaxpr.reshape", "jaxpr.squeeze", "jaxpr.broadcast_in_dim")
 
 
-def _is_reshape(op: Any, name: str, operands: Sequence[ir.Value]) -> bool:
-    """Whether an op gives its operand's elements in their order."""
-    if (
-        name not in _RESHAPES
-        or len(operands) != 1
-        or (name == "jaxpr.reshape" and "dimensions" in op.attributes)
+def _is_reshape(body: Body, index: int, counts: Sequence[int]) -> bool:
+    """Whether an op of :data:`_RESHAPES` gives its operand's elements in their order."""
+    signature, operands = body.signatures[index], body.operands[index]
+    if len(operands) != 1 or (
+        signature.name == "jaxpr.reshape"
+        and any(key == "dimensions" for key, _ in signature.attributes)
     ):
         return False
-    count = elements(op.result.type)
-    return count > 0 and count == elements(operands[0].type)
+    count = counts[body.results[index][0]]
+    return count > 0 and count == counts[operands[0]]
 
 
 @functools.cache
@@ -413,6 +458,8 @@ class _Calls:
     def __init__(self, program: Program):
         self._program = program
         self._symbols: dict[ir.Type, str] = {}
+        self._taken = ChainMap[str, Any](program.functions, {})
+        self._numbers = itertools.count()
 
     def __call__(self, value: ir.Value) -> ir.Value:
         attributes = {
@@ -425,8 +472,8 @@ class _Calls:
     def _symbol(self, type_: ir.Type) -> str:
         """The identity function of a type."""
         if type_ not in self._symbols:
-            taken = {*self._program.functions, *self._symbols.values()}
-            self._symbols[type_] = name = free_symbol("fence", taken)
+            self._symbols[type_] = name = free_symbol("fence", self._taken, self._numbers)
+            self._taken.maps[1][name] = None
             with ir.InsertionPoint(self._program.module.body), ir.Location.unknown():
                 function = func.FuncOp(name, ([type_], [type_]), visibility="private")
                 with ir.InsertionPoint(function.add_entry_block()):

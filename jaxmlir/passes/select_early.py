@@ -87,6 +87,7 @@ class _Function:
         self._selections: list[OpNode] = []
         # How many elements all selections of a value take together.
         self._selected: Counter[ir.Value] = Counter()
+        self._only_selected: dict[ir.Value, bool] = {}
         for op, name, operands in ops_of(function):
             node = OpNode(op, name, operands)
             if name in COMPUTING:
@@ -99,8 +100,7 @@ class _Function:
         """Moves what there is; how many selections."""
         count = 0
         for node in reversed(self._selections):
-            users = [use.owner.name for use in node.operands[0].uses]
-            if not _SELECTING.issuperset(users):
+            if not self._is_only_selected(node.operands[0]):
                 continue
             inner, leaves = self._tree(node)
             taken = _size(node.op.results[0]) * (len(inner) + len(leaves))
@@ -116,6 +116,14 @@ class _Function:
         if count:
             drop_dead_ops(self._function)
         return count
+
+    def _is_only_selected(self, value: ir.Value) -> bool:
+        """Whether a value is used for nothing but selections; to move some adds no other uses."""
+        found = self._only_selected.get(value)
+        if found is None:
+            found = all(use.owner.name in _SELECTING for use in value.uses)
+            self._only_selected[value] = found
+        return found
 
     def _tree(self, selection: OpNode) -> tuple[dict[ir.Value, OpNode], list[ir.Value]]:
         """What is computed from selected elements, and the values that these are selected from."""

@@ -122,8 +122,7 @@ def vmap(
     Raises:
       TransformError: an op cannot be batched, or a batched result is asked for without dimension.
     """
-    function = rules.program.function(symbol)
-    body = Body(function)
+    function, body = rules.program.function(symbol), rules.functions.read(symbol)
     types = [
         batched_type(type_, dim, axis.size, axis.explicit_mesh_axis)
         for type_, dim in zip(function.type.inputs, in_axes, strict=True)
@@ -162,7 +161,7 @@ def batched_results(
     rules: Rules, symbol: str, in_axes: Sequence[int | None], axis: Any
 ) -> tuple[int | None, ...]:
     """Each result's batch dimension, where the rules leave it; writes nothing."""
-    body = Body(rules.program.function(symbol))
+    body = rules.functions.read(symbol)
     dims = _dims(body, in_axes)
     for i, op, _, pattern in _patterns(rules, body, dims, axis):
         if pattern is not None:

@@ -88,6 +88,8 @@ class _Batches:
             for group in groups:
                 self.merge(group)
                 self.count += len(group.members) - 1
+            if not self.finder.may_go_on(groups):
+                return
 
     def merge(self, group: Group) -> None:
         """Writes one scan in place of several."""
@@ -98,9 +100,10 @@ class _Batches:
             first,
             f"batched: {len(members)} independent loops of {scan.length} iterations are one loop",
         )
-        _move_behind(group.between, last)
-        members = _in_order(members)
+        _move_behind([group.function.ops[index] for index in group.between], last)
         operands = [list(op.operands) for op in members]
+        order = _in_order(operands)
+        members, operands = ([each[i] for i in order] for each in (members, operands))
         lifted, differing = self.lifted(members)
         axis = batch_axis(len(members))
         with ir.InsertionPoint(last), first.location:
@@ -112,26 +115,32 @@ class _Batches:
                 None if all(v == c[0] for v in c) else int(i >= slices)
                 for i, c in enumerate(columns)
             ]
-            model = replace(scan, body=lifted, num_consts=scan.num_consts + len(extra[0]))
-            example = model.write(self.rules, rows[0])[0].owner
-            rule = self.rules.batch(example, "jaxpr.scan", tuple(dims), axis)
+            if extra[0]:
+                model = replace(scan, body=lifted, num_consts=scan.num_consts + len(extra[0]))
+                example = model.write(self.rules, rows[0])[0].owner
+                rule = self.rules.batch(example, "jaxpr.scan", tuple(dims), axis)
+                example.erase()
+            else:
+                with self.rules.functions.having_read(lifted, self.finder.body(lifted)):
+                    rule = self.rules.batch(members[0], "jaxpr.scan", tuple(dims), axis)
             args = [
                 c[0] if d is None else self.stack(c, d) for c, d in zip(columns, dims, strict=True)
             ]
             outs = rule.inline(args, first.location)
+            group.results = tuple([v.type for v in outs])
             for i, op in enumerate(members):
                 for old, new, dim in zip(op.results, outs, rule.pattern, strict=True):
                     if is_used(old):
                         old.replace_all_uses_with(new if dim is None else self.row(new, i, dim))
-            example.operation.erase()
         for op in members:
             op.operation.erase()
 
     def lifted(self, members: Sequence[Any]) -> tuple[str, list[list[Any]]]:
         """The body that takes those constants as its first arguments that differ, and for each scan
         the ops of these."""
-        symbol = ScanOp.of(members[0]).body
-        constants = [self.finder.constants(ScanOp.of(op).body) for op in members]
+        symbols = [op.attributes["jaxpr"].value for op in members]
+        symbol = symbols[0]
+        constants = [self.finder.constants(symbol) for symbol in symbols]
         columns = zip(*constants, strict=True)
         differ = [len({_value(op) for op in column}) > 1 for column in columns]
         varying = [chosen(row, differ) for row in constants]
@@ -169,18 +178,18 @@ class _Batches:
         return self.rules.emit(row, [value], ("row", i, dim))[0]
 
 
-def _in_order(members: Sequence[Any]) -> list[Any]:
-    """The scans in the order in which rows of some array go into them.
+def _in_order(operands: Sequence[Sequence[ir.Value]]) -> Sequence[int]:
+    """The order of scans in which rows of some array go into them.
 
     The derivatives of loops that were batched before come the last one first, and read the rows of
     what these have stacked: in order, this is read as it is.
     """
-    for column in zip(*[op.operands for op in members], strict=True):
+    order = range(len(operands))
+    for column in zip(*operands, strict=True):
         windows = Windows.of(column)
-        if windows is not None and len(set(windows.starts)) == len(members):
-            order = sorted(range(len(members)), key=windows.starts.__getitem__)
-            return [members[i] for i in order]
-    return list(members)
+        if windows is not None and len(set(windows.starts)) == len(order):
+            return sorted(order, key=windows.starts.__getitem__)
+    return order
 
 
 def _value(constant: Any) -> Any:

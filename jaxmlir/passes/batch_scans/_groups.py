@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir import codec, ops
 from jaxmlir._signature import Signature
-from jaxmlir.ir import func
+from jaxmlir.ir import func, ir
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import trip_count
 from jaxmlir.passes._purity import is_same_in_a_batch
@@ -31,7 +31,9 @@ class Group:
     """Scans of a function that are alike and do not depend on each other.
 
     Attributes:
+      function: as it was read.
       members: their indices among the ops of the function.
+      results: the types of what the one loop gives that they have become.
     """
 
     def __init__(self, function: Body, work: float):
@@ -39,22 +41,19 @@ class Group:
         Args:
           work: of an iteration, with the starting of a kernel for each op.
         """
-        self._function = function
+        self.function = function
         self._work = work
         self.members: list[int] = []
+        self.results: tuple[ir.Type, ...] = ()
 
     @property
     def ops(self) -> list[Any]:
-        return [self._function.ops[index] for index in self.members]
-
-    @property
-    def between(self) -> list[Any]:
-        """The ops between the first and the last that depend on any of these."""
-        return [self._function.ops[index] for index in self._between]
+        return [self.function.ops[index] for index in self.members]
 
     @functools.cached_property
-    def _between(self) -> list[int]:
-        function = self._function
+    def between(self) -> list[int]:
+        """The ops between the first and the last that depend on any of these, by index."""
+        function = self.function
         dependent = {v for index in self.members for v in range(*function.results[index])}
         found = []
         for index in range(self.members[0] + 1, self.members[-1]):
@@ -65,11 +64,11 @@ class Group:
 
     def can_move(self) -> bool:
         """Whether what is between may come after the last."""
-        return self._function.effects.keys().isdisjoint(self._between)
+        return self.function.effects.keys().isdisjoint(self.between)
 
     def pays(self) -> bool:
         """Whether what is put together and taken apart is little beside the loops."""
-        function = self._function
+        function = self.function
         first = function.signatures[self.members[0]]
         length = dict(first.attributes)["length"].value
         moved = sum(map(size, first.results))
@@ -99,28 +98,96 @@ class Finder:
         self._keys: dict[Signature, Any | None] = {}
         # The functions whose groups have become one scan each, since they were read.
         self._changed: set[str] = set()
+        # Of the function that was looked at last: its candidates, and whether there was another
+        # group of several.
+        self._last: dict[int, Any] = {}
+        self._left_out = False
 
     def groups(self, function: func.FuncOp) -> list[Group]:
         """Groups of two scans and more that stand one after the other, not into each other: none
         changes what is known of the next one."""
         body = self._read(function)
+        self._left_out = False
         if body.names.count("jaxpr.scan") < 2:
             return []
         found: list[Group] = []
         end = -1
         for group in self._candidates(body):
-            if len(group.members) > 1 and group.members[0] > end:
-                if group.pays() and group.can_move():
-                    found.append(group)
-                    end = group.members[-1]
+            if len(group.members) == 1:
+                continue
+            if group.members[0] > end and group.pays() and group.can_move():
+                found.append(group)
+                end = group.members[-1]
+            else:
+                self._left_out = True
         if found:
             self._changed.add(function.name.value)
         return found
+
+    def may_go_on(self, groups: list[Group]) -> bool:
+        """Whether there may be more groups in a function, of whose groups each has become a scan.
+
+        Such a scan may be like another one that gives values of the same types, and neither needs
+        the other.  To find that there is none takes less than to read the function again.
+        """
+        if self._left_out:
+            return True
+        function = groups[0].function
+        keys = self._last
+        ends = {group.members[-1]: group for group in groups}
+        waiting = {index for group in groups for index in (*group.members[:-1], *group.between)}
+        # Scans as bits: those that give values of some types, and those that each value depends on.
+        batched: dict[Any, int] = collections.defaultdict(int)
+        others: dict[Any, int] = collections.defaultdict(int)
+        after: dict[int, int] = {}
+        bit = 1
+
+        def depends(index: int) -> int:
+            found = 0
+            for v in function.operands[index]:
+                found |= after.get(v, 0)
+            return found
+
+        for index in range(len(function.ops)):
+            if index in waiting:
+                continue
+            group = ends.get(index)
+            if group is not None:
+                before = 0
+                for member in group.members:
+                    before |= depends(member)
+                if (batched[group.results] | others[group.results]) & ~before:
+                    return True
+                batched[group.results] |= bit
+                for member in group.members:
+                    after.update(dict.fromkeys(range(*function.results[member]), before | bit))
+                bit <<= 1
+                moved = group.between
+            else:
+                moved = (index,)
+            for i in moved:
+                before = depends(i)
+                if i in keys:
+                    results = function.signatures[i].results
+                    if batched[results] & ~before:
+                        return True
+                    others[results] |= bit
+                    before |= bit
+                    bit <<= 1
+                if before:
+                    after.update(dict.fromkeys(range(*function.results[i]), before))
+        return False
 
     def _read(self, function: func.FuncOp) -> Body:
         if function.name.value in self._changed:
             return Body(function)
         return self._program.reading.body(function)
+
+    def body(self, symbol: str) -> Body | None:
+        """The body of a scan that is in a group, if it is as it was when it was read."""
+        if symbol in self._changed:
+            return None
+        return self._program.reading.body(self._program.function(symbol))
 
     def constants(self, symbol: str) -> list[Any]:
         """The ops of the constants in the body of a scan that is in a group."""
@@ -129,10 +196,7 @@ class Finder:
     def _candidates(self, function: Body) -> list[Group]:
         """Each scan in the first group of its key that has none it depends on; by their first
         members."""
-        keys = {}
-        for index, signature in enumerate(function.signatures):
-            if signature.name == "jaxpr.scan" and (key := self._key(signature)) is not None:
-                keys[index] = key
+        keys = self._last = self._keys_in(function)
         count = collections.Counter(keys.values())
         groups: list[Group] = []
         # Groups as bits: those of a key, and those that each value depends on.
@@ -155,6 +219,14 @@ class Finder:
             if depends:
                 after.update(dict.fromkeys(range(*function.results[index]), depends))
         return groups
+
+    def _keys_in(self, function: Body) -> dict[int, Any]:
+        """What each scan that is a candidate has to have in common with others, by index."""
+        keys = {}
+        for index, signature in enumerate(function.signatures):
+            if signature.name == "jaxpr.scan" and (key := self._key(signature)) is not None:
+                keys[index] = key
+        return keys
 
     def _key(self, signature: Signature) -> Any | None:
         """What scans have to have in common; ``None`` if an op is no candidate."""

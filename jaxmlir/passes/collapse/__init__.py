@@ -198,7 +198,7 @@ def _walked(reading: Reading, root: Expr, min_gain: float) -> tuple[Walk, _Chang
     new = transposed(short)
     made, inputs = plan(root, tuple(aval_of(reading.body.types[root.value]).shape), new, is_there)
     gone = _dying(root, inputs)
-    before, after = sum(map(cost, gone)), price(new.expr, is_there).total
+    before, after = sum(map(cost, gone)), price(new.expr, is_there, set(), set())
     if before < min_gain * after or (min_gain and not any(map(contracts, gone))):
         return walk, None
     return walk, _Change(root, made, inputs, gone, before, after)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence, Set
-from typing import NamedTuple
 
 from jaxmlir.passes.collapse._tensors import Expr, Wiring
 from jaxmlir.passes.products._cost import BYTE_NS, FLOP_NS, OP_NS
@@ -34,7 +33,10 @@ def cost(expr: Expr) -> float:
 def _cost(expr: Expr) -> float:
     if expr.kind in ATOMS:
         return 0.0
-    wirings = tuple([wiring for _, wiring, _ in expr.operands])
+    if not expr.sums or len(expr.operands) != 2:
+        return math.prod(expr.sizes) * expr.dtype.itemsize * BYTE_NS
+    (_, a, _), (_, b, _) = expr.operands
+    wirings = a, b
     return _cost_of_shape(wirings, expr.sizes, expr.rank, expr.dtype.itemsize)
 
 
@@ -42,7 +44,7 @@ def _cost(expr: Expr) -> float:
 def _cost_of_shape(
     wirings: tuple[Wiring, ...], sizes: tuple[int, ...], rank: int, itemsize: int
 ) -> float:
-    """The cost of ops whose operands are wired in a way; not of atoms."""
+    """The cost of products that sum over something, whose factors are wired in a way."""
     if not _contracts(wirings, sizes, rank):
         return math.prod(sizes) * itemsize * BYTE_NS
     flop = SMALL_FLOP_NS if _is_small(*wirings, sizes, rank) else FLOP_NS
@@ -50,25 +52,21 @@ def _cost_of_shape(
     return 2 * math.prod(sizes) * flop + moved * itemsize * BYTE_NS + OP_NS
 
 
-class Price(NamedTuple):
-    """What it takes to compute an expression.
+def price(
+    expr: Expr,
+    is_there: Callable[[Expr], bool],
+    made: set[Expr],
+    read: set[Expr],
+    counted: Set[Expr] = frozenset(),
+) -> float:
+    """What it takes to compute an expression, in nanoseconds, as far as it is not there, and has
+    not been counted.
 
-    Attributes:
-      total: in nanoseconds.
-      made: what is computed: this expression, and what it is made of.
-      read: what is there, and used.
+    Args:
+      made: what is computed; this expression, and what it is made of, is added.
+      read: what is used and there; likewise.
     """
-
-    total: float
-    made: set[Expr]
-    read: set[Expr]
-
-
-def price(expr: Expr, is_there: Callable[[Expr], bool], counted: Set[Expr] = frozenset()) -> Price:
-    """Of computing an expression, as far as it is not there, and has not been counted."""
     total, pending = 0.0, [expr]
-    made: set[Expr] = set()
-    read: set[Expr] = set()
     while pending:
         expr = pending.pop()
         if is_there(expr):
@@ -77,7 +75,7 @@ def price(expr: Expr, is_there: Callable[[Expr], bool], counted: Set[Expr] = fro
             made.add(expr)
             total += cost(expr)
             pending += [e for e, _, _ in expr.operands]
-    return Price(total, made, read)
+    return total
 
 
 def _is_small(a: Wiring, b: Wiring, all_sizes: tuple[int, ...], rank: int) -> bool:

@@ -19,7 +19,7 @@ from jaxmlir._signature import Signature
 from jaxmlir.ir import ir
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._work import is_array
-from jaxmlir.passes.collapse._tensors import Algebra, Expr, Tensor
+from jaxmlir.passes.collapse._tensors import Algebra, Expr, Tensor, numbered
 from jaxmlir.types import aval_of
 
 LINEAR = frozenset({"add", "div", "mask", "product"})
@@ -61,6 +61,9 @@ class Reading:
     def _is_value(self, expr: Expr, rank: int, labels: Sequence[int]) -> None:
         """Notes that an expression is the next value."""
         expr.value = len(self.tensors)
+        if labels == (own := numbered(rank)):
+            expr.layout = own
+            return
         layout: list[int | None] = [None] * rank
         for k, d in enumerate(labels):
             layout[d] = k

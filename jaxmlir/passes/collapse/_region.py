@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import functools
 import heapq
-import itertools
 import math
+import operator
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxmlir._compat import dtypes
-from jaxmlir.passes.collapse._cost import Price, cost, price
+from jaxmlir.passes.collapse._cost import cost, price
 from jaxmlir.passes.collapse._reading import LINEAR, Reading
 from jaxmlir.passes.collapse._tensors import Algebra, Expr, Tensor, Wiring
 from jaxmlir.passes.products._cost import BYTE_NS
@@ -78,7 +78,7 @@ class Factors:
         return found
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Place:
     """An expression that the walk has come to.
 
@@ -141,7 +141,7 @@ class Walk:
         self.read: set[Expr] = set()
         self.precision: dict[int, Any] = {}
         self._is_there = is_there
-        self._fresh = itertools.count(root.rank)
+        self._labels = root.rank
         self._counted: set[Expr] = set()
         self._one = algebra.one(root.dtype)
         self._no_factors = Factors(None, None, frozenset())
@@ -170,8 +170,10 @@ class Walk:
             return []
         labels = place.labels
         if expr.sums:
-            labels = (*labels, *(next(self._fresh) for _ in expr.sizes[expr.rank :]))
-            self.precision.update(dict.fromkeys(labels[expr.rank :], expr.params))
+            for k in range(self._labels, self._labels + len(expr.sizes) - expr.rank):
+                labels = (*labels, k)
+                self.precision[k] = expr.params
+                self._labels = k + 1
         operands = [Tensor(e, tuple([labels[i] for i in w]), s) for e, w, s in expr.operands]
         first = []
         for operand, cotangent, factors in self._handed(_Op(place, labels, operands)):
@@ -227,7 +229,7 @@ class Walk:
             if t.expr.kind in LINEAR
         ]
         if len(found) > 1:
-            found.sort(key=lambda h: (self._priced(h[1]).total, -self._weight.get(h[0].expr, 0.0)))
+            found.sort(key=lambda h: (self._estimate(h[1]), -self._weight.get(h[0].expr, 0.0)))
         return found[:1]
 
     def _times(self, op: _Op, operand: Tensor, other: Tensor) -> _Handed:
@@ -257,7 +259,8 @@ class Walk:
             # Nothing is summed over.
             product = given if other is None else self.algebra.product(given, other)
             return operand, product, factors
-        gone = {k for k in op.labels if k >= self.root.rank and k not in operand.labels}
+        rank, labels = self.root.rank, operand.labels
+        gone = {k for k in op.labels if k >= rank and k not in labels}
         if not gone.isdisjoint(factors.labels):
             others, factors = factors, self._no_factors
             for factor in others:
@@ -265,10 +268,11 @@ class Walk:
                     factors = factors.with_last(factor)
                 else:
                     given = self.algebra.product(given, factor)
-        there = {*given.labels, *(other.labels if other else ())}
-        expr = op.place.expr
-        sizes = zip(op.labels, expr.sizes, strict=True)
-        times = math.prod([size for k, size in sizes if k in gone and k not in there])
+        expr, times = op.place.expr, 1
+        nowhere = gone.difference(given.labels, other.labels if other else ())
+        if nowhere:
+            sizes = zip(op.labels, expr.sizes, strict=True)
+            times = math.prod([size for k, size in sizes if k in nowhere])
         if other is None:
             found = self.algebra.sum(given, gone)
         else:
@@ -277,17 +281,14 @@ class Walk:
             factors = factors.with_last(self.algebra.constant(times, self.root.dtype))
         return operand, found, factors
 
-    def _priced(self, cotangent: Tensor) -> Price:
-        return price(cotangent.expr, self._is_there, self._counted)
+    def _estimate(self, cotangent: Tensor) -> float:
+        return price(cotangent.expr, self._is_there, set(), set(), self._counted)
 
     def _price(self, cotangent: Tensor) -> float:
         """What an expression costs that is not in the program; a second time it costs nothing."""
         if cotangent.expr in self._counted:
             return 0.0
-        found = self._priced(cotangent)
-        self._counted |= found.made
-        self.read |= found.read
-        return found.total
+        return price(cotangent.expr, self._is_there, self._counted, self.read)
 
 
 def _may_guard(mask: Expr) -> bool:
@@ -345,18 +346,22 @@ def stops(walk: Walk) -> set[Expr]:
     found: set[Expr] = set()
     forward: dict[Expr, float] = {}
     total: dict[Expr, float] = {}
-    for expr in sorted(walk.places, key=lambda e: e.number):
+    for expr in sorted(walk.places, key=operator.attrgetter("number")):
         place = walk.places[expr]
         end = expr.size * expr.dtype.itemsize * BYTE_NS
         if not place.step:
             forward[expr], total[expr] = 0.0, end
             continue
-        forward[expr] = cost(expr) + sum(forward[e] / walk.places[e].handed for e in place.step)
-        further = place.price + sum(total[e] / walk.places[e].handed for e in place.step)
-        total[expr] = further
-        if end + forward[expr] <= further and expr is not walk.root:
+        below = further = 0.0
+        for e in place.step:
+            handed = walk.places[e].handed
+            below += forward[e] / handed
+            further += total[e] / handed
+        forward[expr] = below = cost(expr) + below
+        total[expr] = further = place.price + further
+        if end + below <= further and expr is not walk.root:
             found.add(expr)
-            total[expr] = end + forward[expr]
+            total[expr] = end + below
     return found
 
 

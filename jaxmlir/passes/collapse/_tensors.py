@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -45,6 +45,7 @@ class Expr:
       sizes: of its dimensions, and then of the labels that are summed over.
       rank: the number of dimensions.
       terms: of a sum, with those of operands that are sums themselves, in the order of numbers.
+      is_alike: whether the terms are all laid out as the sum is, if it is one.
       value: the program's value that it is, by number, if it is one.
       layout: for each dimension of that value the dimension of the expression, or ``None``.
       sign: that of the value.
@@ -60,6 +61,7 @@ class Expr:
     rank: int
     dtype: Any
     terms: tuple[Term, ...] = ()
+    is_alike: bool = True
     value: int | None = None
     layout: tuple[int | None, ...] = ()
     sign: int = 1
@@ -183,7 +185,7 @@ class Algebra:
             gone, params = (), None
         unsigned = [a.unsigned, b.unsigned]
         found = self.apply("product", params, unsigned, a.expr.dtype, gone)
-        return found.times(a.sign * b.sign)
+        return found if a.sign == b.sign else found.times(-1)
 
     def sum(self, a: Tensor, gone: Collection[int]) -> Tensor:
         """A tensor summed over those of some labels that it has."""
@@ -253,17 +255,23 @@ class Algebra:
 
     def add(self, a: Tensor, b: Tensor) -> Tensor:
         """The sum of two tensors; the same for all ways to add up the same terms."""
-        terms = [*_terms(a), *_terms(b)]
-        if len(terms) > MAX_TERMS:
-            terms = [_term(a), _term(b)]
-        terms.sort(key=_by_number)
-        labels, sign = terms[0][1], terms[0][2]
-        if all([t[1] == labels for t in terms]):
+        is_whole = len(a.expr.terms or "1") + len(b.expr.terms or "1") <= MAX_TERMS
+        is_alike = a.labels == b.labels
+        if is_alike and is_whole:
+            is_alike = a.expr.is_alike and b.expr.is_alike
+        if is_alike:
             # As most are: terms that are laid out alike.
-            sizes = terms[0][3].sizes[: len(labels)]
-            wiring = _numbered(len(labels))
-            flat = tuple([(number, wiring, s * sign, e) for number, _, s, e in terms])
+            labels = a.labels
+            own = numbered(len(labels))
+            terms = [t for x in (a, b) for t in _terms(Tensor(x.expr, own, x.sign), is_whole)]
+            terms.sort(key=_by_number)
+            sign = terms[0][2]
+            sizes = terms[0][3].sizes[: len(own)]
+            flat = tuple(_times(terms, sign))
         else:
+            terms = [*_terms(a, is_whole), *_terms(b, is_whole)]
+            terms.sort(key=_by_number)
+            labels, sign = terms[0][1], terms[0][2]
             tensors = [Tensor(e, own) for _, own, _, e in terms]
             labels, sizes, wirings = _wired(tensors, ())
             pairs = zip(terms, wirings, strict=True)
@@ -271,10 +279,15 @@ class Algebra:
         key = ("add", a.expr.dtype, flat)
         found = self.known.get(key)
         if found is None:
-            at = {label: k for k, label in enumerate(labels)}
-            operands = tuple([(t.expr, t.relabelled(at).labels, t.sign * sign) for t in (a, b)])
+            if is_alike:
+                wirings = [own, own]
+            else:
+                at = {label: k for k, label in enumerate(labels)}
+                wirings = [t.relabelled(at).labels for t in (a, b)]
+            pairs = zip((a, b), wirings, strict=True)
+            operands = tuple([(t.expr, w, t.sign * sign) for t, w in pairs])
             found = self._new("add", None, operands, sizes, len(labels), a.expr.dtype)
-            found.terms = flat
+            found.terms, found.is_alike = flat, is_alike
             self.known[key] = found
         return Tensor(found, labels, sign)
 
@@ -290,30 +303,29 @@ class Algebra:
         return Expr(len(self.known), kind, params, operands, sizes, rank, dtype)
 
 
-def _terms(t: Tensor) -> Iterable[Term]:
-    """What a tensor is the sum of, by its labels."""
-    if t.expr.kind != "add":
-        return (_term(t),)
-    labels, sign = t.labels, t.sign
-    own = _numbered(len(labels))
-    if sign == 1 and labels == own:
-        return t.expr.terms
+def _terms(t: Tensor, is_whole: bool) -> Sequence[Term]:
+    """What a tensor is the sum of, by its labels; or itself as one term, unless ``is_whole``."""
+    if t.expr.kind != "add" or not is_whole:
+        return ((t.expr.number, t.labels, t.sign, t.expr),)
+    labels = t.labels
+    own = numbered(len(labels))
+    if labels == own:
+        return _times(t.expr.terms, t.sign)
     return [
-        (number, labels if w == own else tuple([labels[k] for k in w]), s * sign, e)
+        (number, labels if w == own else tuple([labels[k] for k in w]), s * t.sign, e)
         for number, w, s, e in t.expr.terms
     ]
 
 
-def _term(t: Tensor) -> Term:
-    """A tensor as one term."""
-    return (t.expr.number, t.labels, t.sign, t.expr)
+def _times(terms: Sequence[Term], sign: int) -> Sequence[Term]:
+    return terms if sign == 1 else [(number, w, -s, e) for number, w, s, e in terms]
 
 
 _by_number = operator.itemgetter(0, 1)
 
 
 @functools.cache
-def _numbered(rank: int) -> Wiring:
+def numbered(rank: int) -> Wiring:
     """The labels of dimensions in their order."""
     return tuple(range(rank))
 
@@ -329,19 +341,24 @@ def _wired(
     first = tensors[0]
     if not gone and all([t.labels == first.labels or not t.labels for t in tensors]):
         # As most are: elementwise ops of tensors that are laid out alike.
-        wiring = _numbered(len(first.labels))
+        wiring = numbered(len(first.labels))
         wirings = [wiring if t.labels else () for t in tensors]
         return first.labels, first.expr.sizes[: len(wiring)], wirings
-    sizes: dict[int, int] = {}
+    at: dict[int, int] = {}
+    sizes: list[int] = []
+    summed: dict[int, int] = {}
     for t in tensors:
-        sizes.update(zip(t.labels, t.expr.sizes, strict=False))
-    kept = tuple([k for k in sizes if k not in gone]) if gone else tuple(sizes)
-    order = kept
-    if len(kept) < len(sizes):
-        order = (*kept, *[k for k in sizes if k in gone])
-    at = dict(zip(order, range(len(order)), strict=True)).__getitem__
-    wirings = [tuple(map(at, t.labels)) for t in tensors]
-    return kept, tuple(map(sizes.__getitem__, order)), wirings
+        for k, size in zip(t.labels, t.expr.sizes, strict=False):
+            if k in gone:
+                summed[k] = size
+            elif k not in at:
+                at[k] = len(sizes)
+                sizes.append(size)
+    kept = tuple(at)
+    for k, size in summed.items():
+        at[k] = len(sizes)
+        sizes.append(size)
+    return kept, tuple(sizes), [tuple([at[k] for k in t.labels]) for t in tensors]
 
 
 # Pattern: sum over k of I[i,k] B[k] = B[i]

@@ -21,7 +21,7 @@ quarter does no harm.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 FLOP_NS = 0.012
 BYTE_NS = 0.03
@@ -39,8 +39,7 @@ gradient of a language model.
 """
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """An estimate.
 
     Attributes:
@@ -53,12 +52,16 @@ class Cost:
     bytes: float = 0
     ops: float = 0
 
-    def __add__(self, other: Cost) -> Cost:
+    def __add__(self, other: Cost) -> Cost:  # type: ignore[override]
+        if other is FREE:
+            return self
         return Cost(self.flops + other.flops, self.bytes + other.bytes, self.ops + other.ops)
 
     def shared(self, times: int) -> Cost:
         """Of each of several uses of what is computed once."""
-        return Cost(self.flops / times, self.bytes / times, self.ops / times)
+        return (
+            self if times == 1 else Cost(self.flops / times, self.bytes / times, self.ops / times)
+        )
 
     def is_less(self, other: Cost) -> bool:
         """Whether it is the lesser one in operations and in bytes, with no more kernels."""
@@ -70,6 +73,10 @@ class Cost:
 
     def __str__(self) -> str:
         return f"{_si(self.flops)}FLOP and {_si(self.bytes)}B"
+
+
+FREE = Cost()
+"""Of what is fused into others."""
 
 
 def _si(number: float) -> str:

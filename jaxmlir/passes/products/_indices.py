@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 
 class Unfit(Exception):
@@ -63,7 +61,7 @@ def resolve(indices: Iterable[Index]) -> list[Index]:
 
 
 def size_of(indices: Iterable[Index]) -> int:
-    return math.prod(index.size for index in indices)
+    return math.prod([index.size for index in indices])
 
 
 def unify(a: Iterable[Index], b: Iterable[Index]) -> None:
@@ -73,6 +71,11 @@ def unify(a: Iterable[Index], b: Iterable[Index]) -> None:
       Unfit: one cannot be split as the other is.  Nothing has changed then.
     """
     left, right = resolve(a), resolve(b)
+    if len(left) == len(right) == 1 and left[0].size == right[0].size:
+        # As most are.
+        if left[0] is not right[0]:
+            right[0].become(left[0])
+        return
     if not _fit(left, right):
         raise Unfit
     while left and right:
@@ -126,23 +129,3 @@ def split_dims(indices: Iterable[Index], shape: Sequence[int]) -> Dims:
     dims = fresh(shape)
     unify(indices, [index for dim in dims for index in dim])
     return dims
-
-
-@dataclass(frozen=True)
-class Numbered:
-    """Indices as numbers, for looking up and hashing what has been planned."""
-
-    sizes: tuple[int, ...]
-    of: dict[Index, int]
-
-    @staticmethod
-    def of_all(dims: Iterable[Any]) -> Numbered:
-        """Numbers indices in the order in which they occur in sequences of them."""
-        of: dict[Index, int] = {}
-        for dim in dims:
-            for index in resolve(dim):
-                of.setdefault(index, len(of))
-        return Numbered(tuple(index.size for index in of), of)
-
-    def __call__(self, dim: Iterable[Index]) -> tuple[int, ...]:
-        return tuple(self.of[index] for index in resolve(dim))

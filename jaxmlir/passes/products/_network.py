@@ -13,6 +13,7 @@ Rows that a gather or a slice selects are a factor too, a matrix with one 1 in e
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 class Factor:
     """A tensor of the product."""
 
-    value: ir.Value
+    value: Node
     dims: Dims
 
 
@@ -51,7 +52,7 @@ class Term:
     dims: Dims
     factors: list[Factor] = field(default_factory=list)
     selectors: list[Selector] = field(default_factory=list)
-    scalars: list[tuple[str, ir.Value | None]] = field(default_factory=list)
+    scalars: list[tuple[str, Node | None]] = field(default_factory=list)
     made: list[Index] = field(default_factory=list)
 
     def absorb(self, other: Term) -> None:
@@ -63,19 +64,65 @@ class Term:
 
 
 class Node(OpNode):
-    """An op with one result, its attributes, and the other ops of its function by result."""
+    """A value, with the op that gives it if that is one that is looked at; else it has no name.
 
-    __slots__ = ("others", "result")
+    So that a value is found by its place in memory, and its shape with it: to hash values and types
+    of the bindings, and to compare them, is most of what reading products would cost.
+
+    Attributes:
+      type, shape: of the value.
+      dtype: of products and their parts; ``None`` if the type is not plain (:func:`is_plain`).
+      rule: how the op is read, if it is.
+      parts: the operands that are parts of the product, if it is read as one.
+      users: where the value of an op that is looked at is used: the results of products that it is
+        a part of, and ``None`` for every other use.
+      fixed: in how many iterations it is the same, if it is an argument of a loop's body that is.
+    """
+
+    __slots__ = ("_value", "dtype", "fixed", "parts", "rule", "shape", "type", "users")
 
     def __init__(
-        self, op: Any, name: str, operands: Sequence[ir.Value], result: ir.Value, others: Nodes
+        self,
+        type_: ir.Type,
+        value: ir.Value | None,
+        op: Any = None,
+        name: str = "",
+        operands: Sequence[Node] = (),
+        attributes: dict[str, ir.Attribute] | None = None,
     ):
-        super().__init__(op, name, operands)
-        self.result = result
-        self.others = others
+        """
+        Args:
+          value: ``None`` of an op that is written when its value is asked for.
+          attributes: of such an op.
+        """
+        self.op = op
+        self.name = name
+        self.operands = operands
+        self._attributes = attributes
+        self._value = value
+        self.type = type_
+        self.shape, self.dtype = _kind_of(type_)
+        self.rule: Rule | None = None
+        self.parts: tuple[Node, ...] | None = None
+        self.users: list[Node | None] = []
+        self.fixed: int | None = None
 
+    @property
+    def value(self) -> ir.Value:
+        """In the program, or what has taken its place; written at the insertion point if it is not
+        there yet."""
+        if self._value is None:
+            operands = [operand.value for operand in self.operands]
+            self._value = ir.Operation.create(
+                self.name, [self.type], operands, self.attributes
+            ).result
+        return self._value
 
-Nodes = dict[ir.Value, Node]
+    def replace(self, value: ir.Value) -> None:
+        """Has another value take the place of this one."""
+        if self._value is not None:
+            self._value.replace_all_uses_with(value)
+        self._value = value
 
 
 @dataclass(frozen=True)
@@ -97,16 +144,12 @@ class Rule:
     contracts: bool = False
 
 
-def leaf(value: ir.Value) -> Term:
+def leaf(value: Node) -> Term:
     """A value as a product of itself."""
-    dims = fresh(shape_of(value))
+    dims = fresh(value.shape)
     if not any(dims):
         return Term(dims, scalars=[("mul", value)])
     return Term(list(dims), [Factor(value, dims)])
-
-
-def shape_of(value: ir.Value) -> tuple[int, ...]:
-    return aval_of(value.type).shape
 
 
 def is_plain(type_: ir.Type) -> bool:
@@ -114,23 +157,27 @@ def is_plain(type_: ir.Type) -> bool:
 
     Products of ``float16`` and narrower are left alone: in another order they may overflow.
     """
-    found = _plain.get(type_)
-    if found is None:
-        aval = aval_of(type_)
-        found = (
-            type(aval) is core.ShapedArray
-            and not isinstance(aval.dtype, dtypes.ExtendedDType)
-            and _is_wide(aval.dtype)
-            and all(type(d) is int and d > 0 for d in aval.shape)
-            and aval.sharding.mesh.empty
-            and not getattr(aval, "vma", None)
-            and not dict_has(type_, "memory_space")
-        )
-        _plain[type_] = found
-    return found
+    return _kind_of(type_)[1] is not None
 
 
-_plain: dict[ir.Type, bool] = {}
+def shape_of(type_: ir.Type) -> tuple[int, ...]:
+    return _kind_of(type_)[0]
+
+
+@functools.cache
+def _kind_of(type_: ir.Type) -> tuple[tuple[int, ...], Any]:
+    """The shape, and the dtype if a type is plain."""
+    aval = aval_of(type_)
+    plain = (
+        type(aval) is core.ShapedArray
+        and not isinstance(aval.dtype, dtypes.ExtendedDType)
+        and _is_wide(aval.dtype)
+        and all(type(d) is int and d > 0 for d in aval.shape)
+        and aval.sharding.mesh.empty
+        and not getattr(aval, "vma", None)
+        and not dict_has(type_, "memory_space")
+    )
+    return getattr(aval, "shape", ()), aval.dtype if plain else None
 
 
 def _is_wide(dtype: Any) -> bool:
@@ -158,8 +205,7 @@ def _both(node: Node) -> tuple[int, ...]:
 
 def _dot_operands(node: Node) -> tuple[int, ...] | None:
     preferred = node.get("preferred_element_type")
-    dtype = aval_of(node.result.type).dtype
-    plain = "out_sharding" not in node.attributes and preferred in (None, dtype)
+    plain = "out_sharding" not in node.attributes and preferred in (None, node.dtype)
     return (0, 1) if plain else None
 
 
@@ -198,24 +244,23 @@ def _neg(node: Node, terms: list[Term]) -> Term:
 
 def _divided(node: Node) -> tuple[int, ...] | None:
     """Quotients of floats by one number; those of integers round."""
-    whole = aval_of(node.result.type).dtype.kind in "iu"
-    return None if whole or scalar_of(node.operands[1], node.others) is None else (0,)
+    whole = node.dtype.kind in "iu"
+    return None if whole or scalar_of(node.operands[1]) is None else (0,)
 
 
 def _div(node: Node, terms: list[Term]) -> Term:
-    terms[0].scalars.append(("div", scalar_of(node.operands[1], node.others)))
+    terms[0].scalars.append(("div", scalar_of(node.operands[1])))
     return terms[0]
 
 
-def scalar_of(value: ir.Value, nodes: Nodes) -> ir.Value | None:
+def scalar_of(value: Node) -> Node | None:
     """The one number that every element of a value is, as a value of one element."""
     while True:
-        if not any(size != 1 for size in shape_of(value)):
+        if not any(size != 1 for size in value.shape):
             return value
-        node = nodes.get(value)
-        if node is None or node.name != "jaxpr.broadcast_in_dim" or len(node.operands) != 1:
+        if value.name != "jaxpr.broadcast_in_dim" or len(value.operands) != 1:
             return None
-        value = node.operands[0]
+        value = value.operands[0]
 
 
 def _transpose(node: Node, terms: list[Term]) -> Term:
@@ -230,7 +275,7 @@ def _kept_in_order(node: Node) -> tuple[int, ...] | None:
 
 def _reshape(node: Node, terms: list[Term]) -> Term:
     (term,) = terms
-    term.dims = split_dims([i for dim in term.dims for i in dim], shape_of(node.result))
+    term.dims = split_dims([i for dim in term.dims for i in dim], node.shape)
     return term
 
 
@@ -247,7 +292,7 @@ def _broadcast_operands(node: Node) -> tuple[int, ...] | None:
 
 def _broadcast_in_dim(node: Node, terms: list[Term]) -> Term:
     (term,) = terms
-    dims = fresh(shape_of(node.result))
+    dims = fresh(node.shape)
     for d, dim in zip(node.get("broadcast_dimensions"), term.dims, strict=True):
         if dim:
             dims[d] = dim
@@ -271,16 +316,16 @@ def convert_operands(node: Node) -> tuple[int, ...] | None:
     (x,) = node.operands
     if "sharding" in node.attributes:
         return None
-    if is_diagonal(x, node.others):
+    if is_diagonal(x):
         return ()
-    return (0,) if is_plain(x.type) else None
+    return (0,) if x.dtype is not None else None
 
 
 # Pattern: convert(i == j)[i,j] = 1 on the diagonal
 def convert(node: Node, terms: list[Term]) -> Term:
     if terms:
         return terms[0]
-    (size, _) = shape_of(node.result)
+    (size, _) = node.shape
     index = Index(size)
     return Term([[index], [index]], made=[index])
 
@@ -288,7 +333,7 @@ def convert(node: Node, terms: list[Term]) -> Term:
 # Pattern: select_n(i == j, 0, x)[i,j] = x[i,i] on the diagonal
 def _diagonal_operands(node: Node) -> tuple[int, ...] | None:
     mask, *cases = node.operands
-    if len(cases) != 2 or not is_diagonal(mask, node.others) or not is_zero(cases[0], node.others):
+    if len(cases) != 2 or not is_diagonal(mask) or not is_zero(cases[0]):
         return None
     return (2,)
 
@@ -303,14 +348,14 @@ def _diagonal(node: Node, terms: list[Term]) -> Term:
 
 # Pattern: gather(x, (i, i))[i] = x[i,i]
 def _picked_operands(node: Node) -> tuple[int, ...] | None:
-    numbers, shape = node.get("dimension_numbers"), shape_of(node.operands[0])
+    numbers, shape = node.get("dimension_numbers"), node.operands[0].shape
     ok = (
         len(shape) == 2
         and shape[0] == shape[1]
-        and shape_of(node.operands[1]) == (shape[0], 2)
+        and node.operands[1].shape == (shape[0], 2)
         and set(numbers.start_index_map) == {0, 1}
         and len(numbers.collapsed_slice_dims) == 2
-        and _are_row_numbers(node.operands[1], node.others)
+        and _are_row_numbers(node.operands[1])
     )
     return (0,) if ok else None
 
@@ -321,29 +366,31 @@ def _picked(node: Node, terms: list[Term]) -> Term:
     return term
 
 
-def _are_row_numbers(pairs: ir.Value, nodes: Nodes) -> bool:
+def _are_row_numbers(pairs: Node) -> bool:
     """Whether the rows of an array are (0, 0), (1, 1) ..."""
-    node = nodes.get(pairs)
-    if node is None or node.name != "jaxpr.concatenate" or node.get("dimension") != 1:
+    if pairs.name != "jaxpr.concatenate" or pairs.get("dimension") != 1:
         return False
-    for column in node.operands:
-        made = nodes.get(column)
-        if made is not None and made.name == "jaxpr.reshape":
-            (source,) = made.operands
-            if shape_of(source) != shape_of(column)[:1]:
+    for column in pairs.operands:
+        if column.name == "jaxpr.reshape":
+            (source,) = column.operands
+            if source.shape != column.shape[:1]:
                 return False
             column = source
-        if counts_along(column, nodes.get) != 0:
+        if counts_along(column, itself) != 0:
             return False
     return True
 
 
-def is_diagonal(mask: ir.Value, nodes: Nodes) -> bool:
+def itself(node: Node) -> Node:
+    """The op that gives a value, for who asks for it by the value."""
+    return node
+
+
+def is_diagonal(mask: Node) -> bool:
     """Whether a value is ``i == j`` of a square matrix."""
-    node = nodes.get(mask)
-    if node is None or node.name != "jaxpr.eq":
+    if mask.name != "jaxpr.eq":
         return False
-    sides = [nodes.get(v) for v in node.operands]
+    sides = mask.operands
     if not all(map(numbers_rows, sides)):
         return False
     shapes = {side.get("shape") for side in sides}
@@ -357,9 +404,9 @@ def is_mask(node: Node) -> bool:
     return is_conversion and aval_of(node.operands[0].type).dtype == bool
 
 
-def is_zero(value: ir.Value, nodes: Nodes) -> bool:
+def is_zero(value: Node) -> bool:
     """Whether every element of a value is the constant 0."""
-    return number_of(value, nodes.get) == 0
+    return number_of(value, itself) == 0
 
 
 RULES: dict[str, Rule] = {

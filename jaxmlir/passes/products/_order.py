@@ -18,8 +18,9 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from jaxmlir.passes.products._cost import Cost
+from jaxmlir.passes.products._cost import FREE, Cost
 
 Order = tuple[tuple[int, int], ...]
 """Steps: each multiplies two tensors and appends the product.  The factors come first, then the
@@ -78,7 +79,7 @@ class Network:
         """Of summing a tensor over what is not needed."""
         left = indices & needed
         if left == indices:
-            return Cost()
+            return FREE
         return Cost(0, self.bytes(indices) + self.bytes(left), 1)
 
     def multiplied(self, a: int, b: int, needed: int) -> Cost:
@@ -86,7 +87,7 @@ class Network:
         out = (a | b) & needed
         if a == b == out:
             # Fused with what gives the factors, as it is where it stands.
-            return Cost()
+            return FREE
         moved = self.bytes(a) + self.bytes(b) + self.bytes(out)
         summed = (a | b) != out
         return Cost(2 * self.size(a | b) if summed else 0, moved, 1)
@@ -110,8 +111,7 @@ class Network:
         return Cost(0, 2 * self.bytes(tensor) + self.bytes(result), 1)
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """Some factors multiplied.
 
     Attributes:
@@ -151,7 +151,7 @@ class _Search:
         dense = len(self.network.factors)
         fixed = bool(self.network.fixed >> k & 1)
         if k >= dense:
-            return Part(self.factors[k], Cost(), k, fixed, self.network.selections[k - dense])
+            return Part(self.factors[k], FREE, k, fixed, self.network.selections[k - dense])
         indices = self.factors[k]
         needed = self.needed(indices, 1 << k)
         return Part(needed, self._step(self.network.reduced(indices, needed), fixed), k, fixed)
@@ -193,7 +193,7 @@ class Ordered:
     smallest: int
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=8192)
 def best_order(network: Network) -> Ordered | None:
     """The cheapest order; ``None`` if none was found."""
     search = _Search(network)

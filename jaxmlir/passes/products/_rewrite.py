@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._bodies import loop_constants
@@ -21,7 +21,7 @@ from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes.products._cost import Cost
 from jaxmlir.passes.products._emit import Plan
-from jaxmlir.passes.products._network import Rule
+from jaxmlir.passes.products._network import Node, Rule
 from jaxmlir.passes.products._trees import Function, Tree
 
 if TYPE_CHECKING:
@@ -79,14 +79,13 @@ def _rewrite(
     sure_gain: float,
 ) -> int:
     found = Function.of(function, readers, fixed)
-    if not any(reader.contracts for reader in map(found.rule, found.parts)):
+    if not any(node.rule.contracts for node in found.products):
         return 0
     trees = _Trees(found, wanted, min_gain, sure_gain)
     trees.absorb()
     count = 0
-    new: dict[ir.Value, ir.Value] = {}
     for tree in trees.chosen():
-        emit_best(rules, tree, new)
+        emit_best(rules, tree, tree.root.op)
         count += 1
     if count:
         drop_dead_ops(function)
@@ -101,22 +100,22 @@ class _Trees:
     wanted: Callable[[Tree], bool]
     min_gain: float
     sure_gain: float
-    trees: dict[ir.Value, Tree] = field(default_factory=dict)
-    absorbed: set[ir.Value] = field(default_factory=set)
+    trees: dict[Node, Tree] = field(default_factory=dict)
+    absorbed: set[Node] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         pending = self.function.roots()
         while pending:
             root = pending.pop()
-            if root not in self.trees and root in self.function.parts:
+            if root not in self.trees and root.parts is not None:
                 self.trees[root] = tree = self.function.tree(root)
                 pending += tree.cuts if tree.is_mixed else tree.unsuited
 
     def absorb(self) -> None:
         """Absorbs values as long as that pays."""
-        candidates = [v for v in reversed(self.function.parts) if self._may_be_absorbed(v)]
+        candidates = [v for v in reversed(self.function.products) if self._may_be_absorbed(v)]
         for _ in range(MAX_ROUNDS if candidates else 0):
-            users: dict[ir.Value, list[Tree]] = {}
+            users: dict[Node, list[Tree]] = {}
             for tree in self.trees.values():
                 for v in dict.fromkeys(tree.leaves):
                     users.setdefault(v, []).append(tree)
@@ -124,15 +123,13 @@ class _Trees:
             if not news:
                 return
 
-    def _may_be_absorbed(self, value: ir.Value) -> bool:
-        if self.function.rule(value).free or not (
-            value in self.trees or self.function.is_outer(value)
-        ):
+    def _may_be_absorbed(self, value: Node) -> bool:
+        if value.rule.free or not (value in self.trees or self.function.is_outer(value)):
             return False
-        users = self.function.users(value)
+        users = self.function.users(value, MAX_USERS + 1)
         return 2 <= len(users) <= MAX_USERS and all(user is not None for user in users)
 
-    def _absorb(self, value: ir.Value, users: dict[ir.Value, list[Tree]]) -> bool:
+    def _absorb(self, value: Node, users: dict[Node, list[Tree]]) -> bool:
         """Makes a value a part of the products that use it, if that pays."""
         before = [tree for tree in users.get(value, ()) if self.trees.get(tree.root) is tree]
         if len(before) < len(users.get(value, ())) or not before:
@@ -158,14 +155,14 @@ class _Trees:
         """The products to write in another order, first things first."""
         return [
             tree
-            for value in self.function.parts
+            for value in self.function.products
             if (tree := self.trees.get(value)) is not None and self._is_better(tree)
         ]
 
     def _is_better(self, tree: Tree) -> bool:
         if not tree.is_mixed or not self.wanted(tree) or tree.best is None:
             return False
-        if any(node.result in self.absorbed for node in tree.ops):
+        if any(node in self.absorbed for node in tree.ops):
             return True
         best = tree.best.cost
         gain = self.sure_gain if best.is_less(tree.cost) else self.min_gain
@@ -181,20 +178,18 @@ def _ns(tree: Tree) -> float:
     )
 
 
-def emit_best(rules: Rules, tree: Tree, new: dict[ir.Value, ir.Value]) -> None:
-    """Writes a product in its best order.
+def emit_best(rules: Rules, tree: Tree, place: Any) -> None:
+    """Writes a product in its best order, which takes the place of the root.
 
     Args:
-      new: what has taken the place of results; this one is added.
+      place: the op before which it is written.
     """
-    op, root, best = tree.ops[0].op, tree.root, tree.best
+    best = tree.best
     if remarks_wanted():
-        remark(op, _message(tree.cost, best.cost, best.plan))
-    with ir.InsertionPoint(op), op.location:
-        (value,) = rules.emit(best.plan, [new.get(v, v) for v in best.values], best.plan)
-        value = converted(value, root.type)
-    new[root] = value
-    root.replace_all_uses_with(value)
+        remark(place, _message(tree.cost, best.cost, best.plan))
+    with ir.InsertionPoint(place), place.location:
+        (value,) = rules.emit(best.plan, [v.value for v in best.values], best.plan)
+        tree.root.replace(converted(value, tree.root.type))
 
 
 def _message(before: Cost, after: Cost, plan: Plan) -> str:

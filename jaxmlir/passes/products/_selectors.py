@@ -24,18 +24,16 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from jaxmlir.ir import ir
 from jaxmlir.passes._node import counts_along
 from jaxmlir.passes.products._indices import Index, Unfit, fresh, resolve, size_of
 from jaxmlir.passes.products._network import (
     Node,
-    Nodes,
     Rule,
     Term,
     convert,
     convert_operands,
     is_zero,
-    shape_of,
+    itself,
 )
 from jaxmlir.types import aval_of
 
@@ -72,7 +70,7 @@ class Selector:
     """A selector in a network."""
 
     spec: Spec
-    operands: tuple[ir.Value, ...]
+    operands: tuple[Node, ...]
     rows: Index
     selected: Sequence[Index]
 
@@ -232,7 +230,7 @@ def _new_rows(size: int) -> tuple[Index, list[Index]]:
 # Pattern: gather(x, idx)[..., e, ...] = S[e,n] x[..., n, ...]
 def _gather_operands(node: Node) -> tuple[int, ...] | None:
     numbers = node.get("dimension_numbers")
-    shape = shape_of(node.operands[0])
+    shape = node.operands[0].shape
     rows = numbers.start_index_map
     ok = (
         len(rows) == 1
@@ -258,7 +256,7 @@ def _gather(node: Node, terms: list[Term]) -> Term:
     fill = node.get("fill_value")
     rows = _rows(term, axis)
     windows = iter([dim for k, dim in enumerate(term.dims) if k != axis])
-    dims = fresh(shape_of(node.result))
+    dims = fresh(node.shape)
     selected: list[Index] = []
     for k in range(len(dims)):
         if k in numbers.offset_dims:
@@ -285,15 +283,15 @@ def _scatter_operands(node: Node) -> tuple[int, ...] | None:
         and tuple(numbers.inserted_window_dims) == tuple(rows)
         and not numbers.operand_batching_dims
         and node.get("mode") != lax.GatherScatterMode.ONE_HOT
-        and is_zero(node.operands[0], node.others)
-        and _windows(node) == [n for k, n in enumerate(shape_of(node.result)) if k not in rows]
+        and is_zero(node.operands[0])
+        and _windows(node) == [n for k, n in enumerate(node.shape) if k not in rows]
     )
     return (2,) if ok else None
 
 
 def _windows(node: Node) -> list[int]:
     """The sizes of the dimensions of updates that are not rows."""
-    shape = shape_of(node.operands[2])
+    shape = node.operands[2].shape
     return [shape[k] for k in node.get("dimension_numbers").update_window_dims]
 
 
@@ -303,7 +301,7 @@ def _scatter_add(node: Node, terms: list[Term]) -> Term:
     (axis,) = numbers.scatter_dims_to_operand_dims
     windows = numbers.update_window_dims
     selected = [i for k, dim in enumerate(term.dims) if k not in windows for i in dim]
-    rows, dim = _new_rows(shape_of(node.result)[axis])
+    rows, dim = _new_rows(node.shape[axis])
     spec = Indexed(node.get("mode"), 0, *_flags_of(node), selects=False)
     term.selectors.append(Selector(spec, (node.operands[1],), rows, selected))
     term.dims = [term.dims[k] for k in windows]
@@ -327,10 +325,10 @@ def _dynamic_slice(node: Node, terms: list[Term]) -> Term:
     return term
 
 
-def _select(term: Term, node: Node, d: int, spec: Spec, operands: tuple[ir.Value, ...]) -> None:
+def _select(term: Term, node: Node, d: int, spec: Spec, operands: tuple[Node, ...]) -> None:
     """Makes a dimension the selected part of it, if that is not all."""
-    size = shape_of(node.result)[d]
-    if size != shape_of(node.operands[0])[d]:
+    size = node.shape[d]
+    if size != node.operands[0].shape[d]:
         (dim,) = fresh([size])
         term.selectors.append(Selector(spec, operands, _rows(term, d), dim))
         term.dims[d] = dim
@@ -339,12 +337,12 @@ def _select(term: Term, node: Node, d: int, spec: Spec, operands: tuple[ir.Value
 # Pattern: pad(x, 0)[n] = S[e,n] x[e]
 def _pad_operands(node: Node) -> tuple[int, ...] | None:
     grows = all(low >= 0 and high >= 0 for low, high, _ in node.get("padding_config"))
-    return (0,) if grows and is_zero(node.operands[1], node.others) else None
+    return (0,) if grows and is_zero(node.operands[1]) else None
 
 
 def _pad(node: Node, terms: list[Term]) -> Term:
     (term,) = terms
-    sizes = shape_of(node.operands[0])
+    sizes = node.operands[0].shape
     for d, (low, _, interior) in enumerate(node.get("padding_config")):
         stride = interior + 1
         _add(term, node, d, Sliced(low, low + (sizes[d] - 1) * stride + 1, stride), ())
@@ -353,19 +351,19 @@ def _pad(node: Node, terms: list[Term]) -> Term:
 
 # Pattern: dynamic_update_slice(0, x, i)[n] = S[e,n] x[e]
 def _update_operands(node: Node) -> tuple[int, ...] | None:
-    return (1,) if is_zero(node.operands[0], node.others) else None
+    return (1,) if is_zero(node.operands[0]) else None
 
 
 def _dynamic_update_slice(node: Node, terms: list[Term]) -> Term:
     (term,) = terms
-    for d, size in enumerate(shape_of(node.operands[1])):
+    for d, size in enumerate(node.operands[1].shape):
         _add(term, node, d, DynamicallySliced(size), (node.operands[2 + d],))
     return term
 
 
-def _add(term: Term, node: Node, d: int, spec: Spec, operands: tuple[ir.Value, ...]) -> None:
+def _add(term: Term, node: Node, d: int, spec: Spec, operands: tuple[Node, ...]) -> None:
     """Puts a dimension among zeros, if there are any."""
-    size = shape_of(node.result)[d]
+    size = node.shape[d]
     if size != size_of(term.dims[d]):
         rows, dim = _new_rows(size)
         term.selectors.append(Selector(spec, operands, rows, term.dims[d]))
@@ -382,7 +380,7 @@ def _one_hot(node: Node, terms: list[Term]) -> Term:
     if found is None:
         return convert(node, terms)
     d, numbers = found
-    term = Term(fresh(shape_of(node.result)))
+    term = Term(fresh(node.shape))
     rows = _rows(term, d)
     selected = [i for k, dim in enumerate(term.dims) if k != d for i in dim]
     spec = Indexed(lax.GatherScatterMode.FILL_OR_DROP)
@@ -390,22 +388,22 @@ def _one_hot(node: Node, terms: list[Term]) -> Term:
     return term
 
 
-def _numbers_of_rows(node: Node) -> tuple[int, ir.Value] | None:
+def _numbers_of_rows(node: Node) -> tuple[int, Node] | None:
     """The dimension along which a one-hot mask has its 1, and where: an integer for each of the
     other dimensions."""
-    mask = node.others.get(node.operands[0])
-    if mask is None or mask.name != "jaxpr.eq" or "sharding" in node.attributes:
+    mask = node.operands[0]
+    if mask.name != "jaxpr.eq" or "sharding" in node.attributes:
         return None
-    shape = shape_of(node.result)
+    shape = node.shape
     for counting, numbers in (mask.operands, mask.operands[::-1]):
-        d = counts_along(counting, node.others.get)
-        if d is None or shape[d] == 1 or shape_of(counting)[d] != shape[d]:
+        d = counts_along(counting, itself)
+        if d is None or shape[d] == 1 or counting.shape[d] != shape[d]:
             continue
-        numbers = _without(numbers, d, node.others)
+        numbers = _without(numbers, d)
         sizes = [n for k, n in enumerate(shape) if k != d and n != 1]
         dtype = aval_of(numbers.type).dtype
         if (
-            [n for n in shape_of(numbers) if n != 1] == sizes
+            [n for n in numbers.shape if n != 1] == sizes
             and dtype.kind in "iu"
             and np.iinfo(dtype).max >= shape[d]
         ):
@@ -413,14 +411,13 @@ def _numbers_of_rows(node: Node) -> tuple[int, ir.Value] | None:
     return None
 
 
-def _without(value: ir.Value, d: int, nodes: Nodes) -> ir.Value:
+def _without(value: Node, d: int) -> Node:
     """What a value repeats along a dimension, if it does."""
-    node = nodes.get(value)
-    if node is None or node.name != "jaxpr.broadcast_in_dim" or len(node.operands) != 1:
+    if value.name != "jaxpr.broadcast_in_dim" or len(value.operands) != 1:
         return value
-    dims = node.get("broadcast_dimensions")
-    (source,) = node.operands
-    repeats = d not in dims or shape_of(source)[dims.index(d)] == 1
+    dims = value.get("broadcast_dimensions")
+    (source,) = value.operands
+    repeats = d not in dims or source.shape[dims.index(d)] == 1
     return source if repeats else value
 
 

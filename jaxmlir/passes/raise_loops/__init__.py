@@ -80,7 +80,7 @@ class _Raiser:
         self._rules = Rules(program)
         self._uses = graph.counts()
         self._bodies = Bodies(self._rules, graph)
-        self._contexts = Contexts(program)
+        self._contexts = Contexts(program, graph)
         self._gains = Gains(program)
         self._alike = Alike(self._rules, self._raise)
         self._changed = False
@@ -115,11 +115,12 @@ class _Raiser:
             if op is None:
                 return 0
             count += 1
-        body = self._program.function(op.attributes["jaxpr"].value)
-        if not can_change(body) or not ScanOp.of(op).is_counted:
+        scan = ScanOp.of(op)
+        body = self._program.function(scan.body)
+        if not can_change(body) or not scan.is_counted:
             return count
         # Without an argument that could be a counter, it does nothing by one.
-        if op.attributes["length"].value and any(map(is_integer, body.arguments)):
+        if scan.length and any(map(is_integer, body.arguments)):
             raised = self._raise_arrays(op, known, depth)
             count += raised is not op
             op = raised

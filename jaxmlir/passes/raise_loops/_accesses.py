@@ -3,8 +3,9 @@ determines in one dimension."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -64,15 +65,13 @@ class Access:
         own, others = self.everywhere(axis, known), other.everywhere(axis, known)
         return own is not None and others is not None and bool((own == others).all())
 
-    def is_apart(self, other: Access, axis: int, known: Known) -> bool:
-        """Whether no iteration of this loop touches along a dimension what any touches of the
-        other."""
-        own, others = self.everywhere(axis, known), other.everywhere(axis, known)
-        if own is None or others is None or not own.size or not others.size:
-            return False
-        before = own.max(-1) + self.sizes[axis] <= others.min(-1)
-        after = others.max(-1) + other.sizes[axis] <= own.min(-1)
-        return bool((before | after).all())
+    def span(self, axis: int, known: Known) -> tuple[np.ndarray, np.ndarray] | None:
+        """From where to where its iterations touch an array along a dimension, over those of the
+        loops around this one."""
+        found = self.everywhere(axis, known)
+        if found is None or not found.size:
+            return None
+        return found.min(-1), found.max(-1) + self.sizes[axis]
 
 
 def varies(numbers: np.ndarray | None) -> bool:
@@ -155,9 +154,49 @@ class Chain:
     reads: list[tuple[int, Access]]
     """With the version that is read."""
 
+    _spans: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray] | None] = field(
+        default_factory=dict
+    )
+
     def accesses(self) -> Iterator[Access]:
         yield from self.writes
         yield from (access for _, access in self.reads)
+
+    def is_apart(self, read: Access, axes: Sequence[int], known: Known) -> bool:
+        """Whether for each write there is one of some dimensions along which no iteration of this
+        loop touches what any touches of a read."""
+        if (read.starts, read.sizes) in self._places and 0 not in read.sizes:
+            return False
+        apart = np.zeros(len(self.writes), bool)
+        for axis in axes:
+            own = read.span(axis, known)
+            written = self._written(axis, known)
+            if own is None or written is None:
+                continue
+            at, start, end = written
+            found = (own[1] <= start) | (end <= own[0])
+            apart[at] |= found.reshape(len(at), -1).all(-1)
+        return bool(apart.all())
+
+    @functools.cached_property
+    def _places(self) -> set[Any]:
+        """Where the writes are."""
+        return {(write.starts, write.sizes) for write in self.writes}
+
+    def _written(self, axis: int, known: Known) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """Which of the writes touch what is known along a dimension, and from where to where."""
+        if axis not in self._spans:
+            spans = [write.span(axis, known) for write in self.writes]
+            at = [k for k, span in enumerate(spans) if span is not None]
+            self._spans[axis] = None
+            if at:
+                starts, ends = zip(*[spans[k] for k in at], strict=True)
+                self._spans[axis] = np.array(at), _stacked(starts), _stacked(ends)
+        return self._spans[axis]
+
+
+def _stacked(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    return np.stack(np.broadcast_arrays(*arrays))
 
 
 def chain_of(arg: ir.Value, out: ir.Value, uses: Uses, combined: Combined) -> Chain | None:

@@ -299,7 +299,7 @@ class ArrayRaiser:
     def _apart(self, chain: Chain, read: Access, axis: int) -> tuple[Frame, np.ndarray] | None:
         """The slabs that hold a read of what no iteration writes, and where they begin."""
         others = [d for d in range(len(read.shape)) if d != axis]
-        if not all(any(read.is_apart(w, d, self.known) for d in others) for w in chain.writes):
+        if not chain.is_apart(read, others, self.known):
             return None
         numbers = read.numbers(axis, self.known, self.length)
         if not varies(numbers):
@@ -318,14 +318,14 @@ class ArrayRaiser:
             (version, kind) for (version, _), (kind, _) in zip(chain.reads, plan.reads, strict=True)
         ]
         slabs = [self._slab(item.init, frame, plan.written) if seen else None]
-        reads = list(zip(chain.reads, plan.reads, strict=True))
+        reads: dict[int, list[Any]] = {}
+        for (version, access), planned in zip(chain.reads, plan.reads, strict=True):
+            reads.setdefault(version, []).append((access, planned))
         for now in range(len(chain.writes) + 1):
             # In this order, since what was read may be what is written next.
             if now:
                 slabs.append(self._written(chain.writes[now - 1], slabs[-1], frame, slab_type))
-            for (version, access), (kind, what) in reads:
-                if version != now:
-                    continue
+            for access, (kind, what) in reads.get(now, ()):
                 within = frame
                 if kind == "now":
                     source = slabs[now]

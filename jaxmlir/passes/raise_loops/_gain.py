@@ -16,13 +16,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jaxmlir._signature import Signature
-from jaxmlir.ir import func, symbol_uses
+from jaxmlir.ir import symbol_uses
 from jaxmlir.passes._batchable import is_slow_alone
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._build import may_have_functions, named_ops
+from jaxmlir.passes._build import may_have_functions
 from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
 from jaxmlir.passes._work import Work, elements
 from jaxmlir.passes.higher_order._scan_op import ScanOp
@@ -57,11 +57,12 @@ class Gain:
         return self.shared > max(LEAST, INDEXED * self.indexed)
 
 
-def may_pay(body: func.FuncOp, platform: str) -> bool:
-    """Whether a body has any op at all that a batch gains by: it need not be read otherwise."""
+def may_pay(ops: Sequence[tuple[Any, str]], platform: str) -> bool:
+    """Whether a body of some ops has any at all that a batch gains by: it need not be read
+    otherwise."""
     if platform != "cpu":
         return True
-    names = {name for _, name in named_ops(body)}
+    names = {name for _, name in ops}
     return not _GAINING.isdisjoint(names) or any(map(may_have_functions, names))
 
 
@@ -77,11 +78,15 @@ class Gains:
         self._bodies: dict[str, Body] = {}
         self._of_symbol: dict[tuple[str, tuple[bool, ...]], Gain | None] = {}
 
-    def read(self, symbol: str) -> Body:
-        """A body that does not change any more."""
+    def read(self, symbol: str, ops: Sequence[tuple[Any, str]] | None = None) -> Body:
+        """A body that does not change any more.
+
+        Args:
+          ops: those in it, with their names, from a caller that has them.
+        """
         found = self._bodies.get(symbol)
         if found is None:
-            found = self._bodies[symbol] = Body(self._program.function(symbol))
+            found = self._bodies[symbol] = Body(self._program.function(symbol), ops)
         return found
 
     def of(self, symbol: str, batched: tuple[bool, ...]) -> Gain | None:

@@ -19,12 +19,13 @@ import numpy as np
 
 from jaxmlir import codec
 from jaxmlir.ir import func, ir, is_private
-from jaxmlir.passes._build import attribute, ops_with_symbols, returned, symbols_of
+from jaxmlir.passes._build import attribute, may_have_functions, returned, symbols_of
 from jaxmlir.passes.canonicalize.constants import ANY, INTEGERS
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
+    from jaxmlir.passes._call_graph import CallGraph
     from jaxmlir.program import Program
 
 MAX_ELEMENTS = 1 << 20
@@ -98,14 +99,15 @@ class Known:
 class Contexts:
     """What is known in each function of a program."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Program, graph: CallGraph):
         self._program = program
         # The scan that a function is the body of, and the function that it is in.
         callers: dict[str, list[tuple[str, Any]]] = {}
-        for symbol, function in program.functions.items():
-            for op, _ in ops_with_symbols(function):
-                for callee in symbols_of(op):
-                    callers.setdefault(callee, []).append((symbol, op))
+        for symbol, ops in graph.ops.items():
+            for op, name in ops if graph.uses[symbol] else ():
+                if may_have_functions(name):
+                    for callee in symbols_of(op):
+                        callers.setdefault(callee, []).append((symbol, op))
         self._callers = {
             symbol: found[0]
             for symbol, found in callers.items()

@@ -30,6 +30,7 @@ from jaxmlir.passes._build import (
     converted,
     inline,
     may_have_functions,
+    named_ops,
     returned,
 )
 from jaxmlir.passes._remarks import remark
@@ -60,13 +61,17 @@ def batch_map(
     """
     scan = ScanOp.of(op)
     body = rules.program.function(scan.body)
-    if scan.length < 2 or not can_change(body) or not may_pay(body, platform):
+    if scan.length < 2 or not can_change(body):
         return 0
-    if not all(is_array(v.type) for v in (*op.operands, *op.results)):
+    ops = named_ops(body)
+    if not may_pay(ops, platform):
+        return 0
+    if not all([is_array(v.type) for v in (*op.operands, *op.results)]):
         return 0
     if _sums(scan, body) is None:
         return 0
     others = len(op.operands) - scan.num_consts
+    gains.read(scan.body, ops)
     gain = gains.of(scan.body, (False,) * scan.num_consts + (True,) * others)
     if gain is None or not gain.pays(platform):
         return 0
@@ -78,7 +83,7 @@ def batch_map(
         op,
         f"its {scan.length} iterations are independent: {batch} at a time, of {taken} bytes each",
     )
-    _batch(rules, bodies, op, batch)
+    _batch(rules, bodies, gains, op, scan, batch)
     return 1
 
 
@@ -105,6 +110,8 @@ def _batch_size(length: int, fitting: int) -> int:
 
 def _sums(scan: ScanOp, body: func.FuncOp) -> list[ir.Value] | None:
     """What an iteration adds to each carried value, if that is all it does with them."""
+    if not scan.num_carry:
+        return []
     _, carry, _ = scan.operands(list(body.arguments))
     added = [_added(arg, out) for arg, out in zip(carry, returned(body), strict=False)]
     if any(v is None for v in added) or not all(is_array(v.type) for v in carry):
@@ -165,22 +172,27 @@ def _bytes(gains: Gains, body: Body) -> int:
     return total
 
 
-def _batch(rules: Rules, bodies: Bodies, op: Any, batch: int) -> None:
+def _batch(rules: Rules, bodies: Bodies, gains: Gains, op: Any, scan: ScanOp, batch: int) -> None:
     """Writes the batched loop in the place of the scan."""
     sums: list[Carried] = []
     subtracted: list[bool] = []
     results: list[ir.Value | None] = list(op.results)
-    if ScanOp.of(op).num_carry:
+    body = None
+    if scan.num_carry:
         editor = ScanEditor(bodies, op)
         sums = list(editor.carry)
         subtracted = [editor.out(item).owner.name == "jaxpr.sub" for item in sums]
         results = [item.result for item in editor.ys]
         op = _of_rows(editor)
-    scan, operands = ScanOp.of(op), list(op.operands)
+        scan = ScanOp.of(op)
+    else:
+        body = gains.read(scan.body)
+    operands = list(op.operands)
     consts, _, xs = scan.operands(operands)
     axis = batch_axis(batch)
     dims = (*[None] * len(consts), *[0] * len(xs))
-    symbol, _ = rules.functions.batch(scan.body, dims, axis, (0,) * len(op.results))
+    with rules.functions.having_read(scan.body, body):
+        symbol, _ = rules.functions.batch(scan.body, dims, axis, (0,) * len(op.results))
     with ir.InsertionPoint(op), op.location:
         if batch == scan.length:
             values = inline(rules.program.function(symbol), operands)

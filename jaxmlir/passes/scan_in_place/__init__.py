@@ -77,6 +77,8 @@ class _Scans:
     def __init__(self, program: Program, graph: CallGraph):
         self._program = program
         self._bodies = Bodies(Rules(program), graph)
+        # Whether values are read by scans alone, which may be as many as there are scans.
+        self._scanned: dict[ir.Value, bool] = {}
         self.count = 0
 
     def visit(self, function: func.FuncOp) -> bool:
@@ -93,7 +95,7 @@ class _Scans:
         scan = ScanOp.of(op)
         if not scan.is_counted or scan.length < 2 or not scan.other.keys() <= PLAIN_SCAN:
             return
-        views = dict(_views(scan.operands(list(op.operands))[2]))
+        views = dict(self._views(scan.operands(list(op.operands))[2]))
         places = dict(_places(op, scan.results(list(op.results))[1]))
         if not (views or places) or not can_change(self._program.function(scan.body)):
             return
@@ -123,15 +125,21 @@ class _Scans:
         editor.write()
         for place in places.values():
             place.erase()
+            # Others may have been read by what is gone.
+            self._scanned.clear()
         editor.finish()
 
-
-def _views(operands: Sequence[ir.Value]) -> Iterator[tuple[ir.Value, View]]:
-    """The operands that are better read where the array is that they are views of."""
-    for value in dict.fromkeys(operands):
-        if is_plain_array(value.type) and all(map(_is_scanned, value.uses)):
+    def _views(self, operands: Sequence[ir.Value]) -> Iterator[tuple[ir.Value, View]]:
+        """The operands that are better read where the array is that they are views of."""
+        for value in dict.fromkeys(operands):
+            if not is_plain_array(value.type):
+                continue
             view = View.of(value)
-            if view.array != value and view.pays_to_read:
+            if view.array == value or not view.pays_to_read:
+                continue
+            if value not in self._scanned:
+                self._scanned[value] = all(map(_is_scanned, value.uses))
+            if self._scanned[value]:
                 yield value, view
 
 

@@ -28,8 +28,7 @@ from jaxmlir.errors import PipelineError
 from jaxmlir.ir import scope
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._build import named_ops
-from jaxmlir.passes._call_graph import keep_reachable
+from jaxmlir.passes._call_graph import CallGraph, keep_reachable
 from jaxmlir.passes._options import is_for_cpu
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
@@ -83,9 +82,9 @@ def tile(
       tile_size: rows of a tile, by default chosen, where it pays.
     """
     with scope():
-        if _total(program) < min_peak:
-            return 0
         graph = program.reading.graph
+        if _total(graph) < min_peak:
+            return 0
         entries, kernels = graph.entry_points(), graph.kernels()
         count = 0
         for symbol in entries:
@@ -96,14 +95,13 @@ def tile(
     return count
 
 
-def _total(program: Program) -> int:
+def _total(graph: CallGraph) -> int:
     """The bytes of all values that the ops of a program give: no fewer than are there at once."""
-    return sum(
-        size(result.type)
-        for function in program.functions.values()
-        for op, _ in named_ops(function)
-        for result in op.results
-    )
+    total = 0
+    for ops in graph.ops.values():
+        for op, _ in ops:
+            total += sum(map(size, op.results.types))
+    return total
 
 
 def _tile(
