@@ -318,7 +318,7 @@ def _convert(
     dtype = _described(signature.results[0])[1]
     if a.expr.dtype == dtype:
         return a
-    if a.expr.kind == "eye":
+    if a.expr.kind == "eye" and a.sign == 1:
         return Tensor(algebra.atom("eye", None, a.expr.sizes, dtype), a.labels)
     return _elementwise(algebra, attrs, signature, operands)
 
@@ -358,7 +358,8 @@ def _eq(
 ) -> Tensor:
     a, b = operands
     dtype = _described(signature.results[0])[1]
-    if a.expr is b.expr and a.expr.kind == "iota" and a.labels != b.labels:
+    same = (a.expr, a.sign) == (b.expr, b.sign)
+    if same and a.expr.kind == "iota" and a.labels != b.labels:
         size = a.expr.sizes[0]
         return Tensor(algebra.atom("eye", None, (size, size), dtype), (*a.labels, *b.labels))
     return _elementwise(algebra, attrs, signature, operands)
