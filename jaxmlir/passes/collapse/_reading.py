@@ -18,6 +18,7 @@ from jaxmlir._pointwise import ELEMENTWISE
 from jaxmlir._signature import Signature
 from jaxmlir.ir import ir
 from jaxmlir.passes._body import Body
+from jaxmlir.passes._node import can_count
 from jaxmlir.passes._work import is_array
 from jaxmlir.passes.collapse._tensors import Algebra, Expr, Tensor
 from jaxmlir.types import aval_of
@@ -349,6 +350,8 @@ def _iota(
     d = attrs["dimension"]
     if shape[d] == 1:
         return algebra.constant(0, dtype)
+    if not can_count(dtype, shape[d]):
+        return None
     return Tensor(algebra.atom("iota", None, (shape[d],), dtype), (d,))
 
 
