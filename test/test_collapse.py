@@ -247,6 +247,29 @@ def test_integers_are_exact():
     assert other(*args) == function(*args)
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_what_is_nearly_an_identity(dtype):
+    rng = np.random.RandomState(0)
+    a, b = (rng.randint(-9, 9, (8, 8)).astype(dtype) for _ in "ab")
+
+    def converted(a, b):
+        return jnp.sum(lax.convert_element_type(-jnp.eye(8, dtype=np.int8), dtype) @ (a @ b), 0)
+
+    def compared(a, b):
+        i = lax.iota(np.int32, 8)
+        return jnp.sum(((-i)[:, None] == i).astype(dtype) @ (a @ b), 0)
+
+    def numbered_again(a, b):
+        # Row 256 has the number 0, in eight bits.
+        i, j = (lax.broadcasted_iota(np.int8, (264, 264), d) for d in (0, 1))
+        rows = jnp.concatenate([a @ b] * 33)
+        return jnp.sum((i == j).astype(dtype) @ rows, 0)
+
+    for function in (converted, compared, numbered_again):
+        after = jaxmlir.trace(function)(a, b).run_passes("jaxpr-collapse{min-gain=0}")
+        np.testing.assert_array_equal(after(a, b), function(a, b))
+
+
 def test_what_a_mask_keeps_out_is_not_multiplied_by_zero():
     """Rows that are not finite, elements and constants; relu's mask is no such thing."""
     x = np.random.RandomState(0).standard_normal((64, 32))

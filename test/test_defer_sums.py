@@ -177,6 +177,29 @@ def test_memory_is_kept():
     assert str(unlimited) == str(program)  # There are no slices to go by.
 
 
+@pytest.mark.parametrize(("columns", "leaves"), [(False, True), (True, False)])
+def test_what_the_product_copies_is_memory_too(columns, leaves):
+    def loss(w, x):
+        def step(h, _):
+            return (w @ h if columns else h @ w), None
+
+        return jnp.sum(lax.scan(step, x, None, length=1000)[0] ** 2)
+
+    w, x = np.eye(32, dtype=np.float32), X.T if columns else X
+    gradient = jaxmlir.trace(loss)(w, x).optimize(1).grad((0, 1)).optimize(1)
+    after = gradient.run_passes("jaxpr-defer-sums{min-bytes=0 moved=1}")
+    assert (str(after) != str(gradient)) == leaves
+
+    def stored(function):
+        return jax.jit(function).lower(w, x).compile().memory_analysis().temp_size_in_bytes
+
+    # One stack more at most.
+    flat = after.run_passes("jaxpr-flatten-products{platform=cpu}")
+    assert stored(flat) <= 2.1 * stored(jax.grad(loss, (0, 1)))
+    for a, b in zip(after(w, x), jax.grad(loss, (0, 1))(w, x), strict=True):
+        np.testing.assert_allclose(a, b, 1e-4)
+
+
 @pytest.mark.compat
 @hypothesis.settings(max_examples=5, deadline=None)
 @hypothesis.given(

@@ -89,6 +89,14 @@ def test_tests_that_pass_plainly_and_not_through_the_dialect(checkout, capsys, m
     assert "- `small_test.py::test_is_listed`: it looks at the environment" in page
 
 
+def test_files_that_are_not_there_are_an_error(checkout, capsys):
+    (checkout / "pyproject.toml").unlink()
+    with pytest.raises(SystemExit):
+        jax_tests.main([str(checkout), "small_test", "no_test"])
+    missing = f"{checkout / 'pyproject.toml'}, {checkout / 'tests' / 'no_test.py'}\n"
+    assert capsys.readouterr().err.endswith(missing)
+
+
 def test_functions_are_transformed_by_the_passes_or_counted():
     xs = jnp.array([1.0, 2.0])
     jax_tests_transforms.take_counts()

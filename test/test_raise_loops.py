@@ -215,6 +215,9 @@ def test_raised(name):
         lambda x: lax.scan(lambda o, i: (o.at[i].set(1), o), x, jnp.arange(8)),
         # Another array of the carry.
         lambda x: for_loop(0, 8, lambda i, o: (o[1].at[i].set(1), o[0]), (x, x)),
+        # All of it is written, by an index of no dimension.
+        lambda x: for_loop(0, 8, lambda i, o: o.at[:].set(o[i] + x), x),
+        lambda x: for_loop(0, 8, lambda i, o: o.at[:].add(x[i]), x),
     ],
 )
 def test_left_alone(function):

@@ -114,6 +114,18 @@ def test_singular_matrices_have_no_solution():
     assert remarks and not np.isfinite(program(np.zeros_like(A), Y)).any()
 
 
+def test_rows_that_a_type_cannot_number_make_no_identity():
+    """Row 256 has the number 0 again, in eight bits."""
+    a, y = np.diag(np.arange(1.0, 301)).astype(np.float32), np.ones(300, np.float32)
+
+    def function(a, y):
+        i, j = (jax.lax.broadcasted_iota(np.int8, a.shape, d) for d in (0, 1))
+        return solve_triangular(a, (i == j).astype(a.dtype)) @ y
+
+    program, _ = rewritten(function, a, y)
+    np.testing.assert_allclose(program(a, y), function(a, y), 1e-5)
+
+
 FACTORS = {
     "inv": lambda a, b: jnp.linalg.inv(a),
     "solve": jnp.linalg.solve,

@@ -32,6 +32,10 @@ wrap as before, and a value takes the place of another of the same type only, we
 shardings included. What holds of real numbers but not of every float is marked `fast-math` and used
 with `--jaxpr-canonicalize=fast-math=true`.
 
+A derivative that is taken afterwards is that of the simpler program. It may be finite where JAX's
+multiplies zeros by infinities: what is carried by a loop has a cotangent, though it be zero, and a
+loop of one iteration is replaced by its body.
+
 This page is written by `tools/generate_canonicalize.py` from the lines above the rewrites.
 
 ## Arithmetic, logic and comparison

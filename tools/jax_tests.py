@@ -225,6 +225,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         mode = TRANSFORMS
     version = jax.__version__ + ("+x64" if options.x64 else "")
     files = [name.removesuffix(".py").removeprefix("tests/") for name in options.files]
+    needed = [options.checkout / "pyproject.toml"]
+    needed += [options.checkout / "tests" / f"{file}.py" for file in files]
+    if missing := [str(path) for path in needed if not path.is_file()]:
+        parser.error(f"not a checkout of JAX with these tests: no {', '.join(missing)}")
     jobs = {
         (file, m.name): Job(
             options.checkout.resolve(),

@@ -76,10 +76,14 @@ def numbers_rows(node: OpNode | None) -> bool:
     if node is None or node.name != "jaxpr.iota":
         return False
     length = node.get("shape")[node.get("dimension")]
-    dtype = aval_of(node.op.results[0].type).dtype
+    return type(length) is int and can_count(aval_of(node.op.results[0].type).dtype, length)
+
+
+def can_count(dtype: Any, length: int) -> bool:
+    """Whether a type holds all of 0, 1, 2 ..., so many."""
     whole = dtypes.issubdtype(dtype, np.integer)
     most = dtypes.iinfo(dtype).max if whole else 2 ** (dtypes.finfo(dtype).nmant + 1)
-    return type(length) is int and length - 1 <= most
+    return length - 1 <= most
 
 
 def counts_along(value: ir.Value, node_of: Callable[[ir.Value], OpNode | None]) -> int | None:
@@ -105,4 +109,4 @@ def counts_along(value: ir.Value, node_of: Callable[[ir.Value], OpNode | None]) 
         new = node.get("broadcast_dimensions")[d]
         return new if have.shape[d] == want.shape[new] else None
     whole = dtypes.issubdtype(want.dtype, np.integer)
-    return d if whole and have.shape[d] - 1 <= dtypes.iinfo(want.dtype).max else None
+    return d if whole and can_count(want.dtype, have.shape[d]) else None

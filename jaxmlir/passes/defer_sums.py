@@ -24,9 +24,9 @@ what the loop does not change), and these are done to the sum.  A core is
 - any other value, which is summed up in the loop as before, but without the ops around it.
 
 Rows that the loop is given as slices are there already; others are stacked.  That pays if they are
-small beside a large sum (``MOVED``, ``MIN_BYTES``), and is not done if they take more memory than
-the slices that the loop reads (``MEMORY``).  Sums are added up in another order, and rounded
-accordingly.
+small beside a large sum (``MOVED``, ``MIN_BYTES``), and is not done if they, and what the product
+copies to another layout, take more memory than the slices that the loop reads (``MEMORY``).  Sums
+are added up in another order, and rounded accordingly.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ MIN_BYTES = 98_304
 # Bytes stacked in an iteration for each byte of such a sum, at most: with 128 x 512 it is 0.25, and
 # 1.0 times as fast.
 MOVED = 0.125
-# Bytes stacked in all, for each byte of the slices that the loop reads; and so many in any case.
+# Bytes stacked and copied in all, for each byte of the slices that the loop reads; so many in any
+# case.
 MEMORY = 1.0
 FREE_BYTES = 1_048_576
 # Flops saved in an iteration, without which a sum of other values is not worth a new loop.
@@ -342,7 +343,7 @@ class _Choice:
         added = size(term.core.type)
         if added < self._min_bytes or stacked > self._moved * added:
             return False
-        if stacked * self._length > self._left:
+        if (stacked + _copied(term.node)) * self._length > self._left:
             return False
         self._left -= stacked * self._length
         self._stacked |= set(term.rows)
@@ -525,6 +526,20 @@ class _Scatter:
             tuple(d + 1 for d in old.scatter_indices_batching_dims),
         )
         return [lax.scatter_add(array, indices, update, numbers, mode=self.mode)]
+
+
+def _copied(node: OpNode) -> int:
+    """The bytes of an iteration that XLA copies to multiply the stacks: those of operands that do
+    not begin with what is summed over, all of it together, or have a batch behind it."""
+    if node.name != "jaxpr.dot_general":
+        return 0
+    copied = 0
+    for v, summed, batch in zip(node.operands, *node.get("dimension_numbers"), strict=True):
+        dims = [d for d, n in enumerate(aval_of(v.type).shape) if n != 1]
+        outer = [d in summed for d in dims]
+        if outer != sorted(outer, reverse=True) or any(d in batch for d in dims):
+            copied += size(v.type)
+    return copied
 
 
 def _report(term: _Term, loop: Any) -> None:

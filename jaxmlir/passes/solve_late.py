@@ -29,7 +29,7 @@ from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._build import converted, drop_dead_ops, ops_of, returned
 from jaxmlir.passes._call_graph import outside_kernels
-from jaxmlir.passes._node import OpNode
+from jaxmlir.passes._node import OpNode, numbers_rows
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import is_plain_op
@@ -312,7 +312,7 @@ class _Systems:
         if node is None or node.name != "jaxpr.eq":
             return False
         iotas = [self._nodes.get(v) for v in node.operands]
-        if any(i is None or i.name != "jaxpr.iota" for i in iotas):
+        if not all(map(numbers_rows, iotas)):
             return False
         shape = aval_of(value.type).shape
         return len(set(shape)) == 1 and {i.get("dimension") for i in iotas} == {0, 1}

@@ -18,6 +18,7 @@ from jaxmlir._pointwise import ELEMENTWISE
 from jaxmlir._signature import Signature
 from jaxmlir.ir import ir
 from jaxmlir.passes._body import Body
+from jaxmlir.passes._node import can_count
 from jaxmlir.passes._work import is_array
 from jaxmlir.passes.collapse._tensors import Algebra, Expr, Tensor, numbered
 from jaxmlir.types import aval_of
@@ -321,7 +322,7 @@ def _convert(
     dtype = _described(signature.results[0])[1]
     if a.expr.dtype == dtype:
         return a
-    if a.expr.kind == "eye":
+    if a.expr.kind == "eye" and a.sign == 1:
         return Tensor(algebra.atom("eye", None, a.expr.sizes, dtype), a.labels)
     return _elementwise(algebra, attrs, signature, operands)
 
@@ -352,6 +353,8 @@ def _iota(
     d = attrs["dimension"]
     if shape[d] == 1:
         return algebra.constant(0, dtype)
+    if not can_count(dtype, shape[d]):
+        return None
     return Tensor(algebra.atom("iota", None, (shape[d],), dtype), (d,))
 
 
@@ -361,7 +364,8 @@ def _eq(
 ) -> Tensor:
     a, b = operands
     dtype = _described(signature.results[0])[1]
-    if a.expr is b.expr and a.expr.kind == "iota" and a.labels != b.labels:
+    same = (a.expr, a.sign) == (b.expr, b.sign)
+    if same and a.expr.kind == "iota" and a.labels != b.labels:
         size = a.expr.sizes[0]
         return Tensor(algebra.atom("eye", None, (size, size), dtype), (*a.labels, *b.labels))
     return _elementwise(algebra, attrs, signature, operands)

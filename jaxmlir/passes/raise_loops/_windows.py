@@ -157,7 +157,8 @@ def _is_single(
 ) -> bool:
     """Whether a gather or scatter has one window, which is where its index says."""
     shape = aval_of(x.type).shape
-    if len(aval_of(index.type).shape) != 1 or index not in known:
+    # The index of a whole array, as `x[:]` has it, is of no dimension.
+    if len(aval_of(index.type).shape) != 1 or not targets or index not in known:
         return False
     mode = codec.decode(op.attributes["mode"])
     if mode.name == "CLIP":
