@@ -49,11 +49,15 @@ class Functions:
     @contextmanager
     def having_read(self, symbol: str, body: Body | None) -> Iterator[None]:
         """Meanwhile ``@symbol`` is not read again, if it has been."""
-        if body is not None:
-            self._made[_body, symbol, ()] = body
-        yield
-        if body is not None:
-            del self._made[_body, symbol, ()]
+        if body is None:
+            yield
+            return
+        key = (_body, symbol, ())
+        self._made[key] = body
+        try:
+            yield
+        finally:
+            del self._made[key]
 
     def forward(self, symbol: str, active: tuple[bool, ...], kind: str) -> Activity:
         """What has a tangent when the function is differentiated by ``kind``."""
