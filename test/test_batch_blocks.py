@@ -127,6 +127,21 @@ def test_an_element_of_each_result(end):
     same_as_jax(program, losses, *args)
 
 
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("step", [1, 2])
+def test_slices_of_each_result(width, step):
+    """With steps, they are of other elements than a dynamic slice."""
+
+    def blocks(x, w):
+        ys = [jnp.tanh(w @ x[i]) for i in range(8)]
+        return sum(jnp.sum(y[i % 3 : i % 3 + width * step : step] ** 2) for i, y in enumerate(ys))
+
+    args = normal(8, 5), normal(9, 5)
+    _, program = after(blocks, *args)
+    same_as_jax(program, blocks, *args)
+    same_as_jax(jaxmlir.trace(blocks)(*args).optimize(2), blocks, *args)
+
+
 def test_elements_of_results_that_stay():
     """The text is as it was, and other passes go on."""
 

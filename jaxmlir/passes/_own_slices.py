@@ -15,9 +15,11 @@ import numpy as np
 
 from jaxmlir import codec
 from jaxmlir._compat import core
+from jaxmlir._signature import Signature
 from jaxmlir.ir import ir
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import build
+from jaxmlir.passes._work import is_plain_signature
 from jaxmlir.types import type_of
 
 if TYPE_CHECKING:
@@ -57,8 +59,9 @@ def _own_slices(body: Body) -> list[Any]:
         return []
     alike: dict[tuple[ir.Type, ...], list[int]] = collections.defaultdict(list)
     for i in body.text.index:
-        if body.names[i] == _SLICE:
-            alike[body.signatures[i].types].append(i)
+        signature = body.signatures[i]
+        if signature.name == _SLICE and _is_dense(signature):
+            alike[signature.types].append(i)
     return [
         body.ops[i]
         for indices in alike.values()
@@ -67,6 +70,14 @@ def _own_slices(body: Body) -> list[Any]:
         and len({body.signatures[i] for i in indices}) > 1
         for i in indices
     ]
+
+
+def _is_dense(signature: Signature) -> bool:
+    """Whether a slice leaves out nothing between where it begins and ends, of a known shape."""
+    strides = (attr for name, attr in signature.attributes if name == "strides")
+    return is_plain_signature(signature) and all(
+        codec.decode(attr) is None or set(codec.decode(attr)) <= {1} for attr in strides
+    )
 
 
 def _as_dynamic(op: Any) -> Any:
