@@ -86,6 +86,7 @@ WORST: dict[str, tuple[str, Callable[[int], jaxmlir.Program]]] = {
     "pairs of loops": ("jaxpr-batch-scans", partial(cleaned, worst_cases.pairs_of_loops)),
     "written parts": ("jaxpr-slp-vectorize", partial(cleaned, worst_cases.written_parts)),
     "blocks for examples": ("jaxpr-batch-blocks", partial(cleaned, worst_cases.examples)),
+    "loops of log-sum-exps": ("jaxpr-log-products", partial(cleaned, worst_cases.likelihoods)),
     "one factor of many": ("jaxpr-reassociate", partial(cleaned, worst_cases.shared_factor)),
     "one term of many": ("jaxpr-raise-convolutions", partial(cleaned, worst_cases.shared_term)),
     "rows of one array": ("jaxpr-select-early", partial(cleaned, worst_cases.selected_rows)),

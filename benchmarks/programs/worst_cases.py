@@ -10,6 +10,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.scipy.special import logsumexp
 
 from benchmarks.programs._registry import Program, normal
 
@@ -231,3 +232,19 @@ def wide_loop(n: int) -> Program:
         return lax.scan(lambda xs, _: ([jnp.sin(x) * 2 for x in xs], None), xs, length=4)[0]
 
     return wide_loop, ([normal(rng, 8) for _ in range(n // 2)],)
+
+
+def likelihoods(n: int) -> Program:
+    """Loops that are a log-sum-exp, each with another number in its body."""
+    rng = np.random.RandomState(29)
+
+    def likelihoods(x, transitions):
+        for i in range(n // 20):
+
+            def step(x, _, rate=0.1 / (1 + i)):
+                return logsumexp(x[:, None] * rate + transitions, axis=0), None
+
+            x, _ = lax.scan(step, x, None, length=20)
+        return x
+
+    return likelihoods, (normal(rng, 16), normal(rng, 16, 16))

@@ -63,10 +63,7 @@ def kept_call() -> ir.Attribute:
 
 def is_inlined(op: Any, name: str) -> bool:
     """Whether an op is a call that XLA inlines before it fuses."""
-    if name != "jaxpr.jit":
-        return False
-    attributes = op.attributes
-    return "jaxpr.ctx" not in attributes or attributes["jaxpr.ctx"] != kept_call()
+    return name == "jaxpr.jit" and _is_inlined(op.attributes)
 
 
 def inlined_calls(body: Body) -> dict[int, str]:
@@ -75,6 +72,10 @@ def inlined_calls(body: Body) -> dict[int, str]:
     for index, name in enumerate(body.names):
         if name == "jaxpr.jit":
             attributes = dict(body.signatures[index].attributes)
-            if "jaxpr.ctx" not in attributes or attributes["jaxpr.ctx"] != kept_call():
+            if _is_inlined(attributes):
                 found[index] = attributes["jaxpr"].value
     return found
+
+
+def _is_inlined(attributes: Any) -> bool:
+    return "jaxpr.ctx" not in attributes or attributes["jaxpr.ctx"] != kept_call()
