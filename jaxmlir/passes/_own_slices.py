@@ -42,11 +42,12 @@ def with_dynamic_slices(program: Program, body: Body, search: Callable[[Body], i
     own = _own_slices(body)
     if not own:
         return search(body)
+    attributes = [dict(op.attributes.items()) for op in own]
     dynamic = [_as_dynamic(op) for op in own]
     count = search(Body(body.function))
     if not count:
-        for op in dynamic:
-            _as_static(op)
+        for op, of_slice in zip(dynamic, attributes, strict=True):
+            _as_static(op, of_slice)
         # The same text, but other ops than have been read.
         program.changed()
     return count
@@ -74,10 +75,8 @@ def _own_slices(body: Body) -> list[Any]:
 
 def _is_dense(signature: Signature) -> bool:
     """Whether a slice leaves out nothing between where it begins and ends, of a known shape."""
-    strides = (attr for name, attr in signature.attributes if name == "strides")
-    return is_plain_signature(signature) and all(
-        codec.decode(attr) is None or set(codec.decode(attr)) <= {1} for attr in strides
-    )
+    strides = (codec.decode(attr) for name, attr in signature.attributes if name == "strides")
+    return is_plain_signature(signature) and all(set(steps or ()) <= {1} for steps in strides)
 
 
 def _as_dynamic(op: Any) -> Any:
@@ -92,17 +91,13 @@ def _as_dynamic(op: Any) -> Any:
     return new.owner
 
 
-def _as_static(op: Any) -> None:
-    """Undoes :func:`_as_dynamic`."""
+def _as_static(op: Any, attributes: dict[str, ir.Attribute]) -> None:
+    """Undoes :func:`_as_dynamic`, of a slice of those attributes."""
     x, *indices = op.operands
-    constants = [v.owner for v in indices]
-    starts = [int(codec.decode(c.attributes["value"])) for c in constants]
-    limits = [start + size for start, size in zip(starts, op.result.type.shape, strict=True)]
     with ir.InsertionPoint(op), op.location:
-        attributes = {"start_indices": tuple(starts), "limit_indices": tuple(limits)}
-        new = build("slice", [x], op.result.type, **attributes)
+        new = ir.Operation.create(_SLICE, [op.result.type], [x], attributes).result
     op.result.replace_all_uses_with(new)
-    for dead in (op, *constants):
+    for dead in (op, *(v.owner for v in indices)):
         dead.erase()
 
 

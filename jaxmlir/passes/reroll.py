@@ -248,7 +248,7 @@ class _Loop(Blocks):
         if sum(map(size, types)) <= most:
             return True
         gone = self._made_products(work)
-        return bool(gone) and sum(size(t) for t in types if aval_of(t).shape not in gone) <= most
+        return sum(size(t) for t in types if aval_of(t).shape not in gone) <= most
 
     def _made_products(self, work: Work) -> set[tuple[int, ...]]:
         """The shapes that log-sum-exps are of which ``jaxpr-log-products`` does without."""

@@ -170,10 +170,10 @@ class Walk:
             return []
         labels = place.labels
         if expr.sums:
-            for k in range(self._labels, self._labels + len(expr.sizes) - expr.rank):
-                labels = (*labels, k)
-                self.precision[k] = expr.params
-                self._labels = k + 1
+            fresh = range(self._labels, self._labels + len(expr.sizes) - expr.rank)
+            labels = (*labels, *fresh)
+            self.precision.update(dict.fromkeys(fresh, expr.params))
+            self._labels = fresh.stop
         operands = [Tensor(e, tuple([labels[i] for i in w]), s) for e, w, s in expr.operands]
         first = []
         for operand, cotangent, factors in self._handed(_Op(place, labels, operands)):

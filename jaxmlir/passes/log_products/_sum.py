@@ -100,5 +100,5 @@ class LogSumExp:
             operands += [jnp.reshape(x, [x.shape[d] for d in dims]), dims]
             used.update(dims)
         out = sorted(used.difference(self.axes))
-        # The exponentials are exact to the last bit, and so are the products to be.
+        # By default some platforms round the factors to fewer bits than exponentials have.
         return jnp.einsum(*operands, out, precision=lax.Precision.HIGHEST)
