@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmlir import custom_calls, handles
 from jaxmlir import ir as mlir_ir
 from jaxmlir._analysis import analysis, forget_analyses
+from jaxmlir._collector import collector_paused
 from jaxmlir._derived import derived_once
 from jaxmlir._program_functions import Functions, Signature
 from jaxmlir._program_running import Running
@@ -253,6 +254,7 @@ class Program(Functions, Transformations, Running):
         result.rule_tracing.forget()
         return result
 
+    @collector_paused
     def _after_passes(
         self, pipeline: str, verify_each: bool, remarks: Callable[[Diagnostic], None] | None
     ) -> Program:
