@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Any
+
+from jaxmlir._lazy import lazy_names
 
 __version__ = "0.1.0"
 
@@ -49,14 +50,7 @@ __all__ = [
 _SUBMODULES = frozenset({"backend", "debug", "errors", "interpreter", "passes"})
 
 
-def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
-        return importlib.import_module(f"{__name__}.{name}")
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _EXPORTS, _SUBMODULES)
 
 
 def __dir__() -> list[str]:

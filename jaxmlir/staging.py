@@ -11,6 +11,7 @@ import jax
 
 from jaxmlir import handles, pytrees, runtime
 from jaxmlir._calls import Calls
+from jaxmlir._collector import collector_paused
 from jaxmlir._compat import bind_leading, core, without_dead_code
 from jaxmlir.errors import ArgumentError, ImportingError
 from jaxmlir.importer import CLOSES_OVER, import_jaxpr
@@ -48,6 +49,7 @@ def trace(
     return traced
 
 
+@collector_paused
 def _program_of(traced: Any, name: str) -> Program:
     """The program of JAX's traced stage."""
     if any(isinstance(c, core.Tracer) for c in traced._consts):

@@ -12,9 +12,9 @@ What runs pipelines is loaded on first use: a program is differentiated without 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from jaxmlir._lazy import lazy_names
 from jaxmlir.errors import nearest
 
 if TYPE_CHECKING:
@@ -107,14 +107,7 @@ BUILTIN_PASSES = (
 _SUBMODULES = frozenset({"cost", "toolbox"})
 
 
-def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
-        return importlib.import_module(f"{__name__}.{name}")
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _EXPORTS, _SUBMODULES)
 
 
 def find_pass(name: str) -> type[Pass] | None:
