@@ -53,6 +53,14 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(autouse=True)
+def same_numbers(request):
+    """A test draws the same numbers from its module's ``RNG``, whichever tests ran before it."""
+    generator = getattr(request.module, "RNG", None)
+    if generator is not None:
+        generator.seed(0)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def passes_tell_the_truth():
     """Fails where a pass says that it left a program as it was, and did not."""

@@ -230,6 +230,25 @@ def test_blocks_of_which_others_use_the_results(between):
     same_as_jax(batched, layers, xs, weights)
 
 
+def test_what_blocks_share_is_made_of_the_first_ones_constants():
+    """The first step of a solver's loop has constants where the others have states."""
+    w, xs = normal(8, 8), normal(6, 8)
+
+    def blocks(w, xs):
+        total, shift = 0.0, None
+        for k, x in enumerate(xs):
+            start = jnp.sin(jnp.full(8, 0.1 * k))
+            shift = jnp.cos(start) if shift is None else shift
+            h = jnp.tanh(w @ jnp.tanh(w @ (start + x)) + shift)
+            total = total + jnp.sum(jnp.tanh(w @ h) * jnp.exp(h))
+        return total
+
+    program, batched = after(blocks, w, xs)
+    batched.verify()
+    assert products(batched) < products(program)
+    same_as_jax(batched, blocks, w, xs)
+
+
 @pytest.mark.parametrize("count", [2, 4])
 def test_two_sums_in_one_chain(count):
     """The first sum that is written stands in the chain of the second one."""

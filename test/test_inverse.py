@@ -18,11 +18,11 @@ from jaxmlir.errors import ArgumentError, TransformError
 
 pytestmark = pytest.mark.compat
 
-rng = np.random.default_rng(0)
+RNG = np.random.RandomState(0)
 
 
 def normal(*shape):
-    return rng.standard_normal(shape).astype(np.float32)
+    return RNG.standard_normal(shape).astype(np.float32)
 
 
 def positive(*shape):

@@ -196,6 +196,13 @@ class Replace(Pass):
                     toolbox.replace(op, toolbox.emit(program, function, operands))
 
 
+SINE = """
+func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = "jaxpr.sin"(%x) : (tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}"""
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -209,15 +216,29 @@ class Replace(Pass):
     ],
 )
 def test_what_cannot_be_put_in_an_ops_place(options, message):
-    text = """
-func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> {
-  %0 = "jaxpr.sin"(%x) : (tensor<2xf32>) -> tensor<2xf32>
-  return %0 : tensor<2xf32>
-}"""
-    program = jaxmlir.parse(text)
+    program = jaxmlir.parse(SINE)
     with pytest.raises(PassError, match=message):
         program.run_passes(f"test-replace{{{options}}}")
     assert program.run_passes("test-replace{by=weak}")(jnp.ones(2)).tolist() == [2, 2]
+
+
+class Erase(Pass):
+    """Erase each op, whoever uses it."""
+
+    name: ClassVar[str] = "test-erase"
+
+    def run(self, program):
+        with toolbox.scope():
+            for op, _, _ in toolbox.ops_of(program.function("f")):
+                toolbox.erase(op)
+
+
+def test_what_is_used_is_not_erased():
+    program = jaxmlir.parse(SINE)
+    message = "3:8: error: 'jaxpr.sin' op: expected no use when it is erased, got 'func.return'"
+    with pytest.raises(PassError, match=message):
+        program.run_passes("test-erase")
+    assert program(jnp.zeros(2)).tolist() == [0, 0]
 
 
 # -- pipelines --

@@ -172,5 +172,5 @@ def test_gradients_keep_no_more():
     x = np.ones(64, np.float32)
     gradient = jaxmlir.trace(loss)(a, x).optimize(2).grad().optimize(2)
     of_jax, ours = jax.jit(jax.grad(loss)).lower(a, x).compile(), gradient.lower().compile()
-    np.testing.assert_allclose(ours(a, x), of_jax(a, x), 1e-4, 1e-8)
+    np.testing.assert_allclose(ours(a, x), of_jax(a, x), 1e-4, 1e-7)
     assert ours.memory_analysis().temp_size_in_bytes <= of_jax.memory_analysis().temp_size_in_bytes

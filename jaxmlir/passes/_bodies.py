@@ -17,6 +17,7 @@ from jaxmlir.ir import func, ir, is_private
 from jaxmlir.passes._build import (
     NewFunction,
     drop_dead_ops,
+    erase,
     is_used,
     named_ops,
     references,
@@ -231,4 +232,4 @@ class ScanEditor:
 
     def finish(self) -> None:
         """Removes the old op, whose results nobody may use any more."""
-        self.op.operation.erase()
+        erase(self.op)

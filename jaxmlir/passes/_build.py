@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxmlir import codec, ops
+from jaxmlir import codec, locations, ops
 from jaxmlir._compat import core, dtypes, jax_mlir_ext
 from jaxmlir.dense import dense
+from jaxmlir.errors import Diagnostic, PassError
 from jaxmlir.ir import func, ir, is_private, symbol_uses
 from jaxmlir.rules import ATTRIBUTES
 from jaxmlir.types import aval_of, type_of
@@ -187,6 +188,23 @@ def drop_dead_ops(function: func.FuncOp) -> None:
 def is_used(value: ir.Value) -> bool:
     """Whether any op uses a value."""
     return next(value.uses, None) is not None
+
+
+def erase(op: Any) -> None:
+    """Takes an op out.
+
+    MLIR's bindings take out what is used as well; who then reads the operand reads freed memory.
+
+    Raises:
+      PassError: an op uses a result.
+    """
+    operation = op.operation
+    for result in operation.results:
+        if is_used(result):
+            user = next(result.uses).owner.name
+            message = f"'{operation.name}' op: expected no use when it is erased, got '{user}'"
+            raise PassError([Diagnostic("error", message, *locations.position(operation.location))])
+    operation.erase()
 
 
 def adapt(

@@ -12,6 +12,7 @@ from jaxmlir.passes._build import (
     NewFunction,
     clone,
     copy,
+    erase,
     is_constant,
     ops_of,
     returned,
@@ -175,7 +176,7 @@ def hoist(rules: Rules, function: func.FuncOp, num_constants: int, first: int) -
         given.append(function.entry_block.add_argument(value.type, ir.Location.unknown()))
         value.replace_all_uses_with(given[-1])
     for op in reversed(moved):
-        op.operation.erase()
+        erase(op)
     for op in reversed(constants):
         if not list(op.results[0].uses):
             op.operation.erase()

@@ -18,7 +18,7 @@ from jaxmlir._compat import core
 from jaxmlir._signature import Signature
 from jaxmlir.ir import ir
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._build import build
+from jaxmlir.passes._build import build, erase
 from jaxmlir.passes._work import is_plain_signature
 from jaxmlir.types import type_of
 
@@ -98,7 +98,7 @@ def _as_static(op: Any, attributes: dict[str, ir.Attribute]) -> None:
         new = ir.Operation.create(_SLICE, [op.result.type], [x], attributes).result
     op.result.replace_all_uses_with(new)
     for dead in (op, *(v.owner for v in indices)):
-        dead.erase()
+        erase(dead)
 
 
 def _constant(number: int) -> ir.Value:

@@ -359,7 +359,8 @@ def _costs_nothing(signature: Signature) -> bool:
 
 def _of_constants(body: Body) -> tuple[set[int], set[int]]:
     """The values that are constants and cost nothing, and the ops of constants alone that are no
-    letters: those which give these values, and those whose results ops of one signature read alike.
+    letters: those which give these values, and those whose results ops of one signature read alike,
+    with what these are made of.
 
     Not all that is made of constants: the first step of a loop may be, from a constant state.
     """
@@ -380,8 +381,9 @@ def _of_constants(body: Body) -> tuple[set[int], set[int]]:
         elif signature.effects is None and all(v in free or v in makers for v in operands):
             makers.update(dict.fromkeys(range(*body.results[i]), i))
     found.update(maker for (maker, _, _), count in alike.items() if count > 1)
+    # What is no letter is made of none: who reads the text sees all uses of its letters.
     for maker in reversed(readers):
-        if found.issuperset(readers[maker]):
+        if not found.isdisjoint(readers[maker]):
             found.add(maker)
     return free, found
 

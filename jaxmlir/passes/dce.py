@@ -18,6 +18,7 @@ from jaxmlir import codec, ops
 from jaxmlir._lists import chosen
 from jaxmlir.ir import free_symbol, func, ir, scope
 from jaxmlir.passes._base import Pass
+from jaxmlir.passes._build import erase
 from jaxmlir.passes._liveness import Cut, Liveness, Mask, Variant, whole
 from jaxmlir.passes._remarks import remark, remarks_wanted
 
@@ -115,7 +116,7 @@ def _trim(
         if i in dead:
             if remarks_wanted():
                 remark(body[i], f"removed '{body[i].operation.name}': nothing uses its results")
-            body[i].operation.erase()
+            erase(body[i])
         elif i in cuts:
             _cut(body[i].operation, cuts[i], made, liveness)
     if not all_kept:

@@ -26,6 +26,7 @@ from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._blocks import Blocks
 from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import erase
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._fusion import kept_call
 from jaxmlir.passes._remarks import remark
@@ -165,4 +166,4 @@ class _Block(Blocks):
         for old, new in zip(results, call.results, strict=True):
             old.replace_all_uses_with(new)
         for op in reversed(ops):
-            op.operation.erase()
+            erase(op)

@@ -35,7 +35,7 @@ from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Amount, Count, Pass
 from jaxmlir.passes._blocks import Blocks
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._build import is_used, ops_of
+from jaxmlir.passes._build import erase, is_used, ops_of
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes._own_slices import with_dynamic_slices
@@ -308,7 +308,7 @@ class _Loop(Blocks):
             for place, rows in zip(self.ys, outs[len(self.carry) :], strict=True):
                 self.use_rows(place, rows)
         for op in reversed(ops):
-            op.operation.erase()
+            erase(op)
 
     def use_rows(self, place: Place, rows: ir.Value) -> None:
         """Uses the rows of a stacked result."""

@@ -11,6 +11,7 @@ New ops come from JAX (:func:`emit`), from existing ones (:func:`copy`) or from 
     attribute                 an op's attribute as a Python value
     constant, constant_value  writing and reading ``jaxpr.constant``
     copy, emit, replace       building ops, and putting them in another's place
+    erase                     taking out an op that nobody uses
     remark                    telling the user what was done, and where
 """
 
@@ -24,7 +25,7 @@ from jaxmlir._compat import core
 from jaxmlir.errors import Diagnostic, PassError
 from jaxmlir.importer import Importer
 from jaxmlir.ir import func, functions, ir, scope
-from jaxmlir.passes._build import attribute, copy, returned
+from jaxmlir.passes._build import attribute, copy, erase, returned
 from jaxmlir.passes._remarks import remark
 from jaxmlir.types import aval_of
 
@@ -132,6 +133,7 @@ __all__ = [
     "copy",
     "definition",
     "emit",
+    "erase",
     "functions",
     "ir",
     "ops_of",

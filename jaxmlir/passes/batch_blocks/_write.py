@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jaxmlir.ir import ir
-from jaxmlir.passes._build import inline
+from jaxmlir.passes._build import erase, inline
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._repeats import Place
 from jaxmlir.passes._stacking import stack
@@ -32,14 +32,14 @@ def write(blocks: Candidate) -> list[int]:
     for output, batched in zip(blocks.outputs, results, strict=True):
         users = use(blocks.rules, blocks.results(output), batched, last)
         for op in reversed(users):
-            op.erase()
+            erase(op)
         if users:
             # Each was the only one of a result.
             numbers = [text.result_number(start, output) for start in starts]
             gone += text.last_use[numbers].tolist()
     for start in reversed(starts):
         for i in reversed(blocks.free):
-            text.op(start + i).operation.erase()
+            erase(text.op(start + i))
     return gone
 
 

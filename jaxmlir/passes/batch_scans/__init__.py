@@ -20,13 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jaxmlir._lists import chosen
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Amount, Pass
-from jaxmlir.passes._build import (
-    NewFunction,
-    copy,
-    is_used,
-    ops_of,
-    returned,
-)
+from jaxmlir.passes._build import NewFunction, copy, erase, is_used, ops_of, returned
 from jaxmlir.passes._call_graph import SCANS, keep_reachable
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
@@ -133,7 +127,7 @@ class _Batches:
                     if is_used(old):
                         old.replace_all_uses_with(new if dim is None else self.row(new, i, dim))
         for op in members:
-            op.operation.erase()
+            erase(op)
 
     def lifted(self, members: Sequence[Any]) -> tuple[str, list[list[Any]]]:
         """The body that takes those constants as its first arguments that differ, and for each scan

@@ -28,6 +28,7 @@ from jaxmlir.passes._build import (
     SPREAD,
     NewFunction,
     converted,
+    erase,
     inline,
     may_have_functions,
     named_ops,
@@ -217,7 +218,7 @@ def _batch(rules: Rules, bodies: Bodies, gains: Gains, op: Any, scan: ScanOp, ba
         result.replace_all_uses_with(value)
     for item, value in zip(sums, totals, strict=True):
         item.result.replace_all_uses_with(value)
-    op.operation.erase()
+    erase(op)
     if sums:
         editor.finish()
 

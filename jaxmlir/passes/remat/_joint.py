@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir._lists import split
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import NewFunction, copy, inline, ops_of, returned
+from jaxmlir.passes._build import NewFunction, copy, erase, inline, ops_of, returned
 from jaxmlir.passes.higher_order._scan_op import PLAIN_SCAN, ScanOp
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def replace_results(
         for old, new in zip(loop.results, values, strict=True):
             if new is not None:
                 old.replace_all_uses_with(new)
-        loop.op.operation.erase()
+        erase(loop.op)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxmlir.ir import ir
 from jaxmlir.passes import toolbox
-from jaxmlir.passes._build import build, copy, filled, zeros
+from jaxmlir.passes._build import build, copy, erase, filled, zeros
 from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes._work import elements, is_plain_array, size, with_shape
 
@@ -209,7 +209,7 @@ class Place:
     def erase(self) -> None:
         """Removes the ops, when nobody uses the array any more."""
         for op, _ in reversed(self.ops):
-            op.erase()
+            erase(op)
 
     def _through(self, before: Any) -> Place | None:
         uses = list(self.view.array.uses)

@@ -22,7 +22,7 @@ import numpy as np
 from jaxmlir._compat import core, dtypes
 from jaxmlir._lists import split
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import NewFunction, build, clone, converted, filled, is_constant
+from jaxmlir.passes._build import NewFunction, build, clone, converted, erase, filled, is_constant
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import with_shape
 from jaxmlir.passes.higher_order._scan_op import ScanOp
@@ -99,7 +99,7 @@ class Writer:
             for old, v in zip(body.ops[i].results, range(*body.results[i]), strict=True):
                 if v in self._whole:
                     old.replace_all_uses_with(self._whole[v])
-            body.ops[i].operation.erase()
+            erase(body.ops[i])
 
     def _stage(self, number: int) -> None:
         """Writes the loop of a stage, and the rows that it leaves."""
