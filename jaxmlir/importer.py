@@ -42,7 +42,7 @@ from jaxmlir._compat import (
 from jaxmlir.constants import Constants
 from jaxmlir.dense import dense
 from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError, cause_of, message_of
-from jaxmlir.ir import DIALECT_VERSION, free_symbol, func, functions, ir, scope
+from jaxmlir.ir import DIALECT_VERSION, free_symbol, func, functions, ir, new_function, scope
 from jaxmlir.types import type_of
 from jaxmlir.untraced import Pending
 
@@ -223,21 +223,18 @@ class Importer:
         # Open jaxprs of JAX before 0.11 may bind constants that their equation passes itself.
         unbound = list(jaxpr.constvars)[len(consts) :] if not consts else []
         invars = [*unbound, *jaxpr.invars]
-        type_ = ir.FunctionType.get(
-            [type_of(v.aval) for v in invars], [type_of(v.aval) for v in jaxpr.outvars]
-        )
-        op = func.FuncOp(
+        op, block = new_function(
             name,
-            type_,
+            [type_of(v.aval) for v in invars],
+            [type_of(v.aval) for v in jaxpr.outvars],
+            location or locations.of_function(jaxpr.debug_info),
+            False if detached else ir.InsertionPoint(self.module.body),
             visibility="public" if public else "private",
-            loc=location or locations.of_function(jaxpr.debug_info),
-            ip=False if detached else ir.InsertionPoint(self.module.body),
         )
         if unbound:
             op.attributes["jaxpr.num_constvars"] = codec.encode(len(unbound))
         for key, value in (attributes or {}).items():
             op.attributes[key] = codec.encode(value, self)
-        block = op.add_entry_block()
         if public:
             locations.name_arguments(op, jaxpr.debug_info.arg_names or ())
         waiting = len(self.pending)

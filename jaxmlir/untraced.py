@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jaxmlir._compat import ConfigSnapshot, config, core, named_axes
+from jaxmlir._compat import ConfigSnapshot, config, core, in_context, named_axes
 from jaxmlir.errors import JaxmlirError, UntracedRuleError
 from jaxmlir.ir import functions, ir
 from jaxmlir.rules import (
@@ -217,7 +217,7 @@ class _OfEquation:
         with (
             pending.around(self.within, self.check_vma),
             # As JAX would trace where the equation is: on its mesh, say.
-            ctx.manager,
+            in_context(ctx),
             named_axes(ctx.cur_abstract_mesh),
             config._check_vma(self.check_vma),
         ):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from jaxmlir import locations, pytrees
-from jaxmlir.ir import func, is_private, scope
-from jaxmlir.passes._build import make_public, put_in_order, reachable
+from jaxmlir.ir import is_private, scope
+from jaxmlir.passes._build import Uses, make_public, put_in_order, reachable
+from jaxmlir.passes._functions import Copied
 from jaxmlir.passes._library import Loans, volumes_for
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._volume import Copy, NotLent, Volume
@@ -37,13 +38,15 @@ def start(
       lends: the library may have functions for it, which are copied in before :func:`finish`.
     """
     volumes: dict[str, Volume] = {}
+    known, own = program._functions, set()
     if lends and while_loops == "error":
-        volumes = volumes_for(program, reverse=reverse, rules_wait=custom_rules == "none")
+        rules_wait = custom_rules == "none"
+        volumes, own = volumes_for(program, reverse=reverse, rules_wait=rules_wait)
     if custom_rules == "met" and program.has_untraced_rules:
-        met = reachable(_without(program, volumes), program.name, custom_rules=False)
-        program.trace_rules(within=met)
+        before = {name: op for name, op in known.items() if name not in volumes}
+        program.trace_rules(within=reachable(before, program.name, custom_rules=False))
     # Rules may have brought functions.
-    among = reachable(_without(program, volumes), program.name) if volumes else None
+    among = own | (program._functions.keys() - known.keys()) if volumes else None
     result = program.clone(hold_rules=custom_rules != "all", among=among)
     if makes_references(result):
         if volumes:
@@ -61,11 +64,6 @@ def start(
         return result, rules, result.name
 
 
-def _without(program: Program, volumes: Mapping[str, Volume]) -> dict[str, func.FuncOp]:
-    """The functions of a program but for those that the library has."""
-    return {name: op for name, op in program._functions.items() if name not in volumes}
-
-
 def finish(
     program: Program,
     symbol: str,
@@ -73,27 +71,29 @@ def finish(
     out_tree: Any,
     name: str | None = None,
     names: Sequence[str] = (),
-    copies: Mapping[str, Copy] | None = None,
+    *,
+    copied: Copied,
 ) -> Program:
     """Makes ``@symbol`` the program's function, under ``name`` where that is free.
 
     Args:
       names: of the flat arguments, if these have any.
-      copies: what is known of some functions of the module.
+      copied: what :meth:`Functions.copy_in` gave.
     """
+    copies, uses = copied
     with scope():
         program.changed()
-        copies = copies or {}
-        make_public(program, symbol, {name: copy.uses for name, copy in copies.items()})
+        make_public(program, symbol, uses, copies)
         copies = {name: copy for name, copy in copies.items() if name in program.functions}
         # Rules are run on exported functions, and their copies come back.
-        dedupe_functions(program, copies)
-        uses = {name: copy.uses for name, copy in copies.items()}
+        if dedupe_functions(program, copies):
+            uses = Uses(program)
         program.changed(put_in_order(program.functions, symbol, uses))
-        _shorten_names(program, copies)
+        _shorten_names(program, copies, uses)
         function = program.function(symbol)
         if name is not None and name not in program.functions:
-            rename_functions(program, {function.name.value: name}, copies)
+            uses = Uses(program)
+            rename_functions(program, {function.name.value: name}, copies, uses)
         attributes = function.attributes
         attributes["jaxpr.in_tree"] = pytrees.encode(in_tree)
         attributes["jaxpr.out_tree"] = pytrees.encode(out_tree)
@@ -104,7 +104,7 @@ def finish(
     return program
 
 
-def _shorten_names(program: Program, copies: dict[str, Copy]) -> None:
+def _shorten_names(program: Program, copies: dict[str, Copy], uses: Uses) -> None:
     """Takes the numbers off the names of private functions, where the names are free."""
     taken = set(program.functions)
     names = {}
@@ -113,4 +113,4 @@ def _shorten_names(program: Program, copies: dict[str, Copy]) -> None:
         if base not in taken and is_private(function):
             taken.add(base)
             names[name] = base
-    rename_functions(program, names, copies)
+    rename_functions(program, names, copies, uses)
