@@ -76,7 +76,7 @@ class Functions:
             raise JaxmlirError(f"the module has no function @{symbol}{hint}")
         return found
 
-    @property
+    @analysis
     def name(self) -> str:
         """The symbol of the function that a call of the program runs: the first public one."""
         with context():

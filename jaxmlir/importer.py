@@ -11,6 +11,7 @@ module writes what they return as functions like any other.
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 import re
 import weakref
@@ -151,7 +152,7 @@ class Importer:
 
     def unique_name(self, hint: str) -> str:
         """A symbol made from ``hint`` that the module does not have yet."""
-        return self.unique_symbol(re.sub(r"[^\w.]+", "_", hint).strip("_") or "function")
+        return self.unique_symbol(_symbol(hint))
 
     def unique_symbol(self, name: str) -> str:
         """``name``, or ``name_0`` ... if the module has it; dots are kept."""
@@ -293,6 +294,11 @@ def key_data(values: Any, dtype: Any) -> Any | None:
     # Of a function that is being traced, too, the keys that it closes over are known.
     with jax.ensure_compile_time_eval():
         return jax.random.key_data(values)
+
+
+@functools.lru_cache(1024)
+def _symbol(hint: str) -> str:
+    return re.sub(r"[^\w.]+", "_", hint).strip("_") or "function"
 
 
 class _Function:

@@ -9,14 +9,13 @@ single one they compare and hash by address everywhere, and what is worked out o
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import io
 import itertools
 import re
 import threading
 from collections.abc import Container, Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import chlo, func, mpmd, sdy, stablehlo
@@ -85,11 +84,20 @@ def _cast_dense_elements(ctx: ir.Context) -> None:
         return (ir.DenseFPElementsAttr if is_float else ir.DenseIntElementsAttr)(attr)
 
 
-@contextlib.contextmanager
-def scope() -> Iterator[None]:
+class scope:
     """The process-wide context, with an unknown location for what is built in it."""
-    with context() as ctx, ir.Location.unknown(ctx):
-        yield
+
+    __slots__ = ("_context", "_location")
+
+    def __enter__(self) -> None:
+        self._context = context()
+        self._context.__enter__()
+        self._location = ir.Location.unknown(self._context)
+        self._location.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        self._location.__exit__(*raised)
+        self._context.__exit__(*raised)
 
 
 def parse_module(

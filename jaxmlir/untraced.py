@@ -267,7 +267,7 @@ class Pending:
         self._queue: collections.deque[Any] = collections.deque()
         self._within: collections.Counter[str] = collections.Counter()
         self._check_vma = False
-        self._lengths: dict[str, int] = {}
+        self._traced: dict[str, Any] = {}
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -398,10 +398,11 @@ class Pending:
                     f"time; it was traced for {bound} derivatives"
                 )
             traced = trace()
-            self._lengths[source] = _length(traced[0])
+            self._traced[source] = traced[0]
             return traced
 
-        within = self._within + collections.Counter([source])
+        within = self._within.copy()
+        within[source] += 1
         with self.around(within, self._check_vma):
             try:
                 symbol = self._importer.rule(key, info.func_name, trace_bounded)
@@ -413,8 +414,9 @@ class Pending:
                 return f"{name.split('_')[0]}_error", ir.StringAttr.get(error)
 
     def is_short(self, info: core.DebugInfo) -> bool:
-        """Whether a rule has few equations, of which so much is known."""
-        return self._lengths.get(_source(info), 0) <= SHORT
+        """Whether a rule has few equations, as far as that is known."""
+        jaxpr = self._traced.get(_source(info))
+        return jaxpr is None or _length(jaxpr) <= SHORT
 
     def identity(self, value: Any) -> int:
         return self.table.identity(value)
