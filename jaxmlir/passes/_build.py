@@ -183,13 +183,19 @@ def adapt(
     arguments: Sequence[tuple[ir.Type, bool]],
     results: Sequence[tuple[ir.Type, bool]],
 ) -> str:
-    """Writes ``@name``: ``@symbol`` with arguments it ignores and results that are zero.
+    """``@symbol`` with arguments it ignores and results that are zero, written as ``@name`` if
+    there are any.
 
     Args:
       arguments: each argument's type, and whether ``@symbol`` takes it.
       results: each result's type, and whether ``@symbol`` gives it.
     """
     function = rules.program.function(symbol)
+    if all(taken for _, taken in (*arguments, *results)):
+        # It is no part of a derivative any more, but a function of its own.
+        for key in {"jaxpr.active", "jaxpr.num_res"}.intersection(function.attributes.keys()):
+            del function.attributes[key]
+        return symbol
     new = NewFunction(rules, name, [type_ for type_, _ in arguments], function)
     args = [v for v, (_, taken) in zip(new.args, arguments, strict=True) if taken]
     with new.body(), function.location:

@@ -60,7 +60,7 @@ def vmap(
         new, _ = vmap_function(rules, symbol, in_dims, axis, out_dims)
         copied = rules.functions.copy_in(new)
     trees = program.in_tree, program.out_tree
-    return finish(result, new, *trees, names=program.arg_names, copied=copied)
+    return finish(result, new, *trees, arg_names=program.arg_names, copied=copied)
 
 
 class _Unsized:

@@ -11,7 +11,7 @@ from jaxmlir.passes._build import Uses, make_public, put_in_order, reachable
 from jaxmlir.passes._functions import Copied
 from jaxmlir.passes._library import Loans, volumes_for
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes._volume import Copy, NotLent, Volume
+from jaxmlir.passes._volume import NotLent, Volume
 from jaxmlir.passes.checkpoint_while import checkpoint_while
 from jaxmlir.passes.dedupe_functions import dedupe_functions, rename_functions, short_name
 from jaxmlir.passes.discharge_refs import discharge_refs, makes_references
@@ -70,14 +70,14 @@ def finish(
     in_tree: Any,
     out_tree: Any,
     name: str | None = None,
-    names: Sequence[str] = (),
+    arg_names: Sequence[str] = (),
     *,
     copied: Copied,
 ) -> Program:
     """Makes ``@symbol`` the program's function, under ``name`` where that is free.
 
     Args:
-      names: of the flat arguments, if these have any.
+      arg_names: of the flat arguments, if these have names.
       copied: what :meth:`Functions.copy_in` gave.
     """
     copies, uses = copied
@@ -89,28 +89,28 @@ def finish(
         if dedupe_functions(program, copies):
             uses = Uses(program)
         program.changed(put_in_order(program.functions, symbol, uses))
-        _shorten_names(program, copies, uses)
         function = program.function(symbol)
-        if name is not None and name not in program.functions:
-            uses = Uses(program)
-            rename_functions(program, {function.name.value: name}, copies, uses)
+        names = _short_names(program)
+        if name is not None and name not in {names.get(n, n) for n in program.functions}:
+            names[symbol] = name
+        rename_functions(program, names, copies, uses)
         attributes = function.attributes
         attributes["jaxpr.in_tree"] = pytrees.encode(in_tree)
         attributes["jaxpr.out_tree"] = pytrees.encode(out_tree)
-        locations.name_arguments(function, names)
+        locations.name_arguments(function, arg_names)
     program.changed(program._functions)
     program.rule_tracing.held = False
     program.copies = copies
     return program
 
 
-def _shorten_names(program: Program, copies: dict[str, Copy], uses: Uses) -> None:
-    """Takes the numbers off the names of private functions, where the names are free."""
+def _short_names(program: Program) -> dict[str, str]:
+    """The names of private functions without numbers, where these are free."""
     taken = set(program.functions)
-    names = {}
+    names: dict[str, str] = {}
     for name, function in program.functions.items():
         base = short_name(name)
         if base not in taken and is_private(function):
             taken.add(base)
             names[name] = base
-    rename_functions(program, names, copies, uses)
+    return names

@@ -169,7 +169,7 @@ def _pair(
             program.in_tree,
             fwd_out,
             f"{program.name}.fwd",
-            names=program.arg_names,
+            arg_names=program.arg_names,
             copied=copied,
         ),
         finish(rules.program, new, in_tree, out_tree, name, copied=copied),
