@@ -584,7 +584,8 @@ class Identities:
                 return (kind, self(value.__func__), self(value.__self__))
             case "function":
                 cells = [self(_cell(cell)) for cell in value.__closure__ or ()]
-                defaults = self(value.__defaults__), self(value.__kwdefaults__)
+                given = value.__defaults__, value.__kwdefaults__
+                defaults = [None if d is None else self(d) for d in given]
                 return (value.__code__, *defaults, *cells)
             case "box":
                 return (type(value), self(value.val))

@@ -123,9 +123,11 @@ def _return_of(block: ir.Block) -> ir.Operation:
 def set_results(function: func.FuncOp, results: Sequence[ir.Value]) -> None:
     """Makes a function return other values of its body."""
     block = function.entry_block
-    _return_of(block).erase()
-    with ir.InsertionPoint(block), ir.Location.unknown():
-        func.ReturnOp(list(results))
+    old = _return_of(block)
+    if list(old.operands) != list(results):
+        old.erase()
+        with ir.InsertionPoint(block), ir.Location.unknown():
+            func.ReturnOp(list(results))
     type_ = ir.FunctionType.get([v.type for v in block.arguments], [v.type for v in results])
     function.attributes["function_type"] = ir.TypeAttr.get(type_)
 

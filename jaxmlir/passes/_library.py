@@ -208,9 +208,7 @@ def volumes_for(
         return found, set()
     known, here = program._functions, setting()
     pending, reached, read = [program.name], set(), set()
-    volume = functools.cache(
-        functools.partial(_volume, program, here=here, reverse=reverse, rules_wait=rules_wait)
-    )
+    looked_up: dict[str, Volume | None] = {}
     while pending:
         name = pending.pop()
         if name in reached or name in found:
@@ -220,8 +218,11 @@ def volumes_for(
             if symbol is None:
                 return {}, set()
             if called and symbol not in read and symbol not in reached:
-                if volume(symbol) is not None:
-                    found[symbol] = volume(symbol)
+                if symbol not in looked_up:
+                    looked_up[symbol] = _volume(program, symbol, here, reverse, rules_wait)
+                volume = looked_up[symbol]
+                if volume is not None:
+                    found[symbol] = volume
             elif not called:
                 read.add(symbol)
                 found.pop(symbol, None)

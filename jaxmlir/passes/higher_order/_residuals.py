@@ -84,7 +84,6 @@ def _forward(function: func.FuncOp, num_residuals: int) -> tuple[Source, ...]:
             own[v] = Source("extra", len(extra))
             extra.append(v)
         sources.append(own[v])
-    if len(results) + len(extra) < len(values):
-        set_results(function, [*results, *extra])
+    set_results(function, [*results, *extra])
     set_attribute(function, "jaxpr.num_res", len(extra))
     return tuple(sources)
