@@ -11,18 +11,26 @@ T = TypeVar("T")
 class analysis(functools.cached_property[T]):
     """A cached property that :func:`forget_analyses` makes an object find out anew."""
 
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """As in Python 3.12: no lock is held meanwhile."""
+        if instance is None:
+            return self
+        found = instance.__dict__[self.attrname] = self.func(instance)
+        return found
+
 
 def forget_analyses(of: Any) -> None:
     """Has the analyses of an object found out again when they are next asked for."""
-    for name in _analyses(type(of)):
-        of.__dict__.pop(name, None)
+    known = of.__dict__
+    for name in _analyses(type(of)).intersection(known):
+        del known[name]
 
 
 @functools.cache
-def _analyses(cls: type) -> list[str]:
-    return [
+def _analyses(cls: type) -> frozenset[str]:
+    return frozenset(
         name
         for base in cls.__mro__
         for name, value in vars(base).items()
         if isinstance(value, analysis)
-    ]
+    )

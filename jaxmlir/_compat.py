@@ -598,6 +598,17 @@ def default_eqn_context() -> Any:
     return core.JaxprEqnContext._create(*(defaults[name] for name in eqn_context_fields()))
 
 
+def in_context(ctx: Any) -> contextlib.AbstractContextManager[Any]:
+    """Has JAX work under the context of an equation meanwhile.
+
+    Where that is what is set anyway, nothing is: JAX tells no mesh from an empty one where it looks
+    up a jitted function, and would trace it again.
+    """
+    from jax._src import core
+
+    return contextlib.nullcontext() if core.JaxprEqnContext() == ctx else ctx.manager
+
+
 def named_axes(mesh: Any) -> contextlib.AbstractContextManager[Any]:
     """The named axes that an equation inside a ``shard_map`` over ``mesh`` may use."""
     from jax._src import core

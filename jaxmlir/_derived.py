@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import jax
 
-from jaxmlir._compat import config
+from jaxmlir._setting import setting
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -38,17 +38,22 @@ def derived_once(method: Method) -> Method:
     Nothing is kept of calls with an argument that is to be called itself (``remarks``) or that
     cannot be hashed.
     """
-    signature = inspect.signature(method)
+    _, *parameters = inspect.signature(method).parameters.values()
+    defaults = {p.name: p.default for p in parameters}
+    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
 
     @functools.wraps(method)
     def derived(program: Program, *args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(program, *args, **kwargs)
-        bound.apply_defaults()
-        leaves, tree = jax.tree.flatten((bound.args[1:], bound.kwargs))
+        by_position = dict(zip(positional, args, strict=False))
+        bound = defaults | by_position | kwargs
+        fits = len(args) == len(by_position) and len(bound) == len(defaults)
+        if not fits or not by_position.keys().isdisjoint(kwargs):
+            return method(program, *args, **kwargs)
+        leaves, tree = jax.tree.flatten(tuple(bound.values()))
         # 0, False and 0.0 are equal and mean different things.
         given = [(type(leaf), leaf) for leaf in leaves]
         # What JAX's rules write depends on its configuration.
-        key = (method.__name__, tree, *given, program.custom_calls, config.trace_context())
+        key = (method.__name__, tree, *given, program.custom_calls, setting())
         try:
             known = program.derived.get(key)
         except TypeError:

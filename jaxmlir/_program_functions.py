@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,6 +35,17 @@ class _OfInstances(property):
         if instance is None:
             raise AttributeError
         return super().__get__(instance, owner)
+
+
+@functools.lru_cache(1024)
+def _flat_arguments(n: int) -> Any:
+    """The pytree of ``n`` arguments without structure."""
+    return jax.tree.structure(((0,) * n, {}))
+
+
+@functools.lru_cache(1024)
+def _flat_results(n: int) -> Any:
+    return jax.tree.structure(0 if n == 1 else (0,) * n)
 
 
 class Functions:
@@ -76,7 +88,7 @@ class Functions:
             raise JaxmlirError(f"the module has no function @{symbol}{hint}")
         return found
 
-    @property
+    @analysis
     def name(self) -> str:
         """The symbol of the function that a call of the program runs: the first public one."""
         with context():
@@ -98,19 +110,18 @@ class Functions:
     @analysis
     def in_tree(self) -> Any:
         """The pytree of ``(args, kwargs)`` that a call takes."""
-        return self._tree("jaxpr.in_tree", len(self.in_avals), lambda n: ((0,) * n, {}))
+        return self._tree("jaxpr.in_tree", len(self.in_avals), _flat_arguments)
 
     @analysis
     def out_tree(self) -> Any:
         """The pytree of a call's result."""
-        n = len(self.out_avals)
-        return self._tree("jaxpr.out_tree", n, lambda n: 0 if n == 1 else (0,) * n)
+        return self._tree("jaxpr.out_tree", len(self.out_avals), _flat_results)
 
     def _tree(self, name: str, n: int, default: Callable[[int], Any]) -> Any:
         with context():
             attributes = self._function(self.name).attributes
             if name not in attributes:
-                return jax.tree.structure(default(n))
+                return default(n)
             tree = pytrees.decode(attributes[name])
         if tree.num_leaves != n:
             raise JaxmlirError(f"{name} has {tree.num_leaves} leaves, @{self.name} has {n} values")

@@ -17,6 +17,20 @@ from jaxmlir.ir import ir, scope
 
 def dense(value: np.ndarray) -> ir.Attribute:
     """``dense<...> : tensor<...>`` with exactly the bits of ``value``."""
+    if value.shape:
+        return _dense(value)
+    key = value.dtype, value.tobytes()
+    found = _scalars.get(key)
+    if found is None:
+        found = _scalars[key] = _dense(value)
+    return found
+
+
+# By dtype and bits.
+_scalars: dict[tuple[np.dtype, bytes], ir.Attribute] = {}
+
+
+def _dense(value: np.ndarray) -> ir.Attribute:
     from jaxmlir import types
 
     with scope():

@@ -11,6 +11,7 @@ module writes what they return as functions like any other.
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 import re
 import weakref
@@ -42,7 +43,7 @@ from jaxmlir._compat import (
 from jaxmlir.constants import Constants
 from jaxmlir.dense import dense
 from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError, cause_of, message_of
-from jaxmlir.ir import DIALECT_VERSION, free_symbol, func, functions, ir, scope
+from jaxmlir.ir import DIALECT_VERSION, free_symbol, func, functions, ir, new_function, scope
 from jaxmlir.types import type_of
 from jaxmlir.untraced import Pending
 
@@ -151,7 +152,7 @@ class Importer:
 
     def unique_name(self, hint: str) -> str:
         """A symbol made from ``hint`` that the module does not have yet."""
-        return self.unique_symbol(re.sub(r"[^\w.]+", "_", hint).strip("_") or "function")
+        return self.unique_symbol(_symbol(hint))
 
     def unique_symbol(self, name: str) -> str:
         """``name``, or ``name_0`` ... if the module has it; dots are kept."""
@@ -223,21 +224,18 @@ class Importer:
         # Open jaxprs of JAX before 0.11 may bind constants that their equation passes itself.
         unbound = list(jaxpr.constvars)[len(consts) :] if not consts else []
         invars = [*unbound, *jaxpr.invars]
-        type_ = ir.FunctionType.get(
-            [type_of(v.aval) for v in invars], [type_of(v.aval) for v in jaxpr.outvars]
-        )
-        op = func.FuncOp(
+        op, block = new_function(
             name,
-            type_,
+            [type_of(v.aval) for v in invars],
+            [type_of(v.aval) for v in jaxpr.outvars],
+            location or locations.of_function(jaxpr.debug_info),
+            False if detached else ir.InsertionPoint(self.module.body),
             visibility="public" if public else "private",
-            loc=location or locations.of_function(jaxpr.debug_info),
-            ip=False if detached else ir.InsertionPoint(self.module.body),
         )
         if unbound:
             op.attributes["jaxpr.num_constvars"] = codec.encode(len(unbound))
         for key, value in (attributes or {}).items():
             op.attributes[key] = codec.encode(value, self)
-        block = op.add_entry_block()
         if public:
             locations.name_arguments(op, jaxpr.debug_info.arg_names or ())
         waiting = len(self.pending)
@@ -296,6 +294,11 @@ def key_data(values: Any, dtype: Any) -> Any | None:
     # Of a function that is being traced, too, the keys that it closes over are known.
     with jax.ensure_compile_time_eval():
         return jax.random.key_data(values)
+
+
+@functools.lru_cache(1024)
+def _symbol(hint: str) -> str:
+    return re.sub(r"[^\w.]+", "_", hint).strip("_") or "function"
 
 
 class _Function:

@@ -9,13 +9,13 @@ single one they compare and hash by address everywhere, and what is worked out o
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import io
 import itertools
 import re
 import threading
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
+from typing import Any, Literal
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import chlo, func, mpmd, sdy, stablehlo
@@ -84,11 +84,20 @@ def _cast_dense_elements(ctx: ir.Context) -> None:
         return (ir.DenseFPElementsAttr if is_float else ir.DenseIntElementsAttr)(attr)
 
 
-@contextlib.contextmanager
-def scope() -> Iterator[None]:
+class scope:
     """The process-wide context, with an unknown location for what is built in it."""
-    with context() as ctx, ir.Location.unknown(ctx):
-        yield
+
+    __slots__ = ("_context", "_location")
+
+    def __enter__(self) -> None:
+        self._context = context()
+        self._context.__enter__()
+        self._location = ir.Location.unknown(self._context)
+        self._location.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        self._location.__exit__(*raised)
+        self._context.__exit__(*raised)
 
 
 def parse_module(
@@ -246,6 +255,35 @@ def functions(module: ir.Module) -> dict[str, func.FuncOp]:
         return {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
 
 
+def new_function(
+    name: str,
+    inputs: Sequence[ir.Type],
+    results: Sequence[ir.Type],
+    location: ir.Location,
+    ip: ir.InsertionPoint | Literal[False],
+    *,
+    visibility: str = "private",
+) -> tuple[func.FuncOp, ir.Block]:
+    """A function, and its body, which is empty; the context must be entered.
+
+    The binding's own class takes twice as long.
+    """
+    op = ir.Operation.create(
+        "func.func",
+        attributes={
+            "function_type": ir.TypeAttr.get(ir.FunctionType.get(inputs, results)),
+            "sym_name": ir.StringAttr.get(name),
+            "sym_visibility": ir.StringAttr.get(visibility),
+        },
+        regions=1,
+        loc=location,
+        ip=ip,
+    )
+    # Not the current location: an argument is no op.
+    nowhere = [ir.Location.unknown()] * len(inputs)
+    return op.opview, op.regions[0].blocks.append(*inputs, arg_locs=nowhere)
+
+
 def is_private(function: func.FuncOp) -> bool:
     """Whether only the module itself can call a function; in a text, silence means public."""
     return "sym_visibility" in function.attributes and function.visibility.value != "public"
@@ -291,6 +329,7 @@ __all__ = [
     "is_private",
     "module_bytecode",
     "module_text",
+    "new_function",
     "parse_module",
     "scope",
     "stablehlo",

@@ -77,8 +77,17 @@ _SOURCE = re.compile(r"^(?P<name>.*?) at (?P<file>.*):(?P<line>\d+)$")
 
 
 def of_function(debug_info: Any) -> ir.Location:
-    """The location of a function: its name, and the file and line of its definition."""
-    match = _SOURCE.match(getattr(debug_info, "func_src_info", None) or "")
+    """The location of a function: its name, and the file and line of its definition.
+
+    The context must be entered.
+    """
+    return _of_source(getattr(debug_info, "func_src_info", None) or "")
+
+
+@functools.lru_cache(1024)
+def _of_source(info: str) -> ir.Location:
+    """The location that JAX's ``name at file:line`` tells."""
+    match = _SOURCE.match(info)
     if not match:
         return ir.Location.unknown()
     child = ir.Location.file(match["file"], int(match["line"]), 1)

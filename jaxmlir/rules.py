@@ -558,52 +558,72 @@ class Identities:
 
     def __call__(self, value: Any) -> int:
         value = _innermost(value)
-        if isinstance(value, _ATOMS):
+        kind = _kind(type(value))
+        if kind == "atom":
             return self._number((type(value), value))
+        if kind == "incidental":
+            return self._number(type(value))
         known = self._of_object.get(id(value))
         if known is None:
             self._alive.append(value)
             self._of_object[id(value)] = self._number("cycle")
-            known = self._of_object[id(value)] = self._number(self._structure(value))
+            known = self._of_object[id(value)] = self._number(self._structure(value, kind))
         return known
 
     def _number(self, key: Any) -> int:
         return self._numbers.setdefault(key, len(self._numbers))
 
-    def _structure(self, value: Any) -> Any:
-        if isinstance(value, lu.WrappedFun):
-            transforms = [(self(gen), self(args)) for gen, args in rule_transforms(value)]
-            return ("wrapped", self(value.f), *transforms)
-        if isinstance(value, functools.partial):
-            return ("partial", self(value.func), self(value.args), self(value.keywords))
-        if isinstance(value, py_types.MethodType):
-            return ("method", self(value.__func__), self(value.__self__))
-        if isinstance(value, py_types.FunctionType):
-            cells = [self(_cell(cell)) for cell in value.__closure__ or ()]
-            return (value.__code__, self(value.__defaults__), self(value.__kwdefaults__), *cells)
-        if isinstance(value, _BOXES):
-            return (type(value), self(value.val))
-        if isinstance(value, _INCIDENTAL) or type(value) is object:
-            return type(value)
-        if isinstance(value, (tuple, list)):
-            return (type(value), *map(self, value))
-        if isinstance(value, dict):
-            # The memo of a thunk grows by calling it.
-            return (
-                "memo" if _is_memo(value) else tuple((self(k), self(v)) for k, v in value.items())
-            )
-        if isinstance(value, core.AbstractValue):
-            return value
+    def _structure(self, value: Any, kind: str) -> Any:
+        match kind:
+            case "wrapped":
+                transforms = [(self(gen), self(args)) for gen, args in rule_transforms(value)]
+                return (kind, self(value.f), *transforms)
+            case "partial":
+                return (kind, self(value.func), self(value.args), self(value.keywords))
+            case "method":
+                return (kind, self(value.__func__), self(value.__self__))
+            case "function":
+                cells = [self(_cell(cell)) for cell in value.__closure__ or ()]
+                given = value.__defaults__, value.__kwdefaults__
+                defaults = [None if d is None else self(d) for d in given]
+                return (value.__code__, *defaults, *cells)
+            case "box":
+                return (type(value), self(value.val))
+            case "sequence":
+                return (type(value), *map(self, value))
+            case "dictionary":
+                # The memo of a thunk grows by calling it.
+                if _is_memo(value):
+                    return "memo"
+                return tuple((self(k), self(v)) for k, v in value.items())
+            case "aval":
+                return value
         return ("object", id(value))
 
 
-# What tells nothing about a rule: the trace that made it, what tracing it filled in, its names
-# (and sentinels, bare objects).
-_INCIDENTAL = (core.Trace, lu.Store, lu.EqualStore, core.DebugInfo)
+# In what rules are made of, by the first class that fits.
+_KINDS: dict[Any, str] = {
+    _ATOMS: "atom",
+    lu.WrappedFun: "wrapped",
+    functools.partial: "partial",
+    py_types.MethodType: "method",
+    py_types.FunctionType: "function",
+    # What JAX puts static and nondifferentiated arguments in.
+    (util.Unhashable, util.Hashable): "box",
+    # What tells nothing about a rule: the trace that made it, what tracing it filled in, its names
+    # (and sentinels, bare objects).
+    (core.Trace, lu.Store, lu.EqualStore, core.DebugInfo): "incidental",
+    (tuple, list): "sequence",
+    dict: "dictionary",
+    core.AbstractValue: "aval",
+}
 
 
-# What JAX puts static and nondifferentiated arguments in.
-_BOXES = (util.Unhashable, util.Hashable)
+@functools.lru_cache(1024)
+def _kind(cls: type) -> str:
+    if cls is object:
+        return "incidental"
+    return next((kind for classes, kind in _KINDS.items() if issubclass(cls, classes)), "object")
 
 
 def _innermost(value: Any) -> Any:

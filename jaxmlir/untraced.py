@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jaxmlir._compat import ConfigSnapshot, config, core, named_axes
+from jaxmlir._compat import ConfigSnapshot, config, core, in_context, named_axes
 from jaxmlir.errors import JaxmlirError, UntracedRuleError
 from jaxmlir.ir import functions, ir
 from jaxmlir.rules import (
@@ -217,7 +217,7 @@ class _OfEquation:
         with (
             pending.around(self.within, self.check_vma),
             # As JAX would trace where the equation is: on its mesh, say.
-            ctx.manager,
+            in_context(ctx),
             named_axes(ctx.cur_abstract_mesh),
             config._check_vma(self.check_vma),
         ):
@@ -267,7 +267,7 @@ class Pending:
         self._queue: collections.deque[Any] = collections.deque()
         self._within: collections.Counter[str] = collections.Counter()
         self._check_vma = False
-        self._lengths: dict[str, int] = {}
+        self._traced: dict[str, Any] = {}
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -398,10 +398,11 @@ class Pending:
                     f"time; it was traced for {bound} derivatives"
                 )
             traced = trace()
-            self._lengths[source] = _length(traced[0])
+            self._traced[source] = traced[0]
             return traced
 
-        within = self._within + collections.Counter([source])
+        within = self._within.copy()
+        within[source] += 1
         with self.around(within, self._check_vma):
             try:
                 symbol = self._importer.rule(key, info.func_name, trace_bounded)
@@ -413,8 +414,9 @@ class Pending:
                 return f"{name.split('_')[0]}_error", ir.StringAttr.get(error)
 
     def is_short(self, info: core.DebugInfo) -> bool:
-        """Whether a rule has few equations, of which so much is known."""
-        return self._lengths.get(_source(info), 0) <= SHORT
+        """Whether a rule has few equations, as far as that is known."""
+        jaxpr = self._traced.get(_source(info))
+        return jaxpr is None or _length(jaxpr) <= SHORT
 
     def identity(self, value: Any) -> int:
         return self.table.identity(value)

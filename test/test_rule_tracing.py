@@ -79,6 +79,31 @@ def test_rules_are_traced_under_the_configuration_of_the_import():
     assert at_once.count('{Precision = "HIGHEST"}') == 2 * at_once.count("jaxpr.dot_general")
 
 
+def test_what_a_rule_calls_is_the_function_that_the_program_has():
+    traced = []
+
+    @jax.jit
+    def sine(x):
+        traced.append(x)
+        return jnp.sin(x)
+
+    @jax.custom_jvp
+    def f(x):
+        return sine(x)
+
+    @f.defjvp
+    def f_jvp(primals, tangents):
+        (x,), (t,) = primals, tangents
+        return sine(x), t * jnp.cos(x)
+
+    closed = jax.make_jaxpr(lambda x: f(x) * sine(x))(1.0)
+    text = jaxmlir.from_jaxpr(closed).as_text()
+    assert text.count("func.func private @sine") == 1
+    # As JAX, which finds it traced already.
+    jax.make_jaxpr(jax.grad(lambda x: f(x) * sine(x)))(1.0)
+    assert len(traced) == 1
+
+
 def test_threads_see_one_module_with_all_rules():
     def nested(x):
         return jnp.sum(jax.nn.gelu(jax.nn.relu(x)) + jax.nn.silu(x) * jax.nn.logsumexp(x))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Iterator, KeysView, Mapping, Sequence
+from collections.abc import Collection, Iterator, KeysView, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from jaxmlir import codec, locations, ops
 from jaxmlir._compat import core, dtypes, jax_mlir_ext
 from jaxmlir.dense import dense
 from jaxmlir.errors import Diagnostic, PassError
-from jaxmlir.ir import func, ir, is_private, symbol_uses
+from jaxmlir.ir import func, ir, is_private, new_function, symbol_uses
 from jaxmlir.rules import ATTRIBUTES
 from jaxmlir.types import aval_of, type_of
 
@@ -52,25 +53,11 @@ class NewFunction:
         self._rules = rules
         self.name = name if reserved or detached else rules.importer.unique_symbol(name)
         arg_types = list(arg_types)
-        # What the binding's own class of functions does takes twice as long.
-        op = ir.Operation.create(
-            "func.func",
-            attributes={
-                "function_type": ir.TypeAttr.get(ir.FunctionType.get(arg_types, [])),
-                "sym_name": ir.StringAttr.get(self.name),
-                "sym_visibility": ir.StringAttr.get("private"),
-            },
-            regions=1,
-            loc=like.location,
-            ip=False if detached else ir.InsertionPoint(rules.program.module.body),
-        )
-        self.op = op.opview
+        ip = False if detached else ir.InsertionPoint(rules.program.module.body)
+        self.op, self.block = new_function(self.name, arg_types, [], like.location, ip)
         if not detached:
             # Found without going through the module again.
             rules.program.functions[self.name] = self.op
-        # Not the current location: an argument is no op.
-        nowhere = [ir.Location.unknown()] * len(arg_types)
-        self.block = op.regions[0].blocks.append(*arg_types, arg_locs=nowhere)
         self.args = list(self.block.arguments)
 
     @contextmanager
@@ -137,9 +124,11 @@ def _return_of(block: ir.Block) -> ir.Operation:
 def set_results(function: func.FuncOp, results: Sequence[ir.Value]) -> None:
     """Makes a function return other values of its body."""
     block = function.entry_block
-    _return_of(block).erase()
-    with ir.InsertionPoint(block), ir.Location.unknown():
-        func.ReturnOp(list(results))
+    old = _return_of(block)
+    if list(old.operands) != list(results):
+        old.erase()
+        with ir.InsertionPoint(block), ir.Location.unknown():
+            func.ReturnOp(list(results))
     type_ = ir.FunctionType.get([v.type for v in block.arguments], [v.type for v in results])
     function.attributes["function_type"] = ir.TypeAttr.get(type_)
 
@@ -214,13 +203,19 @@ def adapt(
     arguments: Sequence[tuple[ir.Type, bool]],
     results: Sequence[tuple[ir.Type, bool]],
 ) -> str:
-    """Writes ``@name``: ``@symbol`` with arguments it ignores and results that are zero.
+    """``@symbol`` with arguments it ignores and results that are zero, written as ``@name`` if
+    there are any.
 
     Args:
       arguments: each argument's type, and whether ``@symbol`` takes it.
       results: each result's type, and whether ``@symbol`` gives it.
     """
     function = rules.program.function(symbol)
+    if all(taken for _, taken in (*arguments, *results)):
+        # It is no part of a derivative any more, but a function of its own.
+        for key in {"jaxpr.active", "jaxpr.num_res"}.intersection(function.attributes.keys()):
+            del function.attributes[key]
+        return symbol
     new = NewFunction(rules, name, [type_ for type_, _ in arguments], function)
     args = [v for v, (_, taken) in zip(new.args, arguments, strict=True) if taken]
     with new.body(), function.location:
@@ -231,24 +226,26 @@ def adapt(
 
 def filled(type_: ir.Type, value: float) -> ir.Value:
     """A tensor of a type with every element ``value``."""
+    # Not floats: what is equal to 0.0 may be -0.0.
+    how = _filled if type(value) is int else _filled.__wrapped__
+    scalar, value_attr, spread = how(type_, value)
+    constant = ir.Operation.create("jaxpr.constant", [scalar], [], {"value": value_attr}).result
+    if scalar == type_:
+        return constant
+    return ir.Operation.create("jaxpr.broadcast_in_dim", [type_], [constant], spread).result
+
+
+@functools.cache
+def _filled(type_: ir.Type, value: float) -> tuple[ir.Type, ir.Attribute, dict[str, ir.Attribute]]:
+    """The type and the value of a constant, and the attributes of the op that spreads it out."""
     aval = aval_of(type_)
     if aval.dtype == dtypes.float0 and core.is_constant_shape(aval.shape):
-        value_attr = dense(np.zeros(aval.shape, dtypes.float0))
-        return ir.Operation.create("jaxpr.constant", [type_], [], {"value": value_attr}).result
+        return type_, dense(np.zeros(aval.shape, dtypes.float0)), {}
     scalar = core.ShapedArray((), aval.dtype, aval.weak_type)
-    value_attr = dense(np.full((), value, aval.dtype))
-    constant = ir.Operation.create(
-        "jaxpr.constant", [type_of(scalar)], [], {"value": value_attr}
-    ).result
-    if constant.type == type_:
-        return constant
-    attributes = {
-        "shape": codec.encode(tuple(aval.shape)),
-        "broadcast_dimensions": codec.encode(()),
-    }
+    spread = {"shape": codec.encode(tuple(aval.shape)), "broadcast_dimensions": codec.encode(())}
     if not aval.sharding.mesh.empty:
-        attributes["sharding"] = codec.encode(aval.sharding)
-    return ir.Operation.create("jaxpr.broadcast_in_dim", [type_], [constant], attributes).result
+        spread["sharding"] = codec.encode(aval.sharding)
+    return type_of(scalar), dense(np.full((), value, aval.dtype)), spread
 
 
 def zeros(type_: ir.Type) -> ir.Value:
@@ -299,39 +296,45 @@ def set_attribute(function: func.FuncOp, name: str, value: Any) -> None:
     function.attributes[name] = codec.encode(value)
 
 
-def make_public(
-    program: Program, symbol: str, uses: Mapping[str, Sequence[str]] | None = None
-) -> None:
+class Uses(dict[str, tuple[str, ...]]):
+    """What the functions of a program refer to; each is read when that is first asked for."""
+
+    def __init__(self, program: Program):
+        super().__init__()
+        self._program = program
+
+    def __missing__(self, name: str) -> tuple[str, ...]:
+        function = self._program.function(name)
+        found = self[name] = tuple(dict.fromkeys(references(function)))
+        return found
+
+
+def make_public(program: Program, symbol: str, uses: Uses, private: Collection[str]) -> None:
     """Makes ``@symbol`` the function that a call of the program runs, and drops what it does not
     reach.
 
     Args:
-      uses: what some functions refer to, which are private.
+      uses: what the functions refer to.
+      private: functions that are known to be so.
     """
-    functions, kept, uses = program.functions, {}, uses or {}
+    functions, kept = program.functions, {}
     reached = reachable(functions, symbol, uses=uses)
     for name, op in functions.items():
         if name not in reached:
             op.operation.erase()
             continue
         kept[name] = op
-        if name not in uses and is_private(op) == (name == symbol):
+        if name not in private and is_private(op) == (name == symbol):
             visibility = "public" if name == symbol else "private"
             op.attributes["sym_visibility"] = ir.StringAttr.get(visibility)
     program.changed(kept)
 
 
 def put_in_order(
-    functions: Mapping[str, func.FuncOp],
-    symbol: str,
-    uses: Mapping[str, Sequence[str]] | None = None,
+    functions: Mapping[str, func.FuncOp], symbol: str, uses: Uses | None = None
 ) -> dict[str, func.FuncOp]:
     """Moves a function before those that it reaches, and these into the order in which it reaches
-    them: their order does not tell how they were made.
-
-    Args:
-      uses: what some functions refer to.
-    """
+    them: their order does not tell how they were made."""
     ordered = {name: functions[name] for name in reachable(functions, symbol, uses=uses)}
     for first, second in itertools.pairwise(ordered.values()):
         second.operation.move_after(first.operation)
@@ -343,26 +346,27 @@ def reachable(
     symbol: str,
     *,
     custom_rules: bool = True,
-    uses: Mapping[str, Sequence[str]] | None = None,
+    uses: Uses | None = None,
 ) -> KeysView[str]:
     """The functions that a function refers to, directly or not, and itself, in the order in which
     they are met from it.
 
     Args:
       custom_rules: also as a custom derivative rule, which a run does not call.
-      uses: what some functions refer to; they are not read.
+      uses: what they refer to, for who asks more than once.
     """
     reached: dict[str, None] = {}
-    pending, uses = [symbol], uses or {}
+    pending = [symbol]
     while pending:
         name = pending.pop()
         if name in reached or name not in functions:
             continue
         reached[name] = None
-        known = uses.get(name)
-        if known is None:
-            known = list(references(functions[name], custom_rules=custom_rules))
-        pending.extend(reversed(known))
+        if uses is None:
+            found = list(references(functions[name], custom_rules=custom_rules))
+        else:
+            found = uses[name]
+        pending.extend(reversed(found))
     return reached.keys()
 
 
@@ -408,10 +412,8 @@ def symbols_of(op: Any) -> Iterator[str]:
 
 def references(function: func.FuncOp, *, custom_rules: bool = True) -> Iterator[str]:
     """The symbols that a function's ops refer to, as often as they do."""
-    for op, _ in ops_with_symbols(function):
-        if custom_rules:
-            yield from symbols_of(op)
-            continue
-        for name, attr in op.attributes.items():
-            if name not in ATTRIBUTES:
-                yield from symbol_uses(attr)
+    for op in function.entry_block.operations:
+        if may_have_functions(op.name if type(op) is ir.OpView else op.operation.name):
+            for name, attr in op.attributes.items():
+                if custom_rules or name not in ATTRIBUTES:
+                    yield from symbol_uses(attr)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir.passes._activity import Activity, active_results, forward, used_arguments
 from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import Uses
 from jaxmlir.passes._effects import GivenEffects
 
 if TYPE_CHECKING:
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
     from jaxmlir.passes.higher_order._custom_rules import BatchedRules
     from jaxmlir.passes.higher_order._residuals import Forwarded
     from jaxmlir.passes.linearize import Linearized
+
+
+class Copied(NamedTuple):
+    """What is known of the functions of a program that is being made."""
+
+    copies: dict[str, Copy]
+    """Those that are copies, by symbol."""
+    uses: Uses
 
 
 class Functions:
@@ -153,9 +162,11 @@ class Functions:
 
         return self.once(invert, symbol, arguments, results, log_det)
 
-    def copy_in(self, *roots: str) -> dict[str, Copy]:
-        """Brings what some functions reach into the program's module; those that are copies."""
-        return {} if self.loans is None else self.loans.copy_in(*roots)
+    def copy_in(self, *roots: str) -> Copied:
+        """Brings what some functions reach into the program's module; what is known of these."""
+        if self.loans is None:
+            return Copied({}, Uses(self._rules.program))
+        return self.loans.copy_in(*roots)
 
     def mark(self) -> list[int]:
         """A point to return to, for :meth:`undo`."""

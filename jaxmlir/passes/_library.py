@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from jaxmlir import codec
 from jaxmlir._setting import setting
 from jaxmlir.ir import free_symbol, func, functions, ir, scope
-from jaxmlir.passes._build import named_ops, ops_with_symbols, reachable, references, symbols_of
+from jaxmlir.passes._build import Uses, named_ops, ops_with_symbols, reachable, symbols_of
+from jaxmlir.passes._functions import Copied
 from jaxmlir.passes._volume import Copy, Leaf, NotLent, Volume, has_custom_rules
 from jaxmlir.passes.dedupe_functions import rename_uses, short_name
 from jaxmlir.passes.discharge_refs import makes_references
@@ -100,12 +101,13 @@ class Loans:
         items = [self._name(volume, item) if isinstance(item, str) else item for item in found]
         return found._make(items) if hasattr(found, "_make") else tuple(items)
 
-    def copy_in(self, *roots: str) -> dict[str, Copy]:
+    def copy_in(self, *roots: str) -> Copied:
         """Copies the functions that some functions reach into the program's module."""
         program = self._rules.program
+        uses = Uses(program)
         own, lent, seen = list(roots), [], set(roots)
         for symbol in own:
-            for use in references(program.function(symbol)):
+            for use in uses[symbol]:
                 if use not in seen:
                     seen.add(use)
                     (lent if use in self._origin else own).append(use)
@@ -125,9 +127,11 @@ class Loans:
                     taken.add(name)
                     leaves.append((name, use, volume))
         with scope(), ir.InsertionPoint(program.module.body):
-            return {
+            copies = {
                 symbol: self._copied(symbol, leaf, volume, names) for symbol, leaf, volume in leaves
             }
+        uses.update((symbol, copy.uses) for symbol, copy in copies.items())
+        return Copied(copies, uses)
 
     def _copied(self, symbol: str, leaf: Leaf, volume: Volume, names: dict[int, str]) -> Copy:
         used = [volume.leaf(use) for use in leaf.uses]
@@ -189,9 +193,11 @@ def _forget(volume: Volume) -> None:
                     met.volumes[key] = None
 
 
-def volumes_for(program: Program, *, reverse: bool, rules_wait: bool) -> dict[str, Volume]:
+def volumes_for(
+    program: Program, *, reverse: bool, rules_wait: bool
+) -> tuple[dict[str, Volume], set[str]]:
     """The functions that the library has for a program that is to be transformed: such as are
-    called, and are not used in another way.
+    called, and are not used in another way.  And if there are any, what is reached without them.
 
     Args:
       reverse: what is linearized is to be transposed.
@@ -199,12 +205,10 @@ def volumes_for(program: Program, *, reverse: bool, rules_wait: bool) -> dict[st
     """
     found: dict[str, Volume] = {}
     if _this_thread.without or not program.jaxprs:
-        return found
+        return found, set()
     known, here = program._functions, setting()
     pending, reached, read = [program.name], set(), set()
-    volume = functools.cache(
-        functools.partial(_volume, program, here=here, reverse=reverse, rules_wait=rules_wait)
-    )
+    looked_up: dict[str, Volume | None] = {}
     while pending:
         name = pending.pop()
         if name in reached or name in found:
@@ -212,15 +216,18 @@ def volumes_for(program: Program, *, reverse: bool, rules_wait: bool) -> dict[st
         reached.add(name)
         for called, symbol in _uses(known[name]):
             if symbol is None:
-                return {}
+                return {}, set()
             if called and symbol not in read and symbol not in reached:
-                if volume(symbol) is not None:
-                    found[symbol] = volume(symbol)
+                if symbol not in looked_up:
+                    looked_up[symbol] = _volume(program, symbol, here, reverse, rules_wait)
+                volume = looked_up[symbol]
+                if volume is not None:
+                    found[symbol] = volume
             elif not called:
                 read.add(symbol)
                 found.pop(symbol, None)
             pending.append(symbol)
-    return found
+    return found, reached
 
 
 def _uses(function: func.FuncOp) -> Iterator[tuple[bool, str | None]]:

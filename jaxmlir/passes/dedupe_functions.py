@@ -19,6 +19,7 @@ from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import ops_of, returned
 
 if TYPE_CHECKING:
+    from jaxmlir.passes._build import Uses
     from jaxmlir.passes._volume import Copy
     from jaxmlir.program import Program
 
@@ -74,15 +75,19 @@ def merge_functions(
 
 
 def rename_functions(
-    program: Program, names: dict[str, str], copies: dict[str, Copy] | None = None
+    program: Program, names: dict[str, str], copies: dict[str, Copy], uses: Uses
 ) -> None:
-    """Gives functions other names, and refers to them by these."""
+    """Gives functions other names, and refers to them by these.
+
+    Args:
+      uses: what the functions refer to so far.
+    """
     if not names:
         return
-    copies = {} if copies is None else copies
     with scope():
         for name, function in program.functions.items():
-            _rename_uses_of(name, function, names, copies)
+            if not names.keys().isdisjoint(uses[name]):
+                _rename_uses_of(name, function, names, copies)
             if name in names:
                 function.attributes["sym_name"] = ir.StringAttr.get(names[name])
     for name in names.keys() & copies.keys():

@@ -38,12 +38,12 @@ class DischargeRefs(Pass):
 def makes_references(program: Program) -> bool:
     """Whether functions of the module make references."""
     with scope():
-        return any(
-            type(op) is ir.OpView and op.name in MAKERS
-            for function in functions(program.module_as_is).values()
-            for block in function.body
-            for op in block.operations
-        )
+        for function in functions(program.module_as_is).values():
+            for block in function.body:
+                for op in block.operations:
+                    if type(op) is ir.OpView and op.name in MAKERS:
+                        return True
+    return False
 
 
 def discharge_refs(program: Program) -> None:

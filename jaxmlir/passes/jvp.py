@@ -8,6 +8,7 @@ has a tangent is copied as it is, and so everything that depends on integers, co
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -133,6 +134,7 @@ def tangent_type(value: ir.Value) -> ir.Type:
     return tangent_type_of(value.type)
 
 
+@functools.cache
 def tangent_type_of(type_: ir.Type) -> ir.Type:
     """The type of tangents of values of a type; ``float0`` for integers."""
     return type_of(aval_of(type_).to_tangent_aval())

@@ -8,6 +8,7 @@ never written down.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -256,11 +257,13 @@ def _dtype(type_: ir.Type) -> Any:
     return getattr(aval_of(type_), "dtype", None)
 
 
+@functools.cache
 def linear_type(type_: ir.Type) -> ir.Type:
     """The type of what a transpose takes for results of a type, and gives for linear arguments."""
     return type_of(linear_aval(aval_of(type_)))
 
 
+@functools.cache
 def cotangent_type(type_: ir.Type) -> ir.Type:
     """The type of cotangents of values of a type."""
     return type_of(aval_of(type_).to_ct_aval())

@@ -58,9 +58,9 @@ def vmap(
     with scope():
         axis = batch_axis(axis_size, axis_name, spmd_axis_name)
         new, _ = vmap_function(rules, symbol, in_dims, axis, out_dims)
-        copies = rules.functions.copy_in(new)
+        copied = rules.functions.copy_in(new)
     trees = program.in_tree, program.out_tree
-    return finish(result, new, *trees, names=program.arg_names, copies=copies)
+    return finish(result, new, *trees, arg_names=program.arg_names, copied=copied)
 
 
 class _Unsized:

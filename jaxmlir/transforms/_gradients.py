@@ -77,7 +77,7 @@ def grad(
             ]
         first = [*values, *aux] if value else []
         set_results(function, [*first, *gradients, *([] if value else aux)])
-        copies = rules.functions.copy_in(new)
+        copied = rules.functions.copy_in(new)
     pieces = [args_tree.children()[i] for i in positions]
     grads = tuple_of(pieces) if isinstance(argnums, Iterable) else pieces[0]
     if value:
@@ -85,7 +85,9 @@ def grad(
         tree = tuple_of([first_tree, grads])
     else:
         tree = grads if aux_tree is None else tuple_of([grads, aux_tree])
-    return finish(result, new, program.in_tree, tree, f"{symbol}.grad", program.arg_names, copies)
+    return finish(
+        result, new, program.in_tree, tree, f"{symbol}.grad", program.arg_names, copied=copied
+    )
 
 
 def _value_and_aux(program: Program) -> list[Any]:

@@ -70,5 +70,6 @@ def inverse(
     tree = children[found[0]] if single else tuple_of([children[i] for i in found])
     if log_det:
         tree = tuple_of([tree, jax.tree.structure(0)])
+    copied = rules.functions.copy_in(new)
     in_tree = arguments_of(program.out_tree, *known_trees)
-    return finish(result, new, in_tree, tree, f"{symbol}.inverse")
+    return finish(result, new, in_tree, tree, f"{symbol}.inverse", copied=copied)

@@ -10,7 +10,7 @@ import jax
 from jaxmlir._collector import collector_paused
 from jaxmlir.errors import ArgumentError
 from jaxmlir.ir import ir, scope
-from jaxmlir.passes._build import adapt
+from jaxmlir.passes._build import adapt, reachable
 from jaxmlir.passes._library import library_first
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.jvp import active_arguments, tangent_type_of
@@ -61,9 +61,9 @@ def jvp(program: Program, custom_vjp_forward: str = "error") -> Program:
         if custom_vjp_forward == "transpose":
             _expand_custom_lin(rules, core_symbol)
         new = adapt(rules, core_symbol, f"{symbol}.jvp", arguments, results)
-        copies = rules.functions.copy_in(new)
+        copied = rules.functions.copy_in(new)
     in_tree, tree = arguments_of(args_tree, args_tree), tuple_of([out_tree, out_tree])
-    return finish(result, new, in_tree, tree, f"{symbol}.jvp", copies=copies)
+    return finish(result, new, in_tree, tree, f"{symbol}.jvp", copied=copied)
 
 
 def _check_forward(custom_vjp_forward: str) -> None:
@@ -156,21 +156,23 @@ def _pair(
         fwd, sizes = _with_sizes(program, rules, halves, [*residuals, *operands])
         residuals += [(t, False) for t in sizes]
         new = adapt(rules, linear, name, [*residuals, *operands], results)
-        copies = rules.functions.copy_in(fwd, new)
+        copied = rules.functions.copy_in(fwd, new)
+        rules.program.changed()
+        of_first = reachable(rules.program.functions, fwd, uses=copied.uses)
     residual_tree = jax.tree.structure((0,) * len(residuals))
     fwd_out = tuple_of([program.out_tree, residual_tree])
     in_tree = arguments_of(residual_tree, *in_trees)
     return (
         finish(
-            rules.program.clone(),
+            rules.program.clone(among=of_first),
             fwd,
             program.in_tree,
             fwd_out,
             f"{program.name}.fwd",
-            names=program.arg_names,
-            copies=copies,
+            arg_names=program.arg_names,
+            copied=copied,
         ),
-        finish(rules.program, new, in_tree, out_tree, name, copies=copies),
+        finish(rules.program, new, in_tree, out_tree, name, copied=copied),
     )
 
 

@@ -3,6 +3,7 @@ with its rules."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -66,6 +67,7 @@ def out_zeros(rule: func.FuncOp, count: int) -> tuple[bool, ...]:
     return attribute(rule, "jaxpr.out_zeros", (False,) * count)
 
 
+@functools.cache
 def is_float0(type_: ir.Type) -> bool:
     """Whether values of a type are tangents of integers, which say nothing."""
     return getattr(aval_of(type_), "dtype", None) == dtypes.float0

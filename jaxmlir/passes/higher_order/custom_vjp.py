@@ -17,6 +17,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir import codec
+from jaxmlir._lists import chosen
 from jaxmlir.ir import func, ir, symbol_uses
 from jaxmlir.passes._build import attribute, zeros
 from jaxmlir.passes._rules import has_tangent
@@ -104,7 +105,19 @@ class CustomVjp(HigherOrderRule):
             outs = create("jaxpr.custom_lin", types, args, attributes)
             return [t for t, a in zip(outs, pattern, strict=True) if a]
 
-        return Linearization(Written(pattern, primal), Written(pattern, tangent), active)
+        def pull(nonzero: tuple[bool, ...]) -> Written:
+            given = iter(nonzero)
+            bwd = rules.program.function(attributes["bwd"].value)
+            return _pulled(rules, bwd, attributes, tuple(p and next(given) for p in pattern))
+
+        # Which backward rule it is may depend on the op, and one that is missing is the op's error.
+        is_known = "bwd" in attributes and "symbolic_zeros" not in attributes
+        return Linearization(
+            Written(pattern, primal),
+            Written(pattern, tangent),
+            active,
+            pull=pull if is_known else None,
+        )
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Written:
         return batch_call(rules, op, dims, axis, _batch_attributes)
@@ -163,29 +176,8 @@ class CustomLin(HigherOrderRule):
     ) -> Written:
         """A call of the backward rule; a cotangent that is zero is written down for it, unless it
         was told of it."""
-        num_res = attribute(op, "num_res", 0)
         bwd = _backward(rules, op, nonzero)
-        symbol = bwd.name.value
-        expected = [
-            nz for nz, zero in zip(nonzero, in_zeros(bwd, len(nonzero)), strict=True) if not zero
-        ]
-        types = list(bwd.type.inputs)[num_res:]
-        no_operands = attribute(op, "in_zeros", ())
-        # For each operand of the function where the rule gives its cotangent, if it does.
-        position = iter(range(len(bwd.type.results)))
-        where = [None if zero else next(position) for zero in out_zeros(bwd, len(no_operands))]
-        taken = [i for i, zero in zip(where, no_operands, strict=True) if not zero]
-        taken = [i for i, lin in zip(taken, linear[num_res:], strict=True) if lin]
-
-        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            given = iter(args[num_res:])
-            cotangents = [
-                next(given) if nz else zeros(t) for t, nz in zip(types, expected, strict=True)
-            ]
-            outs = call(rules, symbol, [*args[:num_res], *cotangents])
-            return [outs[i] for i in taken if i is not None]
-
-        return Written(tuple(i is not None for i in taken), write)
+        return _pulled(rules, bwd, dict(op.attributes.items()), nonzero, linear)
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Written:
         """Any result may depend on any operand: all are batched, along the first dimension."""
@@ -267,6 +259,45 @@ def _backward(rules: Rules, op: Any, nonzero: tuple[bool, ...]) -> func.FuncOp:
     known = map(rules.program.function, backward_rules(dict(op.attributes.items())))
     found = fitting([not nz for nz in nonzero], [(f, in_zeros(f, len(nonzero))) for f in known])
     return found or rules.program.function(rule_symbol(op, "bwd"))
+
+
+def _pulled(
+    rules: Rules,
+    bwd: func.FuncOp,
+    attributes: Attributes,
+    nonzero: tuple[bool, ...],
+    linear: tuple[bool, ...] | None = None,
+) -> Written:
+    """The transpose of a custom_lin: a call of its backward rule.
+
+    Args:
+      attributes: of the custom_lin.
+      nonzero: which of its results have cotangents.
+      linear: of which operands cotangents are wanted; by default of all but the residuals.
+    """
+    num_res = codec.decode(attributes["num_res"]) if "num_res" in attributes else 0
+    no_operands = codec.decode(attributes["in_zeros"]) if "in_zeros" in attributes else ()
+    symbol = bwd.name.value
+    expected = [
+        nz for nz, zero in zip(nonzero, in_zeros(bwd, len(nonzero)), strict=True) if not zero
+    ]
+    types = list(bwd.type.inputs)[num_res:]
+    # For each operand of the function where the rule gives its cotangent, if it does.
+    position = iter(range(len(bwd.type.results)))
+    where = [None if zero else next(position) for zero in out_zeros(bwd, len(no_operands))]
+    taken = [i for i, zero in zip(where, no_operands, strict=True) if not zero]
+    if linear is not None:
+        taken = chosen(taken, linear[num_res:])
+
+    def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+        given = iter(args[num_res:])
+        cotangents = [
+            next(given) if nz else zeros(t) for t, nz in zip(types, expected, strict=True)
+        ]
+        outs = call(rules, symbol, [*args[:num_res], *cotangents])
+        return [outs[i] for i in taken if i is not None]
+
+    return Written(tuple(i is not None for i in taken), write)
 
 
 def _backward_attributes(rules: Rules, op: Any, fwd: _Forward) -> dict[str, ir.Attribute]:
