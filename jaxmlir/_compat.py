@@ -251,7 +251,7 @@ def bind_leading(closed_jaxpr: Any, values: Any) -> Any:
         return closed_jaxpr
     jaxpr, consts = open_jaxpr(closed_jaxpr)
     n = len(values)
-    bound = _rebound(jaxpr, [*jaxpr.constvars, *jaxpr.invars[:n]], jaxpr.invars[n:])
+    bound = rebound(jaxpr, [*jaxpr.constvars, *jaxpr.invars[:n]], jaxpr.invars[n:])
     return close_jaxpr(bound, [*consts, *values])
 
 
@@ -298,7 +298,7 @@ def constvars_as_arguments(jaxpr: Any) -> Any:
     """
     if hasattr(jaxpr, "with_consts"):
         return jaxpr.with_consts(())
-    return _rebound(jaxpr, [], [*jaxpr.constvars, *jaxpr.invars])
+    return rebound(jaxpr, [], [*jaxpr.constvars, *jaxpr.invars])
 
 
 def arguments_as_constvars(closed_jaxpr: Any, n: int) -> Any:
@@ -306,15 +306,23 @@ def arguments_as_constvars(closed_jaxpr: Any, n: int) -> Any:
     jaxpr = without_consts(closed_jaxpr)
     if hasattr(jaxpr, "with_consts"):
         return jaxpr.with_consts([None] * n)
-    return _rebound(jaxpr, jaxpr.invars[:n], jaxpr.invars[n:])
+    return rebound(jaxpr, jaxpr.invars[:n], jaxpr.invars[n:])
 
 
-def _rebound(jaxpr: Any, constvars: list[Any], invars: list[Any]) -> Any:
+def rebound(jaxpr: Any, constvars: list[Any], invars: list[Any]) -> Any:
     """An open jaxpr with its variables divided otherwise."""
     from jax._src import core
 
     info = debug_info("jit", jaxpr.debug_info.func_name, len(invars), len(jaxpr.outvars))
     return core.Jaxpr(constvars, invars, jaxpr.outvars, jaxpr.eqns, jaxpr.effects, info)
+
+
+def variable_of(value: Any) -> Any | None:
+    """The variable that a value of a trace is in its jaxpr; ``None`` of other values."""
+    from jax._src import core
+
+    found = getattr(value, "val", None) if isinstance(value, core.Tracer) else None
+    return found if isinstance(found, core.Var) else None
 
 
 def closed_and_open_differ() -> bool:

@@ -30,6 +30,7 @@ from jaxmlir import (
     normalize,
     primitives,
     rules,
+    rules_closures,
 )
 from jaxmlir._compat import (
     close_jaxpr,
@@ -108,6 +109,8 @@ class Importer:
         # Of functions that are all of a jaxpr, with nothing from around it.
         self.jaxprs: dict[str, weakref.ref[Any]] = {}
         self._constant_names: dict[int, str] = {}
+        # Of variables that stand for one of the jaxpr around theirs, that one.
+        self.origins: dict[Any, Any] = {}
         # How often something written refers to what only this program has.
         self.references = 0
         # ids are keys above; what they identify must not be freed meanwhile.
@@ -333,6 +336,8 @@ class _Function:
             if eqn.primitive.name == "jaxmlir_call":
                 self.splice(eqn, env, loc)
                 continue
+            if eqn.primitive.name in rules.PRIMITIVES:
+                eqn = rules_closures.with_constants(eqn, self.importer.origins)
             try:
                 operands = [
                     self.literal(v, loc) if type(v) is literal_type else env[v] for v in eqn.invars
@@ -384,10 +389,12 @@ class _Function:
         if not params and name is not _FOREIGN:
             return name, {}
         attributes: dict[str, ir.Attribute] = {}
-        if rewrite is not None:
-            if rewrite is rules.write:
-                return name, rewrite(eqn, self.importer)
+        if rewrite is not None and rewrite is not rules.write:
             params = rewrite(params, eqn)
+        if name in rules_closures.PASSING:
+            self.importer.origins.update(rules_closures.passed(name, params, eqn.invars))
+        if rewrite is rules.write:
+            return name, rewrite(eqn, self.importer)
         importer: codec.Writer = self.importer
         if opens:
             importer = _Opening(self.importer)

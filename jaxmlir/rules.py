@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from jaxmlir import codec
+from jaxmlir import codec, rules_closures
 from jaxmlir._compat import (
     ad_util,
     call_bwd,
@@ -102,16 +102,20 @@ def _jvp_rule(eqn: Any, pending: Pending) -> Told:
     params = eqn.params
     thunk = params["jvp_jaxpr_fun"]
     in_avals = [v.aval for v in eqn.invars[params["num_consts"] :]]
+    constants = params.get(rules_closures.PARAMETER, ())
 
     def trace(in_zeros: tuple[bool, ...]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
+        _check_closed_over(in_zeros[: len(constants)])
         with _Turns.at(thunk).lock:
-            jaxpr, consts, out_zeros = thunk.call_wrapped(*in_zeros)
+            jaxpr, consts, out_zeros = thunk.call_wrapped(*in_zeros[len(constants) :])
         _check_count(len(out_zeros), eqn)
+        jaxpr, consts = rules_closures.bound(jaxpr, consts, in_avals, constants, pending.origins)
         zeros = {"jaxpr.in_zeros": in_zeros, "jaxpr.out_zeros": tuple(out_zeros)}
         return jaxpr, consts, {name: value for name, value in zeros.items() if any(value)}
 
     def function(in_zeros: tuple[bool, ...]) -> tuple[str, ir.Attribute]:
-        key = ("jvp", pending.identity(thunk), tuple(in_avals), in_zeros)
+        values = rules_closures.values(eqn)
+        key = ("jvp", pending.identity(thunk), tuple(in_avals), in_zeros, values)
         return pending.function(
             "jvp_jaxpr", key, thunk.debug_info, functools.partial(trace, in_zeros)
         )
@@ -122,12 +126,28 @@ def _jvp_rule(eqn: Any, pending: Pending) -> Told:
 def _trace_jvp_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
     params, function = eqn.params, _jvp_rule(eqn, pending)
     in_avals = [v.aval for v in eqn.invars[params["num_consts"] :]]
-    yield function((False,) * len(in_avals))
+    taken_for_zero = _taken_for_zero(eqn, params["jvp_jaxpr_fun"], len(in_avals))
+    yield function(taken_for_zero)
     if params["symbolic_zeros"] and not pending.in_rule:
-        found = map(function, _zeros(list(map(has_tangent, in_avals))))
+        tangible = [not z and has_tangent(a) for z, a in zip(taken_for_zero, in_avals, strict=True)]
+        found = map(function, _zeros(tangible))
         symbols = [symbol for name, symbol in found if name == "jvp_jaxpr"]
         if symbols:
             yield "jvp_with_zeros", ir.ArrayAttr.get(symbols)
+
+
+def _taken_for_zero(eqn: Any, thunk: Any, count: int) -> tuple[bool, ...]:
+    """The tangents that a rule takes for zero whatever it is told: of what it closes over, or those
+    of a rule that was exported."""
+    closed_over = len(eqn.params.get(rules_closures.PARAMETER, ()))
+    exported = getattr(thunk.f, "taken_for_zero", None)
+    return exported() if exported else (True,) * closed_over + (False,) * (count - closed_over)
+
+
+def _check_closed_over(zeros: Sequence[bool]) -> None:
+    """Raises an error if a value that a rule closes over has a tangent."""
+    if not all(zeros):
+        raise JaxmlirError("it closes over a value that has a tangent; pass it as an argument")
 
 
 def _check_count(count: int, eqn: Any) -> None:
@@ -223,11 +243,18 @@ class _VjpRules:
         self.choosy = params["symbolic_zeros"]
         self.in_avals = [v.aval for v in eqn.invars[self.num_consts :]]
         self.cotangents = [v.aval.to_ct_aval() for v in eqn.outvars]
+        self.constants = params.get(rules_closures.PARAMETER, ())
         identities = pending.identity(self.fwd), pending.identity(self.bwd)
-        self.shared = (*identities, tuple(self.in_avals))
+        self.shared = (*identities, tuple(self.in_avals), rules_closures.values(eqn))
         # Integers have no tangents, nor has what the function closed over.
-        fixed = closed_over(self.fwd)
-        self.tangible = tuple(i >= fixed and has_tangent(a) for i, a in enumerate(self.in_avals))
+        zero = _taken_for_zero(eqn, self.fwd, len(self.in_avals))
+        fixed = len(self.constants) + closed_over(self.fwd)
+        self.tangible = tuple(
+            i >= fixed and not zero[i] and has_tangent(a) for i, a in enumerate(self.in_avals)
+        )
+        self.taken_for_zero = tuple(
+            z and has_tangent(a) for z, a in zip(zero, self.in_avals, strict=True)
+        )
         self._turns = _Turns.at(self.fwd)
         self._owner = object()
         self._found: Any = None
@@ -254,11 +281,31 @@ class _VjpRules:
                 atoms = [next(own) if i is None else operands[i] for i in input_fwds]
                 # A residual that is a Python value is one in the backward rule as well.
                 known = {i: v.val for i, v in enumerate(atoms) if isinstance(v, core.Literal)}
-                residuals = [atom.aval for atom in atoms]
-                return _trace_bwd(self.bwd, residuals, self.cotangents, ct_zeros, known)
+                residuals = [atom.aval for atom in atoms][: len(atoms) - self.num_passed]
+                found = _trace_bwd(self.bwd, residuals, self.cotangents, ct_zeros, known)
+                return self._with_constants(*found, at=len(residuals))
 
         key = ("bwd", self.shared, in_zeros, ct_zeros)
         return self.pending.function("bwd_jaxpr", key, self.bwd.debug_info, trace)
+
+    def _with_constants(
+        self, jaxpr: Any, consts: Sequence[Any], about: dict[str, Any], at: int
+    ) -> tuple[Any, Sequence[Any], dict[str, Any]]:
+        """A backward rule that gets what it may close over behind its residuals, and has no
+        cotangents for what the function closes over.
+
+        Args:
+          at: how many residuals it has.
+        """
+        count, operands = len(self.constants), self.in_avals
+        if not count:
+            return jaxpr, consts, about
+        passed = self.constants[: self.num_passed]
+        jaxpr, consts = rules_closures.bound(
+            jaxpr, consts, operands, passed, self.pending.origins, at
+        )
+        zeros = about.get("jaxpr.out_zeros", (False,) * (len(operands) - count))
+        return jaxpr, consts, about | {"jaxpr.out_zeros": (True,) * count + zeros}
 
     def _run(self, in_zeros: tuple[bool, ...] | None) -> tuple[Any, Sequence[Any], dict[str, Any]]:
         """Traces the forward rule, unless that is what it was traced for last."""
@@ -273,20 +320,39 @@ class _VjpRules:
     def _traced(self, in_zeros: Any) -> tuple[Any, Sequence[Any], dict[str, Any]]:
         tangible = self.tangible
         if in_zeros is None:
-            taken, (jaxpr, consts) = _call_fwd(self.fwd, tangible, self.choosy)
+            taken, (jaxpr, consts) = _call_fwd(self._call, tangible, self.choosy)
         else:
             taken = tuple(not zero for zero in in_zeros)
-            forget_traced(self.fwd)
-            jaxpr, consts = self.fwd.call_wrapped(*taken)
+            jaxpr, consts = self._call(taken)
         _, res_tree, input_fwds = self.out_trees()
         # JAX counts forwarded operands with the constants in front; fwd does not take these.
-        operands = tuple(i if i is None else i - self.num_consts for i in input_fwds)
-        found = {"jaxpr.num_res": res_tree.num_leaves, "jaxpr.input_fwds": operands}
+        operands = [i if i is None else i - self.num_consts for i in input_fwds]
         _check_count(len(jaxpr.outvars) - operands.count(None), self.eqn)
-        if taken != tangible:
-            zeros = zip(tangible, taken, strict=True)
-            found["jaxpr.in_zeros"] = tuple(may and not does for may, does in zeros)
+        jaxpr, consts = rules_closures.bound(
+            jaxpr, consts, self.in_avals, self.constants, self.pending.origins
+        )
+        # What the backward rule closes over, it gets with the residuals.
+        operands += range(self.num_passed)
+        num_res = res_tree.num_leaves + self.num_passed
+        found = {"jaxpr.num_res": num_res, "jaxpr.input_fwds": tuple(operands)}
+        never = zip(self.taken_for_zero, tangible, taken, strict=True)
+        zeros = tuple(zero or (may and not does) for zero, may, does in never)
+        if any(zeros):
+            found["jaxpr.in_zeros"] = zeros
         return jaxpr, consts, found
+
+    def _call(self, nonzeros: Sequence[bool]) -> Any:
+        """Calls the forward rule, told which tangents are not zero."""
+        count = len(self.constants)
+        _check_closed_over([not nonzero for nonzero in nonzeros[:count]])
+        forget_traced(self.fwd)
+        return self.fwd.call_wrapped(*nonzeros[count:])
+
+    @functools.cached_property
+    def num_passed(self) -> int:
+        """How many values are passed on to the backward rule since it may close over them."""
+        count = len(self.constants)
+        return count if count and rules_closures.holds_tracer(self.bwd) else 0
 
     @property
     def has_variants(self) -> bool:
@@ -372,7 +438,9 @@ def _of_lin(found: tuple[str, ir.Attribute]) -> tuple[str, ir.Attribute]:
     return ("bwd" if name == "bwd_jaxpr" else name), value
 
 
-def _call_fwd(fwd: Any, tangible: tuple[bool, ...], choosy: bool) -> tuple[tuple[bool, ...], Any]:
+def _call_fwd(
+    call: Callable[[Sequence[bool]], Any], tangible: tuple[bool, ...], choosy: bool
+) -> tuple[tuple[bool, ...], Any]:
     """Traces a forward rule for all tangents that there can be, or as many as it does not fail for.
 
     A rule with ``symbolic_zeros`` (``choosy``) may insist that some are zero, as equinox's do for
@@ -380,14 +448,12 @@ def _call_fwd(fwd: Any, tangible: tuple[bool, ...], choosy: bool) -> tuple[tuple
     for halves are tried, and halves of these.  So ``k`` of ``n`` take about ``2 k log2(n / k)``
     calls, of which most fail at once.
 
+    Args:
+      call: calls the rule.
+
     Returns:
       the tangents, and what the rule returned.
     """
-
-    def call(nonzeros: Sequence[bool]) -> Any:
-        forget_traced(fwd)
-        return fwd.call_wrapped(*nonzeros)
-
     taken = [False] * len(tangible)
 
     def extend(more: Sequence[int]) -> None:
@@ -440,8 +506,9 @@ def refused(rule: str, nonzeros: Sequence[bool], in_zeros: Sequence[bool]) -> st
         if nonzero and zero:
             return (
                 f"the custom derivative rule @{rule} fails if told that argument {operand} of the "
-                "function has a tangent; it has one here: stop it with jax.lax.stop_gradient, or "
-                "pass the argument as one that is differentiated"
+                "function, which may be a value that it closes over, has a tangent; it has one "
+                "here: stop it with jax.lax.stop_gradient, or pass it as an argument that is "
+                "differentiated"
             )
     return None
 
@@ -531,14 +598,13 @@ TELLERS: dict[str, Callable[[Any, Pending], Told]] = {
 def rules_key(eqn: Any, identity: Identities) -> Any:
     """Equal for equations whose rules would trace alike."""
     params = eqn.params
-    functions = tuple(identity(params[name]) for name in _THUNKS if name in params)
+    functions = tuple(identity(params[name]) for name in rules_closures.THUNKS if name in params)
     numbers = tuple(params.get(name) for name in ("num_consts", "num_res", "symbolic_zeros"))
     avals = tuple(v.aval for v in (*eqn.invars, *eqn.outvars))
     cotangents = tuple(params.get("out_avals", ()))
-    return eqn.primitive.name, functions, numbers, cotangents, avals
+    values = rules_closures.values(eqn)
+    return eqn.primitive.name, functions, numbers, values, cotangents, avals
 
-
-_THUNKS = ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd")
 
 _ATOMS = (str, bytes, int, float, complex, bool, type(None), type, np.dtype, tree_util.PyTreeDef)
 

@@ -83,6 +83,7 @@ def _read_jvp(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
             jaxpr, consts = _instantiate_tangents(jaxpr, consts, in_avals, in_zeros, taken)
         return jaxpr, consts, list(out_zeros)
 
+    thunk.taken_for_zero = lambda: _taken_for_zero(exporter, attributes, "jvp_jaxpr", len(in_avals))
     name = attributes.symbol("jvp_jaxpr") or "jvp"
     info = debug_info("custom_jvp jvp", name, 2 * len(in_avals), 2 * n_out)
     return primitives.get("custom_jvp_call"), {
@@ -154,6 +155,7 @@ def _read_vjp(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
         forwarded = [i if i is None else i + num_consts for i in input_fwds]
         return _flat_tree(n_out), _flat_tree(len(forwarded)), forwarded
 
+    fwd.taken_for_zero = lambda: _taken_for_zero(exporter, attributes, "fwd_jaxpr", len(in_avals))
     fwd_name = attributes.symbol("fwd_jaxpr") or "fwd"
     fwd_info = debug_info("custom_vjp fwd", fwd_name, len(in_avals), n_out)
     return primitives.get("custom_vjp_call"), {
@@ -236,6 +238,15 @@ def _in_zeros(exporter: Exporter, symbol: str, count: int) -> tuple[bool, ...]:
     return _function_attribute(exporter, symbol, "jaxpr.in_zeros", (False,) * count)
 
 
+def _taken_for_zero(
+    exporter: Exporter, attributes: _Attributes, name: str, count: int
+) -> tuple[bool, ...]:
+    """Which tangents a rule takes for zero whatever it is told, for who imports it again."""
+    exporter.program.trace_rules()
+    symbol = attributes.symbol(name)
+    return _in_zeros(exporter, symbol, count) if symbol else (False,) * count
+
+
 def _chosen(
     exporter: Exporter, zero: Sequence[bool], told: Iterable[str], absent: Callable[[], str]
 ) -> tuple[str, tuple[bool, ...]]:
@@ -246,8 +257,14 @@ def _chosen(
       absent: gives the rule, which takes all of them, where none of these is for them.
     """
     known = {symbol: _in_zeros(exporter, symbol, len(zero)) for symbol in told}
-    symbol = rules.fitting(zero, known.items()) or absent()
-    return symbol, known.get(symbol, (False,) * len(zero))
+    symbol = rules.fitting(zero, known.items())
+    if symbol is None:
+        symbol = absent()
+        known[symbol] = _in_zeros(exporter, symbol, len(zero))
+        refused = rules.refused(symbol, [not z for z in zero], known[symbol])
+        if refused:
+            raise ExportError(refused)
+    return symbol, known[symbol]
 
 
 def _bwd_info(name: str) -> Any:

@@ -296,6 +296,11 @@ class Pending:
         for _ in range(count):
             self._queue.pop()
 
+    @property
+    def origins(self) -> dict[Any, Any]:
+        """Of variables that stand for one of the jaxpr around theirs, that one."""
+        return self._importer.origins
+
     # -- where tracing is --
 
     @property

@@ -35,7 +35,7 @@ from jaxmlir.passes.higher_order._custom_rules import (
 from jaxmlir.passes.higher_order._rule import Halves, HigherOrderRule, Linearization, Written
 from jaxmlir.passes.higher_order.call import call
 from jaxmlir.passes.vmap import vmap
-from jaxmlir.rules import fitting
+from jaxmlir.rules import fitting, refused
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -188,7 +188,8 @@ def _fitting(rules: Rules, op: Any, active: tuple[bool, ...]) -> tuple[str, tupl
     }
     symbol = fitting([not a for a in active], zeros.items())
     if symbol is None:
-        return rule_symbol(op, "jvp_jaxpr"), (False,) * len(active)
+        symbol = rule_symbol(op, "jvp_jaxpr")
+        raise error_at(op, refused(symbol, active, zeros[symbol]))
     return symbol, zeros[symbol]
 
 

@@ -1,0 +1,230 @@
+"""Custom rules that close over values of the function around them: derivatives are those that JAX
+gives where it differentiates while these values are at hand."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxmlir
+from jaxmlir.errors import TransformError
+
+X = np.linspace(0.5, 1.5, 3, dtype=np.float32)
+Y = np.linspace(-1.0, 1.0, 3, dtype=np.float32)
+
+
+def with_jvp(x):
+    @jax.custom_jvp
+    def f(z):
+        return jnp.sin(z * x)
+
+    @f.defjvp
+    def f_jvp(primals, tangents):
+        (z,), (t,) = primals, tangents
+        return f(z), 3.0 * t * jnp.cos(z * x) * x
+
+    return f
+
+
+def with_jvp_told_zeros(x):
+    @jax.custom_jvp
+    def f(z, w):
+        return z * x + w
+
+    @functools.partial(f.defjvp, symbolic_zeros=True)
+    def f_jvp(primals, tangents):
+        z, w = primals
+        t, u = (0.0 if type(t) is jax.custom_derivatives.SymbolicZero else t for t in tangents)
+        return f(z, w), 3.0 * t * x + u + 0.0 * z
+
+    return lambda z: f(z, Y)
+
+
+def with_vjp(x):
+    @jax.custom_vjp
+    def f(z):
+        return jnp.sin(z * x)
+
+    f.defvjp(
+        lambda z: (f(z), (z, jnp.tanh(x))),
+        lambda residuals, ct: (3.0 * ct * jnp.cos(residuals[0] * x) * residuals[1],),
+    )
+    return f
+
+
+def with_forward_rule_alone(x):
+    @jax.custom_vjp
+    def f(z):
+        return z * x
+
+    f.defvjp(lambda z: (f(z), x), lambda slope, ct: (3.0 * ct * slope,))
+    return f
+
+
+def with_backward_rule_alone(x):
+    """And an argument without a derivative."""
+
+    @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+    def f(z, n):
+        return z**n * x
+
+    f.defvjp(lambda z, n: (f(z, n), z), lambda n, z, ct: (n * ct * jnp.exp(x) * z,))
+    return lambda z: f(z, 2)
+
+
+def with_vjp_told_zeros(x):
+    @jax.custom_vjp
+    def f(z, w):
+        return z * x + w
+
+    def fwd(z, w):
+        return f(z.value, w.value), 2.0 if w.perturbed else 3.0
+
+    f.defvjp(fwd, lambda scale, ct: (scale * ct * x, ct), symbolic_zeros=True)
+    return lambda z: f(z, Y)
+
+
+class Solver:
+    """An object whose methods are rules."""
+
+    def __init__(self, x):
+        self.x = x
+        self.solve = jax.custom_vjp(self.value)
+        self.solve.defvjp(self.forward, self.backward)
+
+    def value(self, z):
+        return z / self.x
+
+    def forward(self, z):
+        return self.value(z), None
+
+    def backward(self, _, ct):
+        return (2.0 * ct / self.x,)
+
+
+FUNCTIONS = [
+    with_jvp,
+    with_jvp_told_zeros,
+    with_vjp,
+    with_forward_rule_alone,
+    with_backward_rule_alone,
+    with_vjp_told_zeros,
+    lambda x: Solver(x).solve,
+]
+
+
+def scanned(f, y):
+    def step(carry, slice_):
+        return carry + f(slice_ * carry), f(slice_)
+
+    return lax.scan(step, y, jnp.stack([y, 2 * y]))
+
+
+def scanned_over(x, y, make):
+    """A rule closes over what the loop carries, whose first value is what another closes over."""
+
+    def step(carry, slice_):
+        return 1.5 * carry, make(x)(slice_) + make(carry)(slice_)
+
+    return lax.scan(step, x, jnp.stack([y, 2 * y]))[1]
+
+
+PLACES = {
+    "straight": lambda x, y, make: make(x)(y),
+    "of what was computed": lambda x, y, make: make(jnp.exp(x))(jnp.sin(y)),
+    "in jit": lambda x, y, make: jax.jit(lambda z: make(x)(z) * 2)(y),
+    "around jit": lambda x, y, make: jax.jit(jax.jit(make(x)))(y),
+    "in remat": lambda x, y, make: jax.checkpoint(lambda z: jnp.cos(make(x)(z)))(y),
+    "in cond": lambda x, y, make: lax.cond(y[0] < 0, make(x), make(2 * x), y),
+    "in scan": lambda x, y, make: scanned(make(x), y),
+    "of a carry": scanned_over,
+    "in fori_loop": lambda x, y, make: lax.fori_loop(0, 3, lambda i, z: make(x)(z) * z, y),
+    "in vmap": lambda x, y, make: jax.vmap(make(x))(jnp.stack([y, 2 * y])),
+    "in another": lambda x, y, make: with_jvp(x)(make(x)(y)),
+}
+
+
+def loss(place, make):
+    def total(x, y):
+        leaves = jax.tree.leaves(PLACES[place](x, y, make))
+        return sum(jnp.sum(jnp.cos(leaf)) for leaf in leaves)
+
+    return total
+
+
+def of_jax(function, *args):
+    """Control flow is Python's, as JAX itself cannot differentiate some of it."""
+    with jax.disable_jit():
+        return function(*args)
+
+
+@pytest.mark.parametrize("make", FUNCTIONS)
+@pytest.mark.parametrize("place", PLACES)
+def test_gradients(place, make):
+    function = loss(place, make)
+    want = of_jax(jax.grad(function, 1), X, Y)
+    program = jaxmlir.trace(function)(X, Y)
+    read = jaxmlir.parse(str(program))
+    for gradient in (
+        program.grad(1),
+        read.grad(1),
+        program.optimize(2).grad(1).optimize(2),
+        jax.jit(jax.grad(program, 1)),
+        jax.grad(jax.jit(jaxmlir.trace(lambda x, y: 2 * program(x, y) / 2)(X, Y)), 1),
+    ):
+        np.testing.assert_allclose(gradient(X, Y), want, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("make", FUNCTIONS)
+def test_batches_of_what_is_closed_over(make, tmp_path):
+    function = loss("in jit", make)
+    xs, ys = np.stack([X, 2 * X, 3 * X]), np.stack([Y, 2 * Y, 3 * Y])
+    want = [of_jax(jax.grad(function, 1), x, y) for x, y in zip(xs, ys, strict=True)]
+    program = jaxmlir.trace(function)(X, Y)
+    program.save(tmp_path / "program")
+    loaded = jaxmlir.load(tmp_path / "program")
+
+    def of_batch(x, y):
+        return jnp.sum(program.vmap()(x, y))
+
+    for gradient in (
+        program.grad(1).vmap(),
+        loaded.grad(1).vmap(),
+        jax.grad(of_batch, 1),
+        jaxmlir.trace(of_batch)(xs, ys).grad(1),
+        jax.vmap(jax.grad(program, 1)),
+    ):
+        np.testing.assert_allclose(gradient(xs, ys), want, 1e-5, 1e-6)
+
+
+def test_second_derivatives():
+    function = loss("in jit", with_jvp)
+    program = jaxmlir.trace(function)(X, Y)
+    want = of_jax(jax.hessian(function, 1), X, Y)
+    np.testing.assert_allclose(program.hessian(1)(X, Y), want, 1e-4, 1e-5)
+    np.testing.assert_allclose(jax.hessian(program, 1)(X, Y), want, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("make", FUNCTIONS)
+def test_what_is_closed_over_has_no_derivative(make):
+    program = jaxmlir.trace(loss("in jit", make))(X, Y)
+    with pytest.raises(TransformError, match="a value that it closes over"):
+        program.grad((0, 1))
+
+
+def test_what_only_the_rule_closes_over():
+    def function(x, y):
+        @jax.custom_jvp
+        def f(z):
+            return jnp.sum(z)
+
+        f.defjvp(lambda primals, tangents: (f(*primals), jnp.sum(tangents[0] * x)))
+        return f(y)
+
+    program = jaxmlir.trace(function)(X, Y)
+    np.testing.assert_allclose(program(X, Y), np.sum(Y), 1e-5, 1e-6)
+    with pytest.raises(TransformError, match="closes over a value of an enclosing JAX"):
+        program.grad(1)
