@@ -337,7 +337,7 @@ class _Function:
                 self.splice(eqn, env, loc)
                 continue
             if eqn.primitive.name in rules.PRIMITIVES:
-                eqn = rules_closures.with_constants(eqn, self.importer.origins)
+                eqn = rules_closures.with_constants(eqn, self.importer.origins, env)
             try:
                 operands = [
                     self.literal(v, loc) if type(v) is literal_type else env[v] for v in eqn.invars

@@ -102,20 +102,22 @@ def _jvp_rule(eqn: Any, pending: Pending) -> Told:
     params = eqn.params
     thunk = params["jvp_jaxpr_fun"]
     in_avals = [v.aval for v in eqn.invars[params["num_consts"] :]]
-    constants = params.get(rules_closures.PARAMETER, ())
+    constants = rules_closures.constants_of(eqn)
+    fixed = len(constants.chains)
 
     def trace(in_zeros: tuple[bool, ...]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-        _check_closed_over(in_zeros[: len(constants)])
+        _check_closed_over(in_zeros[:fixed])
         with _Turns.at(thunk).lock:
-            jaxpr, consts, out_zeros = thunk.call_wrapped(*in_zeros[len(constants) :])
+            jaxpr, consts, out_zeros = thunk.call_wrapped(*in_zeros[fixed:])
         _check_count(len(out_zeros), eqn)
-        jaxpr, consts = rules_closures.bound(jaxpr, consts, in_avals, constants, pending.origins)
+        jaxpr, consts = rules_closures.bound(
+            jaxpr, consts, in_avals, constants.chains, pending.origins
+        )
         zeros = {"jaxpr.in_zeros": in_zeros, "jaxpr.out_zeros": tuple(out_zeros)}
         return jaxpr, consts, {name: value for name, value in zeros.items() if any(value)}
 
     def function(in_zeros: tuple[bool, ...]) -> tuple[str, ir.Attribute]:
-        values = rules_closures.values(eqn)
-        key = ("jvp", pending.identity(thunk), tuple(in_avals), in_zeros, values)
+        key = ("jvp", pending.identity(thunk), tuple(in_avals), in_zeros, constants.values)
         return pending.function(
             "jvp_jaxpr", key, thunk.debug_info, functools.partial(trace, in_zeros)
         )
@@ -139,7 +141,7 @@ def _trace_jvp_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attrib
 def _taken_for_zero(eqn: Any, thunk: Any, count: int) -> tuple[bool, ...]:
     """The tangents that a rule takes for zero whatever it is told: of what it closes over, or those
     of a rule that was exported."""
-    closed_over = len(eqn.params.get(rules_closures.PARAMETER, ()))
+    closed_over = len(rules_closures.constants_of(eqn).chains)
     exported = getattr(thunk.f, "taken_for_zero", None)
     return exported() if exported else (True,) * closed_over + (False,) * (count - closed_over)
 
@@ -239,16 +241,17 @@ class _VjpRules:
         params = eqn.params
         self.eqn, self.pending = eqn, pending
         self.fwd, self.bwd = params["fwd_jaxpr_thunk"], params["bwd"]
-        self.out_trees, self.num_consts = params["out_trees"], params["num_consts"]
+        self.out_trees = params["out_trees"]
         self.choosy = params["symbolic_zeros"]
-        self.in_avals = [v.aval for v in eqn.invars[self.num_consts :]]
+        self.in_avals = [v.aval for v in eqn.invars[params["num_consts"] :]]
         self.cotangents = [v.aval.to_ct_aval() for v in eqn.outvars]
-        self.constants = params.get(rules_closures.PARAMETER, ())
+        self.constants = rules_closures.constants_of(eqn)
+        self.fixed = len(self.constants.chains)
         identities = pending.identity(self.fwd), pending.identity(self.bwd)
-        self.shared = (*identities, tuple(self.in_avals), rules_closures.values(eqn))
+        self.shared = (*identities, tuple(self.in_avals), self.constants.values)
         # Integers have no tangents, nor has what the function closed over.
         zero = _taken_for_zero(eqn, self.fwd, len(self.in_avals))
-        fixed = len(self.constants) + closed_over(self.fwd)
+        fixed = self.fixed + closed_over(self.fwd)
         self.tangible = tuple(
             i >= fixed and not zero[i] and has_tangent(a) for i, a in enumerate(self.in_avals)
         )
@@ -297,15 +300,14 @@ class _VjpRules:
         Args:
           at: how many residuals it has.
         """
-        count, operands = len(self.constants), self.in_avals
-        if not count:
+        if not self.fixed:
             return jaxpr, consts, about
-        passed = self.constants[: self.num_passed]
+        passed = self.constants.chains[: self.num_passed]
         jaxpr, consts = rules_closures.bound(
-            jaxpr, consts, operands, passed, self.pending.origins, at
+            jaxpr, consts, self.in_avals, passed, self.pending.origins, at
         )
-        zeros = about.get("jaxpr.out_zeros", (False,) * (len(operands) - count))
-        return jaxpr, consts, about | {"jaxpr.out_zeros": (True,) * count + zeros}
+        zeros = about.get("jaxpr.out_zeros", (False,) * (len(self.in_avals) - self.fixed))
+        return jaxpr, consts, about | {"jaxpr.out_zeros": (True,) * self.fixed + zeros}
 
     def _run(self, in_zeros: tuple[bool, ...] | None) -> tuple[Any, Sequence[Any], dict[str, Any]]:
         """Traces the forward rule, unless that is what it was traced for last."""
@@ -326,10 +328,11 @@ class _VjpRules:
             jaxpr, consts = self._call(taken)
         _, res_tree, input_fwds = self.out_trees()
         # JAX counts forwarded operands with the constants in front; fwd does not take these.
-        operands = [i if i is None else i - self.num_consts for i in input_fwds]
+        start = self.fixed - self.constants.own
+        operands = [i if i is None else start + i for i in input_fwds]
         _check_count(len(jaxpr.outvars) - operands.count(None), self.eqn)
         jaxpr, consts = rules_closures.bound(
-            jaxpr, consts, self.in_avals, self.constants, self.pending.origins
+            jaxpr, consts, self.in_avals, self.constants.chains, self.pending.origins
         )
         # What the backward rule closes over, it gets with the residuals.
         operands += range(self.num_passed)
@@ -343,16 +346,14 @@ class _VjpRules:
 
     def _call(self, nonzeros: Sequence[bool]) -> Any:
         """Calls the forward rule, told which tangents are not zero."""
-        count = len(self.constants)
-        _check_closed_over([not nonzero for nonzero in nonzeros[:count]])
+        _check_closed_over([not nonzero for nonzero in nonzeros[: self.fixed]])
         forget_traced(self.fwd)
-        return self.fwd.call_wrapped(*nonzeros[count:])
+        return self.fwd.call_wrapped(*nonzeros[self.fixed :])
 
     @functools.cached_property
     def num_passed(self) -> int:
         """How many values are passed on to the backward rule since it may close over them."""
-        count = len(self.constants)
-        return count if count and rules_closures.holds_tracer(self.bwd) else 0
+        return self.fixed if self.fixed and rules_closures.holds_tracer(self.bwd) else 0
 
     @property
     def has_variants(self) -> bool:
@@ -506,9 +507,8 @@ def refused(rule: str, nonzeros: Sequence[bool], in_zeros: Sequence[bool]) -> st
         if nonzero and zero:
             return (
                 f"the custom derivative rule @{rule} fails if told that argument {operand} of the "
-                "function, which may be a value that it closes over, has a tangent; it has one "
-                "here: stop it with jax.lax.stop_gradient, or pass it as an argument that is "
-                "differentiated"
+                "function has a tangent; it has one here: stop it with jax.lax.stop_gradient, or "
+                "pass the argument, or a value that it closes over, as one that is differentiated"
             )
     return None
 
@@ -602,7 +602,7 @@ def rules_key(eqn: Any, identity: Identities) -> Any:
     numbers = tuple(params.get(name) for name in ("num_consts", "num_res", "symbolic_zeros"))
     avals = tuple(v.aval for v in (*eqn.invars, *eqn.outvars))
     cotangents = tuple(params.get("out_avals", ()))
-    values = rules_closures.values(eqn)
+    values = rules_closures.constants_of(eqn).values
     return eqn.primitive.name, functions, numbers, values, cotangents, avals
 
 

@@ -13,11 +13,10 @@
 
 JAX runs such a rule while ``x`` is at hand.  A program's rules are functions, so values have to be
 passed to them.  What ``f`` itself closes over are its constants, the first operands of its
-equation.  Where rules close over values too, these operands are no constants, but like others:
-arguments of the rules, in which they have no derivative.  In a rule's jaxpr such a value is a
-constant that is a tracer, of a variable of the jaxpr around it; it is looked up among the operands.
-
-What rules close over and the function does not is at hand nowhere: such a rule cannot be traced.
+equation.  Where rules close over values, these operands are no constants, but like others:
+arguments of the rules, in which they have no derivative; and so is what the rules alone close over.
+In a rule's jaxpr such a value is a constant that is a tracer, of a variable of a jaxpr around it;
+it is looked up among the operands.
 """
 
 from __future__ import annotations
@@ -25,47 +24,76 @@ from __future__ import annotations
 import contextlib
 import functools
 import types
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxmlir._compat import close_jaxpr, core, open_jaxpr, rebound, variable_of
-
-Constants = tuple[tuple[Any, ...], ...]
-"""Of each operand that the function closed over its variable, and those that this stands for in the
-jaxprs around: the value is the same."""
+from jaxmlir._compat import close_jaxpr, core, lu, open_jaxpr, rebound, tree_util, variable_of
 
 THUNKS = ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd")
 """The parameters of equations that are rules."""
-
-PARAMETER = "jaxmlir_constants"
-"""The parameter of an equation that holds these."""
 
 # How many objects are looked at for what a rule closes over.
 MOST = 10_000
 
 
-def with_constants(eqn: Any, origins: Mapping[Any, Any]) -> Any:
-    """The equation of a call with custom rules; its constants are operands like others where its
-    rules close over values.
+class Constants(NamedTuple):
+    """The first operands of an equation, which its rules may close over."""
+
+    chains: tuple[tuple[Any, ...], ...] = ()
+    """Of each its variable, and those that this stands for in the jaxprs around: the value is the
+    same."""
+    own: int = 0
+    """How many of them the function itself closes over."""
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The outermost variable of each: the same for all that are the same value."""
+        return tuple(chain[-1] for chain in self.chains)
+
+
+_PARAMETER = "jaxmlir_constants"
+
+
+def constants_of(eqn: Any) -> Constants:
+    """What :func:`with_constants` found."""
+    return eqn.params.get(_PARAMETER, Constants(own=eqn.params.get("num_consts", 0)))
+
+
+def with_constants(eqn: Any, origins: Mapping[Any, Any], at_hand: Iterable[Any]) -> Any:
+    """The equation of a call with custom rules, with what its rules close over among its operands;
+    it has no constants then.
 
     Args:
       origins: of variables that stand for one of the jaxpr around theirs, that one.
+      at_hand: the variables of the jaxpr that have a value where the equation is.
     """
     params = eqn.params
-    count = params.get("num_consts", 0)
-    if not count or not any(holds_tracer(params[name]) for name in THUNKS if name in params):
+    rules = [params[name] for name in THUNKS if name in params]
+    if "call_jaxpr" not in params or not (found := _closed_over(rules)):
         return eqn
-    constants = tuple(tuple(_chain(v, origins)) for v in eqn.invars[:count])
-    return eqn.replace(params={**params, "num_consts": 0, PARAMETER: constants})
+    own = params["num_consts"]
+    chains = [tuple(_chain(v, origins)) for v in eqn.invars[:own]]
+    missing = found.difference(*chains)
+    more = [c for c in _chains(at_hand, origins) if not missing.isdisjoint(c)] if missing else []
+    more = list({chain[-1]: chain for chain in more}.values())
+    operands = [*eqn.invars[:own], *(chain[0] for chain in more), *eqn.invars[own:]]
+    constants = Constants((*chains, *more), own)
+    if not constants.chains:
+        return eqn
+    called, consts = open_jaxpr(params["call_jaxpr"])
+    unused = [core.Var(chain[0].aval) for chain in more]
+    invars = [*called.invars[:own], *unused, *called.invars[own:]]
+    called = close_jaxpr(rebound(called, list(called.constvars), invars), consts)
+    new = {"call_jaxpr": called, "num_consts": 0, _PARAMETER: constants}
+    return eqn.replace(invars=operands, params={**params, **new})
 
 
-def values(eqn: Any) -> tuple[Any, ...]:
-    """The constants of an equation, by the outermost variable of each: the same for all that are
-    the same value."""
-    return tuple(chain[-1] for chain in eqn.params.get(PARAMETER, ()))
+def _chains(variables: Iterable[Any], origins: Mapping[Any, Any]) -> Iterator[tuple[Any, ...]]:
+    for variable in variables:
+        yield tuple(_chain(variable, origins))
 
 
 def _chain(variable: Any, origins: Mapping[Any, Any]) -> Iterator[Any]:
@@ -78,7 +106,7 @@ def bound(
     jaxpr: Any,
     consts: Sequence[Any],
     operands: Sequence[Any],
-    constants: Constants,
+    chains: Sequence[tuple[Any, ...]],
     origins: dict[Any, Any],
     at: int = 0,
 ) -> tuple[Any, Sequence[Any]]:
@@ -86,23 +114,24 @@ def bound(
 
     Args:
       operands: their types.
+      chains: those of :class:`Constants`.
       origins: gets what its variables for them stand for: a rule may call its function.
       at: which argument the first one is.
 
     Returns:
       the jaxpr and its other constants.
     """
-    if not constants:
+    if not chains:
         return jaxpr, consts
     jaxpr, consts = open_jaxpr(close_jaxpr(jaxpr, consts))
     rest = dict(zip(jaxpr.constvars, consts, strict=True))
     variables = []
-    for aval, known in zip(operands, constants, strict=False):
-        same = (v for v, value in rest.items() if variable_of(value) in known)
+    for aval, chain in zip(operands, chains, strict=False):
+        same = (v for v, value in rest.items() if variable_of(value) in chain)
         variable = next(same, None)
         rest.pop(variable, None)
         variables.append(core.Var(aval) if variable is None else variable)
-        origins[variables[-1]] = known[0]
+        origins[variables[-1]] = chain[0]
     invars = [*jaxpr.invars[:at], *variables, *jaxpr.invars[at:]]
     return rebound(jaxpr, list(rest), invars), list(rest.values())
 
@@ -151,49 +180,68 @@ def _pairs(jaxpr: Any, operands: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
             yield variable, operand
 
 
-def holds_tracer(function: Any) -> bool:
-    """Whether a function, or what it is made of, closes over a value of a trace."""
+def holds_tracer(rule: Any) -> bool:
+    """Whether a rule, or what it is made of, closes over a value of a trace."""
+    return bool(_closed_over([rule]))
+
+
+def _closed_over(rules: Sequence[Any]) -> set[Any]:
+    """The variables of what rules, or what they are made of, close over."""
+    found: set[Any] = set()
     seen: dict[int, Any] = {}
-    waiting = [function]
+    waiting = list(rules)
     while waiting and len(seen) < MOST:
         value = waiting.pop()
-        if id(value) not in seen:
-            if isinstance(value, core.Tracer):
-                return True
-            # Kept alive, for its number.
-            seen[id(value)] = value
-            waiting.extend(_parts(value))
-    return False
+        if id(value) in seen:
+            continue
+        # Kept alive, for its number.
+        seen[id(value)] = value
+        if isinstance(value, core.Tracer):
+            found.add(variable_of(value))
+        else:
+            waiting.extend(_parts_of(type(value))(value))
+    return found - {None}
 
 
-def _parts(value: Any) -> Iterator[Any]:
-    """What a value refers to, of what belongs to it."""
-    if isinstance(value, _WHOLE):
+def _of_function(value: Any) -> Iterator[Any]:
+    yield from filter(None, (value.__defaults__, value.__kwdefaults__))
+    for cell in value.__closure__ or ():
+        # One that is not filled yet has no contents.
+        with contextlib.suppress(ValueError):
+            yield cell.cell_contents
+
+
+def _of_object(value: Any) -> Iterator[Any]:
+    if hasattr(value, "__wrapped__"):
+        yield value.__wrapped__
         return
-    if isinstance(value, types.FunctionType):
-        yield from filter(None, (value.__defaults__, value.__kwdefaults__))
-        for cell in value.__closure__ or ():
-            # One that is not filled yet has no contents.
-            with contextlib.suppress(ValueError):
-                yield cell.cell_contents
-    elif isinstance(value, types.MethodType):
-        yield from (value.__func__, value.__self__)
-    elif isinstance(value, functools.partial):
-        yield from (value.func, value.args, value.keywords)
-    elif isinstance(value, Mapping):
-        yield from value.values()
-    elif isinstance(value, (tuple, list, set, frozenset)):
-        yield from value
-    else:
-        yield from getattr(value, "__dict__", {}).values()
-        for cls in type(value).__mro__:
-            slots = cls.__dict__.get("__slots__", ())
-            for name in (slots,) if isinstance(slots, str) else slots:
-                yield getattr(value, name, None)
+    yield from getattr(value, "__dict__", {}).values()
+    for cls in type(value).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            yield getattr(value, name, None)
 
 
-# What closes over nothing, or over what is not the rule's.
-_WHOLE = (
-    *(str, bytes, int, float, complex, type, types.ModuleType, np.ndarray, np.generic, np.dtype),
-    *(jax.Array, core.Trace, core.Jaxpr, core.DebugInfo, core.AbstractValue),
-)
+_PARTS: dict[Any, Callable[[Any], Iterable[Any]]] = {
+    types.FunctionType: _of_function,
+    # What closes over nothing, or over what is not the rule's.
+    (
+        *(str, bytes, int, float, complex, type(None), type, types.ModuleType),
+        *(np.ndarray, np.generic, np.dtype, jax.Array, tree_util.PyTreeDef),
+        *(core.Trace, core.Jaxpr, core.DebugInfo, core.AbstractValue, lu.Store, lu.EqualStore),
+    ): lambda value: (),
+    (tuple, list, set, frozenset): lambda value: value,
+    Mapping: lambda value: value.values(),
+    types.MethodType: lambda value: (value.__func__, value.__self__),
+    functools.partial: lambda value: (value.func, value.args, value.keywords),
+    lu.WrappedFun: lambda value: (value.f,),
+    jax.custom_jvp: lambda value: (value.fun, value.jvp),
+    jax.custom_vjp: lambda value: (value.fun, value.fwd, value.bwd),
+    object: _of_object,
+}
+
+
+@functools.lru_cache(1024)
+def _parts_of(cls: type) -> Callable[[Any], Iterable[Any]]:
+    """What gives what a value of a class refers to, of what belongs to it."""
+    return next(parts for classes, parts in _PARTS.items() if issubclass(cls, classes))

@@ -87,6 +87,23 @@ def with_vjp_told_zeros(x):
     return lambda z: f(z, Y)
 
 
+def whose_rules_alone_do(x):
+    """As one that reverses or scales a gradient."""
+
+    @jax.custom_vjp
+    def f(z):
+        return 2 * z
+
+    f.defvjp(lambda z: (f(z), x), lambda slope, ct: (-jnp.exp(x) * ct * slope,))
+
+    @jax.custom_jvp
+    def g(z):
+        return z**2
+
+    g.defjvp(lambda primals, tangents: (g(*primals), x * tangents[0] * primals[0]))
+    return lambda z: g(f(z))
+
+
 class Solver:
     """An object whose methods are rules."""
 
@@ -215,16 +232,24 @@ def test_what_is_closed_over_has_no_derivative(make):
         program.grad((0, 1))
 
 
-def test_what_only_the_rule_closes_over():
-    def function(x, y):
-        @jax.custom_jvp
-        def f(z):
-            return jnp.sum(z)
-
-        f.defjvp(lambda primals, tangents: (f(*primals), jnp.sum(tangents[0] * x)))
-        return f(y)
-
+@pytest.mark.parametrize("place", ["straight", "of what was computed", "in vmap", "in another"])
+def test_rules_that_alone_close_over_something(place):
+    function = loss(place, whose_rules_alone_do)
+    want = of_jax(jax.grad(function, 1), X, Y)
     program = jaxmlir.trace(function)(X, Y)
-    np.testing.assert_allclose(program(X, Y), np.sum(Y), 1e-5, 1e-6)
-    with pytest.raises(TransformError, match="closes over a value of an enclosing JAX"):
+    for gradient in (program.grad(1), jaxmlir.parse(str(program)).grad(1), jax.grad(program, 1)):
+        np.testing.assert_allclose(gradient(X, Y), want, 1e-5, 1e-6)
+
+
+def in_vmap_of_both(x, y):
+    """The rule closes over a row of the batch that the program has."""
+    rows = jax.vmap(lambda x, y: with_jvp(x)(y))(jnp.stack([x, x]), jnp.stack([y, y]))
+    return jnp.sum(rows)
+
+
+@pytest.mark.parametrize("function", [in_vmap_of_both, loss("in jit", whose_rules_alone_do)])
+def test_what_is_not_at_hand(function):
+    program = jaxmlir.trace(function)(X, Y)
+    np.testing.assert_allclose(program(X, Y), function(X, Y), 1e-5, 1e-6)
+    with pytest.raises(TransformError, match="could not be traced"):
         program.grad(1)
