@@ -55,6 +55,7 @@ class Leaf(NamedTuple):
     """Private, in no module, under a short name; refers to others by theirs."""
     name: str
     outline: tuple[ir.FunctionType, str]
+    """See :func:`outline_of`."""
     uses: tuple[str, ...]
     """The functions of the volume that it refers to."""
     sources: Mapping[int, Source]
