@@ -23,7 +23,7 @@ def forget_analyses(of: Any) -> None:
     """Has the analyses of an object found out again when they are next asked for."""
     known = of.__dict__
     for name in _analyses(type(of)).intersection(known):
-        del known[name]
+        known.pop(name, None)
 
 
 @functools.cache

@@ -26,7 +26,7 @@ def dense(value: np.ndarray) -> ir.Attribute:
     return found
 
 
-# By dtype and bits.
+# By dtype and bits.  MLIR keeps the attributes anyway.
 _scalars: dict[tuple[np.dtype, bytes], ir.Attribute] = {}
 
 

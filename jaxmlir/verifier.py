@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -268,7 +269,8 @@ class _Verifier:
             return None
         if symbol not in self.interfaces:
             function = self.functions[symbol]
-            pure = next(self.program.liveness.listed_effects(symbol), None) is None
+            ops = itertools.chain.from_iterable(block.operations for block in function.body)
+            pure = not any("jaxpr.effects" in op.attributes for op in ops)
             own = tuple(item for item in function.attributes.items() if item[0] not in _NAMES)
             self.interfaces[symbol] = (function.type, own) if pure else None
         return self.interfaces[symbol]

@@ -15,6 +15,7 @@ operands have tangents, are linear, or are batched along which dimension.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -518,7 +519,12 @@ def _refers(op: Any) -> bool:
 
 def has_tangent(value: ir.Value) -> bool:
     """Whether a value's type has a nontrivial tangent type: not integers, booleans or keys."""
-    aval = aval_of(value.type)
+    return _has_tangent(value.type)
+
+
+@functools.cache
+def _has_tangent(type_: ir.Type) -> bool:
+    aval = aval_of(type_)
     return isinstance(aval, core.ShapedArray) and aval.to_tangent_aval().dtype != dtypes.float0
 
 

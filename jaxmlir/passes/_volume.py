@@ -18,6 +18,7 @@ from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.dedupe_functions import (
     Shape,
     equal_functions,
+    outline_of,
     rename_uses,
     shape_of,
     short_name,
@@ -53,7 +54,8 @@ class Leaf(NamedTuple):
     function: func.FuncOp
     """Private, in no module, under a short name; refers to others by theirs."""
     name: str
-    type: ir.FunctionType
+    outline: tuple[ir.FunctionType, str]
+    """See :func:`outline_of`."""
     uses: tuple[str, ...]
     """The functions of the volume that it refers to."""
     sources: Mapping[int, Source]
@@ -188,7 +190,7 @@ class Volume:
                 self._leaves[kept] = Leaf(
                     function,
                     names[kept],
-                    function.type,
+                    outline_of(function),
                     tuple([first[use] for use in uses]),
                     own.rule_tracing.sources([function]),
                     shape,

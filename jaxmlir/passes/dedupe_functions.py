@@ -118,16 +118,16 @@ def equal_functions(
     shapes: dict[Any, int] = {}
     class_of: dict[str, int] = {}
     uses: dict[str, tuple[str, ...]] = {}
-    own = {n: f.type for n, f in functions.items() if n not in copies and is_private(f)}
+    own = {n: outline_of(f) for n, f in functions.items() if n not in copies and is_private(f)}
     # The shape of a function that is unlike all others for a simpler reason is not needed.
-    types = collections.Counter(own.values())
+    outlines = collections.Counter(own.values())
     if own:
-        types.update(copies[name].leaf.type for name in functions if name in copies)
+        outlines.update(copies[name].leaf.outline for name in functions if name in copies)
     for name, function in functions.items():
         shape, uses[name] = name, ()
         if name in copies:
             shape, uses[name] = copies[name].leaf.shape, copies[name].uses
-        elif name in own and types[own[name]] > 1:
+        elif name in own and outlines[own[name]] > 1:
             shape, uses[name] = shape_of(function)
         class_of[name] = shapes.setdefault(shape, len(shapes))
     count = len(shapes)
@@ -145,6 +145,15 @@ def equal_functions(
         count = len(refined)
     first: dict[int, str] = {}
     return {name: first.setdefault(class_of[name], name) for name in functions}
+
+
+def outline_of(function: func.FuncOp) -> tuple[ir.FunctionType, str]:
+    """The type of a function and the name of its first op: equal for equal functions.
+
+    A function that does no more than call another one has the other one's type.
+    """
+    first = function.entry_block.operations[0]
+    return function.type, first.operation.name
 
 
 class Shape(tuple[Any, ...]):
