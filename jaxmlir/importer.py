@@ -109,7 +109,7 @@ class Importer:
         # Of functions that are all of a jaxpr, with nothing from around it.
         self.jaxprs: dict[str, weakref.ref[Any]] = {}
         self._constant_names: dict[int, str] = {}
-        # Of variables that stand for one of the jaxpr around theirs, that one.
+        # Of variables that stand for one of the jaxpr around theirs, that one; else None.
         self.origins: dict[Any, Any] = {}
         # How often something written refers to what only this program has.
         self.references = 0
@@ -392,7 +392,7 @@ class _Function:
         if rewrite is not None and rewrite is not rules.write:
             params = rewrite(params, eqn)
         if name in rules_closures.PASSING:
-            self.importer.origins.update(rules_closures.passed(name, params, eqn.invars))
+            rules_closures.note_origins(self.importer.origins, name, params, eqn.invars)
         if rewrite is rules.write:
             return name, rewrite(eqn, self.importer)
         importer: codec.Writer = self.importer

@@ -103,7 +103,7 @@ def _jvp_rule(eqn: Any, pending: Pending) -> Told:
     thunk = params["jvp_jaxpr_fun"]
     in_avals = [v.aval for v in eqn.invars[params["num_consts"] :]]
     constants = rules_closures.constants_of(eqn)
-    fixed = len(constants.chains)
+    fixed = len(constants.variables)
 
     def trace(in_zeros: tuple[bool, ...]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
         _check_closed_over(in_zeros[:fixed])
@@ -141,7 +141,7 @@ def _trace_jvp_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attrib
 def _taken_for_zero(eqn: Any, thunk: Any, count: int) -> tuple[bool, ...]:
     """The tangents that a rule takes for zero whatever it is told: of what it closes over, or those
     of a rule that was exported."""
-    closed_over = len(rules_closures.constants_of(eqn).chains)
+    closed_over = len(rules_closures.constants_of(eqn).variables)
     exported = getattr(thunk.f, "taken_for_zero", None)
     return exported() if exported else (True,) * closed_over + (False,) * (count - closed_over)
 
@@ -246,7 +246,7 @@ class _VjpRules:
         self.in_avals = [v.aval for v in eqn.invars[params["num_consts"] :]]
         self.cotangents = [v.aval.to_ct_aval() for v in eqn.outvars]
         self.constants = rules_closures.constants_of(eqn)
-        self.fixed = len(self.constants.chains)
+        self.fixed = len(self.constants.variables)
         identities = pending.identity(self.fwd), pending.identity(self.bwd)
         self.shared = (*identities, tuple(self.in_avals), self.constants.values)
         # Integers have no tangents, nor has what the function closed over.

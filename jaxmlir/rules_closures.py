@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -42,11 +43,17 @@ MOST = 10_000
 class Constants(NamedTuple):
     """The first operands of an equation, which its rules may close over."""
 
-    chains: tuple[tuple[Any, ...], ...] = ()
-    """Of each its variable, and those that this stands for in the jaxprs around: the value is the
-    same."""
+    variables: tuple[Any, ...] = ()
     own: int = 0
     """How many of them the function itself closes over."""
+    origins: Mapping[Any, Any] = {}
+    """See :func:`note_origins`."""
+
+    @property
+    def chains(self) -> list[tuple[Any, ...]]:
+        """Of each its variable, and those that this stands for in the jaxprs around: the value is
+        the same."""
+        return [tuple(_chain(v, self.origins)) for v in self.variables]
 
     @property
     def values(self) -> tuple[Any, ...]:
@@ -67,7 +74,7 @@ def with_constants(eqn: Any, origins: Mapping[Any, Any], at_hand: Iterable[Any])
     it has no constants then.
 
     Args:
-      origins: of variables that stand for one of the jaxpr around theirs, that one.
+      origins: see :func:`note_origins`.
       at_hand: the variables of the jaxpr that have a value where the equation is.
     """
     params = eqn.params
@@ -75,25 +82,34 @@ def with_constants(eqn: Any, origins: Mapping[Any, Any], at_hand: Iterable[Any])
     if "call_jaxpr" not in params or not (found := _closed_over(rules)):
         return eqn
     own = params["num_consts"]
-    chains = [tuple(_chain(v, origins)) for v in eqn.invars[:own]]
-    missing = found.difference(*chains)
-    more = [c for c in _chains(at_hand, origins) if not missing.isdisjoint(c)] if missing else []
-    more = list({chain[-1]: chain for chain in more}.values())
-    operands = [*eqn.invars[:own], *(chain[0] for chain in more), *eqn.invars[own:]]
-    constants = Constants((*chains, *more), own)
-    if not constants.chains:
+    missing = found.difference(*(_chain(v, origins) for v in eqn.invars[:own]))
+    more = {}
+    for variable in at_hand if missing else ():
+        same = missing.intersection(_chain(variable, origins))
+        more.update(dict.fromkeys(same, variable))
+    operands = [*eqn.invars[:own], *more.values()]
+    if not operands:
         return eqn
+    constants = Constants(tuple(operands), own, origins)
     called, consts = open_jaxpr(params["call_jaxpr"])
-    unused = [core.Var(chain[0].aval) for chain in more]
+    unused = [core.Var(v.aval) for v in more.values()]
     invars = [*called.invars[:own], *unused, *called.invars[own:]]
     called = close_jaxpr(rebound(called, list(called.constvars), invars), consts)
     new = {"call_jaxpr": called, "num_consts": 0, _PARAMETER: constants}
-    return eqn.replace(invars=operands, params={**params, **new})
+    return eqn.replace(invars=[*operands, *eqn.invars[own:]], params={**params, **new})
 
 
-def _chains(variables: Iterable[Any], origins: Mapping[Any, Any]) -> Iterator[tuple[Any, ...]]:
-    for variable in variables:
-        yield tuple(_chain(variable, origins))
+def note_origins(
+    origins: dict[Any, Any], name: str, params: Mapping[str, Any], operands: Sequence[Any]
+) -> None:
+    """Takes note of the jaxprs that an op passes operands to: which variables of theirs stand for
+    which of the jaxpr around.
+
+    A jaxpr may be called from several places: ``None`` where its variable does not stand for one.
+    """
+    for variable, operand in _passed(name, params, operands):
+        if origins.setdefault(variable, operand) is not operand:
+            origins[variable] = None
 
 
 def _chain(variable: Any, origins: Mapping[Any, Any]) -> Iterator[Any]:
@@ -110,11 +126,11 @@ def bound(
     origins: dict[Any, Any],
     at: int = 0,
 ) -> tuple[Any, Sequence[Any]]:
-    """A rule's jaxpr as one that takes the values of these constants.
+    """A rule's jaxpr as one that takes the values of constants.
 
     Args:
       operands: their types.
-      chains: those of :class:`Constants`.
+      chains: see :class:`Constants`.
       origins: gets what its variables for them stand for: a rule may call its function.
       at: which argument the first one is.
 
@@ -131,7 +147,7 @@ def bound(
         variable = next(same, None)
         rest.pop(variable, None)
         variables.append(core.Var(aval) if variable is None else variable)
-        origins[variables[-1]] = chain[0]
+        origins.update(itertools.pairwise((variables[-1], *chain)))
     invars = [*jaxpr.invars[:at], *variables, *jaxpr.invars[at:]]
     return rebound(jaxpr, list(rest), invars), list(rest.values())
 
@@ -148,15 +164,13 @@ PASSING = frozenset(
         "jaxpr.while",
     }
 )
-"""The ops that :func:`passed` knows."""
+"""The ops of which :func:`note_origins` takes note."""
 
 
-def passed(name: str, params: Mapping[str, Any], operands: Sequence[Any]) -> Iterator[Any]:
-    """Of an op the jaxprs that get operands as they are: pairs of a jaxpr's variables and these.
-
-    Args:
-      params: those of the dialect.
-    """
+def _passed(
+    name: str, params: Mapping[str, Any], operands: Sequence[Any]
+) -> Iterator[tuple[Any, Any]]:
+    """Of an op the jaxprs that get operands as they are: pairs of a jaxpr's variables and these."""
     match name:
         case "jaxpr.jit" | "jaxpr.closed_call" | "jaxpr.remat2":
             yield from _pairs(params["jaxpr" if "jaxpr" in params else "call_jaxpr"], operands)

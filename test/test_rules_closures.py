@@ -247,7 +247,21 @@ def in_vmap_of_both(x, y):
     return jnp.sum(rows)
 
 
-@pytest.mark.parametrize("function", [in_vmap_of_both, loss("in jit", whose_rules_alone_do)])
+def of_two_calls(x, y):
+    """What the rule closes over is what the first of two calls passes, and not the second."""
+
+    @jax.jit
+    def called(z, y):
+        f = jax.custom_jvp(lambda w: jnp.sum(w * z))
+        f.defjvp(lambda primals, tangents: (f(*primals), jnp.sum(tangents[0] * x)))
+        return f(y)
+
+    return called(x, y) + called(2 * x, y)
+
+
+@pytest.mark.parametrize(
+    "function", [in_vmap_of_both, of_two_calls, loss("in jit", whose_rules_alone_do)]
+)
 def test_what_is_not_at_hand(function):
     program = jaxmlir.trace(function)(X, Y)
     np.testing.assert_allclose(program(X, Y), function(X, Y), 1e-5, 1e-6)
