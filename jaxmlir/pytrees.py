@@ -15,6 +15,7 @@ from __future__ import annotations
 import collections
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -224,6 +225,18 @@ def _unflatten_stand_in(said: _Said, children: Iterable[Any]) -> _StandIn:
 
 
 jax.tree_util.register_pytree_with_keys(_StandIn, _flatten_stand_in, _unflatten_stand_in)
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A boolean that is part of a tree; unflattened, it is that."""
+
+    value: bool
+
+
+jax.tree_util.register_pytree_node(
+    Flag, lambda flag: ((), flag.value), lambda value, children: value
+)
 
 _BUILTIN = frozenset({tuple, list, dict, type(None), collections.OrderedDict})
 

@@ -186,6 +186,29 @@ def test_residuals_of_a_high_level_primitive_may_have_a_structure():
 
 
 @compat
+def test_a_high_level_primitive_may_ask_which_tangents_are_zero():
+    """Since JAX 0.12 these two are such primitives, and ask when they are transposed."""
+
+    def f(x, n):
+        return jnp.sum(jnp.sin(jnp.ldexp(x, n))) + jnp.sum(jnp.frexp(3 * x)[0] ** 2)
+
+    args = jnp.array([0.1, 0.7, 1.5]), jnp.array([-1, 0, 2])
+    program = jaxmlir.trace(f)(*args)
+    wanted = jax.grad(f)(*args)
+    for gradient in (program.grad(), reread(program.optimize(2).grad().optimize(2))):
+        same(gradient(*args), wanted)
+    forward, linear = program.linearize()
+    result, residuals = forward(*args)
+    zero = np.zeros(3, jax.dtypes.float0)
+    tangent = reread(linear)(residuals, args[0], zero)
+    same((result, tangent), jax.jvp(f, args, (args[0], zero)))
+    same(program.hessian()(*args), jax.hessian(f)(*args))
+    batch = jnp.stack([args[0], args[0] + 1]), args[1]
+    mapped = (jax.vmap(jax.grad(g), (0, None)) for g in (program, f))
+    same(*(g(*batch) for g in mapped))
+
+
+@compat
 def test_integers_of_a_high_level_primitive_have_no_tangents():
     """Since JAX 0.12 a search is such a primitive."""
 

@@ -24,6 +24,7 @@ from jaxmlir._compat import (
     source_info_util,
 )
 from jaxmlir._lists import chosen
+from jaxmlir.pytrees import Flag
 
 
 def jvp(closed: Any, active: tuple[bool, ...]) -> tuple[Any, tuple[bool, ...]]:
@@ -207,7 +208,41 @@ def _split(closed: Any, args: Sequence[Any], active: tuple[bool, ...], reverse: 
         invars = [*jaxpr.invars[:cut], *jaxpr.invars[end:], *jaxpr.invars[cut:end]]
         jaxpr = jaxpr.replace(invars=invars)
     active_out = tuple(not zero for zero in out_zeros)
-    return out, [*consts, *more], jaxpr, active_out
+    return out, *_with_flags([*consts, *more], jaxpr), active_out
+
+
+def _with_flags(residuals: Sequence[Any], jaxpr: Any) -> tuple[Sequence[Any], Any]:
+    """Without the booleans that a high-level primitive's rule knows among the residuals, such as
+    whether a tangent is zero: its other rule branches on them in Python, so they become part of
+    their tree."""
+    if not any(eqn.primitive.name == _OTHER_HALF for eqn in jaxpr.eqns):
+        return residuals, jaxpr
+    known = dict(zip(jaxpr.invars, residuals, strict=False))
+    eqns = []
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == _OTHER_HALF:
+            tree = eqn.params["residuals_tree"]
+            values, tangents = eqn.invars[: tree.num_leaves], eqn.invars[tree.num_leaves :]
+            flags = [_flag(v.val if type(v) is core.Literal else known.get(v)) for v in values]
+            leaves = [0 if flag is None else flag for flag in flags]
+            flagged = jax.tree.structure(jax.tree.unflatten(tree, leaves))
+            kept = chosen(values, [flag is None for flag in flags])
+            params = {**eqn.params, "residuals_tree": flagged}
+            eqn = eqn.replace(invars=[*kept, *tangents], params=params)
+        eqns.append(eqn)
+    cut = len(residuals)
+    kept = [False] * cut + [True] * (len(jaxpr.invars) - cut)
+    jaxpr, used = pe.dce_jaxpr(jaxpr.replace(eqns=eqns), [True] * len(jaxpr.outvars), kept)
+    return chosen(residuals, used[:cut]), jaxpr
+
+
+_OTHER_HALF = "call_hi_primitive_linearized"
+
+
+def _flag(value: Any) -> Flag | None:
+    """A boolean that is known."""
+    is_known = isinstance(value, (bool, np.bool_, np.ndarray))
+    return Flag(bool(value)) if is_known and core.typeof(value).str_short() == "bool[]" else None
 
 
 def _has_plain_jvp(eqn: Any) -> bool:
