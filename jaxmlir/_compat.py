@@ -317,12 +317,13 @@ def rebound(jaxpr: Any, constvars: list[Any], invars: list[Any]) -> Any:
     return core.Jaxpr(constvars, invars, jaxpr.outvars, jaxpr.eqns, jaxpr.effects, info)
 
 
-def variable_of(value: Any) -> Any | None:
-    """The variable that a value of a trace is in its jaxpr; ``None`` of other values."""
+def atom_of(value: Any) -> Any | None:
+    """What a value of a trace is in its jaxpr, a variable or a literal; ``None`` of other
+    values."""
     from jax._src import core
 
     found = getattr(value, "val", None) if isinstance(value, core.Tracer) else None
-    return found if isinstance(found, core.Var) else None
+    return found if isinstance(found, (core.Var, core.Literal)) else None
 
 
 def closed_and_open_differ() -> bool:

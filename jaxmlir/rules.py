@@ -300,12 +300,12 @@ class _VjpRules:
         Args:
           at: how many residuals it has.
         """
-        if not self.fixed:
-            return jaxpr, consts, about
         passed = self.constants.chains[: self.num_passed]
         jaxpr, consts = rules_closures.bound(
             jaxpr, consts, self.in_avals, passed, self.pending.origins, at
         )
+        if not self.fixed:
+            return jaxpr, consts, about
         zeros = about.get("jaxpr.out_zeros", (False,) * (len(self.in_avals) - self.fixed))
         return jaxpr, consts, about | {"jaxpr.out_zeros": (True,) * self.fixed + zeros}
 

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxmlir._compat import close_jaxpr, core, lu, open_jaxpr, rebound, tree_util, variable_of
+from jaxmlir._compat import atom_of, close_jaxpr, core, lu, open_jaxpr, rebound, tree_util
 
 THUNKS = ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd")
 """The parameters of equations that are rules."""
@@ -57,8 +57,11 @@ class Constants(NamedTuple):
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """The outermost variable of each: the same for all that are the same value."""
-        return tuple(chain[-1] for chain in self.chains)
+        """The outermost variable of each: the same for all that are the same value.
+
+        ``None`` of a number that stands in the jaxpr.
+        """
+        return tuple(chain[-1] if chain else None for chain in self.chains)
 
 
 _PARAMETER = "jaxmlir_constants"
@@ -88,7 +91,7 @@ def with_constants(eqn: Any, origins: Mapping[Any, Any], at_hand: Iterable[Any])
         same = missing.intersection(_chain(variable, origins))
         more.update(dict.fromkeys(same, variable))
     operands = [*eqn.invars[:own], *more.values()]
-    if not operands:
+    if missing == found and not more:
         return eqn
     constants = Constants(tuple(operands), own, origins)
     called, consts = open_jaxpr(params["call_jaxpr"])
@@ -113,7 +116,8 @@ def note_origins(
 
 
 def _chain(variable: Any, origins: Mapping[Any, Any]) -> Iterator[Any]:
-    while variable is not None:
+    # An operand may be a number that stands in the jaxpr.
+    while isinstance(variable, core.Var):
         yield variable
         variable = origins.get(variable)
 
@@ -137,19 +141,32 @@ def bound(
     Returns:
       the jaxpr and its other constants.
     """
+    consts = list(map(_known, consts))
     if not chains:
         return jaxpr, consts
     jaxpr, consts = open_jaxpr(close_jaxpr(jaxpr, consts))
     rest = dict(zip(jaxpr.constvars, consts, strict=True))
     variables = []
     for aval, chain in zip(operands, chains, strict=False):
-        same = (v for v, value in rest.items() if variable_of(value) in chain)
+        same = (v for v, value in rest.items() if _variable(value) in chain)
         variable = next(same, None)
         rest.pop(variable, None)
         variables.append(core.Var(aval) if variable is None else variable)
         origins.update(itertools.pairwise((variables[-1], *chain)))
     invars = [*jaxpr.invars[:at], *variables, *jaxpr.invars[at:]]
     return rebound(jaxpr, list(rest), invars), list(rest.values())
+
+
+def _variable(value: Any) -> Any | None:
+    """The variable that a value of a trace is in its jaxpr."""
+    atom = atom_of(value)
+    return atom if isinstance(atom, core.Var) else None
+
+
+def _known(value: Any) -> Any:
+    """A value, which is a number if it stands for one in a jaxpr."""
+    atom = atom_of(value)
+    return np.asarray(atom.val, atom.aval.dtype) if isinstance(atom, core.Literal) else value
 
 
 PASSING = frozenset(
@@ -211,7 +228,7 @@ def _closed_over(rules: Sequence[Any]) -> set[Any]:
         # Kept alive, for its number.
         seen[id(value)] = value
         if isinstance(value, core.Tracer):
-            found.add(variable_of(value))
+            found.add(_variable(value))
         else:
             waiting.extend(_parts_of(type(value))(value))
     return found - {None}

@@ -87,6 +87,14 @@ def with_vjp_told_zeros(x):
     return lambda z: f(z, Y)
 
 
+def with_numbers(x):
+    """JAX writes a number that is closed over into the jaxpr."""
+    scale, shift = jnp.float32(2), np.float32(3)
+    f = jax.custom_jvp(lambda z: z * scale * x + shift)
+    f.defjvp(lambda primals, tangents: (f(*primals), tangents[0] * scale * jnp.exp(x) * shift))
+    return f
+
+
 def whose_rules_alone_do(x):
     """As one that reverses or scales a gradient."""
 
@@ -129,6 +137,7 @@ FUNCTIONS = [
     with_forward_rule_alone,
     with_backward_rule_alone,
     with_vjp_told_zeros,
+    with_numbers,
     lambda x: Solver(x).solve,
 ]
 
@@ -239,6 +248,17 @@ def test_rules_that_alone_close_over_something(place):
     program = jaxmlir.trace(function)(X, Y)
     for gradient in (program.grad(1), jaxmlir.parse(str(program)).grad(1), jax.grad(program, 1)):
         np.testing.assert_allclose(gradient(X, Y), want, 1e-5, 1e-6)
+
+
+def test_rules_that_close_over_numbers_alone():
+    def function(y):
+        scale = jnp.float32(3)
+        f = jax.custom_vjp(jnp.sin)
+        f.defvjp(lambda z: (f(z), z * scale), lambda z, ct: (ct * z * scale,))
+        return jnp.sum(f(y))
+
+    want = jax.jit(jax.grad(function))(Y)
+    np.testing.assert_allclose(jaxmlir.trace(function)(Y).grad()(Y), want, 1e-5, 1e-6)
 
 
 def in_vmap_of_both(x, y):
