@@ -229,7 +229,9 @@ def _closed_over(rules: Sequence[Any]) -> set[Any]:
         seen[id(value)] = value
         if isinstance(value, core.Tracer):
             found.add(_variable(value))
-        else:
+            continue
+        # What cannot be looked into, a user's object may be so, is as good as empty.
+        with contextlib.suppress(Exception):
             waiting.extend(_parts_of(type(value))(value))
     return found - {None}
 
@@ -243,10 +245,11 @@ def _of_function(value: Any) -> Iterator[Any]:
 
 
 def _of_object(value: Any) -> Iterator[Any]:
-    if hasattr(value, "__wrapped__"):
-        yield value.__wrapped__
+    attributes = getattr(value, "__dict__", {})
+    if "__wrapped__" in attributes:
+        yield attributes["__wrapped__"]
         return
-    yield from getattr(value, "__dict__", {}).values()
+    yield from attributes.values()
     for cls in type(value).__mro__:
         slots = cls.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:

@@ -261,6 +261,27 @@ def test_rules_that_close_over_numbers_alone():
     np.testing.assert_allclose(jaxmlir.trace(function)(Y).grad()(Y), want, 1e-5, 1e-6)
 
 
+class Closed:
+    """Fails where it is asked for what it does not have."""
+
+    __slots__ = ("something",)
+
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+
+def test_rules_that_close_over_what_cannot_be_looked_into():
+    closed = Closed()
+
+    def function(x, y):
+        f = jax.custom_jvp(lambda z: jnp.sum(z * x))
+        f.defjvp(lambda primals, tangents: (f(*primals), (closed and 3) * jnp.sum(tangents[0] * x)))
+        return f(y)
+
+    want = jax.jit(jax.grad(function, 1))(X, Y)
+    np.testing.assert_allclose(jaxmlir.trace(function)(X, Y).grad(1)(X, Y), want, 1e-5, 1e-6)
+
+
 def in_vmap_of_both(x, y):
     """The rule closes over a row of the batch that the program has."""
     rows = jax.vmap(lambda x, y: with_jvp(x)(y))(jnp.stack([x, x]), jnp.stack([y, y]))
