@@ -94,12 +94,14 @@ def with_constants(eqn: Any, origins: Mapping[Any, Any], at_hand: Iterable[Any])
     if missing == found and not more:
         return eqn
     constants = Constants(tuple(operands), own, origins)
-    called, consts = open_jaxpr(params["call_jaxpr"])
-    unused = [core.Var(v.aval) for v in more.values()]
-    invars = [*called.invars[:own], *unused, *called.invars[own:]]
-    called = close_jaxpr(rebound(called, list(called.constvars), invars), consts)
-    new = {"call_jaxpr": called, "num_consts": 0, _PARAMETER: constants}
-    return eqn.replace(invars=[*operands, *eqn.invars[own:]], params={**params, **new})
+    params = {**params, "num_consts": 0, _PARAMETER: constants}
+    if more:
+        called, consts = open_jaxpr(params["call_jaxpr"])
+        unused = [core.Var(v.aval) for v in more.values()]
+        invars = [*called.invars[:own], *unused, *called.invars[own:]]
+        called = rebound(called, list(called.constvars), invars)
+        params["call_jaxpr"] = close_jaxpr(called, consts)
+    return eqn.replace(invars=[*operands, *eqn.invars[own:]], params=params)
 
 
 def note_origins(

@@ -31,11 +31,10 @@ from jaxmlir.rules import (
     OPS,
     TELLERS,
     TRACERS,
-    Identities,
-    rules_key,
     tell_backward,
     trace_backward,
 )
+from jaxmlir.rules_identity import Identities, rules_key
 
 if TYPE_CHECKING:
     from jaxmlir.importer import Importer

@@ -189,8 +189,9 @@ def erase(op: Any) -> None:
     """
     operation = op.operation
     for result in operation.results:
-        if is_used(result):
-            user = next(result.uses).owner.name
+        use = next(result.uses, None)
+        if use is not None:
+            user = use.owner.name
             message = f"'{operation.name}' op: expected no use when it is erased, got '{user}'"
             raise PassError([Diagnostic("error", message, *locations.position(operation.location))])
     operation.erase()

@@ -20,7 +20,7 @@ from jaxmlir.untraced import MARK, Given, is_choosy, is_untraced
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
-    from jaxmlir.rules import Identities
+    from jaxmlir.rules_identity import Identities
     from jaxmlir.untraced import Pending, Source
 
 Dims = tuple[int | None, ...]

@@ -1,0 +1,141 @@
+"""What makes two custom derivative rules the same.
+
+A rule may call the function it belongs to, and every trace of that call makes new thunks.  So rules
+are told apart by structure, not by object: the user's function behind the wrappers, what it closes
+over, and the abstract arguments.
+"""
+
+from __future__ import annotations
+
+import functools
+import types as py_types
+from typing import Any
+
+import numpy as np
+
+from jaxmlir import rules_closures
+from jaxmlir._compat import core, lu, rule_transforms, tree_util, util, wrapped_rule
+
+
+def rules_key(eqn: Any, identity: Identities) -> Any:
+    """Equal for equations whose rules would trace alike."""
+    params = eqn.params
+    functions = tuple(identity(params[name]) for name in rules_closures.THUNKS if name in params)
+    numbers = tuple(params.get(name) for name in ("num_consts", "num_res", "symbolic_zeros"))
+    avals = tuple(v.aval for v in (*eqn.invars, *eqn.outvars))
+    cotangents = tuple(params.get("out_avals", ()))
+    values = rules_closures.constants_of(eqn).values
+    return eqn.primitive.name, functions, numbers, values, cotangents, avals
+
+
+_ATOMS = (str, bytes, int, float, complex, bool, type(None), type, np.dtype, tree_util.PyTreeDef)
+
+
+class Identities:
+    """Numbers for objects: equal for rules that would trace alike.
+
+    Functions are their code with what they close over, wrapped functions what they wrap; a new
+    closure over equal things gets the same number.  What cannot be compared is its own address, so
+    everything numbered is kept alive.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+        self._of_object: dict[int, int] = {}
+        self._alive: list[Any] = []
+
+    def __call__(self, value: Any) -> int:
+        value = _innermost(value)
+        kind = _kind(type(value))
+        if kind == "atom":
+            return self._number((type(value), value))
+        if kind == "incidental":
+            return self._number(type(value))
+        known = self._of_object.get(id(value))
+        if known is None:
+            self._alive.append(value)
+            self._of_object[id(value)] = self._number("cycle")
+            known = self._of_object[id(value)] = self._number(self._structure(value, kind))
+        return known
+
+    def _number(self, key: Any) -> int:
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def _structure(self, value: Any, kind: str) -> Any:
+        match kind:
+            case "wrapped":
+                transforms = [(self(gen), self(args)) for gen, args in rule_transforms(value)]
+                return (kind, self(value.f), *transforms)
+            case "partial":
+                return (kind, self(value.func), self(value.args), self(value.keywords))
+            case "method":
+                return (kind, self(value.__func__), self(value.__self__))
+            case "function":
+                cells = [self(_cell(cell)) for cell in value.__closure__ or ()]
+                given = value.__defaults__, value.__kwdefaults__
+                defaults = [None if d is None else self(d) for d in given]
+                return (value.__code__, *defaults, *cells)
+            case "box":
+                return (type(value), self(value.val))
+            case "sequence":
+                return (type(value), *map(self, value))
+            case "dictionary":
+                # The memo of a thunk grows by calling it.
+                if _is_memo(value):
+                    return "memo"
+                return tuple((self(k), self(v)) for k, v in value.items())
+            case "aval":
+                return value
+        return ("object", id(value))
+
+
+# In what rules are made of, by the first class that fits.
+_KINDS: dict[Any, str] = {
+    _ATOMS: "atom",
+    lu.WrappedFun: "wrapped",
+    functools.partial: "partial",
+    py_types.MethodType: "method",
+    py_types.FunctionType: "function",
+    # What JAX puts static and nondifferentiated arguments in.
+    (util.Unhashable, util.Hashable): "box",
+    # What tells nothing about a rule: the trace that made it, what tracing it filled in, its names
+    # (and sentinels, bare objects).
+    (core.Trace, lu.Store, lu.EqualStore, core.DebugInfo): "incidental",
+    (tuple, list): "sequence",
+    dict: "dictionary",
+    core.AbstractValue: "aval",
+}
+
+
+@functools.lru_cache(1024)
+def _kind(cls: type) -> str:
+    if cls is object:
+        return "incidental"
+    return next((kind for classes, kind in _KINDS.items() if issubclass(cls, classes)), "object")
+
+
+def _innermost(value: Any) -> Any:
+    """A rule without the layers that JAX put around it and that do nothing.
+
+    Tracing a rule that calls its own function adds one each time; they must not make it another.
+    """
+    while True:
+        if isinstance(value, lu.WrappedFun) and not rule_transforms(value):
+            value = value.f
+        elif (
+            isinstance(value, py_types.FunctionType) and (inner := wrapped_rule(value)) is not None
+        ):
+            value = inner
+        else:
+            return value
+
+
+def _cell(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return "empty cell"
+
+
+def _is_memo(value: dict[Any, Any]) -> bool:
+    return all(isinstance(k, tuple) and all(isinstance(b, bool) for b in k) for k in value)
