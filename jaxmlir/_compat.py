@@ -501,6 +501,21 @@ def innermost_layer(rule: Any) -> Any:
     return around[-1] if around else None
 
 
+def flat_jvp(thunk: Any) -> tuple[Any, Any] | None:
+    """The user's rule that the innermost thunk of a ``jax.custom_jvp`` function runs, and the
+    pytree of its arguments.  ``None`` if that is no such thunk, or gives it more arguments."""
+    if not (
+        isinstance(thunk, types.FunctionType) and thunk.__qualname__.endswith("jvp_jaxpr_thunk")
+    ):
+        return None
+    cells = dict(zip(thunk.__code__.co_freevars, thunk.__closure__ or (), strict=True))
+    flat = cells["jvp"].cell_contents
+    match [(getattr(gen, "__name__", ""), args) for gen, args in flat.transforms]:
+        case [("_flatten_jvp", (_, _, in_tree, _))]:
+            return flat.f, in_tree
+    return None
+
+
 def closed_over(fwd: Any) -> int:
     """How many leading operands of a forward rule it refuses to be differentiated in.
 

@@ -29,7 +29,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from jaxmlir import codec, rules_closures
+from jaxmlir import codec, rules_closures, rules_of_jax
 from jaxmlir._compat import (
     ad_util,
     call_bwd,
@@ -100,7 +100,7 @@ def _jvp_rule(eqn: Any, pending: Pending) -> Told:
     def trace(in_zeros: tuple[bool, ...]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
         _check_closed_over(in_zeros[:fixed])
         with _Turns.at(thunk).lock:
-            jaxpr, consts, out_zeros = thunk.call_wrapped(*in_zeros[fixed:])
+            jaxpr, consts, out_zeros = rules_of_jax.trace_jvp(eqn, in_avals, in_zeros[fixed:])
         _check_count(len(out_zeros), eqn)
         jaxpr, consts = rules_closures.bound(
             jaxpr, consts, in_avals, constants.chains, pending.origins

@@ -218,9 +218,13 @@ def holds_tracer(rule: Any) -> bool:
     return bool(_closed_over([rule]))
 
 
-def _closed_over(rules: Sequence[Any]) -> set[Any]:
+def _closed_over(rules: Iterable[Any]) -> set[Any]:
     """The variables of what rules, or what they are made of, close over."""
-    found: set[Any] = set()
+    return {_variable(v) for v in made_of(rules) if isinstance(v, core.Tracer)} - {None}
+
+
+def made_of(rules: Iterable[Any]) -> Iterator[Any]:
+    """Rules, and what they are made of and close over."""
     seen: dict[int, Any] = {}
     waiting = list(rules)
     while waiting and len(seen) < MOST:
@@ -229,13 +233,10 @@ def _closed_over(rules: Sequence[Any]) -> set[Any]:
             continue
         # Kept alive, for its number.
         seen[id(value)] = value
-        if isinstance(value, core.Tracer):
-            found.add(_variable(value))
-            continue
+        yield value
         # What cannot be looked into, a user's object may be so, is as good as empty.
         with contextlib.suppress(Exception):
             waiting.extend(_parts_of(type(value))(value))
-    return found - {None}
 
 
 def _of_function(value: Any) -> Iterator[Any]:
@@ -264,7 +265,8 @@ _PARTS: dict[Any, Callable[[Any], Iterable[Any]]] = {
     (
         *(str, bytes, int, float, complex, type(None), type, types.ModuleType),
         *(np.ndarray, np.generic, np.dtype, jax.Array, tree_util.PyTreeDef),
-        *(core.Trace, core.Jaxpr, core.DebugInfo, core.AbstractValue, lu.Store, lu.EqualStore),
+        *(core.Trace, core.Tracer, core.Jaxpr, core.DebugInfo, core.AbstractValue),
+        *(lu.Store, lu.EqualStore),
     ): lambda value: (),
     (tuple, list, set, frozenset): lambda value: value,
     Mapping: lambda value: value.values(),

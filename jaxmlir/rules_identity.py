@@ -45,7 +45,7 @@ class Identities:
         self._alive: list[Any] = []
 
     def __call__(self, value: Any) -> int:
-        value = _innermost(value)
+        value = innermost(value)
         kind = _kind(type(value))
         if kind == "atom":
             return self._number((type(value), value))
@@ -114,7 +114,7 @@ def _kind(cls: type) -> str:
     return next((kind for classes, kind in _KINDS.items() if issubclass(cls, classes)), "object")
 
 
-def _innermost(value: Any) -> Any:
+def innermost(value: Any) -> Any:
     """A rule without the layers that JAX put around it and that do nothing.
 
     Tracing a rule that calls its own function adds one each time; they must not make it another.
