@@ -63,6 +63,26 @@ def test_pytrees_of_every_kind(tmp_path):
     assert got[1][0].charge == 8 and got[1][1].label == ("a", 2)
 
 
+@pytest.mark.parametrize(
+    "factory", [None, bytes, dict, float, frozenset, int, list, set, str, tuple]
+)
+def test_dictionaries_with_defaults(factory, tmp_path):
+    argument = collections.defaultdict(factory, b=jnp.ones(2), a=jnp.float32(3))
+    jaxmlir.trace(lambda d: jax.tree.map(jnp.sin, d))(argument).save(tmp_path / "a")
+    got = jaxmlir.load(tmp_path / "a")(argument)
+    assert got.default_factory is factory
+    same(jax.tree.leaves(got), jax.tree.leaves(jax.tree.map(jnp.sin, argument)))
+
+
+def test_a_dictionary_whose_defaults_a_function_makes_is_saved_flat(tmp_path):
+    argument = collections.defaultdict(lambda: 0, a=jnp.ones(2))
+    program = jaxmlir.trace(lambda d: d["a"] + 1)(argument)
+    with pytest.raises(ArtifactError, match="as_flat=True"):
+        program.save(tmp_path / "a")
+    program.save(tmp_path / "a", as_flat=True)
+    same(jaxmlir.load(tmp_path / "a")(jnp.ones(2)), jnp.full(2, 2, jnp.float32))
+
+
 LOAD_ELSEWHERE = """
 import sys
 import numpy as np

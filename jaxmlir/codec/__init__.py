@@ -8,6 +8,7 @@
 ``1j``                   ``{complex = [0.0, 1.0]}``
 ``"s"``                  ``"s"``
 ``np.dtype("f4")``       ``f32`` (an element type); ``np.float32`` is ``{scalar_type = f32}``
+``list``                 ``{container_type = "list"}``, the factory of a ``defaultdict``
 an aval                  ``tensor<4xf32>`` (a whole type)
 ``(1, 2)``               ``array<i64: 1, 2>``, and so is ``range(1, 3)``; ``(True,)`` is
                          ``array<i1: true>``

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxmlir import _compat
 from jaxmlir._compat import core, dtypes
-from jaxmlir.codec._python import encode_dtype, encode_dtype_class
+from jaxmlir.codec._python import encode_class, encode_dtype
 from jaxmlir.codec._registry import (
     Encoder,
     Reader,
@@ -290,7 +290,7 @@ def bases() -> list[tuple[Any, Encoder]]:
         (shape_poly._DimExpr, _dimension),
         (_compat.hi_primitive_class(), _hi_primitive),
         *((cls, _policy) for cls in _compat.policy_classes()),
-        (type, encode_dtype_class),
+        (type, encode_class),
         # A named tuple that is not registered.
         (tuple, encode_handle),
     ]

@@ -106,8 +106,14 @@ def encode_dtype(value: Any) -> ir.Attribute:
 
 _PYTHON_SCALARS = (bool, int, float, complex)
 
+# What a `defaultdict` may make: its factory is part of a pytree.
+_CONTAINERS = {cls.__name__: cls for cls in (bytes, dict, frozenset, list, set, str, tuple)}
 
-def encode_dtype_class(value: type, writer: Writer) -> ir.Attribute:
+
+def encode_class(value: type, writer: Writer) -> ir.Attribute:
+    if _CONTAINERS.get(value.__name__) is value:
+        with context():
+            return tagged("container_type", ir.StringAttr.get(value.__name__))
     try:
         dtype = np.dtype(value) if value is not object else None
     except TypeError:
@@ -167,6 +173,7 @@ decoders.update(
         "dict": lambda attr, reader: dict(decode(item, reader) for item in attr),
         "set": lambda attr, reader: frozenset(decode(item, reader) for item in attr),
         "scalar_type": _decode_scalar_type,
+        "container_type": lambda attr, _: _CONTAINERS[string(attr)],
         "scalar": lambda attr, _: undense(attr)[()],
         "sentinel": lambda attr, _: _sentinels.find(string(attr)),
         HANDLE: lambda attr, _: handles.get(string(attr)),
