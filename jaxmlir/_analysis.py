@@ -9,13 +9,13 @@ T = TypeVar("T")
 
 
 class analysis(functools.cached_property[T]):
-    """A cached property that :func:`forget_analyses` makes an object find out anew."""
+    """A cached property of a program's core that :func:`forget_analyses` makes it find out anew."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """As in Python 3.12: no lock is held meanwhile."""
         if instance is None:
             return self
-        found = instance.__dict__[self.attrname] = self.func(instance)
+        found = instance.__dict__[self.attrname] = self.func(instance.core)
         return found
 
 

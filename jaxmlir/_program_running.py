@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,24 @@ class Running:
 
     def callee(self, symbol: str) -> Callee:
         """The parameter of equations that call a function; one object per function."""
-        return self._callees.setdefault(symbol, Callee(self, symbol))
+        known: dict[str, Callee] = self._callees
+        if symbol not in known:
+            known[symbol] = Callee(self.core, symbol)
+        return known[symbol]
+
+    def __getattr__(self, name: str) -> Any:
+        """Where there is none yet, the compiled call: so it is looked up as fast as a slot is."""
+        if name != "_jitted":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self._jitted = jax.jit(arguments.called(self, self._call, self.name))
+        return self._jitted
+
+    def forget_calls(self) -> None:
+        """Has the next calls traced anew."""
+        for program in (self, self.core):
+            program._callees = {}
+            with contextlib.suppress(AttributeError):
+                del program._jitted
 
     __call__ = Calls(
         "_jitted",
@@ -42,10 +60,6 @@ class Running:
           ArgumentError: the arguments have another pytree, shape or dtype than the program's.
         """,
     )
-
-    @analysis
-    def _jitted(self) -> Any:
-        return jax.jit(arguments.called(self, self._call, self.name))
 
     @analysis
     def plans(self) -> dict[str, Any]:

@@ -35,6 +35,10 @@ class Callee:
     def __repr__(self) -> str:
         return f"@{self.symbol}"
 
+    def twin(self) -> Callee:
+        """Another one of the same function, that knows of nothing derived from it."""
+        return Callee(self.program, self.symbol)
+
     def derived(self, transformation: str, pattern: Any) -> Any:
         """The function transformed, made once per pattern (see :func:`derive`)."""
         return self.once(
@@ -106,6 +110,9 @@ class Pruned(Callee):
         self.symbol = variant.symbol
         self._derived = {}
 
+    def twin(self) -> Pruned:
+        return Pruned(self._whole, self.variant)
+
     @property
     def program(self) -> Program:
         if self._program is None:
@@ -145,7 +152,7 @@ class Pruned(Callee):
         if all(results):
             return None
         left, variant = iter(results), self.variant
-        found = self._whole.callee(self.symbol).pruned(
+        found = Callee(self._whole, self.symbol).pruned(
             tuple(kept and next(left) for kept in variant.results)
         )
         if found is None:

@@ -22,7 +22,6 @@ from jaxmlir._derived import derived_once
 from jaxmlir._program_functions import Functions, Signature
 from jaxmlir._program_running import Running
 from jaxmlir._program_transforms import Transformations
-from jaxmlir.callee import Callee
 from jaxmlir.constants import Constants
 from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError, TransformError
 from jaxmlir.exporter import Exporter
@@ -71,7 +70,13 @@ class Program(Functions, Transformations, Running):
       lent: functions of other modules that this one's may name, while it is being made.
       copies: functions that are copied from where they have been verified.
       state: another object after each change.
+      core: the program as equations that call it know it: the same state, but for what is a call of
+        it to JAX.  JAX keeps what a function was traced to for as long as there is the function,
+        which the traced call must not keep in turn.
     """
+
+    # These are not in the state.
+    __slots__ = ("_callees", "_jitted")
 
     def __init__(
         self,
@@ -80,13 +85,15 @@ class Program(Functions, Transformations, Running):
         handles: Mapping[str, handles.Box] | None = None,
         custom_calls: frozenset[str] | None = None,
     ):
+        self.core: Program = object.__new__(Program)
+        self.core.__dict__ = self.__dict__
         self._module = module
         self._constants = Constants(constants or {})
         self._handles = dict(handles or {})
         self.custom_calls = custom_calls
         # Of a program for symbolic sizes of a caller: the scope that these are of.
         self.sizes_scope: Any | None = None
-        self.rule_tracing = RuleTracing(self)
+        self.rule_tracing = RuleTracing(self.core)
         # Passes that run where the program is lowered, and where one derived from it is.
         self.when_lowered: Pipeline | None = None
         self.changed()
@@ -98,8 +105,8 @@ class Program(Functions, Transformations, Running):
         program._constants, program._handles = importer.constants, importer.handles
         program.jaxprs = importer.jaxprs
         if importer.pending:
-            importer.pending.program = program
-            program.rule_tracing = RuleTracing(program, importer.pending.table, importer)
+            importer.pending.program = program.core
+            program.rule_tracing = RuleTracing(program.core, importer.pending.table, importer)
         return program
 
     @property
@@ -162,7 +169,7 @@ class Program(Functions, Transformations, Running):
           functions: those that it has now, of a caller who knows.
         """
         self._signatures: dict[str, Signature] = {}
-        self._callees: dict[str, Callee] = {}
+        self.forget_calls()
         self._specialized: dict[Any, Program] = {}
         self.derived: dict[Any, Any] = {}
         self.jaxprs: dict[str, weakref.ref[Any]] = {}
@@ -333,7 +340,7 @@ class Program(Functions, Transformations, Running):
         result = Program(module, self._constants, self._handles, self.custom_calls)
         result.when_lowered = self.when_lowered
         result.sizes_scope = self.sizes_scope
-        result.rule_tracing = self.rule_tracing.of_clone(result, hold_rules)
+        result.rule_tracing = self.rule_tracing.of_clone(result.core, hold_rules)
         return result
 
     def __copy__(self) -> Program:

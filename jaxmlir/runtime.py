@@ -58,8 +58,9 @@ def _impl(*args: Any, **params: Any) -> list[Any]:
         from jaxmlir.interpreter import Interpreter
 
         return Interpreter(callee.program).run(callee.symbol, args)
-    # The same function each time, which JAX compiles once.
-    make = functools.partial(jax.jit, lambda *xs: call_p.bind(*xs, **params))
+    # The same function each time, which JAX compiles once.  What it is traced to is not to keep it.
+    twin = params | {"callee": callee.twin()}
+    make = functools.partial(jax.jit, lambda *xs: call_p.bind(*xs, **twin))
     return callee.once(("jitted", params["placement"]), make)(*args)
 
 
@@ -67,6 +68,16 @@ def _impl(*args: Any, **params: Any) -> list[Any]:
 def _abstract_eval(*avals: Any, callee: Callee, placement: Any) -> tuple[list[Any], Any]:
     signature = callee.signature
     return manual_axes.results(signature, avals), signature.effects
+
+
+def _stage(trace: Any, source_info: Any, *tracers: Any, **params: Any) -> list[Any]:
+    """Stages a call out.  JAX's own way of doing that remembers what equations give by their
+    parameters, and would keep the programs of thousands of them."""
+    results, effects_ = call_p.abstract_eval(*(t.aval for t in tracers), **params)
+    return trace.emit_eqn(tracers, results, call_p, params, effects_, source_info)
+
+
+pe.custom_staging_rules[call_p] = _stage
 
 
 def _lowering(ctx: Any, *args: Any, callee: Callee, placement: Any) -> list[Any]:
