@@ -33,10 +33,8 @@ class Running:
 
     def callee(self, symbol: str) -> Callee:
         """The parameter of equations that call a function; one object per function."""
-        known: dict[str, Callee] = self._callees
-        if symbol not in known:
-            known[symbol] = Callee(self.core, symbol)
-        return known[symbol]
+        # Of two threads both get that of the first.
+        return self._callees.setdefault(symbol, Callee(self.core, symbol))
 
     def __getattr__(self, name: str) -> Any:
         """Where there is none yet, the compiled call: so it is looked up as fast as a slot is."""
