@@ -69,27 +69,31 @@ class Body:
         self.names = [signature.name for signature in self.signatures]
         self.returned = [numbers[v] for v in returned(function)]
 
-    def with_calls_inlined(self, callee: Callable[[Any, str], Body | None]) -> Body:
+    def with_calls_inlined(self, callee: Callable[[Any, str], Body | None]) -> Inlined:
         """The function as it would be read with calls inlined; ops stay where they are written.
 
         Args:
           callee: what is to stand in the place of an op, its own calls inlined; ``None`` leaves
             it.
         """
-        new = object.__new__(Body)
+        new = object.__new__(Inlined)
         new.function, new.arity = self.function, self.arity
         new.types = self.types[: self.arity]
         new.ops, new.signatures, new.operands, new.results = [], [], [], []
-        values, start = list(range(self.arity)), 0
+        new.own = values = list(range(self.arity))
+        new.tops, start = [], 0
         for i, name in enumerate(self.names):
             inner = callee(self.ops[i], name) if may_have_functions(name) else None
             if inner is not None:
                 new._append(self, start, i, values)
+                new.tops += range(start, i)
                 inside = [values[v] for v in self.operands[i]]
                 new._append(inner, 0, len(inner.ops), inside)
+                new.tops += [i] * len(inner.ops)
                 values += [inside[v] for v in inner.returned]
                 start = i + 1
         new._append(self, start, len(self.ops), values)
+        new.tops += range(start, len(self.ops))
         new.names = [signature.name for signature in new.signatures]
         new.returned = [values[v] for v in self.returned]
         return new
@@ -149,3 +153,15 @@ class Body:
             loc=self.ops[index].location,
         )
         return list(new.results)
+
+
+class Inlined(Body):
+    """A function with calls inlined, of which nothing is written.
+
+    Attributes:
+      own: of each of the function's own values which one of these it is.
+      tops: of each op which of the function's own ops it is, or is called by.
+    """
+
+    own: list[int]
+    tops: list[int]
