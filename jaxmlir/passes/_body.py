@@ -144,15 +144,7 @@ class Body:
 
     def copy(self, index: int, operands: Sequence[ir.Value]) -> list[ir.Value]:
         """An op again, on other operands, at the current insertion point; its results."""
-        signature = self.signatures[index]
-        new = ir.Operation.create(
-            signature.name,
-            signature.results,
-            operands,
-            dict(signature.attributes),
-            loc=self.ops[index].location,
-        )
-        return list(new.results)
+        return self.signatures[index].create(operands, self.ops[index].location)
 
 
 class Inlined(Body):

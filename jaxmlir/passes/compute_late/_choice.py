@@ -71,7 +71,7 @@ class Choice:
         self._top = line.flat.tops[self._peak]
         prices, flat = Prices(program), line.flat
         ops = dict(zip(flat.signatures, flat.ops, strict=True))
-        of_signatures = {s: prices.computing(op, s.name) for s, op in ops.items()}
+        of_signatures = {s: prices.computing(op, s) for s, op in ops.items()}
         self._prices = [of_signatures[signature] for signature in flat.signatures]
         # Which of the function's own ops read a value of it.
         self._users: dict[int, list[int]] = {}

@@ -12,7 +12,7 @@ from collections import Counter
 from math import isfinite
 
 from jaxmlir.ir import ir
-from jaxmlir.passes._build import ops_of, returned, symbols_of
+from jaxmlir.passes._build import may_have_functions, ops_of, returned, symbols_of
 from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes.remat._price import (
     CACHED,
@@ -71,7 +71,9 @@ class Peaks:
                 live += size
                 end = last.get(v, i)
                 ends[end] = ends.get(end, 0.0) + size
-            inner = max((self.of(s) for s in symbols_of(op)), default=0.0)
+            inner = (
+                max(map(self.of, symbols_of(op)), default=0.0) if may_have_functions(name) else 0
+            )
             most = max(most, live + inner)
             live -= ends.pop(i, 0.0)
         return most
