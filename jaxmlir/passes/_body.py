@@ -30,11 +30,14 @@ class Body:
         ops: Iterable[tuple[Any, str]] | None = None,
         *,
         custom_rules: bool = True,
+        before: Body | None = None,
     ):
         """
         Args:
           ops: those before the return, with their names, from a caller that has them.
           custom_rules: whether marks of rules that are still to be traced tell ops apart.
+          before: the function as it was before ops were put in, and made others read them: what
+            each op was is known from there.
         """
         self.function = function
         arguments = list(function.arguments)
@@ -48,11 +51,22 @@ class Body:
         self.results: list[tuple[int, int]] = []
         """Of each op, the number of its first result, and that after its last."""
         types, marked = self.types, frozenset() if custom_rules else rules.OPS
+        old = iter(()) if before is None else zip(before.ops, before.signatures, strict=True)
+        old_op, old_signature = next(old, (None, None))
         for op, name in named_ops(function) if ops is None else ops:
             self.ops.append(op)
             operands = [numbers[v] for v in op.operands]
             self.operands.append(operands)
             first = last = len(types)
+            if old_signature is not None and op == old_op:
+                for result in op.results:
+                    numbers[result] = last
+                    last += 1
+                types += old_signature.results
+                self.results.append((first, last))
+                self.signatures.append(old_signature)
+                old_op, old_signature = next(old, (None, None))
+                continue
             for result in op.results:
                 numbers[result] = last
                 types.append(result.type)
