@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jax import lax
 
-from jaxmlir import codec
+from jaxmlir import _signature, codec
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes import toolbox
 from jaxmlir.passes._base import Amount, Pass
@@ -41,6 +41,7 @@ from jaxmlir.passes._build import (
     inline,
     is_constant,
     named_ops,
+    ops_of,
     returned,
     set_results,
 )
@@ -127,7 +128,10 @@ def worthwhile(
     if not found:
         return []
     taken = TRANSCENDENTAL * sum(f.sum.size for f in found)
-    return found if taken >= MIN_SHARE * sum(work.of(*op) for op in named_ops(body)) else []
+    all_ = sum(
+        work.like(op, _signature.of_op(op, name, operands)) for op, name, operands in ops_of(body)
+    )
+    return found if taken >= MIN_SHARE * all_ else []
 
 
 @dataclass(frozen=True)
