@@ -9,11 +9,11 @@ import numpy as np
 
 from jaxmlir._compat import dtypes
 from jaxmlir._pointwise import ELEMENTWISE
+from jaxmlir._signature import Signature
 from jaxmlir.ir import ir
 from jaxmlir.passes._fusion import SLOW
-from jaxmlir.passes._node import OpNode
-from jaxmlir.passes._work import is_plain_array, is_plain_op, size
-from jaxmlir.passes.compute_late._timeline import EXPENSIVE, FUSED, Step, Timeline
+from jaxmlir.passes._work import is_plain_array, is_plain_signature, size
+from jaxmlir.passes.compute_late._timeline import EXPENSIVE, FUSED, Timeline
 from jaxmlir.passes.remat._price import Prices
 from jaxmlir.types import aval_of
 
@@ -150,17 +150,16 @@ class Choice:
         expensive = line.flat.names[maker] in EXPENSIVE
         start, depth, end, twice = maker, line.depths[value], len(line.flat.ops), False
         for i in line.users[value]:
-            step = line.step(i)
-            if step.top >= late:
+            if line.flat.tops[i] >= late:
                 end = min(end, i)
                 continue
-            kernels, last = line.reading(i)
-            if not expensive and all(k >= 0 for k in kernels):
+            least, _, last = line.reading(i)
+            if not expensive and least >= 0:
                 continue
             if not expensive or last > self._peak:
                 return None
             twice, start = True, max(start, last)
-            depth = max(depth, *(line.depths[v] for v in step.results))
+            depth = max(depth, *(line.depths[v] for v in line.step(i).results))
         return start, depth, end, twice
 
     def _is_there(self, value: int) -> bool:
@@ -180,11 +179,16 @@ class Choice:
         assert first is not None
         found, leaves, pending, expensive = {first}, set[int](), [first], 0
         while pending:
-            step = line.step(pending.pop())
+            index = pending.pop()
+            step = line.step(index)
             if step.name == "jaxpr.constant":
                 continue
             expensive += step.name in EXPENSIVE
-            if not _is_cheap(step) or expensive > MAX_EXPENSIVE or len(found) > MAX_OPS:
+            if (
+                not _is_cheap(line.flat.signatures[index])
+                or expensive > MAX_EXPENSIVE
+                or len(found) > MAX_OPS
+            ):
                 return None
             for v in step.operands:
                 maker = line.makers[v]
@@ -246,7 +250,6 @@ class Choice:
         return line.own_value(latest) if line.depths[latest] >= depth else None
 
 
-def _is_cheap(step: Step) -> bool:
-    if step.name not in FUSED or step.name in SLOW:
-        return False
-    return is_plain_op(OpNode(step.op, step.name, list(step.op.operands)))
+def _is_cheap(signature: Signature) -> bool:
+    name = signature.name
+    return name in FUSED and name not in SLOW and is_plain_signature(signature)

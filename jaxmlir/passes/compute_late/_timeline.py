@@ -10,6 +10,7 @@ they read is stored, but for a product that is summed up by one.
 from __future__ import annotations
 
 import functools
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -31,8 +32,12 @@ EXPENSIVE = FUNCTIONS | SLOW.keys() | {"jaxpr.integer_pow"}
 # What is computed by the kernel that reads it.
 FUSED = ELEMENTWISE | VIEWS | {"jaxpr.broadcast_in_dim"}
 _FUSED = (FUSED | MOVED) - {f"jaxpr.{name}" for name in ("dynamic_slice", "gather", "stack")}
-# Kernels of a value from which on they are many.
-_MANY = 4
+Kernels = tuple[int, int, int]
+"""The kernels that read a value: the least and the greatest of their numbers, and the last of them.
+
+A kernel has the number of its last step, ``~i`` if that reads the value from memory.
+"""
+_NONE: Kernels = (sys.maxsize, -sys.maxsize, -1)
 # Longer functions, calls inlined, are left alone.
 MAX_STEPS = 100_000
 
@@ -136,51 +141,42 @@ class Timeline:
     def _find_stored(self) -> None:
         """Finds where values are read, from the end."""
         self.stored = [True] * len(self.types)
-        self.ends = [-1] * len(self.types)
-        # By the last step of each; ~i of one that reads the value from memory.
-        self._kernels: list[set[int]] = [set()] * len(self.types)
+        self._kernels = [_NONE] * len(self.types)
         for index in reversed(range(len(self.flat.ops))):
+            is_fused = self.flat.names[index] in _FUSED
             for v in range(*self.flat.results[index]):
                 self._find_kernels(v)
-                self.stored[v] = v in self.returned or self._is_stored(index, v)
+                if is_fused and v not in self.returned:
+                    self.stored[v] = self._is_stored(index, v)
         for v in range(self.flat.arity):
             self._find_kernels(v)
+        self.ends = [end for _, _, end in self._kernels]
 
     def _find_kernels(self, value: int) -> None:
         users = self.users[value]
         if len(users) == 1:
-            self._kernels[value], self.ends[value] = self.reading(users[0])
-            return
-        found, last = set[int](), -1
-        for i in users:
-            kernels, end = self.reading(i)
-            found |= kernels
-            if len(found) > _MANY:
-                # Two stand for all: that one reads from memory is not to be lost.
-                found = {min(found), max(found)}
-            last = max(last, end)
-        self._kernels[value], self.ends[value] = found, last
+            self._kernels[value] = self.reading(users[0])
+        elif users:
+            least, greatest, ends = zip(*map(self.reading, users), strict=True)
+            self._kernels[value] = min(least), max(greatest), max(ends)
 
-    def reading(self, index: int) -> tuple[set[int], int]:
-        """The kernels in which a step reads its operands, and the last of them.
-
-        A kernel is the number of its last step; ``~i`` if it has its operands in memory.
-        """
+    def reading(self, index: int) -> Kernels:
+        """The kernels in which a step reads its operands."""
         name, (first, last) = self.flat.names[index], self.flat.results[index]
         if name not in _FUSED:
-            return {~index}, max(self.ends[first:last]) if self._is_identity(index) else index
+            is_identity = self._is_identity(index)
+            end = max([end for _, _, end in self._kernels[first:last]]) if is_identity else index
+            return ~index, ~index, end
         if name not in VIEWS and self.stored[first]:
-            return {index}, index
-        return self._kernels[first], self.ends[first]
+            return index, index, index
+        return self._kernels[first]
 
     def _is_stored(self, index: int, value: int) -> bool:
-        name = self.flat.names[index]
-        if name not in _FUSED:
+        """Whether the result of an op that can be fused is in memory, but for being returned."""
+        name, (least, greatest, _) = self.flat.names[index], self._kernels[value]
+        if name in EXPENSIVE and least < greatest:
             return True
-        kernels = self._kernels[value]
-        if name in EXPENSIVE and len(kernels) > 1:
-            return True
-        return min(kernels, default=0) < 0 and not self._is_summed(name, value)
+        return least < 0 and not self._is_summed(name, value)
 
     def _is_summed(self, name: str, value: int) -> bool:
         """Whether an op of a name is a part of the reduction of its result."""
