@@ -109,6 +109,8 @@ class _Motion:
         computed = Computed()
         for op, name in loops_of(function):
             self._scan(op, computed) if name == "jaxpr.scan" else self._while(op, computed)
+        if self._splits.changed:
+            self._splits.change(function)
         return self._splits.changed
 
     def _scan(self, op: Any, computed: Computed) -> None:
