@@ -107,7 +107,7 @@ def log_products(
                 count += name == "jaxpr.scan" and loops.rewrite(op)
         if count:
             keep_reachable(program, entries)
-            licm(program)
+            licm(program, bodies=loops.near)
     return count
 
 
@@ -145,7 +145,11 @@ class _Versions:
 
 
 class _Loops:
-    """The loops of a program."""
+    """The loops of a program.
+
+    Attributes:
+      near: the bodies with products, what of these is the same in every iteration being in them.
+    """
 
     def __init__(
         self, program: Program, min_iterations: float, min_elements: float, min_ratio: float
@@ -159,6 +163,7 @@ class _Loops:
         self._min_elements = min_elements
         self._min_ratio = min_ratio
         self._known: dict[tuple[str, int], _Versions | None] = {}
+        self.near: set[str] = set()
 
     def rewrite(self, op: Any) -> bool:
         scan = ScanOp.of(op)
@@ -214,6 +219,7 @@ class _Loops:
         set_results(near, outs)
         for function in (far, near):
             drop_dead_ops(function)
+        self.near.add(near.name.value)
         return _Versions(check, (far.name.value, near.name.value))
 
     def _recompute(self, found: Found, body: func.FuncOp) -> None:
