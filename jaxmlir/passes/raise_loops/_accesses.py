@@ -3,8 +3,8 @@ determines in one dimension."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,8 @@ from jaxmlir.ir import func, ir
 from jaxmlir.passes._build import ops_of, returned
 from jaxmlir.passes.raise_loops._known import Known, vector
 from jaxmlir.types import aval_of
+
+_Span = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Access:
         own, others = self.everywhere(axis, known), other.everywhere(axis, known)
         return own is not None and others is not None and bool((own == others).all())
 
-    def span(self, axis: int, known: Known) -> tuple[np.ndarray, np.ndarray] | None:
+    def span(self, axis: int, known: Known) -> _Span | None:
         """From where to where its iterations touch an array along a dimension, over those of the
         loops around this one."""
         found = self.everywhere(axis, known)
@@ -165,6 +167,7 @@ class Chain:
     _spans: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray] | None] = field(
         default_factory=dict
     )
+    _touched: dict[tuple[int, ...], set[Hashable]] = field(default_factory=dict)
 
     def accesses(self) -> Iterator[Access]:
         yield from self.writes
@@ -173,11 +176,12 @@ class Chain:
     def is_apart(self, read: Access, axes: Sequence[int], known: Known) -> bool:
         """Whether for each write there is one of some dimensions along which no iteration of this
         loop touches what any touches of a read."""
-        if (read.starts, read.sizes) in self._places and 0 not in read.sizes:
+        spans = [read.span(axis, known) for axis in axes]
+        # Most of many reads are of what a write gives: that is found without asking all of them.
+        if 0 not in read.sizes and _key(spans) in self._places(tuple(axes), known):
             return False
         apart = np.zeros(len(self.writes), bool)
-        for axis in axes:
-            own = read.span(axis, known)
+        for axis, own in zip(axes, spans, strict=True):
             written = self._written(axis, known)
             if own is None or written is None:
                 continue
@@ -186,10 +190,13 @@ class Chain:
             apart[at] |= found.reshape(len(at), -1).all(-1)
         return bool(apart.all())
 
-    @functools.cached_property
-    def _places(self) -> set[Any]:
-        """Where the writes are."""
-        return {(write.starts, write.sizes) for write in self.writes}
+    def _places(self, axes: tuple[int, ...], known: Known) -> set[Hashable]:
+        """What the writes touch along some dimensions."""
+        if axes not in self._touched:
+            self._touched[axes] = {
+                _key([write.span(axis, known) for axis in axes]) for write in self.writes
+            }
+        return self._touched[axes]
 
     def _written(self, axis: int, known: Known) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
         """Which of the writes touch what is known along a dimension, and from where to where."""
@@ -201,6 +208,12 @@ class Chain:
                 starts, ends = zip(*[spans[k] for k in at], strict=True)
                 self._spans[axis] = np.array(at), _stacked(starts), _stacked(ends)
         return self._spans[axis]
+
+
+def _key(spans: Sequence[_Span | None]) -> Hashable:
+    """The same of equal spans."""
+    arrays = itertools.chain.from_iterable(span or (np.zeros(0),) for span in spans)
+    return tuple([(array.shape, array.tobytes()) for array in arrays])
 
 
 def _stacked(arrays: Sequence[np.ndarray]) -> np.ndarray:
