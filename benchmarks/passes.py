@@ -13,6 +13,8 @@ row.
 
 In the table of worst cases each program is one that one pass rewrites most of, or looks at longest
 (:mod:`benchmarks.programs.worst_cases`); this pass runs on what the clean-up passes leave of it.
+Passes that look at gradients as they are compiled run on what all passes of the level before them
+leave of these; one that looks through calls is measured per op with calls inlined.
 
 The clock is that of the one thread that works; of several repetitions the fastest counts, as what
 else runs on the machine makes them slower only.
@@ -24,13 +26,15 @@ import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import jax
 
 import jaxmlir
 from benchmarks._measure import Timing, _seconds
 from benchmarks.programs import Program, deep_transformer, many_equations, many_loops, worst_cases
-from jaxmlir.passes import LEVELS, Instrumentation, Pipeline, parse_pipeline
+from jaxmlir.ir import scope
+from jaxmlir.passes import LEVELS, STORAGE, Instrumentation, Pipeline, parse_pipeline
 
 SIZES = (1_000, 10_000, 100_000)
 PROMISED = 25.0
@@ -66,6 +70,15 @@ def transformer(ops: int) -> jaxmlir.Program:
     return jaxmlir.trace(function)(*args).grad()
 
 
+def compiled(make: Callable[[int], Program], name: str, ops: int) -> jaxmlir.Program:
+    """The gradient of a program as a pass finds it in the level's pipeline."""
+    function, args = make(ops)
+    program = jaxmlir.trace(function)(*args).optimize(2, without=STORAGE).grad()
+    before = ",".join(LEVELS[2][: LEVELS[2].index(name)])
+    parse_pipeline(before).run(program, Instrumentation(verify_each=False))
+    return program
+
+
 def cleaned(make: Callable[[int], Program], ops: int) -> jaxmlir.Program:
     """What the clean-up passes leave of a program."""
     function, args = make(ops)
@@ -74,40 +87,67 @@ def cleaned(make: Callable[[int], Program], ops: int) -> jaxmlir.Program:
     return program
 
 
-WORST: dict[str, tuple[str, Callable[[int], jaxmlir.Program]]] = {
-    "linear chain": ("jaxpr-collapse", partial(cleaned, worst_cases.linear_chain)),
-    "linear chain of products": (
+def count(program: jaxmlir.Program) -> int:
+    """The ops of a program."""
+    return sum(len(list(f.entry_block.operations)) for f in program.functions.values())
+
+
+def count_inlined(program: jaxmlir.Program) -> int:
+    """The ops of a program's function with its calls inlined."""
+    with scope():
+        return len(program.reading.inlined(program.function(program.name)).ops)
+
+
+class Worst(NamedTuple):
+    """A program of about so many ops on which a pass has most to do, and how these are counted."""
+
+    name: str
+    make: Callable[[int], jaxmlir.Program]
+    count: Callable[[jaxmlir.Program], int] = count
+
+
+WORST: dict[str, Worst] = {
+    "linear chain": Worst("jaxpr-collapse", partial(cleaned, worst_cases.linear_chain)),
+    "linear chain of products": Worst(
         "jaxpr-collapse",
         partial(cleaned, partial(worst_cases.linear_chain, products=True)),
     ),
-    "products with sums": ("jaxpr-distribute", partial(cleaned, worst_cases.sums_of_products)),
-    "arrays filled in loops": ("jaxpr-raise-loops", partial(cleaned, worst_cases.filled_arrays)),
-    "maps of six ops": ("jaxpr-raise-loops", partial(cleaned, worst_cases.small_maps)),
-    "pairs of loops": ("jaxpr-batch-scans", partial(cleaned, worst_cases.pairs_of_loops)),
-    "written parts": ("jaxpr-slp-vectorize", partial(cleaned, worst_cases.written_parts)),
-    "blocks for examples": ("jaxpr-batch-blocks", partial(cleaned, worst_cases.examples)),
-    "loops of log-sum-exps": ("jaxpr-log-products", partial(cleaned, worst_cases.likelihoods)),
-    "one factor of many": ("jaxpr-reassociate", partial(cleaned, worst_cases.shared_factor)),
-    "one term of many": ("jaxpr-raise-convolutions", partial(cleaned, worst_cases.shared_term)),
-    "rows of one array": ("jaxpr-select-early", partial(cleaned, worst_cases.selected_rows)),
-    "places in a loop": ("jaxpr-raise-loops", partial(cleaned, worst_cases.places_in_a_loop)),
-    "loops over one array": (
+    "products with sums": Worst("jaxpr-distribute", partial(cleaned, worst_cases.sums_of_products)),
+    "arrays filled in loops": Worst(
+        "jaxpr-raise-loops", partial(cleaned, worst_cases.filled_arrays)
+    ),
+    "maps of six ops": Worst("jaxpr-raise-loops", partial(cleaned, worst_cases.small_maps)),
+    "pairs of loops": Worst("jaxpr-batch-scans", partial(cleaned, worst_cases.pairs_of_loops)),
+    "written parts": Worst("jaxpr-slp-vectorize", partial(cleaned, worst_cases.written_parts)),
+    "blocks for examples": Worst("jaxpr-batch-blocks", partial(cleaned, worst_cases.examples)),
+    "loops of log-sum-exps": Worst("jaxpr-log-products", partial(cleaned, worst_cases.likelihoods)),
+    "one factor of many": Worst("jaxpr-reassociate", partial(cleaned, worst_cases.shared_factor)),
+    "one term of many": Worst(
+        "jaxpr-raise-convolutions", partial(cleaned, worst_cases.shared_term)
+    ),
+    "rows of one array": Worst("jaxpr-select-early", partial(cleaned, worst_cases.selected_rows)),
+    "places in a loop": Worst("jaxpr-raise-loops", partial(cleaned, worst_cases.places_in_a_loop)),
+    "loops over one array": Worst(
         "jaxpr-scan-in-place",
         partial(cleaned, worst_cases.loops_over_one_array),
     ),
-    "loops over its columns": (
+    "loops over its columns": Worst(
         "jaxpr-scan-in-place",
         partial(cleaned, partial(worst_cases.loops_over_one_array, columns=True)),
     ),
-    "shrinking windows": ("jaxpr-fence", partial(cleaned, worst_cases.shrinking)),
-    "values of a loop": ("jaxpr-fence", partial(cleaned, worst_cases.wide_loop)),
-    "transformer": ("jaxpr-tile", transformer),
+    "shrinking windows": Worst("jaxpr-fence", partial(cleaned, worst_cases.shrinking)),
+    "values of a loop": Worst("jaxpr-fence", partial(cleaned, worst_cases.wide_loop)),
+    "transformer": Worst("jaxpr-tile", transformer),
+    "gradients of loops": Worst(
+        "jaxpr-remat",
+        partial(compiled, lambda n: many_loops(3 * n // 5), "jaxpr-remat"),
+    ),
+    "layers that are calls": Worst(
+        "jaxpr-compute-late",
+        partial(compiled, lambda n: deep_transformer(max(1, n // 250)), "jaxpr-compute-late"),
+        count_inlined,
+    ),
 }
-"""Programs by name, each with the pass that has most to do on it."""
-
-
-def count(program: jaxmlir.Program) -> int:
-    return sum(len(list(f.entry_block.operations)) for f in program.functions.values())
 
 
 def costs(
@@ -169,14 +209,14 @@ def _table_of_worst(names: Sequence[str], sizes: Sequence[int], repetitions: int
     """Prints what passes cost on the program of each that they have most to do on."""
     sizes = [size for size in sizes if size <= MOST_OPS_OF_WORST]
     _head("worst cases", sizes)
-    for title, (name, make) in WORST.items():
+    for title, (name, make, counted) in WORST.items():
         if name not in names:
             continue
         pipeline, row = parse_pipeline(name), []
         _seconds_of(pipeline, make(200), 1)
         for size in sizes:
             program = make(size)
-            row.append(_seconds_of(pipeline, program, repetitions).min / count(program) * 1e6)
+            row.append(_seconds_of(pipeline, program, repetitions).min / counted(program) * 1e6)
         _row(f"`{name}`, {title}", row)
 
 

@@ -38,6 +38,12 @@ class Signature:
         """Those of the operands, and of the results."""
         return self.operands + self.results
 
+    def create(self, operands: Sequence[ir.Value], location: ir.Location) -> list[ir.Value]:
+        """The results of a new op at the current insertion point."""
+        attributes = dict(self.attributes)
+        new = ir.Operation.create(self.name, self.results, operands, attributes, loc=location)
+        return list(new.results)
+
     @functools.cached_property
     def is_lasting(self) -> bool:
         """Whether the ops do something besides giving their results."""

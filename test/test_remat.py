@@ -24,7 +24,7 @@ from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.remat import Remat
 from jaxmlir.passes.remat._choice import choose
 from jaxmlir.passes.remat._flow import FlowNetwork
-from jaxmlir.passes.remat._joint import Joint, Pair, loops_of, needed_for, steps_of
+from jaxmlir.passes.remat._joint import Joint, Pair, loops_of, needed_for
 from jaxmlir.passes.remat._price import Prices
 
 WEIGHTS = np.asarray(np.random.RandomState(0).randn(32, 32) / 6, np.float32)
@@ -378,7 +378,7 @@ def test_no_other_choice_is_cheaper(memory):
         first, second = loops_of(program.function(program.name))
         joint = Joint.of(Rules(program), Pair(first, second))
         prices = Prices(program, memory)
-        steps = steps_of(joint.function)
+        steps = joint.steps
         carry, _, outs = joint.results()
         free = {*joint.consts, *joint.slices}
         known = {*free, *joint.carry}
@@ -392,7 +392,7 @@ def test_no_other_choice_is_cheaper(memory):
             if not live.isdisjoint(set(joint.carry) - set(stored)):
                 return math.inf
             again = [s for s in todo if id(s) in in_first]
-            return sum(prices.computing(s.op, s.name) for s in again) + sum(
+            return sum(prices.computing(s.op, s.signature) for s in again) + sum(
                 prices.storing(v.type) for v in stored if v in live
             )
 

@@ -163,12 +163,16 @@ class ScanEditor:
       written: the new op, once it is; ``None`` of a loop that gives nothing.
     """
 
-    def __init__(self, bodies: Bodies, op: Any):
+    def __init__(self, bodies: Bodies, op: Any, scan: ScanOp | None = None):
+        """
+        Args:
+          scan: the op without its operands, from who has read it.
+        """
         self.bodies = bodies
         self.written: Any | None = None
         self.rules = bodies.rules
         self.op = op
-        self.scan = ScanOp.of(op)
+        self.scan = scan or ScanOp.of(op)
         self.body = bodies.own(self.scan.body)
         operands = self.scan.operands(list(op.operands))
         arguments = self.scan.operands(list(self.body.arguments))

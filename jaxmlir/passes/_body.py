@@ -30,11 +30,14 @@ class Body:
         ops: Iterable[tuple[Any, str]] | None = None,
         *,
         custom_rules: bool = True,
+        before: Body | None = None,
     ):
         """
         Args:
           ops: those before the return, with their names, from a caller that has them.
           custom_rules: whether marks of rules that are still to be traced tell ops apart.
+          before: the function as it was before ops were put in, and made others read them: what
+            each op was is known from there.
         """
         self.function = function
         arguments = list(function.arguments)
@@ -48,11 +51,22 @@ class Body:
         self.results: list[tuple[int, int]] = []
         """Of each op, the number of its first result, and that after its last."""
         types, marked = self.types, frozenset() if custom_rules else rules.OPS
+        old = iter(()) if before is None else zip(before.ops, before.signatures, strict=True)
+        old_op, old_signature = next(old, (None, None))
         for op, name in named_ops(function) if ops is None else ops:
             self.ops.append(op)
             operands = [numbers[v] for v in op.operands]
             self.operands.append(operands)
             first = last = len(types)
+            if old_signature is not None and op == old_op:
+                for result in op.results:
+                    numbers[result] = last
+                    last += 1
+                types += old_signature.results
+                self.results.append((first, last))
+                self.signatures.append(old_signature)
+                old_op, old_signature = next(old, (None, None))
+                continue
             for result in op.results:
                 numbers[result] = last
                 types.append(result.type)
@@ -69,27 +83,31 @@ class Body:
         self.names = [signature.name for signature in self.signatures]
         self.returned = [numbers[v] for v in returned(function)]
 
-    def with_calls_inlined(self, callee: Callable[[Any, str], Body | None]) -> Body:
+    def with_calls_inlined(self, callee: Callable[[Any, str], Body | None]) -> Inlined:
         """The function as it would be read with calls inlined; ops stay where they are written.
 
         Args:
           callee: what is to stand in the place of an op, its own calls inlined; ``None`` leaves
             it.
         """
-        new = object.__new__(Body)
+        new = object.__new__(Inlined)
         new.function, new.arity = self.function, self.arity
         new.types = self.types[: self.arity]
         new.ops, new.signatures, new.operands, new.results = [], [], [], []
-        values, start = list(range(self.arity)), 0
+        new.own = values = list(range(self.arity))
+        new.tops, start = [], 0
         for i, name in enumerate(self.names):
             inner = callee(self.ops[i], name) if may_have_functions(name) else None
             if inner is not None:
                 new._append(self, start, i, values)
+                new.tops += range(start, i)
                 inside = [values[v] for v in self.operands[i]]
                 new._append(inner, 0, len(inner.ops), inside)
+                new.tops += [i] * len(inner.ops)
                 values += [inside[v] for v in inner.returned]
                 start = i + 1
         new._append(self, start, len(self.ops), values)
+        new.tops += range(start, len(self.ops))
         new.names = [signature.name for signature in new.signatures]
         new.returned = [values[v] for v in self.returned]
         return new
@@ -140,12 +158,16 @@ class Body:
 
     def copy(self, index: int, operands: Sequence[ir.Value]) -> list[ir.Value]:
         """An op again, on other operands, at the current insertion point; its results."""
-        signature = self.signatures[index]
-        new = ir.Operation.create(
-            signature.name,
-            signature.results,
-            operands,
-            dict(signature.attributes),
-            loc=self.ops[index].location,
-        )
-        return list(new.results)
+        return self.signatures[index].create(operands, self.ops[index].location)
+
+
+class Inlined(Body):
+    """A function with calls inlined, of which nothing is written.
+
+    Attributes:
+      own: of each of the function's own values which one of these it is.
+      tops: of each op which of the function's own ops it is, or is called by.
+    """
+
+    own: list[int]
+    tops: list[int]

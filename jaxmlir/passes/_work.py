@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.ir import ir
+from jaxmlir.passes._build import may_have_functions
 from jaxmlir.passes.cost import Counter
 from jaxmlir.types import aval_of, type_of
 
@@ -77,11 +78,16 @@ class Work:
         self._known: dict[Signature, float] = {}
 
     def at(self, body: Body, index: int) -> float:
-        """The work of an op of a numbered function: the same for all of a signature."""
-        signature = body.signatures[index]
-        found = self._known.get(signature)
+        """The work of an op of a numbered function."""
+        return self.like(body.ops[index], body.signatures[index])
+
+    def like(self, op: Any, signature: Signature) -> float:
+        """The work of one op, the same for all of its signature; and of all programs, unless they
+        refer to functions."""
+        known = self._known if may_have_functions(signature.name) else _leaves
+        found = known.get(signature)
         if found is None:
-            found = self._known[signature] = self.of(body.ops[index], signature.name)
+            found = known[signature] = self.of(op, signature.name)
         return found
 
     def of(self, op: Any, name: str) -> float:
@@ -98,6 +104,9 @@ class Work:
         if costs.uncounted:
             found += UNKNOWN_PER_BYTE * total.bytes
         return found if isinstance(found, Real) else 0
+
+
+_leaves: dict[Signature, float] = {}
 
 
 @functools.cache

@@ -121,20 +121,22 @@ class _Bodies:
 
     def __init__(self, program: Program):
         self._program = program
-        self._changed: dict[str, Body | None] = {}
+        self._found: dict[str, Body] = {}
+        self._changed: set[str] = set()
 
     def __call__(self, symbol: str) -> Body:
-        function = self._program.function(symbol)
-        if symbol not in self._changed:
-            return self._program.reading.body(function)
-        found = self._changed[symbol]
+        found = self._found.get(symbol)
         if found is None:
-            found = self._changed[symbol] = Body(function)
+            function = self._program.function(symbol)
+            found = self._found[symbol] = self._program.reading.body(function)
+        elif symbol in self._changed:
+            found = self._found[symbol] = Body(found.function, before=found)
+            self._changed.discard(symbol)
         return found
 
     def change(self, symbol: str) -> func.FuncOp:
-        """A function that is about to change."""
-        self._changed[symbol] = None
+        """A function into which fences are about to be put."""
+        self._changed.add(symbol)
         return self._program.function(symbol)
 
 

@@ -119,7 +119,7 @@ def _write(line: Timeline, late: Late, ties: _Ties) -> None:
             small = SMALL * size(line.types[v]) <= size(line.types[late.value])
             values[v] = (ties if small else ties.times_one)(values[v], late.after)
         for i in late.tree:
-            step = line.steps[i]
+            step = line.step(i)
             results = copy(step.op, step.name, [values[v] for v in step.operands])
             values.update(zip(step.results, results, strict=True))
     before = set(map(line.body.value, line.outer[late.value]))

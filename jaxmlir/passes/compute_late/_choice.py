@@ -9,11 +9,11 @@ import numpy as np
 
 from jaxmlir._compat import dtypes
 from jaxmlir._pointwise import ELEMENTWISE
+from jaxmlir._signature import Signature
 from jaxmlir.ir import ir
 from jaxmlir.passes._fusion import SLOW
-from jaxmlir.passes._node import OpNode
-from jaxmlir.passes._work import is_plain_array, is_plain_op, size
-from jaxmlir.passes.compute_late._timeline import EXPENSIVE, FUSED, Step, Timeline
+from jaxmlir.passes._work import is_plain_array, is_plain_signature, size
+from jaxmlir.passes.compute_late._timeline import EXPENSIVE, FUSED, Timeline
 from jaxmlir.passes.remat._price import Prices
 from jaxmlir.types import aval_of
 
@@ -68,9 +68,11 @@ class Choice:
         self._memory = memory
         self._min_bytes = min_bytes
         self._peak = int(np.argmax(memory))
-        self._top = line.steps[self._peak].top
-        prices = Prices(program)
-        self._prices = [prices.computing(step.op, step.name) for step in line.steps]
+        self._top = line.flat.tops[self._peak]
+        prices, flat = Prices(program), line.flat
+        ops = dict(zip(flat.signatures, flat.ops, strict=True))
+        of_signatures = {s: prices.computing(op, s) for s, op in ops.items()}
+        self._prices = [of_signatures[signature] for signature in flat.signatures]
         # Which of the function's own ops read a value of it.
         self._users: dict[int, list[int]] = {}
         for i, operands in enumerate(line.body.operands):
@@ -85,7 +87,7 @@ class Choice:
           slowdown: the part of the function's time that it may take.
           min_gain: the part of its memory that it has to save.
         """
-        candidates = [self._candidate(v) for v in range(len(self._line.types))]
+        candidates = map(self._candidate, sorted(self._line.outer))
         found = [c for c in candidates if c is not None]
         left = slowdown * sum(filter(isfinite, self._prices))
         memory = self._memory.copy()
@@ -108,13 +110,13 @@ class Choice:
         """How a value would be computed late; ``None`` if it cannot be, or there is no use."""
         line = self._line
         index = line.makers[value]
-        if index is None or not line.stored[value] or not line.outer[value]:
+        if index is None or not line.stored[value]:
             return None
-        whole, step = size(line.types[value]), line.steps[index]
+        whole, name = size(line.types[value]), line.flat.names[index]
         if whole < self._min_bytes or index >= self._peak or value in line.returned:
             return None
         late = self._late_users(value)
-        if not late or step.name not in ELEMENTWISE:
+        if not late or name not in ELEMENTWISE:
             return None
         read = self._read(value, late[0])
         if read is None:
@@ -135,8 +137,7 @@ class Choice:
     def _late_users(self, value: int) -> list[int]:
         """The function's own ops that read a value when most memory is needed, or later."""
         outer = self._line.outer[value]
-        users = sorted({i for v in outer for i in self._users.get(v, ())})
-        return [i for i in users if i >= self._top]
+        return sorted({i for v in outer for i in self._users.get(v, ()) if i >= self._top})
 
     def _read(self, value: int, late: int) -> tuple[int, int, int, bool] | None:
         """The last step that reads a value early, and the depth of what it gives; the first one
@@ -146,20 +147,19 @@ class Choice:
         line = self._line
         maker = line.makers[value]
         assert maker is not None
-        expensive = line.steps[maker].name in EXPENSIVE
-        start, depth, end, twice = maker, line.depths[value], len(line.steps), False
+        expensive = line.flat.names[maker] in EXPENSIVE
+        start, depth, end, twice = maker, line.depths[value], len(line.flat.ops), False
         for i in line.users[value]:
-            step = line.steps[i]
-            if step.top >= late:
+            if line.flat.tops[i] >= late:
                 end = min(end, i)
                 continue
-            kernels, last = line.reading(i)
-            if not expensive and all(k >= 0 for k in kernels):
+            least, _, last = line.reading(i)
+            if not expensive and least >= 0:
                 continue
             if not expensive or last > self._peak:
                 return None
             twice, start = True, max(start, last)
-            depth = max(depth, *(line.depths[v] for v in step.results))
+            depth = max(depth, *(line.depths[v] for v in line.step(i).results))
         return start, depth, end, twice
 
     def _is_there(self, value: int) -> bool:
@@ -179,17 +179,22 @@ class Choice:
         assert first is not None
         found, leaves, pending, expensive = {first}, set[int](), [first], 0
         while pending:
-            step = line.steps[pending.pop()]
+            index = pending.pop()
+            step = line.step(index)
             if step.name == "jaxpr.constant":
                 continue
             expensive += step.name in EXPENSIVE
-            if not _is_cheap(step) or expensive > MAX_EXPENSIVE or len(found) > MAX_OPS:
+            if (
+                not _is_cheap(line.flat.signatures[index])
+                or expensive > MAX_EXPENSIVE
+                or len(found) > MAX_OPS
+            ):
                 return None
             for v in step.operands:
                 maker = line.makers[v]
-                constant = maker is not None and line.steps[maker].name == "jaxpr.constant"
+                constant = maker is not None and line.flat.names[maker] == "jaxpr.constant"
                 small = SMALL * size(line.types[v]) <= whole
-                if not constant and line.outer[v] and (small or self._is_there(v)):
+                if not constant and v in line.outer and (small or self._is_there(v)):
                     leaves.add(v)
                 elif maker is None:
                     return None
@@ -209,7 +214,7 @@ class Choice:
         for tied in (small, leaves[:1]):
             waiting = set(tied)
             for i in tree:
-                step = line.steps[i]
+                step = line.step(i)
                 if not waiting.isdisjoint(step.operands):
                     waiting.update(step.results)
                 elif step.name in EXPENSIVE:
@@ -228,7 +233,7 @@ class Choice:
         """Something that an op of the function needs, and that is not there before so many steps
         one after another are done; if there is, something that is in memory."""
         line = self._line
-        read = [line.numbers[v] for v in line.body.operands[top]]
+        read = [line.number(v) for v in line.body.operands[top]]
         read = [v for v in read if v != value and is_plain_array(line.types[v])]
         if not read:
             return None
@@ -238,14 +243,13 @@ class Choice:
             if maker is None or line.depths[found] < depth:
                 break
             if line.stored[found]:
-                if line.outer[found] and is_plain_array(line.types[found]):
+                if found in line.outer and is_plain_array(line.types[found]):
                     return line.own_value(found)
                 break
             found = max(maker.operands, key=line.depths.__getitem__, default=found)
         return line.own_value(latest) if line.depths[latest] >= depth else None
 
 
-def _is_cheap(step: Step) -> bool:
-    if step.name not in FUSED or step.name in SLOW:
-        return False
-    return is_plain_op(OpNode(step.op, step.name, list(step.op.operands)))
+def _is_cheap(signature: Signature) -> bool:
+    name = signature.name
+    return name in FUSED and name not in SLOW and is_plain_signature(signature)

@@ -9,15 +9,14 @@ they read is stored, but for a product that is summed up by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from jaxmlir._pointwise import ELEMENTWISE
-from jaxmlir._signature import Signature
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import may_have_functions, symbols_of
 from jaxmlir.passes._fusion import MOVED, SLOW, is_inlined
 from jaxmlir.passes._work import size
@@ -25,6 +24,7 @@ from jaxmlir.passes.recompute import FUNCTIONS, REDUCTIONS, VIEWS
 from jaxmlir.passes.remat._peak import Peaks
 
 if TYPE_CHECKING:
+    from jaxmlir.passes._body import Body
     from jaxmlir.program import Program
 
 # Elementwise functions that are not computed in several kernels. Powers may be quotients.
@@ -32,8 +32,12 @@ EXPENSIVE = FUNCTIONS | SLOW.keys() | {"jaxpr.integer_pow"}
 # What is computed by the kernel that reads it.
 FUSED = ELEMENTWISE | VIEWS | {"jaxpr.broadcast_in_dim"}
 _FUSED = (FUSED | MOVED) - {f"jaxpr.{name}" for name in ("dynamic_slice", "gather", "stack")}
-# Kernels of a value from which on they are many.
-_MANY = 4
+Kernels = tuple[int, int, int]
+"""The kernels that read a value: the least and the greatest of their numbers, and the last of them.
+
+A kernel has the number of its last step, ``~i`` if that reads the value from memory.
+"""
+_NONE: Kernels = (sys.maxsize, -sys.maxsize, -1)
 # Longer functions, calls inlined, are left alone.
 MAX_STEPS = 100_000
 
@@ -43,8 +47,8 @@ class Step(NamedTuple):
 
     op: Any
     name: str
-    operands: tuple[int, ...]
-    results: tuple[int, ...]
+    operands: list[int]
+    results: range
     top: int
     """Which of the function's own ops it is, or is called by."""
 
@@ -73,14 +77,12 @@ class Timeline:
 
     Attributes:
       body: the function, in which values have numbers of their own.
-      steps: in their order.
+      flat: the same with calls inlined: its ops are the steps.
       types: of each value.
-      numbers: of each of the function's own values which one of these it is.
-      outer: of each value the function's own values that are the same, the first first; what is
-        computed in a call and not returned has none.
+      outer: of values the function's own values that are the same, the first first; what is
+        computed in a call and not returned is not among them.
       makers: of each value the step that gives it; none, of an argument.
       users: of each value the steps that read it.
-      depths: of each value how many steps one after another it takes.
       stored: of each value whether it is in memory.
       ends: of each value the last kernel that reads it, by its last step; -1 if there is none.
       returned: the values that the function returns.
@@ -88,144 +90,146 @@ class Timeline:
 
     def __init__(self, program: Program, function: func.FuncOp):
         self._program = program
-        self.body = body = program.reading.body(function)
-        self.steps: list[Step] = []
-        self.types: list[ir.Type] = []
-        self.makers: list[int | None] = []
-        self.users: list[list[int]] = []
-        self.depths: list[int] = []
-        self.numbers = self._new(body.types[: body.arity], None, 0)
-        for top, (op, signature, operands) in enumerate(_ops(body)):
-            given = [self.numbers[v] for v in operands]
-            self.numbers += self._add(op, signature, given, top, ())
-        self.outer: list[list[int]] = [[] for _ in self.types]
-        for own, number in enumerate(self.numbers):
-            self.outer[number].append(own)
-        self.returned = {self.numbers[v] for v in body.returned}
+        self.body = program.reading.body(function)
+        self.flat = flat = self.body.with_calls_inlined(_Callees(program))
+        self.types = flat.types
+        self.outer: dict[int, list[int]] = {}
+        for own, number in enumerate(flat.own):
+            self.outer.setdefault(number, []).append(own)
+        self.makers: list[int | None] = [None] * flat.arity
+        self.users: list[list[int]] = [[] for _ in flat.types]
+        for i, (operands, (first, last)) in enumerate(
+            zip(flat.operands, flat.results, strict=True)
+        ):
+            self.makers += [i] * (last - first)
+            for v in dict.fromkeys(operands):
+                self.users[v].append(i)
+        self.returned = set(flat.returned)
         self._find_stored()
 
     # --- steps ---
 
-    def _new(self, types: Sequence[ir.Type], maker: int | None, depth: int) -> list[int]:
-        first, count = len(self.types), len(types)
-        self.types += types
-        self.makers += [maker] * count
-        self.depths += [depth] * count
-        self.users += [[] for _ in types]
-        return list(range(first, first + count))
-
-    def _add(
-        self, op: Any, signature: Signature, operands: list[int], top: int, within: tuple[str, ...]
-    ) -> list[int]:
-        """Adds an op, or a call's ops in its place; its results.
-
-        Args:
-          within: the functions that are being called.
-        """
-        symbol = _callee(op, signature.name)
-        if symbol is not None and symbol not in within:
-            body, inner = self._program.reading.body(self._program.function(symbol)), operands
-            for op, signature, places in _ops(body):
-                given = [inner[v] for v in places]
-                inner += self._add(op, signature, given, top, (*within, symbol))
-            return [inner[v] for v in body.returned]
-        index, depths, users = len(self.steps), self.depths, self.users
-        depth = 1 + max([depths[v] for v in operands], default=0)
-        results = self._new(signature.results, index, depth)
-        for v in dict.fromkeys(operands):
-            users[v].append(index)
-        self.steps.append(Step(op, signature.name, tuple(operands), tuple(results), top))
-        return results
+    def step(self, index: int) -> Step:
+        flat = self.flat
+        results = range(*flat.results[index])
+        name, operands, top = flat.names[index], flat.operands[index], flat.tops[index]
+        return Step(flat.ops[index], name, operands, results, top)
 
     def own_value(self, number: int) -> ir.Value:
         """The first of the function's own values that are a value."""
         return self.body.value(self.outer[number][0])
 
+    def number(self, own: int) -> int:
+        """Which value one of the function's own values is."""
+        return self.flat.own[own]
+
     def maker(self, value: int) -> Step | None:
         """The step that gives a value."""
         index = self.makers[value]
-        return None if index is None else self.steps[index]
+        return None if index is None else self.step(index)
+
+    @functools.cached_property
+    def depths(self) -> list[int]:
+        """Of each value how many steps one after another it takes."""
+        found = [0] * self.flat.arity
+        for operands, (first, last) in zip(self.flat.operands, self.flat.results, strict=True):
+            found += [1 + max([found[v] for v in operands], default=0)] * (last - first)
+        return found
 
     # --- what is in memory ---
 
     def _find_stored(self) -> None:
         """Finds where values are read, from the end."""
         self.stored = [True] * len(self.types)
-        self.ends = [-1] * len(self.types)
-        # By the last step of each; ~i of one that reads the value from memory.
-        self._kernels: list[set[int]] = [set() for _ in self.types]
-        for step in reversed(self.steps):
-            for v in step.results:
+        self._kernels = [_NONE] * len(self.types)
+        for index in reversed(range(len(self.flat.ops))):
+            is_fused = self.flat.names[index] in _FUSED
+            for v in range(*self.flat.results[index]):
                 self._find_kernels(v)
-                self.stored[v] = v in self.returned or self._is_stored(step, v)
-        for v, maker in enumerate(self.makers):
-            if maker is None:
-                self._find_kernels(v)
+                if is_fused and v not in self.returned:
+                    self.stored[v] = self._is_stored(index, v)
+        for v in range(self.flat.arity):
+            self._find_kernels(v)
+        self.ends = [end for _, _, end in self._kernels]
 
     def _find_kernels(self, value: int) -> None:
-        found, last = set[int](), -1
-        for i in self.users[value]:
-            kernels, end = self.reading(i)
-            found |= kernels
-            if len(found) > _MANY:
-                # Two stand for all: that one reads from memory is not to be lost.
-                found = {min(found), max(found)}
-            last = max(last, end)
-        self._kernels[value], self.ends[value] = found, last
+        users = self.users[value]
+        if len(users) == 1:
+            self._kernels[value] = self.reading(users[0])
+        elif users:
+            least, greatest, ends = zip(*map(self.reading, users), strict=True)
+            self._kernels[value] = min(least), max(greatest), max(ends)
 
-    def reading(self, index: int) -> tuple[set[int], int]:
-        """The kernels in which a step reads its operands, and the last of them.
+    def reading(self, index: int) -> Kernels:
+        """The kernels in which a step reads its operands."""
+        name, (first, last) = self.flat.names[index], self.flat.results[index]
+        if name not in _FUSED:
+            is_identity = self._is_identity(index)
+            end = max([end for _, _, end in self._kernels[first:last]]) if is_identity else index
+            return ~index, ~index, end
+        if name not in VIEWS and self.stored[first]:
+            return index, index, index
+        return self._kernels[first]
 
-        A kernel is the number of its last step; ``~i`` if it has its operands in memory.
-        """
-        step = self.steps[index]
-        if _is_identity(step):
-            return {~index}, max(self.ends[v] for v in step.results)
-        if step.name not in _FUSED:
-            return {~index}, index
-        (result,) = step.results
-        if step.name not in VIEWS and self.stored[result]:
-            return {index}, index
-        return self._kernels[result], self.ends[result]
-
-    def _is_stored(self, step: Step, value: int) -> bool:
-        if step.name not in _FUSED:
+    def _is_stored(self, index: int, value: int) -> bool:
+        """Whether the result of an op that can be fused is in memory, but for being returned."""
+        name, (least, greatest, _) = self.flat.names[index], self._kernels[value]
+        if name in EXPENSIVE and least < greatest:
             return True
-        kernels = self._kernels[value]
-        if step.name in EXPENSIVE and len(kernels) > 1:
-            return True
-        return any(k < 0 for k in kernels) and not self._is_summed(step)
+        return least < 0 and not self._is_summed(name, value)
 
-    def _is_summed(self, step: Step) -> bool:
-        """Whether an op is a part of the reduction of its result."""
-        users = self.users[step.results[0]]
+    def _is_summed(self, name: str, value: int) -> bool:
+        """Whether an op of a name is a part of the reduction of its result."""
+        users = self.users[value]
         return (
-            step.name in ("jaxpr.mul", "jaxpr.square")
+            name in ("jaxpr.mul", "jaxpr.square")
             and len(users) == 1
-            and self.steps[users[0]].name in REDUCTIONS
+            and self.flat.names[users[0]] in REDUCTIONS
         )
+
+    def _is_identity(self, index: int) -> bool:
+        """Whether a step is a fence: its results are its operands, in the same memory."""
+        name = self.flat.names[index]
+        if name == "jaxpr.jit":
+            return dict(self.flat.signatures[index].attributes)["name"].value == "fence"
+        return name == "jaxpr.optimization_barrier"
 
     def memory(self) -> np.ndarray:
         """The bytes that each step needs, with all steps of its kernels, besides arguments and
         results of the function."""
-        change = np.zeros(len(self.steps) + 1)
-        for v, maker in enumerate(self.makers):
-            if maker is None or not self.stored[v] or v in self.returned:
+        names, peaks = self.flat.names, Peaks(self._program)
+        change = [0] * (len(names) + 1)
+        for v, (maker, stored) in enumerate(zip(self.makers, self.stored, strict=True)):
+            if maker is None or not stored or v in self.returned:
                 continue
-            step = self.steps[maker]
-            if step.name not in VIEWS and not _is_identity(step):
-                change[maker] += size(self.types[v])
-                change[max(maker, self.ends[v]) + 1] -= size(self.types[v])
-        found = np.cumsum(change)[:-1]
-        peaks = Peaks(self._program)
-        for i, step in enumerate(self.steps):
-            if may_have_functions(step.name) and not _is_identity(step):
-                found[i] += max(map(peaks.of, symbols_of(step.op)), default=0.0)
+            if names[maker] not in VIEWS and not self._is_identity(maker):
+                bytes_ = size(self.types[v])
+                change[maker] += bytes_
+                change[max(maker, self.ends[v]) + 1] -= bytes_
+        found = np.cumsum(change, dtype=float)[:-1]
+        for i, name in enumerate(names):
+            if may_have_functions(name) and not self._is_identity(i):
+                found[i] += max(map(peaks.of, symbols_of(self.flat.ops[i])), default=0.0)
         return found
 
 
-def _ops(body: Body) -> Iterator[tuple[Any, Signature, list[int]]]:
-    return zip(body.ops, body.signatures, body.operands, strict=True)
+class _Callees:
+    """The functions that ops call and that XLA inlines, with their own calls inlined."""
+
+    def __init__(self, program: Program):
+        self._program = program
+        self._found: dict[str, Body | None] = {}
+
+    def __call__(self, op: Any, name: str) -> Body | None:
+        symbol = _callee(op, name)
+        if symbol is None:
+            return None
+        if symbol not in self._found:
+            # In itself a function stays a call.
+            self._found[symbol] = None
+            body = self._program.reading.body(self._program.function(symbol))
+            self._found[symbol] = body.with_calls_inlined(self)
+        return self._found[symbol]
 
 
 def _callee(op: Any, name: str) -> str | None:
@@ -233,10 +237,3 @@ def _callee(op: Any, name: str) -> str | None:
     if not is_inlined(op, name) or "jaxpr.ctx" in op.attributes:
         return None
     return op.attributes["jaxpr"].value
-
-
-def _is_identity(step: Step) -> bool:
-    """Whether an op is a fence: its results are its operands, in the same memory."""
-    if step.name == "jaxpr.jit":
-        return step.op.attributes["name"].value == "fence"
-    return step.name == "jaxpr.optimization_barrier"

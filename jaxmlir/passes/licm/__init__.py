@@ -33,7 +33,7 @@ A body is taken apart once (:mod:`._splits`), for all loops that share it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -47,7 +47,7 @@ from jaxmlir.passes import toolbox
 from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._bodies import LOOPS, can_change, loops_of
 from jaxmlir.passes._build import NewFunction, inline, named_ops, returned
-from jaxmlir.passes._call_graph import CallGraph, visit_functions
+from jaxmlir.passes._call_graph import SCANS, CallGraph, visit_functions
 from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
@@ -82,20 +82,27 @@ class Licm(Pass):
         return licm(program, self.growth) > 0
 
 
-def licm(program: Program, growth: float = GROWTH) -> int:
-    """Moves invariant code out of the loops of a program, in place; how many values are kept."""
+def licm(program: Program, growth: float = GROWTH, bodies: Collection[str] | None = None) -> int:
+    """Moves invariant code out of the loops of a program, in place; how many values are kept.
+
+    Args:
+      bodies: only out of the scans with these.
+    """
     with scope():
         graph = program.reading.graph
-        motion = _Motion(program, graph, growth)
-        visit_functions(program, motion.visit, graph, LOOPS)
+        motion = _Motion(program, graph, growth, bodies)
+        visit_functions(program, motion.visit, graph, LOOPS if bodies is None else SCANS)
     return motion.count
 
 
 class _Motion:
     """Code motion in one program."""
 
-    def __init__(self, program: Program, graph: CallGraph, growth: float):
+    def __init__(
+        self, program: Program, graph: CallGraph, growth: float, bodies: Collection[str] | None
+    ):
         self.count = 0
+        self._only = bodies
         self._program = program
         self._rules = Rules(program)
         self._splits = Splits(self._rules, graph, growth)
@@ -108,7 +115,13 @@ class _Motion:
         self._splits.changed = False
         computed = Computed()
         for op, name in loops_of(function):
-            self._scan(op, computed) if name == "jaxpr.scan" else self._while(op, computed)
+            if name == "jaxpr.scan":
+                if self._only is None or op.attributes["jaxpr"].value in self._only:
+                    self._scan(op, computed)
+            elif self._only is None:
+                self._while(op, computed)
+        if self._splits.changed:
+            self._splits.change(function)
         return self._splits.changed
 
     def _scan(self, op: Any, computed: Computed) -> None:

@@ -13,7 +13,7 @@ from jaxmlir.ir import func, ir
 from jaxmlir.passes import toolbox
 from jaxmlir.passes._bodies import Bodies, can_change
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._build import NewFunction, inline, is_constant, is_used, named_ops
+from jaxmlir.passes._build import NewFunction, inline, is_constant, is_used
 from jaxmlir.passes._call_graph import CallGraph
 from jaxmlir.passes._edit import set_arguments
 from jaxmlir.passes._rules import Rules
@@ -91,6 +91,8 @@ class Splits:
         self._growth = growth
         self.changed = False
         self._bodies = Bodies(rules, graph)
+        # The functions that are as they were read.
+        self._unchanged = set(graph.uses)
         self._work = Work(rules.program)
         self._found: dict[tuple[str, str, Uses], Split | None] = {}
 
@@ -111,17 +113,23 @@ class Splits:
                 self._bodies.drop(function) if name else self._bodies.give_back(symbol, function)
         return self._found[key]
 
+    def change(self, function: func.FuncOp) -> None:
+        """Takes note of a function that is no more as it was read."""
+        self._unchanged.discard(function.name.value)
+
     def _split(self, function: func.FuncOp, uses: Uses, in_remat: bool) -> Split | None:
         """Takes a function apart that nobody else uses."""
         arguments = list(function.arguments)
-        ops = named_ops(function)
-        if any(name in _CALLS for _, name in ops):
-            self._split_calls(function, chosen(arguments, uses.fixed))
-            ops = named_ops(function)
-        body = Body(function, ops)
+        is_unchanged = function.name.value in self._unchanged
+        body = self._rules.program.reading.body(function) if is_unchanged else Body(function)
+        if not _CALLS.isdisjoint(body.names):
+            if self._split_calls(function, chosen(arguments, uses.fixed)):
+                self.change(function)
+                body = Body(function)
         choice = Choice(body, uses.fixed, self._work, self._growth, in_remat)
         if not choice.kept:
             return None
+        self.change(function)
         template = self._template(body, choice)
         values = [body.value(v) for v in choice.kept]
         for value in values:
@@ -159,9 +167,10 @@ class Splits:
         new.finish([values[v] for v in choice.kept])
         return new.op
 
-    def _split_calls(self, function: func.FuncOp, fixed: Sequence[ir.Value]) -> None:
-        """Takes what fixed values determine out of calls, into the function."""
-        known, computed = set(fixed), Computed()
+    def _split_calls(self, function: func.FuncOp, fixed: Sequence[ir.Value]) -> bool:
+        """Takes what fixed values determine out of calls, into the function; whether there was
+        any."""
+        known, computed, found = set(fixed), Computed(), False
         for op, name, operands in toolbox.ops_of(function):
             pattern = tuple([v in known for v in operands])
             if True not in pattern:
@@ -179,7 +188,7 @@ class Splits:
             split = self.of(symbol, Uses(pattern, count * (False,), count), name)
             if split is None:
                 continue
-            self.changed = True
+            found = self.changed = True
             with ir.InsertionPoint(op), op.location:
                 values = computed(split, operands)
                 attributes = dict(op.attributes.items())
@@ -190,6 +199,7 @@ class Splits:
                 new = ir.Operation.create(name, results, args, attributes)
             known.update(values)
             toolbox.replace(op, list(new.results))
+        return found
 
 
 _CALLS = frozenset({"jaxpr.jit", "jaxpr.remat2"})

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jax import lax
 
-from jaxmlir import codec
+from jaxmlir import _signature, codec
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes import toolbox
 from jaxmlir.passes._base import Amount, Pass
@@ -41,6 +41,7 @@ from jaxmlir.passes._build import (
     inline,
     is_constant,
     named_ops,
+    ops_of,
     returned,
     set_results,
 )
@@ -106,7 +107,7 @@ def log_products(
                 count += name == "jaxpr.scan" and loops.rewrite(op)
         if count:
             keep_reachable(program, entries)
-            licm(program)
+            licm(program, bodies=loops.near)
     return count
 
 
@@ -119,19 +120,18 @@ def worthwhile(
 ) -> list[Found]:
     """The log-sum-exps of the body of a long loop that become products; none if they are too small
     a part of its work."""
-    found = _large(body, num_consts, min_elements, min_ratio)
+    found = [
+        f
+        for f in Reader(body, num_consts).found()
+        if f.sum.size >= max(min_elements, min_ratio * f.sum.inner_size)
+    ]
     if not found:
         return []
     taken = TRANSCENDENTAL * sum(f.sum.size for f in found)
-    return found if taken >= MIN_SHARE * sum(work.of(*op) for op in named_ops(body)) else []
-
-
-def _large(
-    body: func.FuncOp, num_consts: int, min_elements: float, min_ratio: float
-) -> list[Found]:
-    """Those that are large enough."""
-    found = Reader(body, num_consts).found()
-    return [f for f in found if f.sum.size >= max(min_elements, min_ratio * f.sum.inner_size)]
+    all_ = sum(
+        work.like(op, _signature.of_op(op, name, operands)) for op, name, operands in ops_of(body)
+    )
+    return found if taken >= MIN_SHARE * all_ else []
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,11 @@ class _Versions:
 
 
 class _Loops:
-    """The loops of a program."""
+    """The loops of a program.
+
+    Attributes:
+      near: the bodies with products, what of these is the same in every iteration being in them.
+    """
 
     def __init__(
         self, program: Program, min_iterations: float, min_elements: float, min_ratio: float
@@ -159,6 +163,7 @@ class _Loops:
         self._min_elements = min_elements
         self._min_ratio = min_ratio
         self._known: dict[tuple[str, int], _Versions | None] = {}
+        self.near: set[str] = set()
 
     def rewrite(self, op: Any) -> bool:
         scan = ScanOp.of(op)
@@ -197,19 +202,24 @@ class _Loops:
         if not self._graph.names.get(symbol, set()) >= NEEDED:
             return None
         body = self._program.function(symbol)
+        if not can_change(body):
+            return None
         large = self._min_elements, self._min_ratio
-        if not can_change(body) or not worthwhile(self._work, body, num_consts, *large):
+        found = worthwhile(self._work, body, num_consts, *large)
+        if not found:
             return None
         far, near = (self._bodies.copy(symbol) for _ in range(2))
-        for found in _large(far, num_consts, *large):
-            self._recompute(found, far)
-        answers = self._put(_large(near, num_consts, *large))
+        of_far, of_near = (dict(zip(_values(body), _values(f), strict=True)) for f in (far, near))
+        for f in found:
+            self._recompute(f.with_values(of_far), far)
+        answers = self._put([f.with_values(of_near) for f in found])
         outs = returned(near)
         set_results(near, [*outs, *answers])
         check = self._check(near, num_consts, len(answers))
         set_results(near, outs)
         for function in (far, near):
             drop_dead_ops(function)
+        self.near.add(near.name.value)
         return _Versions(check, (far.name.value, near.name.value))
 
     def _recompute(self, found: Found, body: func.FuncOp) -> None:
@@ -258,6 +268,12 @@ class _Loops:
         new.finish(index)
         drop_dead_ops(new.op)
         return new.op
+
+
+def _values(function: func.FuncOp) -> list[ir.Value]:
+    """The arguments of a function, and the results of its ops in their order."""
+    results = [v for op in function.entry_block.operations for v in op.results]
+    return [*function.arguments, *results]
 
 
 def _as_index(*near: Any) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,23 @@ class Found:
     operands: list[ir.Value]
     steps: list[OpNode]
     sum: LogSumExp
+
+    def with_values(self, values: Mapping[ir.Value, ir.Value]) -> Found:
+        """The same in a copy of the body.
+
+        Args:
+          values: those of the copy, by those of the body.
+        """
+
+        def in_copy(op: Any) -> Any:
+            return values[op.results[0]].owner
+
+        steps = [
+            OpNode(in_copy(step.op), step.name, [values[v] for v in step.operands])
+            for step in self.steps
+        ]
+        operands = [values[v] for v in self.operands]
+        return Found(in_copy(self.op), operands, steps, self.sum)
 
 
 class Reader:

@@ -221,6 +221,11 @@ def _aligned(arrays: list[np.ndarray], depth: int) -> list[np.ndarray]:
     return [a.reshape(a.shape + (1,) * (rank - _rank(a, depth))) for a in arrays]
 
 
+def _spread(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """An array in a larger shape; most have it, and to ask costs less than to do it."""
+    return array if array.shape == shape else np.broadcast_to(array, shape)
+
+
 def _elementwise(function: Callable[..., Any]) -> Callable[..., np.ndarray | None]:
     def handler(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
         arrays = _aligned(arrays, depth)
@@ -264,7 +269,7 @@ def _broadcast(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.n
     shape = [1] * len(aval.shape)
     for d, size in zip(mapped, x.shape[depth:], strict=True):
         shape[d] = size
-    return np.broadcast_to(x.reshape((*axes, *shape)), (*axes, *aval.shape))
+    return _spread(x.reshape((*axes, *shape)), (*axes, *aval.shape))
 
 
 def _reshape(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
@@ -308,7 +313,7 @@ def _concatenate(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np
     axes = np.broadcast_shapes(*(a.shape[:depth] for a in arrays))
     if math.prod(axes) * math.prod(aval.shape) > MAX_ELEMENTS:
         return None
-    arrays = [np.broadcast_to(a, (*axes, *a.shape[depth:])) for a in arrays]
+    arrays = [_spread(a, (*axes, *a.shape[depth:])) for a in arrays]
     return np.concatenate(arrays, depth + attribute(op, "dimension"))
 
 
@@ -336,7 +341,7 @@ def vector(known: Known, value: ir.Value, length: int) -> np.ndarray | None:
     rows = array.reshape(-1, array.shape[-1])
     if len(rows) > 1 and not (rows == rows[:1]).all():
         return None
-    return np.broadcast_to(rows[0], (length,)).astype(np.int64)
+    return _spread(rows[0], (length,)).astype(np.int64)
 
 
 def bounds(known: Known, value: ir.Value) -> tuple[int, int] | None:

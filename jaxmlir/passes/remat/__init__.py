@@ -23,7 +23,7 @@ from jaxmlir.passes._call_graph import SCANS, keep_reachable
 from jaxmlir.passes._remarks import listening, remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.remat._choice import Choice, choose
-from jaxmlir.passes.remat._joint import Joint, Loop, Pair, loops_of, separate, steps_of
+from jaxmlir.passes.remat._joint import Joint, Loop, Pair, loops_of, separate
 from jaxmlir.passes.remat._peak import peak, traffic
 from jaxmlir.passes.remat._price import MEMORY, SLOWDOWN, Prices, size_of
 from jaxmlir.passes.remat._segments import in_segments, segments
@@ -97,7 +97,8 @@ def _apply(program: Program, price: float, depth: int, slowdown: float) -> bool:
     entries = graph.entry_points()
     of_traffic = functools.cache(lambda: traffic(program))
     loops = _Loops(Rules(program), Prices(program, price), of_traffic, depth, slowdown)
-    changed = [loops.rewrite(functions[symbol]) for symbol in graph.callees_first()]
+    with_loops = [symbol for symbol in graph.callees_first() if graph.have(symbol, SCANS)]
+    changed = [loops.rewrite(functions[symbol]) for symbol in with_loops]
     if True in changed:
         keep_reachable(program, entries)
         return True
@@ -187,7 +188,7 @@ class _Loops:
           now: bytes that are stored of an iteration.
         """
         prices = replace(self.prices, traffic=self.traffic())
-        times = [prices.computing(step.op, step.name) for step in steps_of(joint.function)]
+        times = [prices.computing(step.op, step.signature) for step in joint.steps]
         time = sum(filter(isfinite, times))
         for share in _SHARES:
             choice = choose(joint, replace(prices, memory=prices.memory * share))

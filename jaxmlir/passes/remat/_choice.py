@@ -22,7 +22,7 @@ from math import inf
 
 from jaxmlir.ir import ir
 from jaxmlir.passes.remat._flow import FlowNetwork
-from jaxmlir.passes.remat._joint import Joint, Step, name_of, needed_for, steps_of
+from jaxmlir.passes.remat._joint import NAMING, Joint, Step, name_of, needed_for
 from jaxmlir.passes.remat._price import Prices, size_of
 
 # Nothing is computed again for nothing: what is there already is taken.
@@ -56,7 +56,7 @@ class _Graph:
 
     def __init__(self, joint: Joint, prices: Prices):
         self.prices = prices
-        self.steps = steps = steps_of(joint.function)
+        self.steps = steps = joint.steps
         carry, kept, self.outs = joint.results()
         self.arguments = {*joint.consts, *joint.carry, *joint.slices}
         # Slices that the first loop reads are there for the second, though perhaps kept for it.
@@ -80,19 +80,17 @@ class _Graph:
         self.network = FlowNetwork()
         self.source, self.sink = self.network.node(), self.network.node()
         self.values: dict[ir.Value, int] = {}
+        self.order: list[ir.Value] = []
         self.ops: dict[int, tuple[int, Step]] = {}
 
     def choice(self) -> Choice:
         for value in self.needed:
             self.network.edge(self._value(value), self.sink, inf)
         # Values are appended while they are gone through.
-        order = list(self.values)
-        for value in order:
+        for value in self.order:
             step = self.definitions.get(value)
-            before = len(self.values)
             tail = self.source if step is None else self._op(step)
             self.network.edge(tail, self.values[value], self._storing(value, step))
-            order += list(self.values)[before:]
         side = self.network.cut(self.source, self.sink)
         stored = set()
         for value, node in self.values.items():
@@ -104,16 +102,18 @@ class _Graph:
         again = [
             step for node, step in self.ops.values() if not side[node] and id(step) in self.in_first
         ]
-        price = sum(self.prices.computing(step.op, step.name) for step in again)
+        price = sum([self.prices.computing(step.op, step.signature) for step in again])
         size = sum(size_of(v.type) for v in stored & live - self.kept)
         return Choice(
             [v for v in self.values if v in stored & live - self.retained], again, price, size
         )
 
     def _value(self, value: ir.Value) -> int:
-        if value not in self.values:
-            self.values[value] = self.network.node()
-        return self.values[value]
+        found = self.values.get(value)
+        if found is None:
+            found = self.values[value] = self.network.node()
+            self.order.append(value)
+        return found
 
     def _op(self, step: Step) -> int:
         """The node of an op, with edges to it from its operands."""
@@ -131,17 +131,20 @@ class _Graph:
     def _computing(self, step: Step) -> float:
         if self._pinned(step):
             return inf
-        price = self.prices.computing(step.op, step.name)
+        price = self.prices.computing(step.op, step.signature)
         # What the first loop has no use for is computed once, wherever that is.
         return price + _TIE if id(step) in self.in_first or price == inf else _TIE
 
     def _storing(self, value: ir.Value, step: Step | None) -> float:
         if value in self.kept:
             return 0.0
-        name = None if step is None else name_of(self.prices.program, value)
+        name = None if step is None else self._name(value, step)
         if name is not None:
             return 0.0 if name in self.names else inf
         return self.prices.storing(value.type)
 
     def _pinned(self, step: Step) -> bool:
-        return any(name_of(self.prices.program, v) in self.names for v in step.results)
+        return any([self._name(v, step) in self.names for v in step.results])
+
+    def _name(self, value: ir.Value, step: Step) -> str | None:
+        return name_of(self.prices.program, value) if step.signature.name in NAMING else None

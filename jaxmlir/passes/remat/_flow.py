@@ -41,56 +41,61 @@ class FlowNetwork:
           ValueError: a path of infinite capacity leads from source to sink.
         """
         while True:
-            level = self._levels(source)
+            level = self._levels(source, sink)
             if level[sink] < 0:
                 return [found >= 0 for found in level]
             self._saturate(source, sink, level)
 
-    def _levels(self, source: int) -> list[int]:
-        """The distance of each node from the source by edges with capacity left; else -1."""
-        level = [-1] * len(self._edges)
+    def _levels(self, source: int, sink: int) -> list[int]:
+        """The distance of each node from the source by edges with capacity left, of nodes as near
+        as the sink; else -1."""
+        edges, heads, rest = self._edges, self._head, self._rest
+        level = [-1] * len(edges)
         level[source] = 0
         queue = deque([source])
-        while queue:
+        while queue and level[sink] < 0:
             node = queue.popleft()
-            for e in self._edges[node]:
-                head = self._head[e]
-                if level[head] < 0 and self._rest[e] > 0:
-                    level[head] = level[node] + 1
+            further = level[node] + 1
+            for e in edges[node]:
+                head = heads[e]
+                if level[head] < 0 and rest[e] > 0:
+                    level[head] = further
                     queue.append(head)
         return level
 
     def _saturate(self, source: int, sink: int, level: list[int]) -> None:
         """Pushes flow along shortest paths until none is left."""
-        position = [0] * len(self._edges)
+        edges, heads, rest = self._edges, self._head, self._rest
+        position = [0] * len(edges)
         path: list[int] = []
         node = source
         while True:
             if node == sink:
-                amount = min(self._rest[e] for e in path)
+                amount = min([rest[e] for e in path])
                 if amount == inf:
                     raise ValueError("a path of infinite capacity leads from source to sink")
                 for i in reversed(range(len(path))):
                     e = path[i]
-                    self._rest[e] -= amount
-                    self._rest[e ^ 1] += amount
-                    if self._rest[e] <= 0:
+                    rest[e] -= amount
+                    rest[e ^ 1] += amount
+                    if rest[e] <= 0:
                         first = i
-                node = self._head[path[first] ^ 1]
+                node = heads[path[first] ^ 1]
                 del path[first:]
                 continue
-            edges = self._edges[node]
-            while position[node] < len(edges):
-                e = edges[position[node]]
-                if self._rest[e] > 0 and level[self._head[e]] == level[node] + 1:
+            leading, at, further = edges[node], position[node], level[node] + 1
+            while at < len(leading):
+                e = leading[at]
+                if rest[e] > 0 and level[heads[e]] == further:
                     break
-                position[node] += 1
-            if position[node] < len(edges):
+                at += 1
+            position[node] = at
+            if at < len(leading):
                 path.append(e)
-                node = self._head[e]
+                node = heads[e]
             elif path:
                 # A dead end: no path leads on from here.
                 level[node] = -1
-                node = self._head[path.pop() ^ 1]
+                node = heads[path.pop() ^ 1]
             else:
                 return

@@ -10,13 +10,16 @@ Any set of its values from which the rest of the second body follows can be what
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jaxmlir import _signature
 from jaxmlir._lists import split
+from jaxmlir._signature import Signature
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import NewFunction, copy, erase, inline, ops_of, returned
+from jaxmlir.passes._build import NewFunction, erase, inline, named_ops, ops_of, returned
 from jaxmlir.passes.higher_order._scan_op import PLAIN_SCAN, ScanOp
 
 if TYPE_CHECKING:
@@ -53,7 +56,7 @@ class Loop:
 def loops_of(function: func.FuncOp) -> list[Loop]:
     """The scans of a function that are plain loops of more than one iteration, with results."""
     found = []
-    for op, name, _ in ops_of(function):
+    for op, name in named_ops(function):
         if name == "jaxpr.scan" and all(key in PLAIN_SCAN for key in op.attributes.keys()):
             loop = Loop(op)
             if loop.results and loop.scan.is_counted and loop.scan.length > 1:
@@ -177,6 +180,14 @@ class Joint:
             frozenset(name for v in links if (name := name_of(rules.program, v)) is not None),
         )
 
+    @functools.cached_property
+    def steps(self) -> list[Step]:
+        """The ops of the joint body, when nothing in it is rewritten any more."""
+        return [
+            Step(op, _signature.of_op(op, name, operands), operands, list(op.results))
+            for op, name, operands in ops_of(self.function)
+        ]
+
     def results(self) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value]]:
         """The carry of the first, of its stacked results those that are kept; all of the second."""
         carry, kept, outs = split(
@@ -213,6 +224,10 @@ def _is_argument(value: ir.Value) -> bool:
     return True
 
 
+# Ops whose results may have names.
+NAMING = frozenset(f"jaxpr.{name}" for name in ("jit", "name", "reduce_precision", "scan"))
+
+
 def name_of(program: Program, value: ir.Value) -> str | None:
     """The name that the user gave a value, in this function or in one that gives it."""
     op = value.owner
@@ -235,13 +250,9 @@ class Step(NamedTuple):
     """One op of the joint body."""
 
     op: Any
-    name: str
+    signature: Signature
     operands: list[ir.Value]
     results: list[ir.Value]
-
-
-def steps_of(function: func.FuncOp) -> list[Step]:
-    return [Step(op, name, operands, list(op.results)) for op, name, operands in ops_of(function)]
 
 
 def needed_for(
@@ -251,9 +262,11 @@ def needed_for(
     live = set(wanted)
     kept = []
     for step in reversed(steps):
-        if any(v in live and v not in available for v in step.results):
-            live.update(step.operands)
-            kept.append(step)
+        for v in step.results:
+            if v in live and v not in available:
+                live.update(step.operands)
+                kept.append(step)
+                break
     return kept[::-1], live
 
 
@@ -265,7 +278,7 @@ def separate(rules: Rules, joint: Joint, stored: Sequence[ir.Value]) -> tuple[Lo
       The loops; of the first nothing may be left.
     """
     first, second = joint.pair.first, joint.pair.second
-    steps = steps_of(joint.function)
+    steps = joint.steps
     consts_first, carry_first, slices_first = first.operands
     carry, kept, outs = joint.results()
     position = {v: i for i, v in enumerate(kept)}
@@ -338,7 +351,8 @@ def _body(
     values = dict(zip(arguments, new.args, strict=True))
     with new.body():
         for step in steps:
-            outs = copy(step.op, step.name, [values[v] for v in step.operands])
+            operands = [values[v] for v in step.operands]
+            outs = step.signature.create(operands, step.op.location)
             for old, value in zip(step.results, outs, strict=True):
                 values.setdefault(old, value)
     return new.finish([values[v] for v in results])

@@ -12,7 +12,7 @@ from collections import Counter
 from math import isfinite
 
 from jaxmlir.ir import ir
-from jaxmlir.passes._build import ops_of, returned, symbols_of
+from jaxmlir.passes._build import may_have_functions, ops_of, returned, symbols_of
 from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes.remat._price import (
     CACHED,
@@ -35,10 +35,22 @@ def peak(program: Program) -> float:
 def traffic(program: Program) -> float:
     """What a stored byte takes in a program, in nanoseconds: the compiler has one block of memory
     for all that is not an argument or a result."""
-    most = peak(program)
+    # Where that is little, the bytes of all values are no less, and quickly added up.
+    most = _total(program)
+    if most > CACHED:
+        most = peak(program)
     if most <= CACHED:
         return TRAFFIC_CACHED
     return TRAFFIC_KEPT if most < KEPT else TRAFFIC
+
+
+def _total(program: Program) -> float:
+    """The bytes of all values that the ops of a program give."""
+    found = 0.0
+    for function in program.functions.values():
+        for op in function.entry_block.operations:
+            found += sum(filter(isfinite, map(size_of, op.results.types)))
+    return found
 
 
 class Peaks:
@@ -71,7 +83,9 @@ class Peaks:
                 live += size
                 end = last.get(v, i)
                 ends[end] = ends.get(end, 0.0) + size
-            inner = max((self.of(s) for s in symbols_of(op)), default=0.0)
+            inner = (
+                max(map(self.of, symbols_of(op)), default=0.0) if may_have_functions(name) else 0
+            )
             most = max(most, live + inner)
             live -= ends.pop(i, 0.0)
         return most

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir import _signature, ops
 from jaxmlir._plans import Node
-from jaxmlir.effect_attrs import has_lasting_effects
+from jaxmlir._signature import Signature
 from jaxmlir.ir import ir
 from jaxmlir.passes._build import may_have_functions, ops_of, symbols_of, trip_count
 from jaxmlir.passes.cost import CALLED, leaf_cost
@@ -117,17 +117,20 @@ class Prices:
         """Keeping a value of each iteration for another loop."""
         return BUFFER + size_of(type_) * (self.traffic + self.memory)
 
-    def computing(self, op: Any, name: str) -> float:
+    def computing(self, op: Any, signature: Signature) -> float:
         """Running an op once more; infinite if it must not be run twice, or depends on symbolic
         sizes."""
-        if has_lasting_effects(op, name) or _is_distinct(name):
-            return inf
-        if may_have_functions(name) and any(True for _ in symbols_of(op)):
-            return self._calling(Node(op, name, "", (), ()))
-        key = _signature.of_op(op, name, op.operands)
-        if key not in _leaves:
-            _leaves[key] = _leaf(Node(op, name, "", (), ()), name.removeprefix("jaxpr."))
-        return _leaves[key]
+        found = _leaves.get(signature)
+        if found is None:
+            name = signature.name
+            if signature.is_lasting or _is_distinct(name):
+                found = inf
+            elif may_have_functions(name) and any(True for _ in symbols_of(op)):
+                return self._calling(Node(op, name, "", (), ()))
+            else:
+                found = _leaf(Node(op, name, "", (), ()), name.removeprefix("jaxpr."))
+            _leaves[signature] = found
+        return found
 
     def _calling(self, node: Node) -> float:
         match node.name.removeprefix("jaxpr."):
@@ -149,8 +152,10 @@ class Prices:
         if found is None:
             # A function that calls itself: how often is not known.
             self._functions[symbol] = inf
-            body = ops_of(self.program.function(symbol))
-            found = self._functions[symbol] = sum(self.computing(op, name) for op, name, _ in body)
+            found = self._functions[symbol] = sum(
+                self.computing(op, _signature.of_op(op, name, operands))
+                for op, name, operands in ops_of(self.program.function(symbol))
+            )
         return found
 
 
@@ -164,7 +169,7 @@ def _is_distinct(name: str) -> bool:
 
 
 # By signature, of every program.
-_leaves: dict[Any, float] = {}
+_leaves: dict[Signature, float] = {}
 
 
 def _leaf(node: Node, name: str) -> float:

@@ -22,6 +22,7 @@ written has no other use; and if a row is not in pieces that are too small (:mod
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -99,7 +100,7 @@ class _Scans:
         places = dict(_places(op, scan.results(list(op.results))[1]))
         if not (views or places) or not can_change(self._program.function(scan.body)):
             return
-        editor = ScanEditor(self._bodies, op)
+        editor = ScanEditor(self._bodies, op, scan)
         counter = _Counter(editor)
         for item in editor.xs:
             view = views.get(item.operand)
@@ -166,7 +167,7 @@ class _Counter:
     def __init__(self, editor: ScanEditor):
         self._block, self._location = editor.body.entry_block, editor.op.location
         self._indices: dict[tuple[int, int], ir.Value] = {}
-        type_ = type_of(core.ShapedArray((), np.dtype(np.int32)))
+        type_ = _number_type()
         first, by = (editor.scan.length - 1, -1) if editor.scan.reverse else (0, 1)
         with ir.InsertionPoint(editor.op), self._location:
             init = filled(type_, first)
@@ -195,3 +196,8 @@ class _Counter:
     def behind(self) -> ir.InsertionPoint:
         """Where all indices are known that were asked for, and nothing has been done with them."""
         return ir.InsertionPoint.after(self._last)
+
+
+@functools.cache
+def _number_type() -> ir.Type:
+    return type_of(core.ShapedArray((), np.dtype(np.int32)))

@@ -127,36 +127,37 @@ class View:
         op, name = toolbox.definition(self.array) or (None, "")
         if op is None or len(op.operands) != 1 or not is_plain_array(op.operands[0].type):
             return None
-        found = replace(self, array=op.operands[0])
+        array = op.operands[0]
         if name == "jaxpr.slice":
             first = toolbox.attribute(op, "start_indices")
             strides = toolbox.attribute(op, "strides") or (1,) * len(first)
             return replace(
-                found,
+                self,
+                array=array,
                 starts=tuple(
                     f + by * s for f, by, s in zip(first, strides, self.starts, strict=True)
                 ),
                 steps=tuple(by * s for by, s in zip(strides, self.steps, strict=True)),
             )
         if name == "jaxpr.rev":
-            return found._reversed(toolbox.attribute(op, "dimensions"))
+            return self._reversed(array, toolbox.attribute(op, "dimensions"))
         if name == "jaxpr.transpose":
-            return found._placed(toolbox.attribute(op, "permutation"))
-        places = _unit_dims(op, name, self.array.type.shape, found.array.type.shape)
-        return None if places is None else found._placed(places)
+            return self._placed(array, toolbox.attribute(op, "permutation"))
+        places = _unit_dims(op, name, self.array.type.shape, array.type.shape)
+        return None if places is None else self._placed(array, places)
 
-    def _reversed(self, dimensions: Sequence[int]) -> View:
-        """The view as it is of the array reversed."""
+    def _reversed(self, array: ir.Value, dimensions: Sequence[int]) -> View:
+        """The view as it is of an array that is its own reversed."""
         starts, steps = list(self.starts), list(self.steps)
         for d in dimensions:
-            starts[d] = self.array.type.shape[d] - 1 - starts[d]
+            starts[d] = array.type.shape[d] - 1 - starts[d]
             steps[d] = -steps[d]
-        return replace(self, starts=tuple(starts), steps=tuple(steps))
+        return replace(self, array=array, starts=tuple(starts), steps=tuple(steps))
 
-    def _placed(self, places: Sequence[int | None]) -> View:
-        """The view where its dimensions are those of the array at ``places``; of the others, the
-        first element.  A dimension of size 1 may be at none."""
-        rank = len(self.array.type.shape)
+    def _placed(self, array: ir.Value, places: Sequence[int | None]) -> View:
+        """The view of an array, in which the dimensions of its own are at ``places``; of the
+        others, the first element.  A dimension of size 1 may be at none."""
+        rank = len(array.type.shape)
         groups = []
         for known, other in ((self.starts, 0), (self.steps, 1), (self.sizes, 1)):
             group = [other] * rank
@@ -165,7 +166,7 @@ class View:
                     group[place] = item
             groups.append(tuple(group))
         dims = tuple(None if d is None else places[d] for d in self.dims)
-        return View(self.array, dims, *groups)
+        return View(array, dims, *groups)
 
 
 @dataclass(frozen=True)
@@ -218,27 +219,26 @@ class Place:
         op, number = uses[0].owner.operation, uses[0].operand_number
         if len(op.results) != 1 or not is_plain_array(op.results[0].type):
             return None
-        found = replace(self.view, array=op.results[0])
+        view, array = self.view, op.results[0]
         sooner = dict.fromkeys(self.sooner)
         if op.name == "jaxpr.transpose":
             permutation = toolbox.attribute(op, "permutation")
-            found = found._placed([permutation.index(d) for d in range(len(permutation))])
+            found = view._placed(array, [permutation.index(d) for d in range(len(permutation))])
         elif op.name == "jaxpr.rev":
-            found = found._reversed(toolbox.attribute(op, "dimensions"))
+            found = view._reversed(array, toolbox.attribute(op, "dimensions"))
         elif op.name == "jaxpr.concatenate":
             operands, dimension = list(op.operands), toolbox.attribute(op, "dimension")
             others = [v for i, v in enumerate(operands) if i != number]
             if not all(_may_come_before(v, before, sooner) for v in others):
                 return None
-            starts = list(found.starts)
+            starts = list(view.starts)
             starts[dimension] += sum(v.type.shape[dimension] for v in operands[:number])
-            found = replace(found, starts=tuple(starts))
+            found = replace(view, array=array, starts=tuple(starts))
         else:
-            shapes = self.view.array.type.shape, op.results[0].type.shape
-            places = _unit_dims(op, op.name, *shapes)
+            places = _unit_dims(op, op.name, view.array.type.shape, array.type.shape)
             if places is None:
                 return None
-            found = found._placed(places)
+            found = view._placed(array, places)
         return Place(found, (*self.ops, (op, number)), tuple(sooner))
 
 

@@ -129,7 +129,7 @@ def computed_again(schedule: Schedule, prices: Prices) -> set[int]:
         for i in stage.rows:
             signature = body.signatures[i]
             if signature not in of_ops:
-                of_ops[signature] = prices.computing(body.ops[i], signature.name)
+                of_ops[signature] = prices.computing(body.ops[i], signature)
             cost = of_ops[signature]
             for v, is_inner in zip(body.operands[i], schedule.inner[i], strict=True):
                 if is_inner and v not in outer:
