@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import dataclasses
 import inspect
 import pickle
 import re
@@ -57,6 +58,28 @@ def test_traces_for_abstract_arguments():
     assert [str(a) for a in program.in_avals] == ["bfloat16[3]"]
     x = jnp.arange(3, dtype="bfloat16")
     same(program(x), jax.jit(norm)(x))
+
+
+@compat
+def test_traces_a_model_that_is_a_pytree_of_arrays():
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Scale:
+        factor: jax.Array
+        __name__ = 0  # what wraps functions may leave something that is no name
+
+        def __call__(self, x):
+            return self.factor * x
+
+    model = Scale(jnp.float32(3.0))
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(model)
+    program = jaxmlir.trace(model)(2.0)
+    assert program.name == "Scale"
+    assert jaxmlir.trace(model).factor is model.factor
+    assert program(2.0) == 6.0
+    batch = jnp.float32([1.0, 2.0])
+    same(jaxmlir.trace(jax.vmap(model))(batch)(batch), 3.0 * batch)
 
 
 @compat
