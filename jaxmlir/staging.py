@@ -60,8 +60,8 @@ def _program_of(traced: Any, name: str) -> Program:
     with scope():
         function = next(iter(functions(importer.module).values()))
         attributes = function.attributes
-        attributes["jaxpr.in_tree"] = pytrees.encode(jax.tree.structure(traced.args_info), importer)
-        attributes["jaxpr.out_tree"] = pytrees.encode(jax.tree.structure(traced.out_info), importer)
+        attributes["jaxpr.in_tree"] = pytrees.encode(traced._in_tree, importer)
+        attributes["jaxpr.out_tree"] = pytrees.encode(traced.out_tree, importer)
     return Program._of_import(importer)
 
 
@@ -202,7 +202,7 @@ class JitFunction:
             # Under jit every leaf is a tracer but those of static arguments.
             leaves = [x for x in jax.tree.leaves((args, kwargs)) if isinstance(x, core.Tracer)]
             jaxpr, values = traced.jaxpr, [*traced._consts, *leaves]
-            if len(leaves) != len(jax.tree.leaves(traced.args_info)):
+            if len(leaves) != traced._in_tree.num_leaves:
                 # Nothing is staged out where JAX looks for a NaN.
                 return fun(*args, **kwargs)
             if not options.get("keep_unused"):
@@ -213,7 +213,7 @@ class JitFunction:
                 structure.run(program, unverified)
             program.when_lowered = storage if storage.passes else None
             results = runtime.call(program, program.name, values)
-            return jax.tree.unflatten(jax.tree.structure(traced.out_info), results)
+            return jax.tree.unflatten(traced.out_tree, results)
 
         self._jitted = jax.jit(through_dialect, **options)
 

@@ -284,6 +284,52 @@ def test_pytrees_in_and_out(tree):
     same(compiled(tree, scale=3.0), jaxs)
 
 
+@jax.tree_util.register_pytree_node_class
+class Sorted:
+    """A node whose children are what it takes for arrays, as those of distrax are."""
+
+    def __init__(self, *values):
+        self.values = values
+
+    def __iter__(self):
+        return iter(self.values)
+
+    def tree_flatten(self):
+        children = [x if isinstance(x, jax.Array) or type(x) is object else None for x in self]
+        rest = [x if child is None else None for x, child in zip(self, children, strict=True)]
+        return children, tuple(rest)
+
+    @classmethod
+    def tree_unflatten(cls, rest, children):
+        return cls(*(r if c is None else c for r, c in zip(rest, children, strict=True)))
+
+
+@compat
+def test_nodes_that_tell_arrays_from_other_values():
+    @jax.custom_batching.custom_vmap
+    def product(node):
+        return node.values[0] * jnp.sin(node.values[2])
+
+    @product.def_vmap
+    def product_rule(size, batched, node):
+        return product(node), True
+
+    def f(node):
+        return Sorted(node.values[0], "label", product(node))
+
+    node = Sorted(jnp.float32(2.0), "label", jnp.float32(3.0))
+    batch = Sorted(jnp.float32([2.0, 3.0]), "label", jnp.float32([4.0, 5.0]))
+    program = jaxmlir.trace(f)(node)
+    same(program(node), jax.jit(f)(node))
+    same(jaxmlir.jit(f)(node), jax.jit(f)(node))
+    same(program.vmap()(batch), jax.vmap(f)(batch))
+    same(program.vmap(in_axes=(0,))(batch), jax.vmap(f)(batch))
+    exported = jax.vmap(jax.extend.core.jaxpr_as_fun(program.to_jaxpr()))
+    same(exported(batch.values[0], batch.values[2]), jax.tree.leaves(program.vmap()(batch)))
+    with pytest.raises(ArgumentError, match=r"argument node\[0\] must be f32\[\]"):
+        program(batch)
+
+
 @compat
 def test_keywords_and_defaults():
     def f(x, y=2.0, *, z):
