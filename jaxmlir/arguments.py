@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from jaxmlir import pytrees
 from jaxmlir import specialize as specialization
 from jaxmlir._compat import core, xla_bridge
 from jaxmlir.errors import ArgumentError
@@ -110,7 +111,7 @@ def name(program: Program, index: int) -> str:
     (``0['w']``)."""
     if program.arg_names[index]:
         return program.arg_names[index]
-    args, kwargs = jax.tree.unflatten(program.in_tree, range(len(program.in_avals)))
+    args, kwargs = pytrees.of_placeholders(program.in_tree)
     path = jax.tree_util.tree_flatten_with_path((args, kwargs))[0][index][0]
     (side, first, *rest) = path
     return str(first.idx if side.idx == 0 else first.key) + jax.tree_util.keystr(rest)

@@ -12,9 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
-
-from jaxmlir import _compat
+from jaxmlir import _compat, pytrees
 from jaxmlir._compat import core, jax_version, mesh_lib, named_sharding, tree_util
 from jaxmlir.errors import ExportError
 
@@ -156,7 +154,7 @@ def _custom_vmap_from_dialect(
     params: dict[str, Any], n_operands: int, n_results: int
 ) -> dict[str, Any]:
     """JAX refuses to make a tuple of trees of its registry for traces and of the other one."""
-    values = jax.tree.unflatten(params["in_tree"], range(n_operands))
+    values = pytrees.of_placeholders(params["in_tree"])
     return {**params, "in_tree": tree_util.tracing_registry.flatten(values)[1]}
 
 

@@ -196,6 +196,15 @@ class _Decoder:
         )
 
 
+def of_placeholders(tree: Any) -> Any:
+    """The pytree of a ``PyTreeDef`` with an ``object()`` for each leaf.
+
+    That is what JAX itself unflattens trees with that have no arrays: a node that tells arrays from
+    other values takes these for arrays.
+    """
+    return jax.tree.unflatten(tree, [object() for _ in range(tree.num_leaves)])
+
+
 class _Said(NamedTuple):
     """What is said of a node of an unknown class: the texts of attributes."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -40,11 +41,12 @@ def trace(
       what ``fun`` raises, and JAX of a trace, and ``ImportingError`` where ``fun`` closes over
       values of another trace.
     """
-    jitted = jax.jit(fun, static_argnums=static_argnums, static_argnames=static_argnames)
+    key = _as_key(fun)
+    jitted = jax.jit(key, static_argnums=static_argnums, static_argnames=static_argnames)
 
-    @functools.wraps(fun)
+    @wraps(fun)
     def traced(*args: Any, **kwargs: Any) -> Program:
-        return _program_of(jitted.trace(*args, **kwargs), _name_of(fun))
+        return _program_of(jitted.trace(*args, **kwargs), name_of(fun))
 
     return traced
 
@@ -58,8 +60,8 @@ def _program_of(traced: Any, name: str) -> Program:
     with scope():
         function = next(iter(functions(importer.module).values()))
         attributes = function.attributes
-        attributes["jaxpr.in_tree"] = pytrees.encode(jax.tree.structure(traced.args_info), importer)
-        attributes["jaxpr.out_tree"] = pytrees.encode(jax.tree.structure(traced.out_info), importer)
+        attributes["jaxpr.in_tree"] = pytrees.encode(traced._in_tree, importer)
+        attributes["jaxpr.out_tree"] = pytrees.encode(traced.out_tree, importer)
     return Program._of_import(importer)
 
 
@@ -183,7 +185,7 @@ class JitFunction:
         from jaxmlir.passes import Instrumentation, level_stages, parse_pipeline
 
         functools.update_wrapper(self, fun)
-        name = _name_of(fun)
+        name = name_of(fun)
         structure, storage = map(parse_pipeline, level_stages(optimize, without))
         unverified = Instrumentation(verify_each=False)
         static = {k: v for k, v in options.items() if k.startswith("static_")}
@@ -192,7 +194,7 @@ class JitFunction:
         self._trace = trace(fun, **static)
         traceable = jax.jit(fun, **static)
 
-        @functools.wraps(fun)
+        @wraps(fun)
         def through_dialect(*args: Any, **kwargs: Any) -> Any:
             if jax.config.jax_disable_jit:
                 return fun(*args, **kwargs)
@@ -200,7 +202,7 @@ class JitFunction:
             # Under jit every leaf is a tracer but those of static arguments.
             leaves = [x for x in jax.tree.leaves((args, kwargs)) if isinstance(x, core.Tracer)]
             jaxpr, values = traced.jaxpr, [*traced._consts, *leaves]
-            if len(leaves) != len(jax.tree.leaves(traced.args_info)):
+            if len(leaves) != traced._in_tree.num_leaves:
                 # Nothing is staged out where JAX looks for a NaN.
                 return fun(*args, **kwargs)
             if not options.get("keep_unused"):
@@ -211,10 +213,8 @@ class JitFunction:
                 structure.run(program, unverified)
             program.when_lowered = storage if storage.passes else None
             results = runtime.call(program, program.name, values)
-            return jax.tree.unflatten(jax.tree.structure(traced.out_info), results)
+            return jax.tree.unflatten(traced.out_tree, results)
 
-        # A `functools.partial` has no name to be taken over.
-        through_dialect.__name__ = through_dialect.__qualname__ = name
         self._jitted = jax.jit(through_dialect, **options)
 
     __call__ = Calls("_jitted")
@@ -243,7 +243,36 @@ class JitFunction:
         self._jitted.clear_cache()
 
 
-def _name_of(fun: Callable[..., Any]) -> str:
+def name_of(fun: Callable[..., Any]) -> str:
     while isinstance(fun, functools.partial):
         fun = fun.func
-    return getattr(fun, "__name__", type(fun).__name__)
+    name = getattr(fun, "__name__", None)
+    return name if isinstance(name, str) else type(fun).__name__
+
+
+def wraps(fun: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """As ``functools.wraps``, of any callable: of an object, say, whose names are no strings."""
+
+    def named(wrapper: Callable[..., Any]) -> Callable[..., Any]:
+        functools.update_wrapper(wrapper, fun, assigned=("__module__", "__doc__"))
+        wrapper.__name__ = wrapper.__qualname__ = name_of(fun)
+        return wrapper
+
+    return named
+
+
+def _as_key(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """``fun``, or what calls it where JAX can keep nothing for it: a model of arrays, say."""
+    try:
+        hash(fun)
+        weakref.ref(fun)
+        if isinstance(getattr(fun, "__name__", ""), str):
+            return fun
+    except TypeError:
+        pass
+
+    @wraps(fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return fun(*args, **kwargs)
+
+    return call

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import dataclasses
 import inspect
 import pickle
 import re
@@ -57,6 +58,28 @@ def test_traces_for_abstract_arguments():
     assert [str(a) for a in program.in_avals] == ["bfloat16[3]"]
     x = jnp.arange(3, dtype="bfloat16")
     same(program(x), jax.jit(norm)(x))
+
+
+@compat
+def test_traces_a_model_that_is_a_pytree_of_arrays():
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Scale:
+        factor: jax.Array
+        __name__ = 0  # what wraps functions may leave something that is no name
+
+        def __call__(self, x):
+            return self.factor * x
+
+    model = Scale(jnp.float32(3.0))
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(model)
+    program = jaxmlir.trace(model)(2.0)
+    assert program.name == "Scale"
+    assert jaxmlir.trace(model).factor is model.factor
+    assert program(2.0) == 6.0
+    batch = jnp.float32([1.0, 2.0])
+    same(jaxmlir.trace(jax.vmap(model))(batch)(batch), 3.0 * batch)
 
 
 @compat
@@ -259,6 +282,52 @@ def test_pytrees_in_and_out(tree):
     same(ours, jaxs)
     compiled = program.lower().compile()
     same(compiled(tree, scale=3.0), jaxs)
+
+
+@jax.tree_util.register_pytree_node_class
+class Sorted:
+    """A node whose children are what it takes for arrays, as those of distrax are."""
+
+    def __init__(self, *values):
+        self.values = values
+
+    def __iter__(self):
+        return iter(self.values)
+
+    def tree_flatten(self):
+        children = [x if isinstance(x, jax.Array) or type(x) is object else None for x in self]
+        rest = [x if child is None else None for x, child in zip(self, children, strict=True)]
+        return children, tuple(rest)
+
+    @classmethod
+    def tree_unflatten(cls, rest, children):
+        return cls(*(r if c is None else c for r, c in zip(rest, children, strict=True)))
+
+
+@compat
+def test_nodes_that_tell_arrays_from_other_values():
+    @jax.custom_batching.custom_vmap
+    def product(node):
+        return node.values[0] * jnp.sin(node.values[2])
+
+    @product.def_vmap
+    def product_rule(size, batched, node):
+        return product(node), True
+
+    def f(node):
+        return Sorted(node.values[0], "label", product(node))
+
+    node = Sorted(jnp.float32(2.0), "label", jnp.float32(3.0))
+    batch = Sorted(jnp.float32([2.0, 3.0]), "label", jnp.float32([4.0, 5.0]))
+    program = jaxmlir.trace(f)(node)
+    same(program(node), jax.jit(f)(node))
+    same(jaxmlir.jit(f)(node), jax.jit(f)(node))
+    same(program.vmap()(batch), jax.vmap(f)(batch))
+    same(program.vmap(in_axes=(0,))(batch), jax.vmap(f)(batch))
+    exported = jax.vmap(jax.extend.core.jaxpr_as_fun(program.to_jaxpr()))
+    same(exported(batch.values[0], batch.values[2]), jax.tree.leaves(program.vmap()(batch)))
+    with pytest.raises(ArgumentError, match=r"argument node\[0\] must be f32\[\]"):
+        program(batch)
 
 
 @compat

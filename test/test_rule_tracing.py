@@ -12,8 +12,9 @@ import pytest
 from jax import lax
 
 import jaxmlir
-from jaxmlir import untraced
+from jaxmlir import backend, untraced
 from jaxmlir.errors import TransformError
+from jaxmlir.passes import level_pipeline
 
 pytestmark = pytest.mark.compat
 
@@ -47,6 +48,14 @@ def test_calling_and_lowering_trace_no_rule():
     assert not traced
     assert "jvp_jaxpr = @square_jvp" in program.as_text()
     assert traced
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_the_passes_of_the_backend_trace_no_rule(level):
+    square, traced = square_with_counted_rule()
+    with backend.enabled(pipeline=level_pipeline(level)):
+        np.testing.assert_array_equal(jax.jit(square)(matrix()), matrix() @ matrix())
+    assert not traced
 
 
 @pytest.mark.parametrize("level", [1, 2])

@@ -25,7 +25,7 @@ from jax.extend import source_info_util
 from jaxmlir import runtime
 from jaxmlir.errors import JaxmlirError
 from jaxmlir.importer import CLOSES_OVER
-from jaxmlir.staging import from_jaxpr
+from jaxmlir.staging import from_jaxpr, name_of, wraps
 
 NAMES = (
     "grad",
@@ -59,7 +59,7 @@ def take_counts() -> dict[str, Any]:
 def staged(fun: Callable[..., Any]) -> Callable[..., Any]:
     """``fun``, by a call of its program wherever an argument is being transformed."""
 
-    @functools.wraps(fun)
+    @wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
         leaves, tree = jax.tree.flatten((args, kwargs))
         varying = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tracer)]
@@ -76,7 +76,7 @@ def staged(fun: Callable[..., Any]) -> Callable[..., Any]:
             results[:] = [out_tree, [None if _is_array(x) else (x,) for x in flat]]
             return list(filter(_is_array, flat))
 
-        arrays.__name__ = arrays.__qualname__ = getattr(fun, "__name__", type(fun).__name__)
+        arrays.__name__ = arrays.__qualname__ = name_of(fun)
         operands = [leaves[i] for i in varying]
         try:
             traced = jax.jit(arrays).trace(*operands)

@@ -39,8 +39,10 @@ def program_of(closed_jaxpr: Any, settings: Settings, dump: Dump | None = None) 
     if settings.pipeline:
         signature = program.in_avals, program.out_avals
         instrumentation = dump or Instrumentation(verify_each=False)
-        parse_pipeline(settings.pipeline).run(program, instrumentation)
-        program.changed()
+        # What is compiled is not differentiated any more, and tracing rules may take a minute.
+        with program.rule_tracing.holding():
+            parse_pipeline(settings.pipeline).run(program, instrumentation)
+            program.changed()
         if (program.in_avals, program.out_avals) != signature:
             raise PassError(
                 f"the pipeline {settings.pipeline!r} changes what @{program.name} takes or gives; "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from jaxmlir import arguments
+from jaxmlir import arguments, pytrees
 from jaxmlir._collector import collector_paused
 from jaxmlir._compat import core
 from jaxmlir.errors import ArgumentError
@@ -124,7 +124,7 @@ def _prefix(what: str, axes: Any, tree: Any) -> list[int | None]:
     if isinstance(axes, list):
         axes = tuple(axes)
     flat: list[int | None] = []
-    subtrees = jax.tree.unflatten(tree, [0] * tree.num_leaves)
+    subtrees = pytrees.of_placeholders(tree)
     try:
         jax.tree.map(
             lambda axis, subtree: flat.extend([axis] * len(jax.tree.leaves(subtree))),
