@@ -451,8 +451,7 @@ def wrapped_rule(function: Any) -> Any | None:
     """
     if not (function.__module__ or "").startswith("jax._src."):
         return None
-    free = function.__code__.co_freevars
-    cells = dict(zip(free, function.__closure__ or (), strict=True))
+    cells = _cells(function)
 
     def value(*names: str) -> Any:
         return next(cells[name].cell_contents for name in names if name in cells)
@@ -476,6 +475,11 @@ def wrapped_rule(function: Any) -> Any | None:
     return None
 
 
+def _cells(function: Any) -> dict[str, Any]:
+    """The cells of what a function closes over, by name."""
+    return dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+
+
 def _layers(rule: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
     """The functions of JAX's around a custom rule, outermost first, with the cells of each."""
     while rule is not None:
@@ -483,7 +487,7 @@ def _layers(rule: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
         is_function = isinstance(rule, types.FunctionType)
         if not is_function or not (rule.__module__ or "").startswith("jax._src."):
             break
-        cells = dict(zip(rule.__code__.co_freevars, rule.__closure__ or (), strict=True))
+        cells = _cells(rule)
         yield rule, cells
         inner = next((cells[name] for name in _WRAPPED if name in cells), None)
         rule = inner and inner.cell_contents
@@ -508,8 +512,7 @@ def flat_jvp(thunk: Any) -> tuple[Any, Any] | None:
         isinstance(thunk, types.FunctionType) and thunk.__qualname__.endswith("jvp_jaxpr_thunk")
     ):
         return None
-    cells = dict(zip(thunk.__code__.co_freevars, thunk.__closure__ or (), strict=True))
-    flat = cells["jvp"].cell_contents
+    flat = _cells(thunk)["jvp"].cell_contents
     match [(getattr(gen, "__name__", ""), args) for gen, args in flat.transforms]:
         case [("_flatten_jvp", (_, _, in_tree, _))]:
             return flat.f, in_tree

@@ -61,6 +61,10 @@ def _key(thunk: Any) -> tuple[Any, ...] | None:
 
 
 def _is_of_jax(value: Any) -> bool:
-    owner = value if isinstance(value, types.FunctionType) else type(value)
-    package = (owner.__module__ or "").partition(".")[0]
-    return package in ({"jax"} if owner is value else {"jax", "jaxlib", "builtins"})
+    if isinstance(value, types.FunctionType):
+        return _package(value) == "jax"
+    return _package(type(value)) in ("jax", "jaxlib", "builtins")
+
+
+def _package(owner: Any) -> str:
+    return (owner.__module__ or "").partition(".")[0]

@@ -7,7 +7,6 @@ execution and compilation cache.  Its derivative and batching rules run the pass
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -58,10 +57,14 @@ def _impl(*args: Any, **params: Any) -> list[Any]:
         from jaxmlir.interpreter import Interpreter
 
         return Interpreter(callee.program).run(callee.symbol, args)
-    # The same function each time, which JAX compiles once.  What it is traced to is not to keep it.
-    twin = params | {"callee": callee.twin()}
-    make = functools.partial(jax.jit, lambda *xs: call_p.bind(*xs, **twin))
-    return callee.once(("jitted", params["placement"]), make)(*args)
+
+    def jitted() -> Any:
+        # What it is traced to is not to keep it.
+        twin = params | {"callee": callee.twin()}
+        return jax.jit(lambda *xs: call_p.bind(*xs, **twin))
+
+    # The same function each time, which JAX compiles once.
+    return callee.once(("jitted", params["placement"]), jitted)(*args)
 
 
 @call_p.def_effectful_abstract_eval

@@ -22,7 +22,7 @@ from math import inf
 
 from jaxmlir.ir import ir
 from jaxmlir.passes.remat._flow import FlowNetwork
-from jaxmlir.passes.remat._joint import NAMING, Joint, Step, name_of, needed_for
+from jaxmlir.passes.remat._joint import Joint, Step, name_of_result, needed_for
 from jaxmlir.passes.remat._price import Prices, size_of
 
 # Nothing is computed again for nothing: what is there already is taken.
@@ -147,4 +147,4 @@ class _Graph:
         return any([self._name(v, step) in self.names for v in step.results])
 
     def _name(self, value: ir.Value, step: Step) -> str | None:
-        return name_of(self.prices.program, value) if step.signature.name in NAMING else None
+        return name_of_result(self.prices.program, step.op, step.signature.name, value)

@@ -224,16 +224,16 @@ def _is_argument(value: ir.Value) -> bool:
     return True
 
 
-# Ops whose results may have names.
-NAMING = frozenset(f"jaxpr.{name}" for name in ("jit", "name", "reduce_precision", "scan"))
-
-
 def name_of(program: Program, value: ir.Value) -> str | None:
     """The name that the user gave a value, in this function or in one that gives it."""
     op = value.owner
     if isinstance(op, ir.Block):
         return None
-    name = op.operation.name
+    return name_of_result(program, op, op.operation.name, value)
+
+
+def name_of_result(program: Program, op: Any, name: str, value: ir.Value) -> str | None:
+    """The same of a result of an op whose name the caller has read."""
     if name == "jaxpr.name":
         return op.attributes["name"].value
     if name == "jaxpr.reduce_precision":
