@@ -1,5 +1,7 @@
 """Products of fewer dimensions: numbers are JAX's, of all ranks and orders of dimensions."""
 
+import itertools
+
 import hypothesis
 import hypothesis.strategies as st
 import jax
@@ -92,3 +94,55 @@ def test_types_and_precision_stay():
     text = str(jaxmlir.trace(function)(x, y).run_passes(FLATTEN))
     assert "tensor<6x4xf16>, tensor<4x5xf16>) -> tensor<6x5xf32>" in text
     assert text.count("HIGHEST") == 2
+
+
+@hypothesis.settings(max_examples=30, deadline=None)
+@hypothesis.given(st.data())
+def test_transposes_that_swap_the_operands(data):
+    sizes = st.lists(st.integers(0, 3), max_size=2)
+    batch, left, right, summed = (data.draw(sizes) for _ in range(4))
+    x = np.asarray(RNG.randn(*batch, *summed, *left)).astype(np.float32)
+    y = np.asarray(RNG.randn(*batch, *right, *summed)).astype(np.float32)
+    dims = range(len(batch)), range(len(batch), len(batch) + len(summed))
+    of_batch, of_left, of_right = itertools.accumulate(map(len, (batch, left, right)))
+    swap = [*range(of_batch), *range(of_left, of_right), *range(of_batch, of_left)]
+    order = data.draw(st.sampled_from((swap, data.draw(st.permutations(swap)))))
+
+    def function(x, y):
+        summed_y = [d + len(right) for d in dims[1]]
+        product = lax.dot_general(x, y, ((dims[1], summed_y), (dims[0], dims[0])))
+        return jnp.sin(lax.transpose(product, order))
+
+    program = jaxmlir.trace(function)(x, y)
+    flat = program.run_passes(FLATTEN)
+    flat.verify()
+    np.testing.assert_allclose(flat(x, y), function(x, y), 1e-5, 1e-5)
+    if left and right and summed and order == swap:
+        assert "jaxpr.transpose" in str(program)
+        assert "jaxpr.transpose" not in str(flat)
+
+
+@pytest.mark.compat
+def test_gradients_in_weights_are_not_transposed():
+    def layer(w, x):
+        return jnp.sum(jnp.tanh(x @ w) ** 2)
+
+    args = RNG.randn(8, 16).astype(np.float32), RNG.randn(2, 4, 8).astype(np.float32)
+    gradient = jaxmlir.trace(layer)(*args).grad()
+    flat = gradient.run_passes(FLATTEN)
+    assert ["jaxpr.transpose" in str(p) for p in (gradient, flat)] == [True, False]
+    np.testing.assert_allclose(flat(*args), jax.grad(layer)(*args), 1e-5, 1e-5)
+
+
+@pytest.mark.compat
+def test_what_products_read_as_a_matrix_is_summed_so():
+    def layer(w, b, x):
+        return jnp.sum(jnp.tanh(x @ w + b) ** 2)
+
+    args = [RNG.randn(*shape).astype(np.float32) for shape in ((8, 16), (16,), (2, 4, 8))]
+    gradient = jaxmlir.trace(layer)(*args).grad((0, 1))
+    flat = gradient.run_passes(FLATTEN)
+    sums = [str(p).count("(tensor<2x4x16xf32>) -> tensor<16xf32>") for p in (gradient, flat)]
+    assert sums == [1, 0]
+    for got, want in zip(flat(*args), jax.grad(layer, (0, 1))(*args), strict=True):
+        np.testing.assert_allclose(got, want, 1e-5, 1e-5)
