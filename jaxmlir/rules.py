@@ -109,7 +109,7 @@ def _jvp_rule(eqn: Any, pending: Pending) -> Told:
         return jaxpr, consts, {name: value for name, value in zeros.items() if any(value)}
 
     def function(in_zeros: tuple[bool, ...]) -> tuple[str, ir.Attribute]:
-        key = ("jvp", pending.identity(thunk), tuple(in_avals), in_zeros, constants.values)
+        key = ("jvp", pending.alike(thunk), tuple(in_avals), in_zeros, constants.values)
         return pending.function(
             "jvp_jaxpr", key, thunk.debug_info, functools.partial(trace, in_zeros)
         )
@@ -239,8 +239,8 @@ class _VjpRules:
         self.cotangents = [v.aval.to_ct_aval() for v in eqn.outvars]
         self.constants = rules_closures.constants_of(eqn)
         self.fixed = len(self.constants.variables)
-        identities = pending.identity(self.fwd), pending.identity(self.bwd)
-        self.shared = (*identities, tuple(self.in_avals), self.constants.values)
+        functions = pending.alike(self.fwd), pending.alike(self.bwd)
+        self.shared = (*functions, tuple(self.in_avals), self.constants.values)
         # Integers have no tangents, nor has what the function closed over.
         zero = _taken_for_zero(eqn, self.fwd, len(self.in_avals))
         fixed = self.fixed + closed_over(self.fwd)
@@ -514,7 +514,7 @@ def _lin_rule(eqn: Any, pending: Pending) -> Told:
         def trace() -> tuple[Any, Sequence[Any], dict[str, Any]]:
             return _trace_bwd(bwd, residuals, cotangents, ct_zeros, {})
 
-        key = ("lin", pending.identity(bwd), tuple(residuals), tuple(cotangents), ct_zeros)
+        key = ("lin", pending.alike(bwd), tuple(residuals), tuple(cotangents), ct_zeros)
         return pending.function("bwd", key, bwd.debug_info, trace)
 
     return function

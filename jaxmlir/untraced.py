@@ -34,7 +34,7 @@ from jaxmlir.rules import (
     tell_backward,
     trace_backward,
 )
-from jaxmlir.rules_identity import Identities, rules_key
+from jaxmlir.rules_identity import Alike, Identities, rules_key
 
 if TYPE_CHECKING:
     from jaxmlir.importer import Importer
@@ -422,8 +422,9 @@ class Pending:
         jaxpr = self._traced.get(_source(info))
         return jaxpr is None or _length(jaxpr) <= SHORT
 
-    def identity(self, value: Any) -> int:
-        return self.table.identity(value)
+    def alike(self, rule: Any) -> Alike:
+        """What stands for a rule in a key."""
+        return Alike(rule, self.table.identity)
 
 
 def _source(info: core.DebugInfo) -> str:
