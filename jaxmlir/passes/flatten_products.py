@@ -42,7 +42,7 @@ from jax import lax
 from jaxmlir import codec
 from jaxmlir.ir import ir
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import build, drop_dead_ops
+from jaxmlir.passes._build import build, drop_dead_ops, only_user
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode, node_of
 from jaxmlir.passes._options import platform_or_default
@@ -88,32 +88,30 @@ def _replaced(rules: Rules, node: OpNode) -> ir.Value | None:
     """What stands for a product, or for a transpose that is one with its operands in the other
     order."""
     if node.name == _PRODUCT:
-        users = [use.owner for use in node.op.results[0].uses]
-        if len(users) == 1 and users[0].name == _TRANSPOSE and _swaps(users[0], node):
-            return None
-        return _flattened(rules, node)
+        return None if _swaps(only_user(node.op.results[0]), node) else _flattened(rules, node)
     product = node_of(node.operands[0])
-    if product is None or product.name != _PRODUCT or not _swaps(node.op, product):
+    if product is None or product.name != _PRODUCT:
         return None
-    return _flattened(rules, product, swapped=True)
+    user = only_user(node.operands[0])
+    return _flattened(rules, product, swapped=True) if _swaps(user, product) else None
 
 
-def _swaps(transpose: Any, product: OpNode) -> bool:
-    """Whether a transpose of a product of matrices, which nothing else reads, puts the dimensions
-    of the second operand before those of the first.
+def _swaps(user: ir.Operation | None, product: OpNode) -> bool:
+    """Whether the only user of a product of matrices is a transpose that puts the dimensions of the
+    second operand before those of the first.
 
     What is no matrix XLA copies anyway, best where what computes it stores it.
     """
-    (value,) = product.op.results
-    if len(list(value.uses)) > 1 or not is_plain_op(product):
+    if user is None or user.name != _TRANSPOSE or not is_plain_op(product):
         return False
     operands = _operands(product)
     if not all(operand.side.is_matrix for operand in operands):
         return False
     shared = len(operands[0].side.batch)
     second = shared + sum(map(len, operands[0].side.free))
-    order = [*range(shared), *range(second, value.type.rank), *range(shared, second)]
-    return list(codec.decode(transpose.attributes["permutation"])) == order
+    rank = product.op.results[0].type.rank
+    order = [*range(shared), *range(second, rank), *range(shared, second)]
+    return list(codec.decode(user.attributes["permutation"])) == order
 
 
 def _flattened(rules: Rules, node: OpNode, swapped: bool = False) -> ir.Value | None:
@@ -185,7 +183,7 @@ def _sum(_: Rules, node: OpNode) -> ir.Value | None:
     if not any(op.name == "jaxpr.reshape" and op.results[0].type == merged for op in readers):
         return None
     remark(node.op, f"a sum of what is read as an array of {len(shape)} dimensions")
-    flat = build("reshape", [value], merged, new_sizes=shape)
+    flat = build("reshape", [value], merged, new_sizes=tuple(shape))
     return build("reduce_sum", [flat], node.op.results[0].type, axes=(first,))
 
 
