@@ -32,6 +32,7 @@ _MODULES = {
     "ad": "jax._src.interpreters.ad",
     "ad_util": "jax._src.ad_util",
     "api": "jax._src.api",
+    "api_util": "jax._src.api_util",
     "batching": "jax._src.interpreters.batching",
     "config": "jax._src.config",
     "core": "jax._src.core",
@@ -39,6 +40,7 @@ _MODULES = {
     "dispatch": "jax._src.dispatch",
     "dtypes": "jax._src.dtypes",
     "effects": "jax._src.effects",
+    "hijax": "jax._src.hijax",
     "jax_mlir_ext": "jaxlib.mlir._mlir_libs._jax_mlir_ext",
     "literals": "jax._src.literals",
     "lu": "jax._src.linear_util",
@@ -451,10 +453,10 @@ def wrapped_rule(function: Any) -> Any | None:
     """
     if not (function.__module__ or "").startswith("jax._src."):
         return None
-    cells = _cells(function)
+    of = cells(function)
 
     def value(*names: str) -> Any:
-        return next(cells[name].cell_contents for name in names if name in cells)
+        return next(of[name].cell_contents for name in names if name in of)
 
     match function.__qualname__.split(".<locals>."):
         case ["_memoize", "memoized"]:
@@ -475,7 +477,7 @@ def wrapped_rule(function: Any) -> Any | None:
     return None
 
 
-def _cells(function: Any) -> dict[str, Any]:
+def cells(function: Any) -> dict[str, Any]:
     """The cells of what a function closes over, by name."""
     return dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
 
@@ -487,9 +489,9 @@ def _layers(rule: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
         is_function = isinstance(rule, types.FunctionType)
         if not is_function or not (rule.__module__ or "").startswith("jax._src."):
             break
-        cells = _cells(rule)
-        yield rule, cells
-        inner = next((cells[name] for name in _WRAPPED if name in cells), None)
+        of = cells(rule)
+        yield rule, of
+        inner = next((of[name] for name in _WRAPPED if name in of), None)
         rule = inner and inner.cell_contents
 
 
@@ -512,7 +514,7 @@ def flat_jvp(thunk: Any) -> tuple[Any, Any] | None:
         isinstance(thunk, types.FunctionType) and thunk.__qualname__.endswith("jvp_jaxpr_thunk")
     ):
         return None
-    flat = _cells(thunk)["jvp"].cell_contents
+    flat = cells(thunk)["jvp"].cell_contents
     match [(getattr(gen, "__name__", ""), args) for gen, args in flat.transforms]:
         case [("_flatten_jvp", (_, _, in_tree, _))]:
             return flat.f, in_tree

@@ -13,8 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from jaxmlir import rules_closures
-from jaxmlir._compat import core, lu, rule_transforms, tree_util, util, wrapped_rule
+from jaxmlir import rules_closures, rules_hijax
+from jaxmlir._compat import (
+    batching,
+    core,
+    lu,
+    rule_transforms,
+    tree_util,
+    util,
+    wrapped_rule,
+)
 
 
 def rules_key(eqn: Any, identity: Identities) -> Any:
@@ -28,7 +36,10 @@ def rules_key(eqn: Any, identity: Identities) -> Any:
     return eqn.primitive.name, functions, numbers, values, cotangents, avals
 
 
-_ATOMS = (str, bytes, int, float, complex, bool, type(None), type, np.dtype, tree_util.PyTreeDef)
+_ATOMS = (
+    *(str, bytes, int, float, complex, bool, type(None), type, np.dtype),
+    *(tree_util.PyTreeDef, batching.AxisData),
+)
 
 
 class Identities:
@@ -47,7 +58,7 @@ class Identities:
     def __call__(self, value: Any) -> int:
         value = innermost(value)
         kind = _kind(type(value))
-        if kind == "atom":
+        if kind == "atom" and _is_hashable(value):
             return self._number((type(value), value))
         if kind == "incidental":
             return self._number(type(value))
@@ -71,7 +82,7 @@ class Identities:
             case "method":
                 return (kind, self(value.__func__), self(value.__self__))
             case "function":
-                cells = [self(_cell(cell)) for cell in value.__closure__ or ()]
+                cells = [self(_cell(cell)) for cell in rules_hijax.telling_cells(value)]
                 given = value.__defaults__, value.__kwdefaults__
                 defaults = [None if d is None else self(d) for d in given]
                 return (value.__code__, *defaults, *cells)
@@ -79,6 +90,12 @@ class Identities:
                 return (type(value), self(value.val))
             case "sequence":
                 return (type(value), *map(self, value))
+            case "set":
+                return (type(value), frozenset(map(self, value)))
+            case "primitive":
+                return (type(value), *map(self, rules_hijax.rule_parts(value)))
+            case "custom function":
+                return (type(value), *map(self, rules_hijax.function_parts(value)))
             case "dictionary":
                 # The memo of a thunk grows by calling it.
                 if _is_memo(value):
@@ -97,13 +114,16 @@ _KINDS: dict[Any, str] = {
     py_types.MethodType: "method",
     py_types.FunctionType: "function",
     # What JAX puts static and nondifferentiated arguments in.
-    (util.Unhashable, util.Hashable): "box",
+    (util.Unhashable, util.Hashable, *rules_hijax.STATIC): "box",
     # What tells nothing about a rule: the trace that made it, what tracing it filled in, its names
     # (and sentinels, bare objects).
-    (core.Trace, lu.Store, lu.EqualStore, core.DebugInfo): "incidental",
+    (core.Trace, lu.Store, lu.EqualStore, core.DebugInfo, rules_hijax.Incidental): "incidental",
     (tuple, list): "sequence",
+    (set, frozenset): "set",
     dict: "dictionary",
     core.AbstractValue: "aval",
+    rules_hijax.OBJECTS: "primitive",
+    rules_hijax.FUNCTIONS: "custom function",
 }
 
 
@@ -128,6 +148,15 @@ def innermost(value: Any) -> Any:
             value = inner
         else:
             return value
+
+
+def _is_hashable(value: Any) -> bool:
+    """Of a pytree: what it holds beside its leaves may not be."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _cell(cell: Any) -> Any:
