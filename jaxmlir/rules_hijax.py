@@ -32,7 +32,9 @@ from jaxmlir._compat import (
     ad,
     ad_util,
     api_util,
+    bind_leading,
     close_jaxpr,
+    constvars_as_arguments,
     core,
     custom_derivatives,
     dtypes,
@@ -272,7 +274,7 @@ def _forward(
             return jaxpr, consts
         num_res = len(jaxpr.outvars) - len(prim.out_avals_flat)
         params = _remat_params(
-            close_jaxpr(_compat.constvars_as_arguments(jaxpr)), len(consts), num_res, remat.value
+            close_jaxpr(constvars_as_arguments(jaxpr)), len(consts), num_res, remat.value
         )
         bind = custom_derivatives.remat_opt_p.bind
         return _traced(lambda *leaves: bind(*consts, *leaves, **params), avals, info)
@@ -376,11 +378,12 @@ def _without_leading(jaxpr: Any, consts: list[Any], n: int) -> tuple[Any, list[A
     """
     if not n:
         return jaxpr, consts
-    kept = [False] * n + [True] * (len(jaxpr.invars) - n)
+    jaxpr, m = constvars_as_arguments(jaxpr), len(consts)
+    kept = [True] * m + [False] * n + [True] * (len(jaxpr.invars) - m - n)
     jaxpr, used = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), kept)
-    if any(used[:n]):
+    if any(used[m : m + n]):
         raise JaxmlirError("it uses what the function closes over; pass that as an argument")
-    return jaxpr, consts
+    return open_jaxpr(bind_leading(close_jaxpr(jaxpr), consts))
 
 
 def _info(kind: str, rule: Any) -> core.DebugInfo:
