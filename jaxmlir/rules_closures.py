@@ -286,6 +286,7 @@ _PARTS: dict[Any, Callable[[Any], Iterable[Any]]] = {
     jax.custom_jvp: lambda value: (value.fun, value.jvp),
     jax.custom_vjp: lambda value: (value.fun, value.fwd, value.bwd),
     rules_hijax.FUNCTIONS: rules_hijax.function_parts,
+    rules_hijax.Rule: lambda rule: rule.parts,
     object: _of_object,
 }
 

@@ -9,7 +9,7 @@ without the flags, so that all else knows of one form only.
 A rule is a method that takes and gives pytrees, and internal zeros:
 
 ============================  ==================================================================
-``vjp_fwd(nonzero, *args)``   results and residuals, and maybe which results have tangents
+``vjp_fwd(nonzero, *args)``   results and residuals
 ``vjp_bwd(res, ct, *sums)``   adds the cotangents of arguments to what is given for each
 ``jvp(primals, tangents)``    results and tangents
 ============================  ==================================================================
@@ -109,16 +109,17 @@ def _custom_vjp(eqn: Any, prim: Any) -> Any:
         remat = called
 
     def out_trees() -> tuple[Any, Any, list[int | None]]:
-        res_tree, forwarded, _ = traced.val
+        res_tree, forwarded = traced.val
         # JAX counts the operands with those in front that the function closes over.
         return prim.out_tree, res_tree, [i if i is None else n + i for i in forwarded]
 
-    fwd = _forward(prim, [v.aval for v in eqn.invars], n, traced, Incidental(remat))
-    bwd = _backward(prim, n, traced)
+    forward, backward = Rule(prim, owner.fwd), Rule(prim, owner.bwd)
+    fwd = _forward(forward, [v.aval for v in eqn.invars], n, traced, Incidental(remat))
+    bwd = _backward(backward, n, traced)
     params = {
         "call_jaxpr": called,
-        "fwd_jaxpr_thunk": lu.wrap_init(fwd, debug_info=_info("custom_vjp fwd", owner.fwd)),
-        "bwd": wrap_bwd(bwd, _info("custom_vjp bwd", owner.bwd)),
+        "fwd_jaxpr_thunk": lu.wrap_init(fwd, debug_info=forward.info("custom_vjp fwd")),
+        "bwd": wrap_bwd(bwd, backward.info("custom_vjp bwd")),
         "num_consts": n,
         "out_trees": out_trees,
         "symbolic_zeros": bool(owner.symbolic_zeros),
@@ -127,13 +128,14 @@ def _custom_vjp(eqn: Any, prim: Any) -> Any:
 
 
 def _custom_jvp(eqn: Any, prim: Any) -> Any:
-    n = _num_consts(prim)
-    thunk = _jvp(prim, [v.aval for v in eqn.invars], n)
+    owner, n = _owner(prim), _num_consts(prim)
+    rule = Rule(prim, owner.params["jvp_rule" if "jvp_rule" in owner.params else "jvp_fun"])
+    thunk = _jvp(rule, [v.aval for v in eqn.invars], n)
     params = {
         "call_jaxpr": _called(eqn, prim),
-        "jvp_jaxpr_fun": lu.wrap_init(thunk, debug_info=_jvp_info(prim)),
+        "jvp_jaxpr_fun": lu.wrap_init(thunk, debug_info=rule.info("custom_jvp jvp")),
         "num_consts": n,
-        "symbolic_zeros": bool(_owner(prim).symbolic_zeros),
+        "symbolic_zeros": bool(owner.symbolic_zeros),
     }
     return eqn.replace(primitive=custom_derivatives.custom_jvp_call_p, params=params)
 
@@ -142,19 +144,20 @@ def _custom_lin(eqn: Any, prim: Any) -> Any:
     params, owner = eqn.params, _owner(prim)
     tree = params["residuals_tree"]
     nonzero = params.get("nz_out_flat", (True,) * len(prim.out_avals_flat))
+    out_avals = [aval.to_ct_aval() for aval in prim.out_avals_flat]
+    rule = Rule(prim, owner.bwd if isinstance(owner, _VJP) else owner.jvp)
 
     def bwd(*args: Any) -> list[Any]:
         given = iter(args[tree.num_leaves :])
         cotangents = [
-            next(given) if nz else ad_util.Zero(aval.to_ct_aval())
-            for aval, nz in zip(prim.out_avals_flat, nonzero, strict=True)
+            next(given) if nz else ad_util.Zero(aval)
+            for aval, nz in zip(out_avals, nonzero, strict=True)
         ]
-        return _cotangents(prim, tree, args[: tree.num_leaves], cotangents)
+        return _cotangents(rule.prim, tree, args[: tree.num_leaves], cotangents)
 
-    rule = owner.bwd if isinstance(owner, _VJP) else owner.jvp
     params = {
         "num_res": tree.num_leaves,
-        "bwd": wrap_bwd(bwd, _info("custom_vjp bwd", rule)),
+        "bwd": wrap_bwd(bwd, rule.info("custom_vjp bwd")),
         "out_avals": [v.aval for v in eqn.outvars],
         "symbolic_zeros": bool(owner.symbolic_zeros),
         "in_zeros": [not nz for nz in params["nz_in_flat"]],
@@ -233,6 +236,28 @@ def _num_consts(prim: Any) -> int:
 # --- rules --------------------------------------------------------------------------------------
 
 
+class Rule:
+    """One of the rules of a primitive.
+
+    Attributes:
+      function: what makes it: the user's function, or one of JAX's around that.
+    """
+
+    def __init__(self, prim: Any, function: Any):
+        self.prim = prim
+        self.function = function
+
+    def info(self, kind: str) -> core.DebugInfo:
+        """Debug information of the user's function."""
+        source = api_util.fun_sourceinfo(_users(self.function))
+        return core.DebugInfo(kind, source, None, None)
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """What may close over values: the function, and arguments that are no arrays."""
+        return self.function, self.prim.in_avals
+
+
 class Incidental:
     """Holds what does not tell one rule from another."""
 
@@ -241,34 +266,33 @@ class Incidental:
 
 
 def _forward(
-    prim: Any, avals: Sequence[Any], n: int, traced: lu.Store, remat: Incidental
+    rule: Rule, avals: Sequence[Any], n: int, traced: lu.Store, remat: Incidental
 ) -> Callable[..., tuple[Any, Sequence[Any]]]:
     """What traces the forward rule, told which operands have tangents.
 
     Args:
       avals: the types of operands, of which the function closes over the first ``n``.
-      traced: gets the pytree of the residuals, for each the operand that it is, and which results
-        have tangents, of the last trace.
+      traced: gets the pytree of the residuals, and for each the operand that it is, of the last
+        trace.
       remat: the function's jaxpr, if it is to be called instead where no residual is used.
     """
 
     def fwd(*nonzeros: bool) -> tuple[Any, Sequence[Any]]:
+        prim = rule.prim
         traced.reset()
 
         def flat(*leaves: Any) -> list[Any]:
             nonzero = _args(prim, [*[False] * n, *nonzeros])
-            out, res, *rest = prim.vjp_fwd(nonzero, *_args(prim, leaves))
-            have_tangents = tree_util.tree_leaves(rest[0] if rest else True)
-            if len(have_tangents) == 1:
-                have_tangents *= len(prim.out_avals_flat)
+            # Before JAX 0.12 it says too that all results have tangents.
+            out, res, *_ = prim.vjp_fwd(nonzero, *_args(prim, leaves))
             residuals, res_tree = tree_util.tree_flatten(res)
             operands = {id(leaf): i for i, leaf in enumerate(leaves[n:])}
             forwarded = [operands.get(id(residual)) for residual in residuals]
-            traced.store((res_tree, forwarded, have_tangents))
+            traced.store((res_tree, forwarded))
             own = [r for r, i in zip(residuals, forwarded, strict=True) if i is None]
             return [*own, *prim.out_tree.flatten_up_to(out)]
 
-        info = _info("custom_vjp fwd", _owner(prim).fwd)
+        info = rule.info("custom_vjp fwd")
         jaxpr, consts = _without_leading(*_traced(flat, avals, info), n)
         if remat.value is None:
             return jaxpr, consts
@@ -282,18 +306,13 @@ def _forward(
     return fwd
 
 
-def _backward(prim: Any, n: int, traced: lu.Store) -> Callable[..., list[Any]]:
+def _backward(rule: Rule, n: int, traced: lu.Store) -> Callable[..., list[Any]]:
     """The backward rule that belongs to what :func:`_forward` traced last."""
 
     def bwd(*args: Any) -> list[Any]:
-        tree, _, have_tangents = traced.val
-        cotangents = [
-            ct if has else ad_util.Zero(aval.to_ct_aval())
-            for ct, has, aval in zip(
-                args[tree.num_leaves :], have_tangents, prim.out_avals_flat, strict=True
-            )
-        ]
-        return _cotangents(prim, tree, args[: tree.num_leaves], cotangents)[n:]
+        tree, _ = traced.val
+        residuals, cotangents = args[: tree.num_leaves], args[tree.num_leaves :]
+        return _cotangents(rule.prim, tree, residuals, cotangents)[n:]
 
     return bwd
 
@@ -302,9 +321,7 @@ def _cotangents(
     prim: Any, tree: Any, residuals: Sequence[Any], cotangents: Sequence[Any]
 ) -> list[Any]:
     """What the backward rule gives for all operands."""
-    given = [
-        ad_util.Zero(ct.aval) if type(ct) is ad_util.SymbolicZero else ct for ct in cotangents
-    ]
+    given = [ad_util.Zero(ct.aval) if type(ct) is ad_util.SymbolicZero else ct for ct in cotangents]
     sums = [ad.ValAccum(_ct_aval(aval)) for aval in prim.in_avals_flat]
     prim.vjp_bwd(
         tree_util.tree_unflatten(tree, residuals),
@@ -323,11 +340,12 @@ def _ct_aval(aval: Any) -> Any:
 
 
 def _jvp(
-    prim: Any, avals: Sequence[Any], n: int
+    rule: Rule, avals: Sequence[Any], n: int
 ) -> Callable[..., tuple[Any, Sequence[Any], list[bool]]]:
     """What traces the JVP rule, told which tangents are zero."""
 
     def jvp(*in_zeros: bool) -> tuple[Any, Sequence[Any], list[bool]]:
+        prim = rule.prim
         out_zeros: list[bool] = []
         tangents = [aval.to_tangent_aval() for aval in avals]
         all_zeros = [True] * n + list(in_zeros)
@@ -346,7 +364,7 @@ def _jvp(
             return [*prim.out_tree.flatten_up_to(out), *nonzero]
 
         taken = [aval for aval, zero in zip(tangents, all_zeros, strict=True) if not zero]
-        found = _traced(flat, [*avals, *taken], _jvp_info(prim))
+        found = _traced(flat, [*avals, *taken], rule.info("custom_jvp jvp"))
         jaxpr, consts = _without_leading(*found, n)
         return jaxpr, consts, out_zeros
 
@@ -384,16 +402,6 @@ def _without_leading(jaxpr: Any, consts: list[Any], n: int) -> tuple[Any, list[A
     if any(used[m : m + n]):
         raise JaxmlirError("it uses what the function closes over; pass that as an argument")
     return open_jaxpr(bind_leading(close_jaxpr(jaxpr), consts))
-
-
-def _info(kind: str, rule: Any) -> core.DebugInfo:
-    """Debug information of a user's rule."""
-    return core.DebugInfo(kind, api_util.fun_sourceinfo(_users(rule)), None, None)
-
-
-def _jvp_info(prim: Any) -> core.DebugInfo:
-    params = _owner(prim).params
-    return _info("custom_jvp jvp", params["jvp_rule" if "jvp_rule" in params else "jvp_fun"])
 
 
 # What JAX's functions around a user's rule call it.

@@ -92,6 +92,8 @@ class Identities:
                 return (type(value), *map(self, value))
             case "set":
                 return (type(value), frozenset(map(self, value)))
+            case "rule":
+                return (type(value), self(value.prim))
             case "primitive":
                 return (type(value), *map(self, rules_hijax.rule_parts(value)))
             case "custom function":
@@ -122,6 +124,7 @@ _KINDS: dict[Any, str] = {
     (set, frozenset): "set",
     dict: "dictionary",
     core.AbstractValue: "aval",
+    rules_hijax.Rule: "rule",
     rules_hijax.OBJECTS: "primitive",
     rules_hijax.FUNCTIONS: "custom function",
 }

@@ -126,30 +126,6 @@ def test_forward_mode_over_a_custom_vjp_is_an_error_as_in_jax():
 
 
 @compat
-def test_a_rule_may_belong_to_a_high_level_primitive():
-    jax.config.update("jax_custom_vjp3", True)
-    try:
-
-        @jax.custom_vjp
-        def f(x):
-            return 2 * x
-
-        f.defvjp(lambda x: (2 * x, jnp.sin(x)), lambda res, g: (3 * res * g,))
-        xs = jnp.arange(3.0)
-        p = jaxmlir.trace(lambda x: jnp.cos(f(x)))(1.0)
-        for transform in (
-            lambda g: jax.vmap(jax.grad(g)),
-            lambda g: jax.grad(lambda xs: jax.vmap(g)(xs).sum()),
-        ):
-            same(transform(p)(xs), transform(lambda x: jnp.cos(f(x)))(xs))
-        same(p.grad().grad()(1.0), jax.grad(jax.grad(p))(1.0))
-        with pytest.raises(LoweringError, match="can't apply forward-mode autodiff"):
-            jax.jvp(p, (1.0,), (1.0,))
-    finally:
-        jax.config.update("jax_custom_vjp3", False)
-
-
-@compat
 def test_a_rule_that_closes_over_a_transformed_value_is_an_error():
     def f(y):
         g = jax.custom_vjp(jnp.sin)
