@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from comparing import reread, same
 from jax import lax
+from jax.experimental import hijax
 
 import jaxmlir
 from jaxmlir import backend, untraced
@@ -123,6 +124,43 @@ def test_forward_mode_over_a_custom_vjp_is_an_error_as_in_jax():
         jax.jvp(double, (1.0,), (1.0,))
     with pytest.raises(LoweringError, match="forward-mode"):
         jax.jvp(program, (1.0,), (1.0,))
+
+
+@compat
+def test_a_rule_may_belong_to_a_high_level_primitive():
+    class Double(hijax.HiPrim if hasattr(hijax, "HiPrim") else hijax.VJPHiPrimitive):
+        def __init__(self, aval):
+            self.in_avals, self.out_aval, self.params = (aval,), aval, {}
+            super().__init__()
+
+        def expand(self, x):
+            return 2 * x
+
+        def vjp_fwd(self, nonzero, x):
+            return self(x), jnp.sin(x)
+
+        def vjp_bwd_retval(self, residual, ct):
+            return (3 * residual * ct,)
+
+        def batch(self, axis, args, dims):
+            return double(*args), dims[0]
+
+    def double(x):
+        return Double(jax.typeof(x))(x)
+
+    def f(x):
+        return jnp.cos(double(x))
+
+    xs = jnp.arange(3.0)
+    p = jaxmlir.trace(f)(1.0)
+    for transform in (
+        lambda g: jax.vmap(jax.grad(g)),
+        lambda g: jax.grad(lambda xs: jax.vmap(g)(xs).sum()),
+    ):
+        same(transform(p)(xs), transform(f)(xs))
+    same(p.grad().grad()(1.0), jax.grad(jax.grad(p))(1.0))
+    with pytest.raises(TransformError, match="for jvp support"):
+        jax.jvp(p, (1.0,), (1.0,))
 
 
 @compat
