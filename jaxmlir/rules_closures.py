@@ -276,7 +276,7 @@ _PARTS: dict[Any, Callable[[Any], Iterable[Any]]] = {
         *(str, bytes, int, float, complex, type(None), type, types.ModuleType),
         *(np.ndarray, np.generic, np.dtype, jax.Array, tree_util.PyTreeDef),
         *(core.Trace, core.Tracer, core.Jaxpr, core.DebugInfo, core.AbstractValue),
-        *(lu.Store, lu.EqualStore, stages.Traced),
+        *(lu.Store, lu.EqualStore, stages.Traced, rules_hijax.Called),
     ): lambda value: (),
     (tuple, list, set, frozenset): lambda value: value,
     Mapping: lambda value: value.values(),

@@ -50,8 +50,15 @@ from jaxmlir.errors import JaxmlirError
 
 PRIMITIVES = frozenset({"call_hi_primitive", "call_hi_primitive_linearized"})
 
-# Options of a custom_vjp function that no op has.
-_UNMATCHED = ("generic_batching", "remat_rules")
+# What a program has too of the parameters of primitives with custom rules.  How a backward rule
+# gives cotangents, and what it logs, are no matter there.
+_MATCHED = frozenset(
+    {
+        *("traced", "fwd", "bwd", "jvp_fun", "jvp_rule"),
+        *("symbolic_zeros", "static_argnums", "opt_remat"),
+        *("bwd_accums", "with_logs"),
+    }
+)
 
 
 def _classes(*names: str) -> tuple[type, ...]:
@@ -90,7 +97,9 @@ def ordinary(eqn: Any) -> Any:
 
 def unmatched(prim: Any) -> list[str]:
     """The options of a primitive with custom rules that no op has."""
-    return [name for name in _UNMATCHED if getattr(_owner(prim), name, None)]
+    owner = _owner(prim)
+    params = owner.params if isinstance(owner, _VJP + _JVP) else {}
+    return [name for name, value in params.items() if value and name not in _MATCHED]
 
 
 def _owner(prim: Any) -> Any:
@@ -104,9 +113,8 @@ def _custom_vjp(eqn: Any, prim: Any) -> Any:
     owner, n = _owner(prim), _num_consts(prim)
     traced = lu.Store()
     called = _called(eqn, prim)
-    remat = None
-    if getattr(owner, "opt_remat", False) and not owner.symbolic_zeros and not n:
-        remat = called
+    optimized = getattr(owner, "opt_remat", False) and not owner.symbolic_zeros and not n
+    remat = Called(called) if optimized else None
 
     def out_trees() -> tuple[Any, Any, list[int | None]]:
         res_tree, forwarded = traced.val
@@ -114,7 +122,7 @@ def _custom_vjp(eqn: Any, prim: Any) -> Any:
         return prim.out_tree, res_tree, [i if i is None else n + i for i in forwarded]
 
     forward, backward = Rule(prim, owner.fwd), Rule(prim, owner.bwd)
-    fwd = _forward(forward, [v.aval for v in eqn.invars], n, traced, Incidental(remat))
+    fwd = _forward(forward, [v.aval for v in eqn.invars], n, traced, remat)
     bwd = _backward(backward, n, traced)
     params = {
         "call_jaxpr": called,
@@ -258,15 +266,20 @@ class Rule:
         return self.function, self.prim.in_avals
 
 
-class Incidental:
-    """Holds what does not tell one rule from another."""
+class Called:
+    """A function that a rule calls: known by its equations, as each call has a jaxpr of its own."""
 
-    def __init__(self, value: Any):
-        self.value = value
+    def __init__(self, jaxpr: Any):
+        self.jaxpr = jaxpr
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        jaxpr, consts = open_jaxpr(self.jaxpr)
+        return str(jaxpr), consts
 
 
 def _forward(
-    rule: Rule, avals: Sequence[Any], n: int, traced: lu.Store, remat: Incidental
+    rule: Rule, avals: Sequence[Any], n: int, traced: lu.Store, remat: Called | None
 ) -> Callable[..., tuple[Any, Sequence[Any]]]:
     """What traces the forward rule, told which operands have tangents.
 
@@ -274,7 +287,7 @@ def _forward(
       avals: the types of operands, of which the function closes over the first ``n``.
       traced: gets the pytree of the residuals, and for each the operand that it is, of the last
         trace.
-      remat: the function's jaxpr, if it is to be called instead where no residual is used.
+      remat: the function, if it is to be called instead where no residual is used.
     """
 
     def fwd(*nonzeros: bool) -> tuple[Any, Sequence[Any]]:
@@ -294,11 +307,11 @@ def _forward(
 
         info = rule.info("custom_vjp fwd")
         jaxpr, consts = _without_leading(*_traced(flat, avals, info), n)
-        if remat.value is None:
+        if remat is None:
             return jaxpr, consts
         num_res = len(jaxpr.outvars) - len(prim.out_avals_flat)
         params = _remat_params(
-            close_jaxpr(constvars_as_arguments(jaxpr)), len(consts), num_res, remat.value
+            close_jaxpr(constvars_as_arguments(jaxpr)), len(consts), num_res, remat.jaxpr
         )
         bind = custom_derivatives.remat_opt_p.bind
         return _traced(lambda *leaves: bind(*consts, *leaves, **params), avals, info)
@@ -322,7 +335,7 @@ def _cotangents(
 ) -> list[Any]:
     """What the backward rule gives for all operands."""
     given = [ad_util.Zero(ct.aval) if type(ct) is ad_util.SymbolicZero else ct for ct in cotangents]
-    sums = [ad.ValAccum(_ct_aval(aval)) for aval in prim.in_avals_flat]
+    sums = [_Sum(_ct_aval(aval)) for aval in prim.in_avals_flat]
     prim.vjp_bwd(
         tree_util.tree_unflatten(tree, residuals),
         tree_util.tree_unflatten(prim.out_tree, given),
@@ -332,6 +345,14 @@ def _cotangents(
         ad_util.Zero(s.aval) if getattr(s.aval, "dtype", None) == dtypes.float0 else s.freeze()
         for s in sums
     ]
+
+
+class _Sum(ad.ValAccum):
+    """The sum of cotangents of an operand, among them zeros, which may be of a reference's type."""
+
+    def accum(self, x: Any) -> None:
+        if type(x) is not ad_util.Zero:
+            super().accum(x)
 
 
 def _ct_aval(aval: Any) -> Any:

@@ -7,6 +7,7 @@ over, and the abstract arguments.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types as py_types
 from typing import Any
@@ -58,8 +59,10 @@ class Identities:
     def __call__(self, value: Any) -> int:
         value = innermost(value)
         kind = _kind(type(value))
-        if kind == "atom" and _is_hashable(value):
-            return self._number((type(value), value))
+        if kind == "atom":
+            # A pytree may hold an argument that has no hash.
+            with contextlib.suppress(TypeError):
+                return self._number((type(value), value))
         if kind == "incidental":
             return self._number(type(value))
         known = self._of_object.get(id(value))
@@ -98,6 +101,8 @@ class Identities:
                 return (type(value), *map(self, rules_hijax.rule_parts(value)))
             case "custom function":
                 return (type(value), *map(self, rules_hijax.function_parts(value)))
+            case "called":
+                return (type(value), *map(self, value.parts))
             case "dictionary":
                 # The memo of a thunk grows by calling it.
                 if _is_memo(value):
@@ -119,7 +124,7 @@ _KINDS: dict[Any, str] = {
     (util.Unhashable, util.Hashable, *rules_hijax.STATIC): "box",
     # What tells nothing about a rule: the trace that made it, what tracing it filled in, its names
     # (and sentinels, bare objects).
-    (core.Trace, lu.Store, lu.EqualStore, core.DebugInfo, rules_hijax.Incidental): "incidental",
+    (core.Trace, lu.Store, lu.EqualStore, core.DebugInfo): "incidental",
     (tuple, list): "sequence",
     (set, frozenset): "set",
     dict: "dictionary",
@@ -127,6 +132,7 @@ _KINDS: dict[Any, str] = {
     rules_hijax.Rule: "rule",
     rules_hijax.OBJECTS: "primitive",
     rules_hijax.FUNCTIONS: "custom function",
+    rules_hijax.Called: "called",
 }
 
 
@@ -151,15 +157,6 @@ def innermost(value: Any) -> Any:
             value = inner
         else:
             return value
-
-
-def _is_hashable(value: Any) -> bool:
-    """Of a pytree: what it holds beside its leaves may not be."""
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
 
 
 def _cell(cell: Any) -> Any:
