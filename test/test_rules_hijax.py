@@ -11,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from comparing import reread
+from hypothesis import given
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import jaxpr_as_fun
+from random_programs import budget, reverse_programs, run
 from round_trip import through_artifact
 
 import jaxmlir
@@ -268,6 +270,18 @@ def test_derivatives(make):
     # told of zeros are not told in a file.
     if make is not optimized_remat:
         close(second(program if make is told_of_zeros else saved)(X, Y), second(want)(X, Y))
+
+
+@budget
+@given(steps=reverse_programs)
+def test_gradients_of_random_programs(steps):
+    def f(x, y):
+        return jnp.sum(run(steps, x, y))
+
+    with other_form():
+        program = jaxmlir.trace(f)(X, Y)
+        gradient = through_artifact(program).optimize(2).grad((0, 1)).optimize(1)
+    close(gradient(X, Y), jax.jit(jax.grad(f, (0, 1)))(X, Y))
 
 
 @pytest.mark.parametrize("make", [make for make in FUNCTIONS if make is not over_values])
