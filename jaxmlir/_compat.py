@@ -510,8 +510,10 @@ def innermost_layer(rule: Any) -> Any:
 def flat_jvp(thunk: Any) -> tuple[Any, Any] | None:
     """The user's rule that the innermost thunk of a ``jax.custom_jvp`` function runs, and the
     pytree of its arguments.  ``None`` if that is no such thunk, or gives it more arguments."""
+    # Not one that drops unused results, which calls another.
     if not (
-        isinstance(thunk, types.FunctionType) and thunk.__qualname__.endswith("jvp_jaxpr_thunk")
+        isinstance(thunk, types.FunctionType)
+        and thunk.__qualname__.rpartition(".")[2] == "jvp_jaxpr_thunk"
     ):
         return None
     flat = cells(thunk)["jvp"].cell_contents

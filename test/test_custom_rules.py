@@ -110,6 +110,23 @@ def test_a_rule_inside_a_while_loop_is_kept_in_forward_mode():
 
 
 @compat
+def test_a_rule_of_which_jax_has_dropped_a_result_is_traced():
+    @jax.custom_jvp
+    def f(x, y):
+        return jnp.sin(x), x + jnp.cos(y)
+
+    @f.defjvp
+    def f_jvp(primals, tangents):
+        (x, y), (dx, dy) = primals, tangents
+        return f(x, y), (2.0 * jnp.cos(x) * dx, 1.5 * dx - dy)
+
+    gradient = jax.grad(jax.checkpoint(lambda x, y: f(x, y)[0]))
+    program = reread(jaxmlir.trace(gradient)(0.5, 2.0))
+    args = (0.5, 2.0), (1.0, 1.0)
+    np.testing.assert_allclose(jax.jvp(program, *args), jax.jvp(gradient, *args), rtol=1e-6)
+
+
+@compat
 def test_lowering_drops_the_rule_and_nothing_before_does():
     program = jaxmlir.trace(double)(1.0)
     assert "custom_vjp_call_jaxpr" in str(program.run_passes("jaxpr-verify, cse"))
