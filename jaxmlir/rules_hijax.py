@@ -89,6 +89,9 @@ def ordinary(eqn: Any) -> Any:
     owner = _owner(prim)
     if not isinstance(owner, _VJP + _JVP) or unmatched(prim):
         return eqn
+    # Before JAX 0.11 neither the equation nor those that it is in have the function's effects.
+    if owner.traced.jaxpr.effects and not eqn.effects:
+        return eqn
     with _compat.in_context(eqn.ctx):
         if eqn.primitive.name == "call_hi_primitive_linearized":
             return eqn if eqn.params.get("has_sres") else _custom_lin(eqn, prim)

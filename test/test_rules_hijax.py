@@ -428,3 +428,34 @@ def test_a_rule_writes_to_a_reference():
         stash.defvjp(lambda ref, x: (x, ref), bwd)
         program = jaxmlir.trace(lambda x: jnp.sin(stash(seen, x)))(jnp.float32(0.5))
     close((jax.grad(program)(jnp.float32(0.5)), seen[...]), (np.cos(0.5), np.cos(0.5)))
+
+
+def test_effects_of_the_function_and_of_its_rules(capsys):
+    def make():
+        @jax.custom_vjp
+        def f(x):
+            jax.debug.print("value {}", x)
+            return jnp.sin(x)
+
+        def fwd(x):
+            jax.debug.print("forward {}", x)
+            return jnp.sin(x), x
+
+        def bwd(x, ct):
+            jax.debug.print("backward {}", x)
+            return (2.0 * ct * x,)
+
+        f.defvjp(fwd, bwd)
+        return lambda x: lax.fori_loop(0, 2, lambda i, c: f(c) + i, x)
+
+    def printed(g):
+        value = g(0.5)
+        jax.effects_barrier()
+        return value, sorted(capsys.readouterr().out.splitlines())
+
+    with other_form():
+        program = jaxmlir.trace(make())(0.5)
+    # Before 0.11 JAX hides the effects of such a call from what is around it.
+    assert ("call_hi_primitive" in program.as_text()) == (jax_version() < (0, 11))
+    assert printed(jax.jit(program)) == printed(jax.jit(make()))
+    assert printed(jax.jit(jax.grad(program))) == printed(jax.jit(jax.grad(make())))
