@@ -14,6 +14,7 @@ since 0.11.1            linearization rules have structured residuals:
                         :func:`register_linearization`
 since 0.11.1            ``custom_vjp``'s bwd returns ``(cotangents, logs)``:
                         :func:`call_bwd`, :func:`wrap_bwd`
+custom rules as hijax   what these primitives take differs: :mod:`jaxmlir.rules_hijax`
 ======================  =================================================================
 """
 
