@@ -14,6 +14,7 @@ since 0.11.1            linearization rules have structured residuals:
                         :func:`register_linearization`
 since 0.11.1            ``custom_vjp``'s bwd returns ``(cotangents, logs)``:
                         :func:`call_bwd`, :func:`wrap_bwd`
+custom rules as hijax   what these primitives take differs: :mod:`jaxmlir.rules_hijax`
 ======================  =================================================================
 """
 
@@ -32,6 +33,7 @@ _MODULES = {
     "ad": "jax._src.interpreters.ad",
     "ad_util": "jax._src.ad_util",
     "api": "jax._src.api",
+    "api_util": "jax._src.api_util",
     "batching": "jax._src.interpreters.batching",
     "config": "jax._src.config",
     "core": "jax._src.core",
@@ -39,6 +41,7 @@ _MODULES = {
     "dispatch": "jax._src.dispatch",
     "dtypes": "jax._src.dtypes",
     "effects": "jax._src.effects",
+    "hijax": "jax._src.hijax",
     "jax_mlir_ext": "jaxlib.mlir._mlir_libs._jax_mlir_ext",
     "literals": "jax._src.literals",
     "lu": "jax._src.linear_util",
@@ -451,10 +454,10 @@ def wrapped_rule(function: Any) -> Any | None:
     """
     if not (function.__module__ or "").startswith("jax._src."):
         return None
-    cells = _cells(function)
+    of = cells(function)
 
     def value(*names: str) -> Any:
-        return next(cells[name].cell_contents for name in names if name in cells)
+        return next(of[name].cell_contents for name in names if name in of)
 
     match function.__qualname__.split(".<locals>."):
         case ["_memoize", "memoized"]:
@@ -475,7 +478,7 @@ def wrapped_rule(function: Any) -> Any | None:
     return None
 
 
-def _cells(function: Any) -> dict[str, Any]:
+def cells(function: Any) -> dict[str, Any]:
     """The cells of what a function closes over, by name."""
     return dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
 
@@ -487,9 +490,9 @@ def _layers(rule: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
         is_function = isinstance(rule, types.FunctionType)
         if not is_function or not (rule.__module__ or "").startswith("jax._src."):
             break
-        cells = _cells(rule)
-        yield rule, cells
-        inner = next((cells[name] for name in _WRAPPED if name in cells), None)
+        of = cells(rule)
+        yield rule, of
+        inner = next((of[name] for name in _WRAPPED if name in of), None)
         rule = inner and inner.cell_contents
 
 
@@ -508,11 +511,13 @@ def innermost_layer(rule: Any) -> Any:
 def flat_jvp(thunk: Any) -> tuple[Any, Any] | None:
     """The user's rule that the innermost thunk of a ``jax.custom_jvp`` function runs, and the
     pytree of its arguments.  ``None`` if that is no such thunk, or gives it more arguments."""
+    # Not one that drops unused results, which calls another.
     if not (
-        isinstance(thunk, types.FunctionType) and thunk.__qualname__.endswith("jvp_jaxpr_thunk")
+        isinstance(thunk, types.FunctionType)
+        and thunk.__qualname__.rpartition(".")[2] == "jvp_jaxpr_thunk"
     ):
         return None
-    flat = _cells(thunk)["jvp"].cell_contents
+    flat = cells(thunk)["jvp"].cell_contents
     match [(getattr(gen, "__name__", ""), args) for gen, args in flat.transforms]:
         case [("_flatten_jvp", (_, _, in_tree, _))]:
             return flat.f, in_tree

@@ -31,6 +31,7 @@ from jaxmlir import (
     primitives,
     rules,
     rules_closures,
+    rules_hijax,
 )
 from jaxmlir._compat import (
     close_jaxpr,
@@ -336,6 +337,8 @@ class _Function:
             if eqn.primitive.name == "jaxmlir_call":
                 self.splice(eqn, env, loc)
                 continue
+            if eqn.primitive.name in rules_hijax.PRIMITIVES:
+                eqn = rules_hijax.ordinary(eqn)
             if eqn.primitive.name in rules.PRIMITIVES:
                 eqn = rules_closures.with_constants(eqn, self.importer.origins, env)
             try:

@@ -207,12 +207,9 @@ class _Turns:
 
     @classmethod
     def at(cls, rule: Any) -> _Turns:
-        """Those of the rule that functions of JAX's, of which this is one, are around."""
-        innermost = innermost_layer(rule)
-        if innermost is None:
-            return cls()
+        """Those of the rule that functions of JAX's, if this is one, are around."""
         with _turns_lock:
-            return _turns.setdefault(innermost, cls())
+            return _turns.setdefault(innermost_layer(rule) or rule.f, cls())
 
 
 _turns: weakref.WeakKeyDictionary[Any, _Turns] = weakref.WeakKeyDictionary()

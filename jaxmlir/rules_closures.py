@@ -31,7 +31,17 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxmlir._compat import atom_of, close_jaxpr, core, lu, open_jaxpr, rebound, tree_util
+from jaxmlir import rules_hijax
+from jaxmlir._compat import (
+    atom_of,
+    close_jaxpr,
+    core,
+    lu,
+    open_jaxpr,
+    rebound,
+    stages,
+    tree_util,
+)
 
 THUNKS = ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd")
 """The parameters of equations that are rules."""
@@ -266,7 +276,7 @@ _PARTS: dict[Any, Callable[[Any], Iterable[Any]]] = {
         *(str, bytes, int, float, complex, type(None), type, types.ModuleType),
         *(np.ndarray, np.generic, np.dtype, jax.Array, tree_util.PyTreeDef),
         *(core.Trace, core.Tracer, core.Jaxpr, core.DebugInfo, core.AbstractValue),
-        *(lu.Store, lu.EqualStore),
+        *(lu.Store, lu.EqualStore, stages.Traced, rules_hijax.Called),
     ): lambda value: (),
     (tuple, list, set, frozenset): lambda value: value,
     Mapping: lambda value: value.values(),
@@ -275,6 +285,8 @@ _PARTS: dict[Any, Callable[[Any], Iterable[Any]]] = {
     lu.WrappedFun: lambda value: (value.f,),
     jax.custom_jvp: lambda value: (value.fun, value.jvp),
     jax.custom_vjp: lambda value: (value.fun, value.fwd, value.bwd),
+    rules_hijax.FUNCTIONS: rules_hijax.function_parts,
+    rules_hijax.Rule: lambda rule: rule.parts,
     object: _of_object,
 }
 

@@ -7,14 +7,23 @@ over, and the abstract arguments.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types as py_types
 from typing import Any
 
 import numpy as np
 
-from jaxmlir import rules_closures
-from jaxmlir._compat import core, lu, rule_transforms, tree_util, util, wrapped_rule
+from jaxmlir import rules_closures, rules_hijax
+from jaxmlir._compat import (
+    batching,
+    core,
+    lu,
+    rule_transforms,
+    tree_util,
+    util,
+    wrapped_rule,
+)
 
 
 def rules_key(eqn: Any, identity: Identities) -> Any:
@@ -28,7 +37,10 @@ def rules_key(eqn: Any, identity: Identities) -> Any:
     return eqn.primitive.name, functions, numbers, values, cotangents, avals
 
 
-_ATOMS = (str, bytes, int, float, complex, bool, type(None), type, np.dtype, tree_util.PyTreeDef)
+_ATOMS = (
+    *(str, bytes, int, float, complex, bool, type(None), type, np.dtype),
+    *(tree_util.PyTreeDef, batching.AxisData),
+)
 
 
 class Identities:
@@ -48,7 +60,9 @@ class Identities:
         value = innermost(value)
         kind = _kind(type(value))
         if kind == "atom":
-            return self._number((type(value), value))
+            # A pytree may hold an argument that has no hash.
+            with contextlib.suppress(TypeError):
+                return self._number((type(value), value))
         if kind == "incidental":
             return self._number(type(value))
         known = self._of_object.get(id(value))
@@ -71,7 +85,7 @@ class Identities:
             case "method":
                 return (kind, self(value.__func__), self(value.__self__))
             case "function":
-                cells = [self(_cell(cell)) for cell in value.__closure__ or ()]
+                cells = [self(_cell(cell)) for cell in rules_hijax.telling_cells(value)]
                 given = value.__defaults__, value.__kwdefaults__
                 defaults = [None if d is None else self(d) for d in given]
                 return (value.__code__, *defaults, *cells)
@@ -79,6 +93,16 @@ class Identities:
                 return (type(value), self(value.val))
             case "sequence":
                 return (type(value), *map(self, value))
+            case "set":
+                return (type(value), frozenset(map(self, value)))
+            case "rule":
+                return (type(value), self(value.prim))
+            case "primitive":
+                return (type(value), *map(self, rules_hijax.rule_parts(value)))
+            case "custom function":
+                return (type(value), *map(self, rules_hijax.function_parts(value)))
+            case "called":
+                return (type(value), *map(self, value.parts))
             case "dictionary":
                 # The memo of a thunk grows by calling it.
                 if _is_memo(value):
@@ -123,13 +147,18 @@ _KINDS: dict[Any, str] = {
     py_types.MethodType: "method",
     py_types.FunctionType: "function",
     # What JAX puts static and nondifferentiated arguments in.
-    (util.Unhashable, util.Hashable): "box",
+    (util.Unhashable, util.Hashable, *rules_hijax.STATIC): "box",
     # What tells nothing about a rule: the trace that made it, what tracing it filled in, its names
     # (and sentinels, bare objects).
     (core.Trace, lu.Store, lu.EqualStore, core.DebugInfo): "incidental",
     (tuple, list): "sequence",
+    (set, frozenset): "set",
     dict: "dictionary",
     core.AbstractValue: "aval",
+    rules_hijax.Rule: "rule",
+    rules_hijax.OBJECTS: "primitive",
+    rules_hijax.FUNCTIONS: "custom function",
+    rules_hijax.Called: "called",
 }
 
 

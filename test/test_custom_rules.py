@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from comparing import reread, same
 from jax import lax
+from jax.experimental import hijax
 
 import jaxmlir
 from jaxmlir import backend, untraced
@@ -109,6 +110,23 @@ def test_a_rule_inside_a_while_loop_is_kept_in_forward_mode():
 
 
 @compat
+def test_a_rule_of_which_jax_has_dropped_a_result_is_traced():
+    @jax.custom_jvp
+    def f(x, y):
+        return jnp.sin(x), x + jnp.cos(y)
+
+    @f.defjvp
+    def f_jvp(primals, tangents):
+        (x, y), (dx, dy) = primals, tangents
+        return f(x, y), (2.0 * jnp.cos(x) * dx, 1.5 * dx - dy)
+
+    gradient = jax.grad(jax.checkpoint(lambda x, y: f(x, y)[0]))
+    program = reread(jaxmlir.trace(gradient)(0.5, 2.0))
+    args = (0.5, 2.0), (1.0, 1.0)
+    np.testing.assert_allclose(jax.jvp(program, *args), jax.jvp(gradient, *args), rtol=1e-6)
+
+
+@compat
 def test_lowering_drops_the_rule_and_nothing_before_does():
     program = jaxmlir.trace(double)(1.0)
     assert "custom_vjp_call_jaxpr" in str(program.run_passes("jaxpr-verify, cse"))
@@ -127,26 +145,39 @@ def test_forward_mode_over_a_custom_vjp_is_an_error_as_in_jax():
 
 @compat
 def test_a_rule_may_belong_to_a_high_level_primitive():
-    jax.config.update("jax_custom_vjp3", True)
-    try:
+    class Double(hijax.HiPrim if hasattr(hijax, "HiPrim") else hijax.VJPHiPrimitive):
+        def __init__(self, aval):
+            self.in_avals, self.out_aval, self.params = (aval,), aval, {}
+            super().__init__()
 
-        @jax.custom_vjp
-        def f(x):
+        def expand(self, x):
             return 2 * x
 
-        f.defvjp(lambda x: (2 * x, jnp.sin(x)), lambda res, g: (3 * res * g,))
-        xs = jnp.arange(3.0)
-        p = jaxmlir.trace(lambda x: jnp.cos(f(x)))(1.0)
-        for transform in (
-            lambda g: jax.vmap(jax.grad(g)),
-            lambda g: jax.grad(lambda xs: jax.vmap(g)(xs).sum()),
-        ):
-            same(transform(p)(xs), transform(lambda x: jnp.cos(f(x)))(xs))
-        same(p.grad().grad()(1.0), jax.grad(jax.grad(p))(1.0))
-        with pytest.raises(LoweringError, match="can't apply forward-mode autodiff"):
-            jax.jvp(p, (1.0,), (1.0,))
-    finally:
-        jax.config.update("jax_custom_vjp3", False)
+        def vjp_fwd(self, nonzero, x):
+            return self(x), jnp.sin(x)
+
+        def vjp_bwd_retval(self, residual, ct):
+            return (3 * residual * ct,)
+
+        def batch(self, axis, args, dims):
+            return double(*args), dims[0]
+
+    def double(x):
+        return Double(jax.typeof(x))(x)
+
+    def f(x):
+        return jnp.cos(double(x))
+
+    xs = jnp.arange(3.0)
+    p = jaxmlir.trace(f)(1.0)
+    for transform in (
+        lambda g: jax.vmap(jax.grad(g)),
+        lambda g: jax.grad(lambda xs: jax.vmap(g)(xs).sum()),
+    ):
+        same(transform(p)(xs), transform(f)(xs))
+    same(p.grad().grad()(1.0), jax.grad(jax.grad(p))(1.0))
+    with pytest.raises(TransformError, match="for jvp support"):
+        jax.jvp(p, (1.0,), (1.0,))
 
 
 @compat

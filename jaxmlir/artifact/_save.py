@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxmlir import handles, locations
+from jaxmlir import codec, handles, locations
 from jaxmlir.artifact import _container, _format, _module
-from jaxmlir.errors import ArtifactError, Diagnostic
+from jaxmlir.errors import ArtifactError, Diagnostic, JaxmlirError
 from jaxmlir.ir import DIALECT_VERSION, TREES, context, func, ir, module_text
 
 if TYPE_CHECKING:
@@ -117,10 +117,37 @@ def _unwritable(module: ir.Module) -> Iterator[Diagnostic]:
         for op in _ops(module):
             name = op.name if type(op) is ir.OpView else op.operation.name
             if not isinstance(op, func.ReturnOp):
-                yield from _unwritable_attributes(op, f"'{name}' op")
+                yield from _unwritable_op(op, name)
             for value in op.results:
                 if "!jaxpr.aval<" in str(value.type) or "!jaxpr.dtype<" in str(value.type):
                     yield _at(op, f"'{name}' op: {value.type} exists in this process only")
+
+
+def _unwritable_op(op: Any, name: str) -> Iterator[Diagnostic]:
+    what = f"'{name}' op"
+    options = _options(op) if name == "jaxpr.call_hi_primitive" else ()
+    if options:
+        names = " and ".join(f"'{option}'" for option in options)
+        yield _at(
+            op,
+            f"{what} cannot be saved: no op has the option {names} of a custom_vjp function, so "
+            "its rules are Python functions of this process",
+        )
+    else:
+        yield from _unwritable_attributes(op, what)
+
+
+def _options(op: Any) -> Sequence[str]:
+    """The options of a function with custom rules for which these are not functions of the module.
+
+    None of a primitive that another process has: it is not known here.
+    """
+    from jaxmlir import rules_hijax
+
+    try:
+        return rules_hijax.unmatched(codec.decode(op.attributes["_prim"]))
+    except JaxmlirError:
+        return ()
 
 
 def _unwritable_attributes(op: Any, what: str) -> Iterator[Diagnostic]:

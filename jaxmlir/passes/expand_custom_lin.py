@@ -52,12 +52,14 @@ def expand_custom_lin(rules: Rules, entries: Iterable[str] | None = None) -> Non
     if entries is not None:
         chosen = set().union(*(reachable(functions, entry) for entry in entries))
     for symbol in [symbol for symbol in functions if symbol in chosen]:
-        for op, name, operands in list(ops_of(functions[symbol])):
+        for op, name, _ in list(ops_of(functions[symbol])):
             if name == "jaxpr.custom_lin":
-                _expand(rules, op, operands)
+                _expand(rules, op)
 
 
-def _expand(rules: Rules, op: Any, operands: list[ir.Value]) -> None:
+def _expand(rules: Rules, op: Any) -> None:
+    # As they are now: a custom_lin that gave one of them may have been replaced.
+    operands = list(op.operands)
     rules.program.trace_rules(of=op)
     bwd = rule_symbol(op, "bwd")
     num_res = attribute(op, "num_res", 0)

@@ -1,0 +1,480 @@
+"""Custom derivative rules of JAX's other form: methods of a high-level primitive.
+
+Under ``jax_custom_vjp3`` and ``jax_custom_jvp3`` a call of a function with a custom rule is not a
+``custom_vjp_call`` or ``custom_jvp_call`` but a ``call_hi_primitive`` of an object that has the
+function and its rules, and the derivative of it not a ``custom_lin`` but the object's
+``call_hi_primitive_linearized``.  :func:`ordinary` makes of these equations the ones that JAX has
+without the flags, so that all else knows of one form only.
+
+A rule is a method that takes and gives pytrees, and internal zeros:
+
+============================  ==================================================================
+``vjp_fwd(nonzero, *args)``   results and residuals
+``vjp_bwd(res, ct, *sums)``   adds the cotangents of arguments to what is given for each
+``jvp(primals, tangents)``    results and tangents
+============================  ==================================================================
+
+Behind the operands that the function closes over there may be some that the forward rule alone
+takes (what JAX has saved for a rematerialised one); like the former they have no cotangents.
+
+``generic_batching`` and rules for ``jax.remat`` say what JAX's transformations of the call are to
+be: an equation with these stays what it is (:func:`unmatched`).
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from jaxmlir import _compat
+from jaxmlir._compat import (
+    ad,
+    ad_util,
+    api_util,
+    bind_leading,
+    close_jaxpr,
+    constvars_as_arguments,
+    core,
+    custom_derivatives,
+    dtypes,
+    hijax,
+    lu,
+    open_jaxpr,
+    pe,
+    rebound,
+    tree_util,
+    wrap_bwd,
+)
+from jaxmlir.errors import JaxmlirError
+
+PRIMITIVES = frozenset({"call_hi_primitive", "call_hi_primitive_linearized"})
+
+# What a program has too of the parameters of primitives with custom rules.  How a backward rule
+# gives cotangents, and what it logs, are no matter there.
+_MATCHED = frozenset(
+    {
+        *("traced", "fwd", "bwd", "jvp_fun", "jvp_rule"),
+        *("symbolic_zeros", "static_argnums", "opt_remat"),
+        *("bwd_accums", "with_logs"),
+    }
+)
+
+
+def _classes(*names: str) -> tuple[type, ...]:
+    """Those of some classes that this JAX has."""
+    found = (getattr(hijax, name, None) for name in names)
+    return tuple(cls for cls in found if cls is not None)
+
+
+_VJP = _classes("CustomVJPTraced")
+_JVP = _classes("CustomJVPTraced")
+_BATCHED = _classes("VmapOf")
+_REMAT = _classes("OptRemat")
+OBJECTS = (*_VJP, *_JVP, *_BATCHED)
+"""The classes of primitives that have custom rules, or may."""
+
+FUNCTIONS = _classes("custom_vjp3", "custom_jvp3")
+"""Those of functions with custom rules."""
+
+STATIC = _classes("Static")
+"""That of arguments that are no arrays."""
+
+
+def ordinary(eqn: Any) -> Any:
+    """The equation that JAX has without the flags; the same one where there is none."""
+    prim = eqn.params["_prim"]
+    if isinstance(prim, _REMAT):
+        return _optimized_remat(eqn, prim)
+    owner = _owner(prim)
+    if not isinstance(owner, _VJP + _JVP) or unmatched(prim):
+        return eqn
+    # Before JAX 0.11 neither the equation nor those that it is in have the function's effects.
+    if owner.traced.jaxpr.effects and not eqn.effects:
+        return eqn
+    with _compat.in_context(eqn.ctx):
+        if eqn.primitive.name == "call_hi_primitive_linearized":
+            return eqn if eqn.params.get("has_sres") else _custom_lin(eqn, prim)
+        return (_custom_vjp if isinstance(owner, _VJP) else _custom_jvp)(eqn, prim)
+
+
+def unmatched(prim: Any) -> list[str]:
+    """The options of a primitive with custom rules that no op has."""
+    owner = _owner(prim)
+    params = owner.params if isinstance(owner, _VJP + _JVP) else {}
+    return [name for name, value in params.items() if value and name not in _MATCHED]
+
+
+def _owner(prim: Any) -> Any:
+    """The primitive that has the rules: of one that was batched the one that it was made of."""
+    while isinstance(prim, _BATCHED):
+        prim = prim.prim
+    return prim
+
+
+def _custom_vjp(eqn: Any, prim: Any) -> Any:
+    owner, n = _owner(prim), _num_consts(prim)
+    traced = lu.Store()
+    called = _called(eqn, prim)
+    optimized = getattr(owner, "opt_remat", False) and not owner.symbolic_zeros and not n
+    remat = Called(called) if optimized else None
+
+    def out_trees() -> tuple[Any, Any, list[int | None]]:
+        res_tree, forwarded = traced.val
+        # JAX counts the operands with those in front that the function closes over.
+        return prim.out_tree, res_tree, [i if i is None else n + i for i in forwarded]
+
+    forward, backward = Rule(prim, owner.fwd), Rule(prim, owner.bwd)
+    fwd = _forward(forward, [v.aval for v in eqn.invars], n, traced, remat)
+    bwd = _backward(backward, n, traced)
+    params = {
+        "call_jaxpr": called,
+        "fwd_jaxpr_thunk": lu.wrap_init(fwd, debug_info=forward.info("custom_vjp fwd")),
+        "bwd": wrap_bwd(bwd, backward.info("custom_vjp bwd")),
+        "num_consts": n,
+        "out_trees": out_trees,
+        "symbolic_zeros": bool(owner.symbolic_zeros),
+    }
+    return eqn.replace(primitive=custom_derivatives.custom_vjp_call_p, params=params)
+
+
+def _custom_jvp(eqn: Any, prim: Any) -> Any:
+    owner, n = _owner(prim), _num_consts(prim)
+    rule = Rule(prim, owner.params["jvp_rule" if "jvp_rule" in owner.params else "jvp_fun"])
+    thunk = _jvp(rule, [v.aval for v in eqn.invars], n)
+    params = {
+        "call_jaxpr": _called(eqn, prim),
+        "jvp_jaxpr_fun": lu.wrap_init(thunk, debug_info=rule.info("custom_jvp jvp")),
+        "num_consts": n,
+        "symbolic_zeros": bool(owner.symbolic_zeros),
+    }
+    return eqn.replace(primitive=custom_derivatives.custom_jvp_call_p, params=params)
+
+
+def _custom_lin(eqn: Any, prim: Any) -> Any:
+    params, owner = eqn.params, _owner(prim)
+    tree = params["residuals_tree"]
+    nonzero = params.get("nz_out_flat", (True,) * len(prim.out_avals_flat))
+    out_avals = [aval.to_ct_aval() for aval in prim.out_avals_flat]
+    rule = Rule(prim, owner.bwd if isinstance(owner, _VJP) else owner.jvp)
+
+    def bwd(*args: Any) -> list[Any]:
+        given = iter(args[tree.num_leaves :])
+        cotangents = [
+            next(given) if nz else ad_util.Zero(aval)
+            for aval, nz in zip(out_avals, nonzero, strict=True)
+        ]
+        return _cotangents(rule.prim, tree, args[: tree.num_leaves], cotangents)
+
+    params = {
+        "num_res": tree.num_leaves,
+        "bwd": wrap_bwd(bwd, rule.info("custom_vjp bwd")),
+        "out_avals": [v.aval for v in eqn.outvars],
+        "symbolic_zeros": bool(owner.symbolic_zeros),
+        "in_zeros": [not nz for nz in params["nz_in_flat"]],
+    }
+    return eqn.replace(primitive=ad.custom_lin_p, params=params)
+
+
+def _optimized_remat(eqn: Any, prim: Any) -> Any:
+    """A forward rule of which nothing is left but the function where no residual is used: its
+    residuals are the first results of the equation that JAX has without the flag."""
+    count = len(prim.orig.out_avals_flat)
+    fwd, consts = open_jaxpr(prim.traced_fwd.jaxpr)
+    # One with constants that are values of a trace has lost them.
+    if len(fwd.invars) != len(eqn.invars):
+        return eqn
+    results = [*fwd.outvars[count:], *fwd.outvars[:count]]
+    with _compat.in_context(eqn.ctx):
+        called = _called(eqn, prim.orig)
+    fwd = core.Jaxpr(
+        fwd.constvars,
+        fwd.invars,
+        results,
+        fwd.eqns,
+        fwd.effects,
+        _compat.debug_info("jit", fwd.debug_info.func_name, len(fwd.invars), len(results)),
+    )
+    params = _remat_params(close_jaxpr(fwd, consts), 0, len(results) - count, called)
+    outvars = [*eqn.outvars[count:], *eqn.outvars[:count]]
+    remat_opt = custom_derivatives.remat_opt_p
+    return eqn.replace(primitive=remat_opt, params=params, outvars=outvars)
+
+
+def _remat_params(fwd: Any, num_consts: int, num_res: int, called: Any) -> dict[str, Any]:
+    return {
+        "num_consts": num_consts,
+        "num_res": num_res,
+        "fwd_jaxpr": fwd,
+        "fun_jaxpr_thunk": lambda: open_jaxpr(called),
+    }
+
+
+# --- the function -------------------------------------------------------------------------------
+
+
+def _called(eqn: Any, prim: Any) -> Any:
+    """The jaxpr of the function, of all operands."""
+    owner = _owner(prim)
+    if prim is not owner:
+        return _expanded(prim, [v.aval for v in eqn.invars], owner.traced.jaxpr.debug_info)
+    if not hasattr(prim, "drop_fwd_consts"):
+        return prim.traced.jaxpr
+    closed_over, others = map(_leaves, prim.in_avals[:2])
+    if not others:
+        return prim.traced.jaxpr
+    jaxpr, consts = open_jaxpr(prim.traced.jaxpr)
+    n = len(closed_over)
+    invars = [*jaxpr.invars[:n], *map(core.Var, others), *jaxpr.invars[n:]]
+    return close_jaxpr(rebound(jaxpr, list(jaxpr.constvars), invars), consts)
+
+
+def _expanded(prim: Any, avals: Sequence[Any], info: core.DebugInfo) -> Any:
+    def flat(*leaves: Any) -> list[Any]:
+        return prim.out_tree.flatten_up_to(prim.expand(*_args(prim, leaves)))
+
+    return close_jaxpr(*_traced(flat, avals, info))
+
+
+def _num_consts(prim: Any) -> int:
+    """How many of the first operands are what the function closes over."""
+    owner = _owner(prim)
+    # Before JAX 0.12 a custom_jvp function may not close over values of a trace.
+    takes = hasattr(owner, "drop_fwd_consts") or "jvp_rule" in owner.params
+    return len(_leaves(owner.in_avals[0])) if takes else 0
+
+
+# --- rules --------------------------------------------------------------------------------------
+
+
+class Rule:
+    """One of the rules of a primitive.
+
+    Attributes:
+      function: what makes it: the user's function, or one of JAX's around that.
+    """
+
+    def __init__(self, prim: Any, function: Any):
+        self.prim = prim
+        self.function = function
+
+    def info(self, kind: str) -> core.DebugInfo:
+        """Debug information of the user's function."""
+        source = api_util.fun_sourceinfo(_users(self.function))
+        return core.DebugInfo(kind, source, None, None)
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """What may close over values: the function, and arguments that are no arrays."""
+        return self.function, self.prim.in_avals
+
+
+class Called:
+    """A function that a rule calls: known by its equations, as each call has a jaxpr of its own."""
+
+    def __init__(self, jaxpr: Any):
+        self.jaxpr = jaxpr
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        jaxpr, consts = open_jaxpr(self.jaxpr)
+        return str(jaxpr), consts
+
+
+def _forward(
+    rule: Rule, avals: Sequence[Any], n: int, traced: lu.Store, remat: Called | None
+) -> Callable[..., tuple[Any, Sequence[Any]]]:
+    """What traces the forward rule, told which operands have tangents.
+
+    Args:
+      avals: the types of operands, of which the function closes over the first ``n``.
+      traced: gets the pytree of the residuals, and for each the operand that it is, of the last
+        trace.
+      remat: the function, if it is to be called instead where no residual is used.
+    """
+
+    def fwd(*nonzeros: bool) -> tuple[Any, Sequence[Any]]:
+        prim = rule.prim
+        traced.reset()
+
+        def flat(*leaves: Any) -> list[Any]:
+            nonzero = _args(prim, [*[False] * n, *nonzeros])
+            # Before JAX 0.12 it says too that all results have tangents.
+            out, res, *_ = prim.vjp_fwd(nonzero, *_args(prim, leaves))
+            residuals, res_tree = tree_util.tree_flatten(res)
+            operands = {id(leaf): i for i, leaf in enumerate(leaves[n:])}
+            forwarded = [operands.get(id(residual)) for residual in residuals]
+            traced.store((res_tree, forwarded))
+            own = [r for r, i in zip(residuals, forwarded, strict=True) if i is None]
+            return [*own, *prim.out_tree.flatten_up_to(out)]
+
+        info = rule.info("custom_vjp fwd")
+        jaxpr, consts = _without_leading(*_traced(flat, avals, info), n)
+        if remat is None:
+            return jaxpr, consts
+        num_res = len(jaxpr.outvars) - len(prim.out_avals_flat)
+        params = _remat_params(
+            close_jaxpr(constvars_as_arguments(jaxpr)), len(consts), num_res, remat.jaxpr
+        )
+        bind = custom_derivatives.remat_opt_p.bind
+        return _traced(lambda *leaves: bind(*consts, *leaves, **params), avals, info)
+
+    return fwd
+
+
+def _backward(rule: Rule, n: int, traced: lu.Store) -> Callable[..., list[Any]]:
+    """The backward rule that belongs to what :func:`_forward` traced last."""
+
+    def bwd(*args: Any) -> list[Any]:
+        tree, _ = traced.val
+        residuals, cotangents = args[: tree.num_leaves], args[tree.num_leaves :]
+        return _cotangents(rule.prim, tree, residuals, cotangents)[n:]
+
+    return bwd
+
+
+def _cotangents(
+    prim: Any, tree: Any, residuals: Sequence[Any], cotangents: Sequence[Any]
+) -> list[Any]:
+    """What the backward rule gives for all operands."""
+    given = [ad_util.Zero(ct.aval) if type(ct) is ad_util.SymbolicZero else ct for ct in cotangents]
+    sums = [_Sum(_ct_aval(aval)) for aval in prim.in_avals_flat]
+    prim.vjp_bwd(
+        tree_util.tree_unflatten(tree, residuals),
+        tree_util.tree_unflatten(prim.out_tree, given),
+        *_args(prim, sums),
+    )
+    return [
+        ad_util.Zero(s.aval) if getattr(s.aval, "dtype", None) == dtypes.float0 else s.freeze()
+        for s in sums
+    ]
+
+
+class _Sum(ad.ValAccum):
+    """The sum of cotangents of an operand, among them zeros, which may be of a reference's type."""
+
+    def accum(self, x: Any) -> None:
+        if type(x) is not ad_util.Zero:
+            super().accum(x)
+
+
+def _ct_aval(aval: Any) -> Any:
+    """The type of an operand's cotangent; of a reference it is that of what it refers to."""
+    return getattr(aval, "inner_aval", aval).to_ct_aval()
+
+
+def _jvp(
+    rule: Rule, avals: Sequence[Any], n: int
+) -> Callable[..., tuple[Any, Sequence[Any], list[bool]]]:
+    """What traces the JVP rule, told which tangents are zero."""
+
+    def jvp(*in_zeros: bool) -> tuple[Any, Sequence[Any], list[bool]]:
+        prim = rule.prim
+        out_zeros: list[bool] = []
+        tangents = [aval.to_tangent_aval() for aval in avals]
+        all_zeros = [True] * n + list(in_zeros)
+
+        def flat(*values: Any) -> list[Any]:
+            given = iter(values[len(avals) :])
+            found = [
+                ad_util.Zero(aval) if zero else next(given)
+                for aval, zero in zip(tangents, all_zeros, strict=True)
+            ]
+            out, out_tangents = prim.jvp(_args(prim, values[: len(avals)]), _args(prim, found))
+            leaves = prim.out_tree.flatten_up_to(out_tangents)
+            zero_types = ad_util.Zero, ad_util.SymbolicZero
+            out_zeros[:] = [isinstance(t, zero_types) for t in leaves]
+            nonzero = [t for t, zero in zip(leaves, out_zeros, strict=True) if not zero]
+            return [*prim.out_tree.flatten_up_to(out), *nonzero]
+
+        taken = [aval for aval, zero in zip(tangents, all_zeros, strict=True) if not zero]
+        found = _traced(flat, [*avals, *taken], rule.info("custom_jvp jvp"))
+        jaxpr, consts = _without_leading(*found, n)
+        return jaxpr, consts, out_zeros
+
+    return jvp
+
+
+def _args(prim: Any, leaves: Sequence[Any]) -> Any:
+    """Something for each operand, as arguments of the function."""
+    return tree_util.tree_unflatten(prim.in_tree, leaves)
+
+
+def _leaves(avals: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+    return tree_util.tracing_registry.flatten(avals, is_leaf)[0]
+
+
+def _traced(
+    function: Callable[..., Any], avals: Sequence[Any], info: core.DebugInfo
+) -> tuple[Any, list[Any]]:
+    wrapped = lu.wrap_init(function, debug_info=info.with_unknown_names())
+    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, list(avals))
+    return jaxpr, consts
+
+
+def _without_leading(jaxpr: Any, consts: list[Any], n: int) -> tuple[Any, list[Any]]:
+    """A rule's jaxpr that does not take the first ``n`` operands, which no rule is given.
+
+    Raises:
+      JaxmlirError: it uses them.
+    """
+    if not n:
+        return jaxpr, consts
+    jaxpr, m = constvars_as_arguments(jaxpr), len(consts)
+    kept = [True] * m + [False] * n + [True] * (len(jaxpr.invars) - m - n)
+    jaxpr, used = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), kept)
+    if any(used[m : m + n]):
+        raise JaxmlirError("it uses what the function closes over; pass that as an argument")
+    return open_jaxpr(bind_leading(close_jaxpr(jaxpr), consts))
+
+
+# What JAX's functions around a user's rule call it.
+_RULE_CELLS = ("fwd", "bwd", "jvp_fun")
+
+
+def _users(rule: Any) -> Any:
+    """The user's rule that a function of JAX's is around."""
+    while _is_of_hijax(rule):
+        found = _compat.cells(rule)
+        inner = next((found[name] for name in _RULE_CELLS if name in found), None)
+        if "__wrapped__" in rule.__dict__:
+            rule = rule.__wrapped__
+        elif inner is not None:
+            rule = inner.cell_contents
+        else:
+            break
+    return rule
+
+
+def _is_of_hijax(function: Any) -> bool:
+    return isinstance(function, types.FunctionType) and function.__globals__ is vars(hijax)
+
+
+# --- what tells rules apart ---------------------------------------------------------------------
+
+
+def rule_parts(prim: Any) -> Iterator[Any]:
+    """What tells the rules of a primitive from those of another: not its function."""
+    arguments, tree = tree_util.tracing_registry.flatten(
+        prim.in_avals, lambda leaf: isinstance(leaf, STATIC)
+    )
+    yield from (tree, arguments, prim.out_tree, prim.out_avals_flat)
+    yield {name: value for name, value in prim.params.items() if name != "traced"}
+
+
+# What JAX's functions around a rule know of the function, and of its arguments' pytree, which the
+# primitive that they belong to tells.
+_TOLD = frozenset({"traced", "in_avals", "in_avals_", "in_tree"})
+
+
+def telling_cells(function: types.FunctionType) -> Sequence[Any]:
+    """The cells of a function, of one of JAX's around a rule those that tell it from another."""
+    if not _is_of_hijax(function):
+        return function.__closure__ or ()
+    return [cell for name, cell in _compat.cells(function).items() if name not in _TOLD]
+
+
+def function_parts(function: Any) -> tuple[Any, ...]:
+    """A function with custom rules, and these."""
+    names = ("f", "fwd", "bwd", "jvp_fun", "remat_rules")
+    return tuple(getattr(function, name, None) for name in names)
