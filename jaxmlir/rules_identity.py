@@ -7,7 +7,6 @@ over, and the abstract arguments.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import types as py_types
 from typing import Any
@@ -60,9 +59,10 @@ class Identities:
         value = innermost(value)
         kind = _kind(type(value))
         if kind == "atom":
-            # A pytree may hold an argument that has no hash.
-            with contextlib.suppress(TypeError):
+            try:
                 return self._number((type(value), value))
+            except TypeError:
+                pass  # a pytree that holds an argument without a hash
         if kind == "incidental":
             return self._number(type(value))
         known = self._of_object.get(id(value))
