@@ -454,10 +454,10 @@ def wrapped_rule(function: Any) -> Any | None:
     """
     if not (function.__module__ or "").startswith("jax._src."):
         return None
-    of = cells(function)
+    cells = cells_of(function)
 
     def value(*names: str) -> Any:
-        return next(of[name].cell_contents for name in names if name in of)
+        return next(cells[name].cell_contents for name in names if name in cells)
 
     match function.__qualname__.split(".<locals>."):
         case ["_memoize", "memoized"]:
@@ -478,7 +478,7 @@ def wrapped_rule(function: Any) -> Any | None:
     return None
 
 
-def cells(function: Any) -> dict[str, Any]:
+def cells_of(function: Any) -> dict[str, Any]:
     """The cells of what a function closes over, by name."""
     return dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
 
@@ -490,9 +490,9 @@ def _layers(rule: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
         is_function = isinstance(rule, types.FunctionType)
         if not is_function or not (rule.__module__ or "").startswith("jax._src."):
             break
-        of = cells(rule)
-        yield rule, of
-        inner = next((of[name] for name in _WRAPPED if name in of), None)
+        cells = cells_of(rule)
+        yield rule, cells
+        inner = next((cells[name] for name in _WRAPPED if name in cells), None)
         rule = inner and inner.cell_contents
 
 
@@ -512,12 +512,9 @@ def flat_jvp(thunk: Any) -> tuple[Any, Any] | None:
     """The user's rule that the innermost thunk of a ``jax.custom_jvp`` function runs, and the
     pytree of its arguments.  ``None`` if that is no such thunk, or gives it more arguments."""
     # Not one that drops unused results, which calls another.
-    if not (
-        isinstance(thunk, types.FunctionType)
-        and thunk.__qualname__.rpartition(".")[2] == "jvp_jaxpr_thunk"
-    ):
+    if not isinstance(thunk, types.FunctionType) or thunk.__name__ != "jvp_jaxpr_thunk":
         return None
-    flat = cells(thunk)["jvp"].cell_contents
+    flat = cells_of(thunk)["jvp"].cell_contents
     match [(getattr(gen, "__name__", ""), args) for gen, args in flat.transforms]:
         case [("_flatten_jvp", (_, _, in_tree, _))]:
             return flat.f, in_tree

@@ -435,7 +435,7 @@ _RULE_CELLS = ("fwd", "bwd", "jvp_fun")
 def _users(rule: Any) -> Any:
     """The user's rule that a function of JAX's is around."""
     while _is_of_hijax(rule):
-        found = _compat.cells(rule)
+        found = _compat.cells_of(rule)
         inner = next((found[name] for name in _RULE_CELLS if name in found), None)
         if "__wrapped__" in rule.__dict__:
             rule = rule.__wrapped__
@@ -471,7 +471,7 @@ def telling_cells(function: types.FunctionType) -> Sequence[Any]:
     """The cells of a function, of one of JAX's around a rule those that tell it from another."""
     if not _is_of_hijax(function):
         return function.__closure__ or ()
-    return [cell for name, cell in _compat.cells(function).items() if name not in _TOLD]
+    return [cell for name, cell in _compat.cells_of(function).items() if name not in _TOLD]
 
 
 def function_parts(function: Any) -> tuple[Any, ...]:
