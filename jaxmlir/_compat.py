@@ -451,7 +451,7 @@ def wrapped_rule(function: Any) -> Any | None:
     """
     if not (function.__module__ or "").startswith("jax._src."):
         return None
-    cells = _cells(function)
+    cells = cells_of(function)
 
     def value(*names: str) -> Any:
         return next(cells[name].cell_contents for name in names if name in cells)
@@ -475,7 +475,7 @@ def wrapped_rule(function: Any) -> Any | None:
     return None
 
 
-def _cells(function: Any) -> dict[str, Any]:
+def cells_of(function: Any) -> dict[str, Any]:
     """The cells of what a function closes over, by name."""
     return dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
 
@@ -487,7 +487,7 @@ def _layers(rule: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
         is_function = isinstance(rule, types.FunctionType)
         if not is_function or not (rule.__module__ or "").startswith("jax._src."):
             break
-        cells = _cells(rule)
+        cells = cells_of(rule)
         yield rule, cells
         inner = next((cells[name] for name in _WRAPPED if name in cells), None)
         rule = inner and inner.cell_contents
@@ -495,6 +495,18 @@ def _layers(rule: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
 
 # What JAX's functions call the rule, or the function around it, that they call.
 _WRAPPED = ("fn", "fwd", "fwd_jaxpr_thunk", "jvp", "jvp_jaxpr_fun")
+
+
+# The functions of JAX's that make functions of data.
+FUNCTION_MAKERS = {
+    "closure_converted": ("jax._src.stages", "_closure_converted_fun"),
+    "vmap_rule": ("jax._src.hijax", "vmap_rule"),
+}
+
+
+def is_made_by(function: Any, module: str, maker: str) -> bool:
+    """Whether a function was defined in one of JAX's."""
+    return function.__module__ == module and function.__qualname__.startswith(f"{maker}.<locals>.")
 
 
 def innermost_layer(rule: Any) -> Any:
@@ -512,7 +524,7 @@ def flat_jvp(thunk: Any) -> tuple[Any, Any] | None:
         isinstance(thunk, types.FunctionType) and thunk.__qualname__.endswith("jvp_jaxpr_thunk")
     ):
         return None
-    flat = _cells(thunk)["jvp"].cell_contents
+    flat = cells_of(thunk)["jvp"].cell_contents
     match [(getattr(gen, "__name__", ""), args) for gen, args in flat.transforms]:
         case [("_flatten_jvp", (_, _, in_tree, _))]:
             return flat.f, in_tree
