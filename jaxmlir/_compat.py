@@ -520,9 +520,7 @@ def innermost_layer(rule: Any) -> Any:
 def flat_jvp(thunk: Any) -> tuple[Any, Any] | None:
     """The user's rule that the innermost thunk of a ``jax.custom_jvp`` function runs, and the
     pytree of its arguments.  ``None`` if that is no such thunk, or gives it more arguments."""
-    if not (
-        isinstance(thunk, types.FunctionType) and thunk.__qualname__.endswith("jvp_jaxpr_thunk")
-    ):
+    if not isinstance(thunk, types.FunctionType) or thunk.__name__ != "jvp_jaxpr_thunk":
         return None
     flat = cells_of(thunk)["jvp"].cell_contents
     match [(getattr(gen, "__name__", ""), args) for gen, args in flat.transforms]:
