@@ -500,6 +500,18 @@ def _layers(rule: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
 _WRAPPED = ("fn", "fwd", "fwd_jaxpr_thunk", "jvp", "jvp_jaxpr_fun")
 
 
+# The functions of JAX's that make functions of data.
+FUNCTION_MAKERS = {
+    "closure_converted": ("jax._src.stages", "_closure_converted_fun"),
+    "vmap_rule": ("jax._src.hijax", "vmap_rule"),
+}
+
+
+def is_made_by(function: Any, module: str, maker: str) -> bool:
+    """Whether a function was defined in one of JAX's."""
+    return function.__module__ == module and function.__qualname__.startswith(f"{maker}.<locals>.")
+
+
 def innermost_layer(rule: Any) -> Any:
     """The function of JAX's next to a user's custom rule: the same for all that lead to the rule,
     and so to what it leaves there when it is traced.  ``None`` if there is none."""

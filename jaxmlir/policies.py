@@ -36,15 +36,15 @@ def describe(policy: Any) -> tuple[str, dict[str, Any]] | None:
         return _MAKERS[type(policy).__name__], {"names": tuple(sorted(names))}
     maker, _, rest = getattr(policy, "__qualname__", "").partition(".<locals>.")
     made_by_jax = getattr(policy, "__module__", "").startswith("jax.") and maker in namespace
-    if not (made_by_jax and rest == "policy"):
+    if not (made_by_jax and rest in ("policy", "<lambda>")):
         return None
     free = inspect.getclosurevars(policy).nonlocals
     parameters = inspect.signature(namespace[maker]).parameters.values()
-    arguments = {
-        "names" if p.kind is p.VAR_POSITIONAL else p.name: _sorted(free[p.name])
-        for p in parameters
-        if p.name in free
-    }
+    arguments = {p.name: _sorted(free[p.name]) for p in parameters if p.name in free}
+    for p in parameters:
+        if p.kind is p.VAR_POSITIONAL:
+            # Names that the policy does not heed, it does not close over.
+            arguments["names"] = arguments.pop(p.name, ())
     return maker, arguments
 
 

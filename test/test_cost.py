@@ -124,3 +124,28 @@ def test_symbolic_sizes_are_counted():
 
     table = ours(function, jax.ShapeDtypeStruct((b, c), np.float32)).table()
     assert "b*c - 1" in table and "8*b*c" in table
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: jnp.sort(x, 1),
+        lambda x: jnp.fft.irfft(jnp.fft.rfft(x[:, :3], axis=1), axis=1),
+        lambda x: lax.conv(x[None, None], jnp.ones((1, 1, 3, 3)), (1, 1), "SAME")[0, 0],
+        lambda x: lax.reduce_window(x, 0.0, lax.add, (1, x.shape[1]), (1, 1), "VALID"),
+    ],
+)
+def test_arithmetic_that_symbolic_sizes_do_not_tell(function):
+    """The passes that ask for it leave the gradient what it is."""
+    b, c = jax.export.symbolic_shape("b, c", constraints=["b >= 3", "c >= 3"])
+    symbolic = jax.ShapeDtypeStruct((b, c), np.float32)
+    assert "arithmetic not counted: " in ours(function, symbolic).table()
+
+    def loss(x):
+        def step(carry, _):
+            return jnp.sin(carry) + jnp.mean(function(carry) ** 2), jnp.sum(jnp.cos(carry))
+
+        return jnp.sum(lax.scan(step, x, None, length=3)[1])
+
+    program = jaxmlir.trace(loss)(symbolic).optimize(2).grad().optimize(2)
+    np.testing.assert_allclose(program(X), jax.jit(jax.grad(loss))(X), 2e-5, 2e-6)

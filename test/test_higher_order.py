@@ -15,10 +15,12 @@ from derivative_checks import check_derivatives, check_vmap, close, vector_like
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 from random_programs import budget, programs, run
 
 import jaxmlir
 from jaxmlir import runtime
+from jaxmlir._compat import core
 from jaxmlir.errors import TransformError
 
 pytestmark = pytest.mark.compat
@@ -219,6 +221,57 @@ def test_a_policy_keeps_what_jax_keeps(policy):
     close(bwd(fwd(X, ROWS)[1], f32(2.0)), jax.vjp(f, X, ROWS)[1](f32(2.0)))
     theirs = jax.eval_shape(lambda *args: jax.vjp(f, *args)[1], X, ROWS)
     assert len(fwd.out_avals) - 1 <= len(jax.tree.leaves(theirs))
+
+
+@pytest.mark.parametrize("kind", ["names", "without names", "both", "offload"])
+def test_policies_of_jax_are_read_back(kind):
+    policies = jax.checkpoint_policies
+    made = {
+        "names": [
+            policies.save_only_these_names("inner", "outer"),
+            policies.save_any_names_but_these("inner"),
+            policies.save_anything_except_these_names("inner"),
+        ],
+        "without names": [
+            policies.save_only_these_names(),
+            policies.save_any_names_but_these(),
+            policies.save_anything_except_these_names(),
+        ],
+        "both": [
+            policies.save_from_both_policies(
+                policies.dots_saveable, policies.save_anything_except_these_names("inner")
+            )
+        ],
+        "offload": [
+            policies.offload_dot_with_no_batch_dims("device", "pinned_host"),
+            policies.save_and_offload_only_these_names(
+                names_which_can_be_saved=["inner"],
+                names_which_can_be_offloaded=["outer"],
+                offload_src="device",
+                offload_dst="pinned_host",
+            ),
+        ],
+    }
+
+    def layer(x, w):
+        return checkpoint_name(jnp.sin(checkpoint_name(x @ w, "inner")), "outer")
+
+    def kept(f):
+        """What is saved for the derivative, by type."""
+        residuals = jax.eval_shape(lambda *args: jax.vjp(f, *args)[1], X, ROWS)
+        return sorted(str(leaf) for leaf in jax.tree.leaves(residuals))
+
+    for policy in made[kind]:
+
+        def f(x, w, policy=policy):
+            return jnp.sum(jax.checkpoint(lambda x, w: layer(layer(x, w), w), policy=policy)(x, w))
+
+        program = reread(jaxmlir.trace(f)(X, ROWS))
+        assert not program.handles
+        exported = core.jaxpr_as_fun(program.to_jaxpr())
+        assert kept(lambda x, w, call=exported: call(x, w)[0]) == kept(f)
+        if kind != "offload":
+            close(program.grad((0, 1))(X, ROWS), jax.grad(f, (0, 1))(X, ROWS))
 
 
 # --- custom rules -----------------------------------------------------------------------------

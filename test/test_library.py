@@ -74,6 +74,21 @@ clipped.defvjp(lambda x: (x, None), lambda _, ct: (jnp.clip(ct, -0.5, 0.5),))
 clipped_twice = jax.jit(lambda x: clipped(2.0 * clipped(x)))
 
 
+larger = jax.jit(lambda x, y: jnp.where(x > y, x * y, y))
+larger_twice = jax.jit(lambda x, y: larger(x, y) + larger(y, x))
+
+
+@jax.custom_jvp
+def ruled(x, y):
+    return larger_twice(x, y)
+
+
+@ruled.defjvp
+def ruled_jvp(primals, tangents):
+    # The rule calls by itself what the function calls in another.
+    return ruled(*primals), 3 * tangents[0] * larger(*primals) + tangents[1]
+
+
 @jax.jit
 def with_callback(x):
     shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
@@ -100,6 +115,7 @@ CASES = {
                   (SQUARE, X)),
     "in a cond": (lambda w, x: lax.cond(x[0] > 0, layer, layer, w, x).sum(), (SQUARE, X)),
     "in a rule": (lambda x: jax.scipy.special.xlogy(x, jnp.abs(x)).sum(), (X,)),
+    "by a rule too": (lambda x: jnp.sum(ruled(x, jnp.sin(x))), (X,)),
     "vmapped": (lambda w, x: jax.vmap(layer, (None, 0))(w, x).sum(), (SQUARE, SQUARE)),
     "callback": (lambda x: jnp.sum(with_callback(x)), (X,)),
     "large constant": (lambda x: jnp.sum(with_constant(x)), (X,)),

@@ -78,7 +78,7 @@ CANNOT_BE_SAVED = {
     "pallas_kernel": "the grid of a kernel, with its index maps",
     "pure_callback": "a callback",
 }
-if jax_version() >= (0, 11, 2):
+if jax_version() == (0, 11, 2):
     CANNOT_BE_SAVED |= dict.fromkeys(
         ("custom_root", "custom_root_derivatives"),
         "lax.custom_root is an object there, which holds Python functions",

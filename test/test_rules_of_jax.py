@@ -86,3 +86,32 @@ def test_few_traces_are_kept(monkeypatch):
         gradient = jaxmlir.trace(lambda x: jnp.sum(jax.nn.relu(x)))(vector(n)).grad()
         np.testing.assert_array_equal(gradient(vector(n)), np.ones(n, np.float32))
     assert len(rules_of_jax._traced) == 4
+
+
+@jax.custom_jvp
+def circle(x):
+    return jnp.sin(x), jnp.cos(x)
+
+
+@circle.defjvp
+def circle_jvp(primals, tangents):
+    (x,), (t,) = primals, tangents
+    sine, cosine = circle(x)
+    # Not the derivative: a program that loses the rule gives other numbers.
+    return (sine, cosine), (3 * circle(x)[1] * t, -2 * sine * t)
+
+
+@pytest.mark.parametrize("optimize", [0, 2])
+@pytest.mark.parametrize(
+    "function", [lambda x: circle(x)[0], lambda x: jnp.hypot(x, 2 * x), lambda x: circle(x)[1]]
+)
+def test_rules_of_functions_of_which_some_results_are_not_used(function, optimize):
+    """JAX leaves these out, and puts a function around the rule that does so too."""
+
+    def loss(x):
+        return jnp.sum(function(x))
+
+    jitted = jaxmlir.jit(loss, optimize=optimize)
+    for transform in (jax.grad, jax.hessian):
+        close = np.testing.assert_allclose
+        close(transform(jitted)(vector()), transform(loss)(vector()), rtol=1e-5, atol=1e-6)

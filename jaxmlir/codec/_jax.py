@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxmlir import _compat
 from jaxmlir._compat import core, dtypes
+from jaxmlir.codec._functions import DECODERS, encode_function
 from jaxmlir.codec._python import encode_class, encode_dtype
 from jaxmlir.codec._registry import (
     Encoder,
@@ -181,12 +182,13 @@ def _decode_effect(name: str) -> Callable[[ir.Attribute, Reader], Any]:
 
 
 def _policy(value: Any, writer: Writer) -> ir.Attribute:
-    """A policy of JAX's for ``jax.checkpoint``; any other function is a handle."""
+    """A policy of JAX's for ``jax.checkpoint``, or what JAX makes of data; any other function is a
+    handle."""
     from jaxmlir import policies
 
     found = policies.describe(value)
     if found is None:
-        return encode_handle(value, writer)
+        return encode_function(value, writer)
     name, arguments = found
     with context():
         fields = {key: encode(argument, writer) for key, argument in arguments.items()}
@@ -332,6 +334,7 @@ decoders.update(
         "PRNGImpl": _decode_prng_impl,
         "NamedAxisEffect": lambda attr, reader: core.NamedAxisEffect(decode(attr, reader)),
         "constant": lambda attr, _: _compat.resolve(*_compat.PARAM_SINGLETONS[string(attr)]),
+        **DECODERS,
         **{name: _decode_effect(name) for name in _compat.EFFECT_CLASSES},
     }
 )

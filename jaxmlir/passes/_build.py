@@ -349,20 +349,19 @@ def put_in_order(
 
 def reachable(
     functions: Mapping[str, func.FuncOp],
-    symbol: str,
-    *,
+    *symbols: str,
     custom_rules: bool = True,
     uses: Uses | None = None,
 ) -> KeysView[str]:
-    """The functions that a function refers to, directly or not, and itself, in the order in which
-    they are met from it.
+    """Some functions and those that they refer to, directly or not, in the order in which they are
+    met.
 
     Args:
       custom_rules: also as a custom derivative rule, which a run does not call.
       uses: what they refer to, for who asks more than once.
     """
     reached: dict[str, None] = {}
-    pending = [symbol]
+    pending = [*reversed(symbols)]
     while pending:
         name = pending.pop()
         if name in reached or name not in functions:

@@ -8,7 +8,8 @@ and results, as if each op were a kernel of its own: an upper bound, of which fu
 A called function counts as often as it is called, the body of a scan times the trip count, of the
 branches the costliest.  The trip count of a ``while`` is not known, nor that of a scan over a
 symbolic size: its body counts once, and its line is marked.  Ops without a formula (factorizations,
-kernels, callbacks) are listed by name; of them only the bytes are counted.
+kernels, callbacks), or without one for symbolic sizes (a sort, the taps of a convolution), are
+listed by name; of them only the bytes are counted.
 """
 
 from __future__ import annotations
@@ -197,7 +198,7 @@ def _order(costs: Costs) -> tuple[float, float]:
 
 
 def leaf_cost(node: Node, name: str) -> tuple[Cost, bool]:
-    """The cost of an op that calls no function, and whether there is a formula for its arithmetic.
+    """The cost of an op that calls no function, and whether its arithmetic is counted.
 
     Args:
       name: of its primitive.
@@ -211,6 +212,8 @@ def leaf_cost(node: Node, name: str) -> tuple[Cost, bool]:
     if formula is None:
         return Cost(bytes=size), False
     count = formula(node, operands, results)
+    if count is None:
+        return Cost(bytes=size), False
     return (Cost(0, count, size) if name in _TRANSCENDENTAL else Cost(count, 0, size)), True
 
 
@@ -226,7 +229,9 @@ CALLED = {
 # Other shapes of the same memory.
 _VIEWS = frozenset({"reshape", "squeeze"})
 
-Formula = Callable[[Node, list[Any], list[Any]], int]
+Formula = Callable[[Node, list[Any], list[Any]], int | None]
+"""From an op and the abstract values of its operands and results.  A symbolic size gives a symbolic
+number, or ``None`` where it stands in a function that is no polynomial."""
 
 
 def _size(aval: Any) -> int:
@@ -257,9 +262,11 @@ def _power(node: Node, operands: list[Any], results: list[Any]) -> int:
     return _size(results[0]) * (products + (node.get("y") < 0))
 
 
-def _sort(node: Node, operands: list[Any], results: list[Any]) -> int:
-    length = max(operands[0].shape[node.get("dimension", -1)], 1)
-    return _size(operands[0]) * max(math.ceil(math.log2(length)), 0)
+def _sort(node: Node, operands: list[Any], results: list[Any]) -> int | None:
+    length = operands[0].shape[node.get("dimension", -1)]
+    if not isinstance(length, int):
+        return None
+    return _size(operands[0]) * math.ceil(math.log2(max(length, 1)))
 
 
 def _dot_general(node: Node, operands: list[Any], results: list[Any]) -> int:
@@ -267,7 +274,7 @@ def _dot_general(node: Node, operands: list[Any], results: list[Any]) -> int:
     return 2 * _size(results[0]) * math.prod(operands[0].shape[d] for d in contracted)
 
 
-def _convolution(node: Node, operands: list[Any], results: list[Any]) -> int:
+def _convolution(node: Node, operands: list[Any], results: list[Any]) -> int | None:
     """Two for each product of a kernel element with an element of the input, padding left out."""
     numbers = node.get("dimension_numbers")
     (batch, feature, *spatial), (_, in_feature, *taps), (_, _, *out) = (
@@ -281,6 +288,8 @@ def _convolution(node: Node, operands: list[Any], results: list[Any]) -> int:
     for i, (low, _) in enumerate(node.get("padding")):
         stride = node.get("window_strides")[i]
         spread, reach = node.get("lhs_dilation")[i], node.get("rhs_dilation")[i]
+        if not all(isinstance(n, int) for n in (image[spatial[i]], kernel[taps[i]], low)):
+            return None
         length = (image[spatial[i]] - 1) * spread + 1
         at = (
             o * stride + k * reach - low
@@ -292,11 +301,13 @@ def _convolution(node: Node, operands: list[Any], results: list[Any]) -> int:
     return 2 * products // node.get("batch_group_count", 1)
 
 
-def _fft(node: Node, operands: list[Any], results: list[Any]) -> int:
+def _fft(node: Node, operands: list[Any], results: list[Any]) -> int | None:
     """5 n log2 n for a transform of n points (Cooley and Tukey 1965)."""
     points = math.prod(node.get("fft_lengths"))
-    count = max(_size(operands[0]), _size(results[0]))
-    return int(5 * count * math.log2(max(points, 1)))
+    sizes = _size(operands[0]), _size(results[0])
+    if not all(isinstance(n, int) for n in sizes):
+        return None
+    return int(5 * max(sizes) * math.log2(max(points, 1)))
 
 
 def _free(node: Node, operands: list[Any], results: list[Any]) -> int:
@@ -307,8 +318,9 @@ def _scatter(node: Node, operands: list[Any], results: list[Any]) -> int:
     return _size(operands[2])
 
 
-def _window(node: Node, operands: list[Any], results: list[Any]) -> int:
-    return _size(results[0]) * max(math.prod(node.get("window_dimensions")) - 1, 0)
+def _window(node: Node, operands: list[Any], results: list[Any]) -> int | None:
+    places = math.prod(node.get("window_dimensions"))
+    return _size(results[0]) * max(places - 1, 0) if isinstance(places, int) else None
 
 
 def _family(name: str) -> list[str]:

@@ -45,8 +45,11 @@ def start(
     if custom_rules == "met" and program.has_untraced_rules:
         before = {name: op for name, op in known.items() if name not in volumes}
         program.trace_rules(within=reachable(before, program.name, custom_rules=False))
-    # Rules may have brought functions.
-    among = own | (program._functions.keys() - known.keys()) if volumes else None
+    among = own if volumes else None
+    if volumes and (brought := program._functions.keys() - known.keys()):
+        # Rules brought these, and call others that so far only what is lent did.
+        here = {name: op for name, op in program._functions.items() if name not in volumes}
+        among = own | reachable(here, *brought)
     result = program.clone(hold_rules=custom_rules != "all", among=among)
     if makes_references(result):
         if volumes:
