@@ -352,6 +352,15 @@ def test_sign_of_negative_zero():
     same_bits(program, after, [np.float32(0)])
 
 
+def test_the_derivative_at_a_kink_is_jaxs():
+    def function(x):
+        return jnp.sum(jnp.abs(-x) + lax.max(x, x) + jnp.square(jnp.abs(x)) + jnp.abs(jnp.abs(x)))
+
+    x = SAMPLES["float32"][:5]
+    gradient = jaxmlir.trace(function)(x).optimize(1).grad()
+    np.testing.assert_array_equal(gradient(x), jax.grad(function)(x))
+
+
 def test_extremes_of_zeros():
     """The greatest of a positive and a negative zero is the positive; to numpy they are equal."""
     zeros = (
