@@ -17,6 +17,7 @@ from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import jaxpr_as_fun
 from random_programs import budget, reverse_programs, run
 from round_trip import through_artifact
+from test_rules_closures import whose_rules_alone_do
 
 import jaxmlir
 from jaxmlir._compat import jax_version
@@ -150,22 +151,7 @@ def of_integers():
 
 def over_values():
     """Rules, though not their function, close over a value of the program."""
-
-    def of(x):
-        @jax.custom_vjp
-        def f(z):
-            return 2.0 * z
-
-        f.defvjp(lambda z: (f(z), x), lambda slope, ct: (-jnp.exp(x) * ct * slope,))
-
-        @jax.custom_jvp
-        def g(z):
-            return z**2
-
-        g.defjvp(lambda primals, tangents: (g(*primals), x * tangents[0] * primals[0]))
-        return lambda z: g(f(z))
-
-    return lambda x, y: of(x)(y)
+    return lambda x, y: whose_rules_alone_do(x)(y)
 
 
 def called_often():
