@@ -400,8 +400,8 @@ def _args(prim: Any, leaves: Sequence[Any]) -> Any:
     return tree_util.tree_unflatten(prim.in_tree, leaves)
 
 
-def _leaves(avals: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
-    return tree_util.tracing_registry.flatten(avals, is_leaf)[0]
+def _leaves(avals: Any) -> list[Any]:
+    return tree_util.tracing_registry.flatten(avals)[0]
 
 
 def _traced(

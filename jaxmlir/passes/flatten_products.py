@@ -87,58 +87,51 @@ def flatten_products(program: Program) -> int:
 def _replaced(rules: Rules, node: OpNode) -> ir.Value | None:
     """What stands for a product, or for a transpose that is one with its operands in the other
     order."""
-    if node.name == _PRODUCT:
-        return None if _swaps(only_user(node.op.results[0]), node) else _flattened(rules, node)
-    product = node_of(node.operands[0])
-    if product is None or product.name != _PRODUCT:
+    product = node if node.name == _PRODUCT else node_of(node.operands[0])
+    if product is None or product.name != _PRODUCT or not is_plain_op(product):
         return None
-    user = only_user(node.operands[0])
-    return _flattened(rules, product, swapped=True) if _swaps(user, product) else None
+    operands = _operands(product)
+    swaps = _swaps(only_user(product.op.results[0]), operands)
+    if swaps == (node is product):
+        return None
+    why = "with its operands in the other order" if swaps else _flattens(product, operands)
+    if why is None:
+        return None
+    remark(product.op, why)
+    first, second = reversed(operands) if swaps else operands
+    found = _Product(
+        first.side, second.side, product.get("precision"), product.get("preferred_element_type")
+    )
+    return rules.emit(found, [first.value, second.value], found)[0]
 
 
-def _swaps(user: ir.Operation | None, product: OpNode) -> bool:
+def _swaps(user: ir.Operation | None, operands: Sequence[_Operand]) -> bool:
     """Whether the only user of a product of matrices is a transpose that puts the dimensions of the
     second operand before those of the first.
 
     What is no matrix XLA copies anyway, best where what computes it stores it.
     """
-    if user is None or user.name != _TRANSPOSE or not is_plain_op(product):
+    if user is None or user.name != _TRANSPOSE:
         return False
-    operands = _operands(product)
     if not all(operand.side.is_matrix for operand in operands):
         return False
-    shared = len(operands[0].side.batch)
+    order = codec.decode(user.attributes["permutation"])
+    shared, rank = len(operands[0].side.batch), len(order)
     second = shared + sum(map(len, operands[0].side.free))
-    rank = product.op.results[0].type.rank
-    order = [*range(shared), *range(second, rank), *range(shared, second)]
-    return list(codec.decode(user.attributes["permutation"])) == order
+    return list(order) == [*range(shared), *range(second, rank), *range(shared, second)]
 
 
-def _flattened(rules: Rules, node: OpNode, swapped: bool = False) -> ir.Value | None:
-    """The product of operands with fewer dimensions, or in the other order, if there is one."""
-    if not is_plain_op(node):
-        return None
-    operands = _operands(node)
-    if swapped:
-        operands.reverse()
-    values = [operand.value for operand in operands]
+def _flattens(product: OpNode, operands: Sequence[_Operand]) -> str | None:
+    """What is left of a product's operands, as a remark says it; ``None`` where it stays."""
     first, second = (operand.side for operand in operands)
     merges = any(len(side.order) < side.rank for side in (first, second))
-    if not swapped:
-        if not merges and values == list(node.operands):
-            return None
-        if first.is_wide(values[0].type.shape) and second.free:
-            return None
-    remark(
-        node.op,
-        "with its operands in the other order"
-        if swapped
-        else f"of {len(first.order)} and {len(second.order)} dimensions"
-        if merges
-        else "of what an operand is the transpose of",
-    )
-    product = _Product(first, second, node.get("precision"), node.get("preferred_element_type"))
-    return rules.emit(product, values, product)[0]
+    if not merges and [operand.value for operand in operands] == list(product.operands):
+        return None
+    if first.is_wide(operands[0].value.type.shape) and second.free:
+        return None
+    if merges:
+        return f"of {len(first.order)} and {len(second.order)} dimensions"
+    return "of what an operand is the transpose of"
 
 
 class _Operand(NamedTuple):
