@@ -25,6 +25,12 @@ irdl.dialect @jaxpr {
   // The element type of the tangents of integers; it has one value and holds no data.
   irdl.type @float0
 
+  // The element type of what only a kernel has, a semaphore, as a record of its dtype.
+  irdl.type @extended {
+    %0 = irdl.base "#builtin.dictionary"
+    irdl.parameters(dtype: %0)
+  }
+
   // What no other type describes, by its name and the handle of JAX's object in this process.
   irdl.type @aval {
     %0 = irdl.base "#builtin.string"

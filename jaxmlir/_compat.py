@@ -157,6 +157,18 @@ LATE_PARAM_CLASSES: dict[str, tuple[str, dict[str, str] | None]] = {
     "SparseInfo": ("jax.experimental.sparse.util", None),
 }
 
+# Where the instructions of kernels are defined, those of all backends first.
+KERNEL_MODULES = (
+    "jax._src.pallas.primitives",
+    "jax._src.pallas.core",
+    "jax._src.pallas.triton.primitives",
+    "jax._src.pallas.mosaic.primitives",
+    "jax._src.pallas.mosaic.pipeline",
+    "jax._src.pallas.mosaic.sc_primitives",
+    "jax._src.pallas.mosaic_gpu.primitives",
+    "jax._src.pallas.mosaic_gpu.core",
+)
+
 # Objects of which there is one, by the tag the dialect gives them.
 PARAM_SINGLETONS: dict[str, tuple[str, str]] = {
     "UNSPECIFIED": ("jax._src.named_sharding", "UNSPECIFIED"),

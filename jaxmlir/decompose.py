@@ -65,7 +65,9 @@ def adapt(program: Program, made_with: str) -> None:
       ArtifactError: lists the ops for which there is no replacement, with their places.
     """
     with context():
-        unknown = {name for name in {name for _, name in _ops(program)} if not _is_known(name)}
+        # In order: an op that calls a kernel makes the instructions of kernels known.
+        names = dict.fromkeys(name for _, name in _ops(program))
+        unknown = {name for name in names if not _is_known(name)}
         missing = [op for op, name in _ops(program) if name in unknown] if unknown else []
     if not missing:
         return

@@ -7,15 +7,17 @@ jaxpr is remembered, rules or not.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 import sys
 import weakref
 from typing import Any
 
-from jaxmlir import ops
+from jaxmlir import _compat, ops
 from jaxmlir._compat import ad, batching, core, mlir
 from jaxmlir.errors import ExportError, nearest
+from jaxmlir.ops import kernel
 
 _known: dict[str, Any] = {}
 _met: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
@@ -77,7 +79,27 @@ def _find_late(name: str) -> Any | None:
             except ImportError:  # Not every JAX has it.
                 continue
             _scan()
+    if name not in _known and (name in _IN_KERNELS or _PALLAS in sys.modules):
+        _scan_kernels()
     return _known.get(name)
+
+
+# Few of the instructions of kernels have rules.  Some names are those of two: of two backends, as
+# there is one on all of them otherwise.  The first is meant.
+_IN_KERNELS = frozenset(op.name for op in kernel.OPS)
+_PALLAS = "jax.experimental.pallas"
+
+
+@functools.cache
+def _scan_kernels() -> None:
+    for module in _compat.KERNEL_MODULES:
+        try:
+            values = vars(importlib.import_module(module)).values()
+        except ImportError:  # Not every JAX has it.
+            continue
+        for value in values:
+            if isinstance(value, core.Primitive):
+                _known.setdefault(value.name, value)
 
 
 def get(name: str) -> Any:

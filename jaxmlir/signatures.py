@@ -63,6 +63,18 @@ class _Op:
             return None
         return _Function(name, symbol.value, self._functions[symbol.value])
 
+    def named(self, name: str, attribute: ir.Attribute) -> _Function:
+        """The function that a part of an attribute names."""
+        (symbol, *_) = symbol_uses(attribute)
+        return _Function(name, symbol, self._functions[symbol])
+
+    def record(self, name: str) -> dict[str, ir.Attribute]:
+        """The fields of an attribute that is a record; none if it is absent or something else."""
+        for item in self._attributes[name] if name in self._attributes else ():
+            if isinstance(item.attr, ir.DictAttr):
+                return {field.name: field.attr for field in item.attr}
+        return {}
+
     def function_of(self, name: str, field: str) -> _Function | None:
         """The function that a field of an attribute's record names; ``None`` where it is absent."""
         for record in self._attributes[name]:
@@ -116,6 +128,14 @@ class _Function:
 
     def gives(self, *groups: tuple[str, Sequence[Any]]) -> Iterator[str]:
         yield from self._compare("gives", self.results, groups)
+
+    def gives_integers(self) -> Iterator[str]:
+        for aval in self.results:
+            if aval.shape or aval.dtype not in (np.int32, np.int64):
+                yield (
+                    f" attribute '{self.attribute}': expected a function that gives i32 or i64 "
+                    f"scalars, got @{self.symbol}, which gives {type_of(aval)}"
+                )
 
     def _compare(
         self, verb: str, have: Sequence[Any], groups: Sequence[tuple[str, Sequence[Any]]]
@@ -375,15 +395,28 @@ def _stack(op: _Op) -> Iterator[str]:
 
 
 def _pallas_call(op: _Op) -> Iterator[str]:
-    kernel, grid = op.function("jaxpr"), op.get("grid_mapping", None)
-    if kernel is not None and grid is not None:
-        groups = {
-            "index operand": grid.num_index_operands,
-            "block of an operand": grid.num_inputs,
-            "block of a result": grid.num_outputs,
-            "scratch operand": grid.num_scratch_operands,
-        }
-        yield from kernel.takes(*((what, [None] * n) for what, n in groups.items()))
+    kernel, grid = op.function("jaxpr"), op.record("grid_mapping")
+    # The grid of a program of this process may be a Python object.
+    if kernel is None or not grid:
+        return
+    groups = {
+        "index operand": grid["num_index_operands"].value,
+        "block of an operand": grid["num_inputs"].value,
+        "block of a result": grid["num_outputs"].value,
+        "scratch operand": len(grid["scratch_avals"]),
+    }
+    yield from kernel.takes(*((what, [None] * n) for what, n in groups.items()))
+    ids = list(codec.decode(grid["index_map_avals"]))
+    for (mapping,) in grid["block_mappings"]:
+        fields = {item.name: item.attr for item in mapping.attr}
+        index_map = op.named("grid_mapping", fields["index_map_jaxpr"])
+        yield from index_map.takes(("program id or index operand", ids))
+        indices = len(fields["block_shape"])
+        # A slice of a dimension is a pair of them.
+        if "index_map_out_tree" in fields:
+            indices = codec.decode(fields["index_map_out_tree"]).num_leaves
+        yield from index_map.gives(("index of a block", [None] * indices))
+        yield from index_map.gives_integers()
 
 
 _ON_ELEMENTS: dict[str, Callable[[_Op], Iterator[str]]] = {

@@ -5,8 +5,10 @@
 weakly typed ``f32[]``           ``tensor<f32, {weak_type}>``
 ``f32[b, 128]``                  ``tensor<?x128xf32, {shape = "b, 128"}>``
 ``key<fry>[4]``                  ``tensor<4x!jaxpr.key<"fry">>``
+``semaphore[4]``                ``tensor<4x!jaxpr.extended<{pallas.core.Semaphore = {}}>>``
 ``float0[3]``                    ``tensor<3x!jaxpr.float0>``
-``Ref{f32[4]}``                  ``!jaxpr.ref<tensor<4xf32>>``
+``Ref{f32[4]}``                  ``!jaxpr.ref<tensor<4xf32>>``; its memory space and kind are in the
+                                tensor's encoding
 a token                          ``!jaxpr.token``
 ===============================  ==========================================================
 
@@ -14,7 +16,7 @@ What an aval knows beyond shape and dtype (weak type, symbolic shape, sharding, 
 memory space) is the tensor's encoding, a dictionary, absent where it says nothing.  So a value's
 type tells its aval without looking at the op that made it, and equal signatures are equal types.
 
-An aval that no type describes (a Pallas semaphore, a user's own) becomes
+An aval that no type describes (an accumulator of a kernel, a user's own) becomes
 ``!jaxpr.aval<"name", "handle">``; it lives as long as the process (see :mod:`jaxmlir.handles`).
 """
 
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
@@ -55,6 +57,9 @@ _ELEMENT_NAMES = {
 # int1/uint1 exist in newer ml_dtypes; MLIR's i1 is taken by bool.
 _OPAQUE_ELEMENTS = {"int1": "!jaxpr.int1", "uint1": "!jaxpr.uint1"}
 _DTYPE_NAMES = {e: name for name, e in (*_ELEMENT_NAMES.items(), *_OPAQUE_ELEMENTS.items())}
+
+# What the encoding of what a reference refers to says of the reference.
+_OF_REFERENCES = ("memory_space", "kind")
 
 _type_of_aval: dict[Any, ir.Type] = {}
 _aval_of_type: dict[ir.Type, Any] = {}
@@ -132,6 +137,9 @@ def _make_element(dtype: Any) -> ir.Type:
         impl = getattr(dtype, "_impl", None)
         if isinstance(impl, prng.PRNGImpl) and prng.prngs.get(impl.name) is impl:
             return ir.Type.parse(f"!jaxpr.key<{json.dumps(impl.tag)}>")
+        record = codec.record(dtype)
+        if record is not None:
+            return ir.Type.parse(f"!jaxpr.extended<{record}>")
         return ir.Type.parse(f'!jaxpr.dtype<{json.dumps(str(dtype))}, "{handles.keep(dtype)}">')
     dtype = np.dtype(dtype)
     if dtype == dtypes.float0:
@@ -151,6 +159,8 @@ def _make_dtype(element: ir.Type) -> Any:
                 return prng.KeyTy(impl)
         known = ", ".join(sorted(impl.tag for impl in prng.prngs.values()))
         raise ImportingError(f'{text}: no random-number generator "{tag}" is registered ({known})')
+    if text.startswith("!jaxpr.extended<"):
+        return codec.decode(ir.Attribute.parse(text[len("!jaxpr.extended<") : -1]))
     if text.startswith("!jaxpr.dtype<"):
         return handles.get(_string_parameters(text)[1])
     if text == "!jaxpr.float0":
@@ -179,15 +189,22 @@ def _make_type(aval: Any) -> ir.Type:
         return _make_tensor(aval)
     if isinstance(aval, core.AbstractToken):
         return ir.Type.parse("!jaxpr.token")
-    if type(aval) is state_types.AbstractRef:
-        plain = aval.memory_space is None and aval.kind is None
-        if plain and type(aval.inner_aval) is core.ShapedArray:
-            return ir.Type.parse(f"!jaxpr.ref<{type_of(aval.inner_aval)}>")
+    if type(aval) is state_types.AbstractRef and type(aval.inner_aval) is core.ShapedArray:
+        extras = {name: getattr(aval, name) for name in _OF_REFERENCES}
+        encoded = {name: codec.encode(v) for name, v in extras.items() if v is not None}
+        # The type of one that has a Python object about it is that object.
+        if not any(map(codec.depends_on_module, encoded.values())):
+            return ir.Type.parse(f"!jaxpr.ref<{_make_tensor(aval.inner_aval, encoded)}>")
     return ir.Type.parse(f'!jaxpr.aval<{json.dumps(str(aval))}, "{handles.keep(aval)}">')
 
 
-def _make_tensor(aval: Any) -> ir.Type:
-    extras: dict[str, ir.Attribute] = {}
+def _make_tensor(aval: Any, more: Mapping[str, ir.Attribute] | None = None) -> ir.Type:
+    """The type of an array.
+
+    Args:
+      more: what else its encoding says.
+    """
+    extras = dict(more or {})
     if aval.weak_type:
         extras["weak_type"] = ir.UnitAttr.get()
     shape = aval.shape
@@ -259,11 +276,22 @@ def _make_aval(type_: ir.Type) -> Any:
     if text == "!jaxpr.token":
         return core.abstract_token
     if text.startswith("!jaxpr.ref<"):
-        inner = ir.Type.parse(text[len("!jaxpr.ref<") : -1])
-        return state_types.AbstractRef(aval_of(inner))
+        return _make_reference(ir.Type.parse(text[len("!jaxpr.ref<") : -1]))
     if text.startswith("!jaxpr.aval<"):
         return handles.get(_string_parameters(text)[1])
     raise ImportingError(f"{text} is not a type of the jaxpr dialect")
+
+
+def _make_reference(inner: ir.Type) -> Any:
+    """The reference to a value of a type, whose encoding tells of the reference, too."""
+    extras: dict[str, ir.Attribute] = {}
+    if isinstance(inner, ir.RankedTensorType) and isinstance(inner.encoding, ir.DictAttr):
+        extras = {item.name: item.attr for item in inner.encoding}
+    own = {name: codec.decode(extras.pop(name)) for name in _OF_REFERENCES if name in extras}
+    if own:
+        encoding = ir.DictAttr.get(extras) if extras else None
+        inner = ir.RankedTensorType.get(inner.shape, inner.element_type, encoding)
+    return state_types.AbstractRef(aval_of(inner), **own)
 
 
 def _make_shaped_array(type_: ir.RankedTensorType) -> Any:

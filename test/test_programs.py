@@ -75,7 +75,6 @@ CANNOT_BE_SAVED = {
     "debug_callback": "a callback",
     "diffrax_gradient": "equinox's run-time errors, which are callbacks",
     "io_callbacks": "callbacks",
-    "pallas_kernel": "the grid of a kernel, with its index maps",
     "pure_callback": "a callback",
 }
 if jax_version() == (0, 11, 2):

@@ -35,10 +35,11 @@ _TOKENS = rf"""
   | @(?:[\w$.\-]++|{_STRING})                               # symbols
   | \^bb\d++
   | loc\((?:\#loc\d*+|unknown)\)
-  | !jaxpr\.(?:key|ref|float0|token|int1|uint1)\b           # not the types that name handles
+  | !jaxpr\.(?:key|ref|extended|float0|token|int1|uint1)\b  # not the types that name handles
   | (?:array|dense|tensor|complex|x(?:\d++x)*+complex)(?=<)
   | 0x[0-9A-F]++(?!\w) | \d++(?:\.\d*+)?(?:[eE][+\-]?\d++)?
-  | (?:jaxpr\.)?[A-Za-z_]\w*+(?![\w$.]|[ \n]*[<\[])(?!(?<=handle)[ \n]*=)   # a key, a keyword
+  | (?:(?:jaxpr|pallas|mosaic|cudnn)\.(?:\w++\.)*+)?[A-Za-z_]\w*+
+    (?![\w$.]|[ \n]*[<\[])(?!(?<=handle)[ \n]*=)           # a key, a keyword
   | -> | [()\[\]{{}}<>*?\-]
 """
 _BODY = re.compile(f"(?:{_TOKENS})*+".encode(), re.VERBOSE)

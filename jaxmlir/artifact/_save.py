@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -118,9 +119,15 @@ def _unwritable(module: ir.Module) -> Iterator[Diagnostic]:
             name = op.name if type(op) is ir.OpView else op.operation.name
             if not isinstance(op, func.ReturnOp):
                 yield from _unwritable_op(op, name)
-            for value in op.results:
-                if "!jaxpr.aval<" in str(value.type) or "!jaxpr.dtype<" in str(value.type):
-                    yield _at(op, f"'{name}' op: {value.type} exists in this process only")
+            types = map(
+                str, (*(v.type for v in op.results), *(a for _, a in op.attributes.items()))
+            )
+            for own in dict.fromkeys(_OWN_TYPE.findall(" ".join(types))):
+                yield _at(op, f"'{name}' op cannot be saved: {own} exists in this process only")
+
+
+# A type that names a Python object.
+_OWN_TYPE = re.compile(r'!jaxpr\.(?:aval|dtype)<"(?:[^"\\]|\\.)*", "\w+">')
 
 
 def _unwritable_op(op: Any, name: str) -> Iterator[Diagnostic]:

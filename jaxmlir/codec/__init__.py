@@ -21,6 +21,7 @@ a (closed) jaxpr         ``@f``, the symbol of a function
 a primitive              ``{primitive = "ge"}``
 a policy of checkpoint   ``{checkpoint_policy = ["dots_saveable"]}`` (see :mod:`jaxmlir.policies`)
 a symbolic dimension     ``{dim = "2*b"}``; with its scope's constraints ``{dim = ["b", "b>=2"]}``
+a record of a kernel     ``{pallas.core.Blocked = {block_size = 8 : i64}}`` (a class of Pallas)
 a sentinel of a module   ``{sentinel = "package.module:MISSING"}``
 anything else            ``{handle = "h0"}`` (see :mod:`jaxmlir.handles`)
 =======================  ====================================================================
@@ -41,6 +42,7 @@ from jaxmlir.codec._registry import (
     depends_on_module,
     encode,
     encode_handle,
+    record,
     register_param_type,
     tagged,
 )
@@ -55,6 +57,7 @@ __all__ = [
     "depends_on_module",
     "encode",
     "encode_handle",
+    "record",
     "register_param_type",
     "tagged",
 ]

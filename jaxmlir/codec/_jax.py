@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxmlir import _compat
 from jaxmlir._compat import core, dtypes
+from jaxmlir.codec import _records
 from jaxmlir.codec._functions import DECODERS, encode_function
 from jaxmlir.codec._python import encode_class, encode_dtype
 from jaxmlir.codec._registry import (
@@ -20,6 +21,7 @@ from jaxmlir.codec._registry import (
     Writer,
     array,
     cached,
+    codec_of_record,
     decode,
     decoders,
     encode,
@@ -158,7 +160,11 @@ def _effect(value: Any, writer: Writer) -> ir.Attribute:
         if name == "NamedAxisEffect":
             with context():
                 return tagged(name, encode(value.name, writer))
-        return encode_handle(value, writer)
+        tag = _records.tag_of(type(value))
+        if tag is None or _the_instance(type(value)) is not value:
+            return encode_handle(value, writer)
+        with context():
+            return tagged(tag, encode(None, writer))
     with context():
         index = getattr(value, "input", None)
         return tagged(name, encode(index, writer))
@@ -167,7 +173,7 @@ def _effect(value: Any, writer: Writer) -> ir.Attribute:
 @functools.cache
 def _the_instance(cls: type) -> Any:
     """An effect without fields is one object, which its module holds; JAX compares by identity."""
-    return next(v for v in vars(sys.modules[cls.__module__]).values() if type(v) is cls)
+    return next((v for v in vars(sys.modules[cls.__module__]).values() if type(v) is cls), None)
 
 
 def _decode_effect(name: str) -> Callable[[ir.Attribute, Reader], Any]:
@@ -262,6 +268,31 @@ def _decode_prng_impl(attr: ir.Attribute, _: Reader) -> Any:
     return prng.prngs[string(attr)]
 
 
+def _frozen_dict(value: Any, writer: Writer) -> ir.Attribute:
+    with context():
+        return tagged("frozen_dict", encode(dict(value), writer))
+
+
+def _decode_frozen_dict(attr: ir.Attribute, reader: Reader) -> Any:
+    return _compat.resolve("jax._src.frozen_dict", "FrozenDict")(decode(attr, reader))
+
+
+def _shape_dtype_struct(value: Any, writer: Writer) -> ir.Attribute:
+    import jax
+
+    if value != jax.ShapeDtypeStruct(value.shape, value.dtype):
+        return encode_handle(value, writer)
+    with context():
+        return tagged("ShapeDtypeStruct", _aval(core.ShapedArray(value.shape, value.dtype), writer))
+
+
+def _decode_shape_dtype_struct(attr: ir.Attribute, reader: Reader) -> Any:
+    import jax
+
+    aval = decode(attr, reader)
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+
+
 def _singleton(tag: str) -> Encoder:
     def encode_singleton(value: Any, _: Writer) -> ir.Attribute:
         with context():
@@ -292,18 +323,25 @@ def bases() -> list[tuple[Any, Encoder]]:
         (shape_poly._DimExpr, _dimension),
         (_compat.hi_primitive_class(), _hi_primitive),
         *((cls, _policy) for cls in _compat.policy_classes()),
+        (_compat.resolve("jax._src.frozen_dict", "FrozenDict"), _frozen_dict),
+        (jax.ShapeDtypeStruct, _shape_dtype_struct),
         (type, encode_class),
-        # A named tuple that is not registered.
-        (tuple, encode_handle),
     ]
 
 
 def register_classes(tag: str) -> None:
     """Registers JAX's classes, and the one of a tag if its package takes long to import."""
     _register_classes()
-    if tag in _compat.LATE_PARAM_CLASSES and tag not in decoders:
+    if tag in decoders:
+        return
+    if tag in _compat.LATE_PARAM_CLASSES:
         module, fields = _compat.LATE_PARAM_CLASSES[tag]
         register_class(tag, _compat.resolve(module, tag), fields)
+    elif (cls := _records.find(tag)) is not None:
+        if _records.is_effect(cls):
+            decoders[tag] = lambda attr, reader: _the_instance(cls)
+        else:
+            decoders[tag] = codec_of_record(cls)[1]
 
 
 @functools.cache
@@ -332,6 +370,8 @@ decoders.update(
         "Mesh": _decode_mesh,
         "SingleDeviceSharding": _decode_single_device_sharding,
         "PRNGImpl": _decode_prng_impl,
+        "frozen_dict": _decode_frozen_dict,
+        "ShapeDtypeStruct": _decode_shape_dtype_struct,
         "NamedAxisEffect": lambda attr, reader: core.NamedAxisEffect(decode(attr, reader)),
         "constant": lambda attr, _: _compat.resolve(*_compat.PARAM_SINGLETONS[string(attr)]),
         **DECODERS,

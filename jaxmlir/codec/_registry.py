@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from jaxmlir import handles
-from jaxmlir.codec import _sentinels
+from jaxmlir.codec import _records, _sentinels
 from jaxmlir.dense import undense
 from jaxmlir.errors import ArgumentError, ExportError, ImportingError, JaxmlirError
 from jaxmlir.ir import context, ir
@@ -91,7 +92,25 @@ def _find_encoder(cls: type) -> Encoder:
     for base, encoder in _jax.bases():
         if isinstance(base, type) and issubclass(cls, base):
             return encoder
-    return _encode_other
+    return _encode_other if _records.tag_of(cls) is None else _encode_record
+
+
+def _encode_record(value: Any, writer: Writer) -> ir.Attribute:
+    found = record(value, writer)
+    return encode_handle(value, writer) if found is None else found
+
+
+def record(value: Any, writer: Writer = NO_MODULE) -> ir.Attribute | None:
+    """The attribute of a record of JAX's packages of kernels; ``None`` of any other value."""
+    if _records.tag_of(type(value)) is None or not _records.can_be_made_again(value):
+        return None
+    return codec_of_record(type(value))[0](value, writer)
+
+
+@functools.cache
+def codec_of_record(cls: type) -> tuple[Encoder, Decoder]:
+    """The codec of the records of a class."""
+    return codec_of_class(_records.tag_of(cls), cls, None if _records.has_fields(cls) else {})
 
 
 def decode(attr: ir.Attribute, reader: Reader = NO_MODULE) -> Any:
@@ -239,28 +258,38 @@ def register_param_type(cls: type, tag: str | None = None) -> None:
 
 
 def register_class(tag: str, cls: type, fields: dict[str, str] | None) -> None:
-    if issubclass(cls, enum.Enum):
+    encoders[cls], decoders[tag] = codec_of_class(tag, cls, fields)
 
-        def encoder(value: Any, _: Writer) -> ir.Attribute:
-            key = (cls, value.name)
-            found = cache.get(key)
-            if found is None:
-                with context():
-                    found = cache[key] = tagged(tag, ir.StringAttr.get(value.name))
-            return found
 
-        encoders[cls] = encoder
+def codec_of_class(tag: str, cls: type, fields: dict[str, str] | None) -> tuple[Encoder, Decoder]:
+    """How values of an enum, a named tuple or a dataclass are written as ``{tag = ...}`` and read.
 
-        def decode_member(attr: ir.Attribute, _: Reader) -> Any:
-            name = string(attr)
-            if name not in cls.__members__:
-                known = ", ".join(f'"{member}"' for member in cls.__members__)
-                raise ExportError(f"{{{tag} = {attr}}} cannot be read: expected one of {known}")
-            return cls[name]
+    Args:
+      fields: of another class, the constructor's keyword for each.
+    """
+    return _codec_of_enum(tag, cls) if issubclass(cls, enum.Enum) else _of_fields(tag, cls, fields)
 
-        decoders[tag] = decode_member
-        return
 
+def _codec_of_enum(tag: str, cls: type[enum.Enum]) -> tuple[Encoder, Decoder]:
+    def encode_member(value: Any, _: Writer) -> ir.Attribute:
+        key = (cls, value.name)
+        found = cache.get(key)
+        if found is None:
+            with context():
+                found = cache[key] = tagged(tag, ir.StringAttr.get(value.name))
+        return found
+
+    def decode_member(attr: ir.Attribute, _: Reader) -> Any:
+        name = string(attr)
+        if name not in cls.__members__:
+            known = ", ".join(f'"{member}"' for member in cls.__members__)
+            raise ExportError(f"{{{tag} = {attr}}} cannot be read: expected one of {known}")
+        return cls[name]
+
+    return encode_member, decode_member
+
+
+def _of_fields(tag: str, cls: type, fields: dict[str, str] | None) -> tuple[Encoder, Decoder]:
     defaults: dict[str, Any] = dict.fromkeys(fields or ())
     if fields is None and hasattr(cls, "_fields"):
         fields = {name: name for name in cls._fields}
@@ -287,5 +316,4 @@ def register_class(tag: str, cls: type, fields: dict[str, str] | None) -> None:
             kwargs = {name: kwargs.get(name, defaults.get(name)) for name in cls._fields}
         return cls(**kwargs)
 
-    encoders[cls] = encode_fields
-    decoders[tag] = decode_fields
+    return encode_fields, decode_fields

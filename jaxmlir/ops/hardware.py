@@ -13,7 +13,11 @@ _ATTENTION = (
     "layout: any",
     "sliding_window_length: int?",
 )
-_SCORE_MOD = ("score_mod_jaxpr: any? @ >=0.12", "score_mod_name: str? @ >=0.12")
+# A function that changes scores: the call is given its jaxpr.
+_SCORE_MOD = {
+    "inside": ("score_mod_jaxpr: any? @ >=0.12", "score_mod_name: str? @ >=0.12"),
+    "outside": ("score_mod: any? @ >=0.12",),
+}
 _FP8 = ("scale: float", "use_causal_mask: bool", "layout: any")
 _RNN = (
     "input_size: int",
@@ -25,19 +29,29 @@ _RNN = (
 )
 
 
-def _attention(direction: str, summary: str, *attributes: str) -> tuple[Op, ...]:
-    """The cuDNN call, and the wrapper around it that batching and partitioning see."""
-    name = f"dot_product_attention_{direction}"
+def _attention(
+    direction: str,
+    summary: str,
+    *attributes: str,
+    inside: tuple[str, ...] = (),
+    outside: tuple[str, ...] = (),
+) -> tuple[Op, ...]:
+    """The cuDNN call, and the wrapper around it that batching and partitioning see.
+
+    Args:
+      inside, outside: attributes of the one and of the other only.
+    """
+    name, wrapped = f"dot_product_attention_{direction}", f"{summary}, batched and partitioned."
     return (
-        op(name, None, None, f"{summary} by cuDNN.", *attributes),
-        op(f"{name}_wrapper", None, None, f"{summary}, batched and partitioned.", *attributes),
+        op(name, None, None, f"{summary} by cuDNN.", *attributes, *inside),
+        op(f"{name}_wrapper", None, None, wrapped, *attributes, *outside),
     )
 
 
 OPS: tuple[Op, ...] = (
     # cuDNN
-    *_attention("fwd", "Attention", *_ATTENTION, *_SCORE_MOD, "is_training: bool"),
-    *_attention("bwd", "Gradient of attention", *_ATTENTION, *_SCORE_MOD),
+    *_attention("fwd", "Attention", *_ATTENTION, "is_training: bool", **_SCORE_MOD),
+    *_attention("bwd", "Gradient of attention", *_ATTENTION, **_SCORE_MOD),
     *_attention("fp8_fwd", "Attention in fp8", *_FP8, "is_training: bool"),
     *_attention("fp8_bwd", "Gradient of attention in fp8", *_FP8),
     op(
