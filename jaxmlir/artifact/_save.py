@@ -114,16 +114,14 @@ def _unwritable(module: ir.Module) -> Iterator[Diagnostic]:
         return
     with context():
         for op in module.body.operations:
-            yield from _unwritable_attributes(op, f"@{op.attributes['sym_name'].value}")
+            symbol = f"@{op.attributes['sym_name'].value}"
+            yield from _unwritable_attributes(op, symbol)
+            yield from _unwritable_types(op, symbol)
         for op in _ops(module):
             name = op.name if type(op) is ir.OpView else op.operation.name
             if not isinstance(op, func.ReturnOp):
                 yield from _unwritable_op(op, name)
-            types = map(
-                str, (*(v.type for v in op.results), *(a for _, a in op.attributes.items()))
-            )
-            for own in dict.fromkeys(_OWN_TYPE.findall(" ".join(types))):
-                yield _at(op, f"'{name}' op cannot be saved: {own} exists in this process only")
+                yield from _unwritable_types(op, f"'{name}' op")
 
 
 # A type that names a Python object.
@@ -155,6 +153,12 @@ def _options(op: Any) -> Sequence[str]:
         return rules_hijax.unmatched(codec.decode(op.attributes["_prim"]))
     except JaxmlirError:
         return ()
+
+
+def _unwritable_types(op: Any, what: str) -> Iterator[Diagnostic]:
+    parts = [*op.results.types, *(attr for _, attr in op.attributes.items())]
+    for own in dict.fromkeys(_OWN_TYPE.findall(" ".join(map(str, parts)))):
+        yield _at(op, f"{what} cannot be saved: the type {own} exists in this process only")
 
 
 def _unwritable_attributes(op: Any, what: str) -> Iterator[Diagnostic]:
