@@ -246,7 +246,9 @@ def custom_node(registry: Any, cls: type, metadata: Any, children: Sequence[Any]
 
 def policy_classes() -> list[type]:
     """Classes of policies of ``jax.checkpoint`` (before JAX 0.12)."""
-    names = ("DotsSaveable", "SaveAnyNamesButThese", "SaveOnlyTheseNames")
+    from jaxmlir import policies
+
+    names = ("DotsSaveable", *policies.MAKERS)
     found = [resolve("jax._src.ad_checkpoint", name) for name in names]
     return [cls for cls in found if cls is not None]
 

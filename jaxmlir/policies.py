@@ -15,8 +15,10 @@ import jax
 
 from jaxmlir.errors import ExportError
 
-# Classes that policies of older versions of JAX are instances of, by the function that makes them.
-_MAKERS = {
+# Functions whose policies are records in some versions of JAX, of a class of nearly their name.
+MAKERS = {
+    "OffloadDotWithNoBatchDims": "offload_dot_with_no_batch_dims",
+    "SaveAndOffloadOnlyTheseNames": "save_and_offload_only_these_names",
     "SaveAnyNamesButThese": "save_any_names_but_these",
     "SaveOnlyTheseNames": "save_only_these_names",
 }
@@ -31,9 +33,11 @@ def describe(policy: Any) -> tuple[str, dict[str, Any]] | None:
     for name, known in namespace.items():
         if policy is known or (dataclasses.is_dataclass(policy) and policy == known):
             return name, {}
-    if dataclasses.is_dataclass(policy) and type(policy).__name__ in _MAKERS:
-        (names,) = vars(policy).values()
-        return _MAKERS[type(policy).__name__], {"names": tuple(sorted(names))}
+    if dataclasses.is_dataclass(policy) and type(policy).__name__ in MAKERS:
+        fields = {name: _sorted(value) for name, value in vars(policy).items()}
+        if len(fields) == 1:
+            fields = {"names": fields.popitem()[1]}
+        return MAKERS[type(policy).__name__], fields
     maker, _, rest = getattr(policy, "__qualname__", "").partition(".<locals>.")
     made_by_jax = getattr(policy, "__module__", "").startswith("jax.") and maker in namespace
     if not (made_by_jax and rest in ("policy", "<lambda>")):

@@ -322,6 +322,16 @@ def test_few_blocks_are_not_rolled_up():
     assert "scan" in ops(rolled)
 
 
+def test_only_the_cpu_gains_by_loops():
+    f, args = recurrent(8, 64, length=24)
+    _, rolled = after("jaxpr-reroll{platform=cpu}", f, *args)
+    assert "scan" in ops(rolled)
+    plain, left = after("jaxpr-reroll{platform=cuda}", f, *args)
+    assert str(plain) == str(left)
+    _, rolled = after("jaxpr-reroll{platform=cuda min-length=24}", f, *args)
+    assert "scan" in ops(rolled)
+
+
 def test_what_reads_further_back_is_no_loop():
     def f(w, x, y):
         for _ in range(8):

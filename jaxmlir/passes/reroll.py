@@ -16,7 +16,9 @@ across iterations, and what it computes again for each use in straight-line code
 iteration in the derivative of a loop; slices that were apart are put together first.  So blocks are
 rolled up that consist of small kernels, and where those bytes are few beside the blocks' own work,
 but for those of log-sum-exps of which ``jaxpr-log-products`` makes products in a loop; others are
-left to ``jaxpr-outline``, and so are those that are few.
+left to ``jaxpr-outline``, and so are those that are few.  On a GPU a loop starts each of its
+kernels in each iteration, and those that slice its arrays, which straight code fuses: 24 steps of
+an LSTM cell take 0.9 of JAX's time straight and 1.4 of it in a loop there (H200).
 
 Blocks that at most add to what the block before gives, XLA may run side by side.  They are rolled
 up only if their slices are together as it is: the gradient of 8 heads of attention takes 1.4 times
@@ -38,6 +40,7 @@ from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import erase, is_used, ops_of
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._fusion import FUSED, MOVED
+from jaxmlir.passes._options import is_for_cpu
 from jaxmlir.passes._own_slices import with_dynamic_slices
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._repeats import Place, Text, Word
@@ -87,15 +90,21 @@ class Reroll(Pass):
       stored: how many bytes may be stored in an iteration for each flop of it.
       max-work: blocks of more flops are left alone.
       min-length: how many iterations a loop has at least.
+      platform: what the program will be compiled for; by default JAX's default backend. On others
+        than the CPU a loop is made only where a ``min-length`` asks for it.
     """
 
     name: ClassVar[str] = "jaxpr-reroll"
     stored: Amount = STORED
     max_work: Amount = MAX_WORK
-    min_length: Count = MIN_LENGTH
+    min_length: Count | None = None
+    platform: str = ""
 
     def run(self, program: Program) -> bool:
-        return reroll(program, self.stored, self.max_work, self.min_length) > 0
+        if self.min_length is None and not is_for_cpu(self.platform):
+            return False
+        min_length = MIN_LENGTH if self.min_length is None else self.min_length
+        return reroll(program, self.stored, self.max_work, min_length) > 0
 
 
 def reroll(
