@@ -157,18 +157,6 @@ LATE_PARAM_CLASSES: dict[str, tuple[str, dict[str, str] | None]] = {
     "SparseInfo": ("jax.experimental.sparse.util", None),
 }
 
-# Where the instructions of kernels are defined, those of all backends first.
-KERNEL_MODULES = (
-    "jax._src.pallas.primitives",
-    "jax._src.pallas.core",
-    "jax._src.pallas.triton.primitives",
-    "jax._src.pallas.mosaic.primitives",
-    "jax._src.pallas.mosaic.pipeline",
-    "jax._src.pallas.mosaic.sc_primitives",
-    "jax._src.pallas.mosaic_gpu.primitives",
-    "jax._src.pallas.mosaic_gpu.core",
-)
-
 # Objects of which there is one, by the tag the dialect gives them.
 PARAM_SINGLETONS: dict[str, tuple[str, str]] = {
     "UNSPECIFIED": ("jax._src.named_sharding", "UNSPECIFIED"),
@@ -197,6 +185,21 @@ def resolve(module: str, name: str) -> Any:
         return getattr(importlib.import_module(module), name, None)
     except ImportError:
         return None
+
+
+@functools.cache
+def kernel_modules() -> list[Any]:
+    """Where JAX defines the instructions of kernels: those of all backends, then of each."""
+    names = """
+        primitives core triton.primitives triton.core mosaic.primitives mosaic.core mosaic.pipeline
+        mosaic.sc_primitives mosaic_gpu.primitives mosaic_gpu.core
+    """
+    found = []
+    for name in names.split():
+        # Not every JAX has all of them.
+        with contextlib.suppress(ImportError):
+            found.append(importlib.import_module(f"jax._src.pallas.{name}"))
+    return found
 
 
 def hi_primitive_class() -> Any | None:

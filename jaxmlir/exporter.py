@@ -25,10 +25,15 @@ if TYPE_CHECKING:
 
 
 class Exporter:
-    """Makes jaxprs of one program's functions.  Also the ``Reader`` that codecs use."""
+    """Makes jaxprs of one program's functions.  Also the ``Reader`` that codecs use.
 
-    def __init__(self, program: Program):
+    Args:
+      to_run: the jaxprs may be run, so the program must have leave for what it reaches beyond XLA.
+    """
+
+    def __init__(self, program: Program, *, to_run: bool = True):
         self.program = program
+        self._to_run = to_run
         self.made: dict[tuple[str, ...], Any] = {}
         """The jaxprs that were asked for, by the symbols of what they were made from: a function,
         or one and another that gives its constants."""
@@ -40,8 +45,10 @@ class Exporter:
 
         Raises:
           ExportError: there is no such function, it calls itself, or an op has no equation.
+          LoweringError: the program has no leave to use an op.
         """
-        custom_calls.check(self.program)
+        if self._to_run:
+            custom_calls.check(self.program)
         with self._lock:
             found = self.made.get((symbol,))
             if found is _IN_PROGRESS:

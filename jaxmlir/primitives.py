@@ -7,7 +7,6 @@ jaxpr is remembered, rules or not.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import re
 import sys
@@ -90,14 +89,9 @@ _IN_KERNELS = frozenset(op.name for op in kernel.OPS)
 _PALLAS = "jax.experimental.pallas"
 
 
-@functools.cache
 def _scan_kernels() -> None:
-    for module in _compat.KERNEL_MODULES:
-        try:
-            values = vars(importlib.import_module(module)).values()
-        except ImportError:  # Not every JAX has it.
-            continue
-        for value in values:
+    for module in _compat.kernel_modules():
+        for value in vars(module).values():
             if isinstance(value, core.Primitive):
                 _known.setdefault(value.name, value)
 

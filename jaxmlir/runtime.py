@@ -30,7 +30,7 @@ from jaxmlir._compat import (
 )
 from jaxmlir._lists import chosen
 from jaxmlir.callee import Callee, Pruned
-from jaxmlir.exporter import count_constvars
+from jaxmlir.exporter import Exporter, count_constvars
 from jaxmlir.ir import context, ir
 from jaxmlir.passes._liveness import Cut, Variant
 from jaxmlir.passes.dce import reduced
@@ -373,13 +373,16 @@ class Stubs:
     def __init__(self, program: Program):
         self.program = program
         self._jaxprs: dict[Any, Any] = {}
+        # Who verifies a program reads what it may not run; lowering asks before it begins.
+        is_own = program.custom_calls is None
+        self._exporter = program.exporter if is_own else Exporter(program, to_run=False)
 
     def jaxpr(self, symbol: str) -> Any:
         found = self._jaxprs.get(symbol)
         if found is None:
             signature = self.program.signature(symbol)
             if signature.uses_refs:
-                found = self.program.exporter.jaxpr(symbol)
+                found = self._exporter.jaxpr(symbol)
             else:
                 num_constvars = count_constvars(self.program._function(symbol))
                 found = _stub(self.program.callee(symbol), signature, num_constvars)
@@ -389,7 +392,7 @@ class Stubs:
     def bound(self, symbol: str, values: str) -> Any:
         found = self._jaxprs.get((symbol, values))
         if found is None:
-            found = close_jaxpr(self.jaxpr(symbol), self.program.exporter.values(values))
+            found = close_jaxpr(self.jaxpr(symbol), self._exporter.values(values))
             self._jaxprs[symbol, values] = found
         return found
 
@@ -405,7 +408,7 @@ class Stubs:
         name = f"{symbol} {masks[0]} -> {masks[1]}"
         if name not in self._jaxprs:
             if self.program.signature(symbol).uses_refs:
-                whole = self.program.exporter.jaxpr(symbol)
+                whole = self._exporter.jaxpr(symbol)
                 found, _ = pe.dce_jaxpr(whole.jaxpr, results, instantiate=arguments)
                 self._jaxprs[name] = close_jaxpr(found)
             else:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import importlib
+import sys
 from typing import Any
 
+from jaxmlir import _compat
 from jaxmlir._compat import dtypes, effects
 
 # The packages, and what they are in.
@@ -32,12 +33,12 @@ def find(tag: str) -> type | None:
     """The class of a tag; ``None`` where this JAX has no such record."""
     module, _, name = tag.rpartition(".")
     parent = _PACKAGES.get(tag.partition(".")[0])
-    if parent is None or not module:
+    if parent is None:
         return None
-    try:
-        found = getattr(importlib.import_module(f"{parent}.{module}"), name, None)
-    except ImportError:
-        return None
+    place = f"{parent}.{module}"
+    if place not in sys.modules:
+        _compat.kernel_modules()
+    found = vars(sys.modules[place]).get(name) if place in sys.modules else None
     return found if isinstance(found, type) and tag_of(found) == tag else None
 
 
