@@ -35,6 +35,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
 
 import jaxmlir
 from jaxmlir.artifact import _container, _format
@@ -61,6 +63,22 @@ def samples() -> list[bytes]:
         carry, ys = lax.scan(body, params["w"].sum(), xs + noise)
         return carry * (table @ jnp.ones(100)), [ys, params["b"].astype("bfloat16") + 1]
 
+    def kernel(by_ref, x_ref, out_ref, scratch):
+        scratch[...] = jnp.sin(x_ref[...]) * by_ref[0]
+        out_ref[...] = scratch[...] + pl.program_id(0)
+
+    def blocks(by, x):
+        rows = pl.BlockSpec((8, 128), lambda i, by: (by[i], 0), memory_space=pltpu.VMEM)
+        grid = pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1,
+            grid=(4,),
+            in_specs=[rows],
+            out_specs=rows,
+            scratch_shapes=[pltpu.VMEM((8, 128), jnp.float32)],
+        )
+        cost = pl.CostEstimate(flops=9, bytes_accessed=4, transcendentals=1)
+        return pl.pallas_call(kernel, x, grid_spec=grid, interpret=True, cost_estimate=cost)(by, x)
+
     params = {"w": jnp.ones((2, 3)), "b": jnp.arange(3.0)}
     b, c = jax.export.symbolic_shape("b, c", constraints=["c >= 2*b"])
     return [
@@ -70,6 +88,7 @@ def samples() -> list[bytes]:
                 jax.ShapeDtypeStruct((b, c), np.float32)
             )
         ),
+        contents(jaxmlir.trace(blocks)(jnp.arange(4), jnp.ones((32, 128)))),
     ]
 
 
