@@ -285,6 +285,16 @@ def test_records(value):
     assert codec.decode(attr) == value
 
 
+def test_arrays_of_objects():
+    array = np.array([[pl.Blocked(1), "a"], [None, (2, 3)]], object)
+    again = codec.decode(codec.encode(array))
+    assert again.dtype == object and again.tolist() == array.tolist()
+    # Items of one length are no further dimension.
+    pair = np.empty(2, object)
+    pair[:] = [(1, 2), (3, 4)]
+    assert codec.decode(codec.encode(pair)).tolist() == [(1, 2), (3, 4)]
+
+
 @pytest.mark.parametrize(
     "text",
     [

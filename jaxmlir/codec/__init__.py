@@ -16,7 +16,8 @@ other tuples             ``[...]``
 ``[...]``                ``{list = [...]}``; ``{dict = [[k, v], ...]}``; ``{set = [...]}``
 an enum                  ``{GatherScatterMode = "CLIP"}``
 a named tuple or class   ``{GatherDimensionNumbers = {offset_dims = array<i64: 1>, ...}}``
-a numpy array            ``dense<...>``; a numpy scalar is ``{scalar = dense<...>}``
+a numpy array            ``dense<...>``; a numpy scalar is ``{scalar = dense<...>}``, an array of
+                         objects ``{objects = [array<i64: 2>, [...]]}``
 a (closed) jaxpr         ``@f``, the symbol of a function
 a primitive              ``{primitive = "ge"}``
 a policy of checkpoint   ``{checkpoint_policy = ["dots_saveable"]}`` (see :mod:`jaxmlir.policies`)

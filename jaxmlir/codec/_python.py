@@ -133,7 +133,20 @@ def _decode_scalar_type(attr: ir.Attribute, _: Reader) -> type:
 
 
 def _ndarray(value: np.ndarray, writer: Writer) -> ir.Attribute:
+    if value.dtype == object:
+        with context():
+            items = array([encode(item, writer) for item in value.flat])
+            return tagged("objects", array([encode(value.shape, writer), items]))
     return dense(np.asarray(value))
+
+
+def _decode_objects(attr: ir.Attribute, reader: Reader) -> np.ndarray:
+    shape, items = (decode(part, reader) for part in attr)
+    found = np.empty(len(items), object)
+    found[:] = items
+    found = found.reshape(shape)
+    found.flags.writeable = False
+    return found
 
 
 def _np_scalar(value: np.generic, _: Writer) -> ir.Attribute:
@@ -172,6 +185,7 @@ decoders.update(
         "list": lambda attr, reader: [decode(item, reader) for item in attr],
         "dict": lambda attr, reader: dict(decode(item, reader) for item in attr),
         "set": lambda attr, reader: frozenset(decode(item, reader) for item in attr),
+        "objects": _decode_objects,
         "scalar_type": _decode_scalar_type,
         "container_type": lambda attr, _: _CONTAINERS[string(attr)],
         "scalar": lambda attr, _: undense(attr)[()],
