@@ -2,9 +2,9 @@
 
     python tools/freeze_artifacts.py
 
-Run it once for each supported JAX when the dialect's version changes, and commit what it writes;
-files of earlier versions are never written again.  Beside each artifact is what JAX computed with
-the Python function: the value and the gradient, as .npz.
+Run it once for each supported JAX when the dialect's version changes, or a program is added, and
+commit what it writes; files that are there are never written again.  Beside each artifact is what
+JAX computed with the Python function: the value and the gradient, as .npz.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
 
 import jaxmlir
 from jaxmlir.ir import DIALECT_VERSION
@@ -67,6 +69,37 @@ def numerics(x):
     )
 
 
+def _kernel(by_ref, x_ref, out_ref):
+    out_ref[...] = jnp.sin(x_ref[...]) + by_ref[0].astype(jnp.float32)
+
+
+@jax.custom_vjp
+def rows_of(by, x):
+    """Rows in another order, by a kernel that is told which before it starts."""
+    grid = pltpu.PrefetchScalarGridSpec(
+        num_scalar_prefetch=1,
+        grid=(2,),
+        in_specs=[pl.BlockSpec((2, 4), lambda i, by: (by[i], 0))],
+        out_specs=pl.BlockSpec((2, 4), lambda i, by: (i, 0)),
+    )
+    return pl.pallas_call(_kernel, x, grid_spec=grid, interpret=True)(by, x)
+
+
+rows_of.defvjp(
+    lambda by, x: (rows_of(by, x), (by, x)),
+    lambda saved, g: (
+        np.zeros(2, jax.dtypes.float0),
+        jnp.zeros_like(g).reshape(2, 2, 4).at[saved[0]].add(g.reshape(2, 2, 4)).reshape(4, 4)
+        * jnp.cos(saved[1]),
+    ),
+)
+
+
+def kernel(x):
+    """A Pallas kernel with a custom rule: grids, block mappings, references in memory spaces."""
+    return jnp.sum(rows_of(jnp.array([1, 0]), x) * x)
+
+
 PROGRAMS = {
     "control": (
         control,
@@ -76,6 +109,7 @@ PROGRAMS = {
         ),
     ),
     "numerics": (numerics, (np.array([0.3, -0.2, 0.7], np.float32),)),
+    "kernel": (kernel, (np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4),)),
 }
 
 
@@ -84,8 +118,10 @@ def main() -> None:
     for name, (function, args) in PROGRAMS.items():
         path = FOLDER / f"{name}-dialect{DIALECT_VERSION}-jax{jax.__version__}.jaxmlir"
         if path.exists():
-            sys.exit(f"{path.name} is frozen")
-        jaxmlir.trace(function)(*args).save(path)
+            print(f"{path.name} is frozen")
+            continue
+        # Where this machine has its files is of no use elsewhere.
+        jaxmlir.trace(function)(*args).save(path, source_info=False)
         value, gradient = jax.jit(jax.value_and_grad(function))(*args)
         np.savez(path.with_suffix(".npz"), value, *jax.tree.leaves(gradient))
 
