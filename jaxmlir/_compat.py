@@ -517,16 +517,17 @@ def _layers(rule: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
 _WRAPPED = ("fn", "fwd", "fwd_jaxpr_thunk", "jvp", "jvp_jaxpr_fun")
 
 
-# The functions of JAX's that make functions of data.
+# The functions of JAX's that make functions of data, by the names that they have had.
 FUNCTION_MAKERS = {
-    "closure_converted": ("jax._src.stages", "_closure_converted_fun"),
-    "vmap_rule": ("jax._src.hijax", "vmap_rule"),
+    "closure_converted": ("jax._src.stages", ("_closure_converted_fun", "Traced.closure_convert")),
+    "vmap_rule": ("jax._src.hijax", ("vmap_rule",)),
 }
 
 
-def is_made_by(function: Any, module: str, maker: str) -> bool:
+def is_made_by(function: Any, module: str, makers: Sequence[str]) -> bool:
     """Whether a function was defined in one of JAX's."""
-    return function.__module__ == module and function.__qualname__.startswith(f"{maker}.<locals>.")
+    name, local, _ = function.__qualname__.partition(".<locals>.")
+    return function.__module__ == module and bool(local) and name in makers
 
 
 def innermost_layer(rule: Any) -> Any:

@@ -14,6 +14,7 @@ from jax.experimental.pallas import triton as plt
 
 import jaxmlir
 from jaxmlir import codec
+from jaxmlir._compat import batching, core
 from jaxmlir.errors import ArtifactError, ExportError, LoweringError, VerificationError
 
 pytestmark = compat
@@ -275,6 +276,8 @@ def test_index_maps_are_verified():
         plt.CompilerParams(num_warps=4),
         pltpu.CompilerParams(dimension_semantics=("parallel",)),
         jax.ShapeDtypeStruct((2, 3), np.float32),
+        batching.AxisData(core.no_axis_name, 3, None, None),
+        batching.AxisData("i", 3, None, ("x",)),
         jaxmlir._compat.resolve("jax._src.frozen_dict", "FrozenDict")({"a": 1, "b": (2,)}),
     ],
     ids=lambda value: type(value).__name__,

@@ -77,11 +77,6 @@ CANNOT_BE_SAVED = {
     "io_callbacks": "callbacks",
     "pure_callback": "a callback",
 }
-if jax_version() == (0, 11, 2):
-    CANNOT_BE_SAVED |= dict.fromkeys(
-        ("custom_root", "custom_root_derivatives"),
-        "lax.custom_root is an object there, which holds Python functions",
-    )
 
 
 @each_program

@@ -13,7 +13,7 @@ import numpy as np
 from jaxmlir import _compat
 from jaxmlir._compat import core, dtypes
 from jaxmlir.codec import _records
-from jaxmlir.codec._functions import DECODERS, encode_function
+from jaxmlir.codec._functions import DECODERS, encode_axis, encode_function
 from jaxmlir.codec._python import encode_class, encode_dtype
 from jaxmlir.codec._registry import (
     Encoder,
@@ -305,7 +305,7 @@ def bases() -> list[tuple[Any, Encoder]]:
     import jax
     from jax import sharding
 
-    from jaxmlir._compat import effects, mesh_lib, prng, shape_poly, tree_util
+    from jaxmlir._compat import batching, effects, mesh_lib, prng, shape_poly, tree_util
 
     return [
         (dtypes.ExtendedDType, cached(encode_dtype)),
@@ -325,6 +325,7 @@ def bases() -> list[tuple[Any, Encoder]]:
         *((cls, _policy) for cls in _compat.policy_classes()),
         (_compat.resolve("jax._src.frozen_dict", "FrozenDict"), _frozen_dict),
         (jax.ShapeDtypeStruct, _shape_dtype_struct),
+        (batching.AxisData, encode_axis),
         (type, encode_class),
     ]
 
