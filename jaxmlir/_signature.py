@@ -31,7 +31,9 @@ class Signature:
         self.attributes = attributes
         self.operands = operands
         self.results = results
-        self.effects: ir.ArrayAttr | None = dict(attributes).get("jaxpr.effects")
+        self.named: dict[str, ir.Attribute] = dict(attributes)
+        """The attributes by name."""
+        self.effects: ir.ArrayAttr | None = self.named.get("jaxpr.effects")
 
     @property
     def types(self) -> tuple[ir.Type, ...]:
@@ -40,8 +42,7 @@ class Signature:
 
     def create(self, operands: Sequence[ir.Value], location: ir.Location) -> list[ir.Value]:
         """The results of a new op at the current insertion point."""
-        attributes = dict(self.attributes)
-        new = ir.Operation.create(self.name, self.results, operands, attributes, loc=location)
+        new = ir.Operation.create(self.name, self.results, operands, self.named, loc=location)
         return list(new.results)
 
     @functools.cached_property

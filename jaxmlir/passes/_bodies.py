@@ -53,9 +53,7 @@ class Bodies:
         if self._uses[symbol] == 1 and is_private(function):
             return function
         self._uses[symbol] -= 1
-        copy = self.copy(symbol)
-        self._uses[copy.name.value] = 1
-        return copy
+        return self.copy(symbol)
 
     def give_back(self, symbol: str, function: func.FuncOp) -> None:
         """Undoes :meth:`own`."""
@@ -64,13 +62,14 @@ class Bodies:
             self.drop(function)
 
     def copy(self, symbol: str) -> func.FuncOp:
-        """A private copy of ``@symbol``."""
+        """A private copy of ``@symbol``, for one op."""
         function = self.rules.program.function(symbol)
         new = NewFunction(self.rules, symbol, function.type.inputs, function)
         with new.body(), function.location:
             results = inline_body(function, new.args)
         new.finish(results)
         self._uses.update(references(new.op))
+        self._uses[new.name] = 1
         return new.op
 
     def drop(self, function: func.FuncOp) -> None:

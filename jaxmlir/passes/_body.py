@@ -8,6 +8,7 @@ over small integers, with tables by signature.
 from __future__ import annotations
 
 import bisect
+import copy
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -112,6 +113,13 @@ class Body:
         new.returned = [values[v] for v in self.returned]
         return new
 
+    def of_copy(self, function: func.FuncOp) -> Body:
+        """The body of a copy of the function, in which ops and values have the same numbers."""
+        new = copy.copy(self)
+        new.function = function
+        *new.ops, _ = function.entry_block.operations
+        return new
+
     def _append(self, body: Body, start: int, end: int, values: list[int]) -> None:
         """Appends ops of a function that follow on one another.
 
@@ -135,6 +143,14 @@ class Body:
         from jaxmlir.passes._repeats import Text
 
         return Text(self)
+
+    @functools.cached_property
+    def makers(self) -> list[int | None]:
+        """Of each value the op that gives it; ``None`` of an argument."""
+        found: list[int | None] = [None] * self.arity
+        for index, (first, last) in enumerate(self.results):
+            found += [index] * (last - first)
+        return found
 
     @functools.cached_property
     def effects(self) -> dict[int, ir.ArrayAttr]:

@@ -150,8 +150,11 @@ def keep_reachable(program: Program, entries: Sequence[str]) -> None:
     if not entries:
         return
     functions = program.functions
-    reached = set().union(*(reachable(functions, symbol) for symbol in entries))
+    reached = reachable(functions, *entries)
+    kept = {}
     for name, op in functions.items():
-        if name not in reached:
+        if name in reached:
+            kept[name] = op
+        else:
             op.operation.erase()
-    program.changed()
+    program.changed(kept)

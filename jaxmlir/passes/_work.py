@@ -177,7 +177,8 @@ def is_plain_op(node: OpNode) -> bool:
     return _ASKED.isdisjoint(node.attributes) and all(plain)
 
 
+@functools.cache
 def is_plain_signature(signature: Signature) -> bool:
     """The same of all ops of a signature."""
-    asked = not _ASKED.isdisjoint(name for name, _ in signature.attributes)
+    asked = not _ASKED.isdisjoint(signature.named)
     return not asked and all(map(is_plain_array, (*signature.operands, *signature.results)))

@@ -264,10 +264,10 @@ class _Loop(Blocks):
         names = {self.text.body.names[i] for i in self._block}
         if not names >= NEEDED:
             return set()
-        body = self.rules.program.functions.pop(self.write_body())
-        shapes = {found.sum.shape for found in worthwhile(work, body, len(self.consts))}
-        body.operation.erase()
-        return shapes
+        function = self.rules.program.functions.pop(self.write_body())
+        found = worthwhile(work, Body(function), len(self.consts))
+        function.operation.erase()
+        return {f.sum.shape for f in found}
 
     @property
     def _block(self) -> Sequence[int]:

@@ -33,7 +33,7 @@ A body is taken apart once (:mod:`._splits`), for all loops that share it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -45,16 +45,16 @@ from jaxmlir._signature import Signature
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes import toolbox
 from jaxmlir.passes._base import Amount, Pass
-from jaxmlir.passes._bodies import LOOPS, can_change, loops_of
+from jaxmlir.passes._bodies import LOOPS, Bodies, loops_of
 from jaxmlir.passes._build import NewFunction, inline, named_ops, returned
-from jaxmlir.passes._call_graph import SCANS, CallGraph, visit_functions
+from jaxmlir.passes._call_graph import CallGraph, visit_functions
 from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import size
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 from jaxmlir.passes.higher_order.while_loop import WhileOp
-from jaxmlir.passes.licm._splits import Computed, Split, Splits, Uses
+from jaxmlir.passes.licm._splits import Computed, Split, Splits
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -82,30 +82,23 @@ class Licm(Pass):
         return licm(program, self.growth) > 0
 
 
-def licm(program: Program, growth: float = GROWTH, bodies: Collection[str] | None = None) -> int:
-    """Moves invariant code out of the loops of a program, in place; how many values are kept.
-
-    Args:
-      bodies: only out of the scans with these.
-    """
+def licm(program: Program, growth: float = GROWTH) -> int:
+    """Moves invariant code out of the loops of a program, in place; how many values are kept."""
     with scope():
         graph = program.reading.graph
-        motion = _Motion(program, graph, growth, bodies)
-        visit_functions(program, motion.visit, graph, LOOPS if bodies is None else SCANS)
+        motion = _Motion(program, graph, growth)
+        visit_functions(program, motion.visit, graph, LOOPS)
     return motion.count
 
 
 class _Motion:
     """Code motion in one program."""
 
-    def __init__(
-        self, program: Program, graph: CallGraph, growth: float, bodies: Collection[str] | None
-    ):
+    def __init__(self, program: Program, graph: CallGraph, growth: float):
         self.count = 0
-        self._only = bodies
         self._program = program
         self._rules = Rules(program)
-        self._splits = Splits(self._rules, graph, growth)
+        self._splits = Splits(self._rules, graph, Bodies(self._rules, graph), growth)
         self._scans: dict[Signature, tuple[Split | None, dict[str, ir.Attribute]]] = {}
         self._branches: dict[Split, ir.ArrayAttr] = {}
 
@@ -116,9 +109,8 @@ class _Motion:
         computed = Computed()
         for op, name in loops_of(function):
             if name == "jaxpr.scan":
-                if self._only is None or op.attributes["jaxpr"].value in self._only:
-                    self._scan(op, computed)
-            elif self._only is None:
+                self._scan(op, computed)
+            else:
                 self._while(op, computed)
         if self._splits.changed:
             self._splits.change(function)
@@ -142,12 +134,7 @@ class _Motion:
     def _split_scan(self, op: Any) -> tuple[Split | None, dict[str, ir.Attribute]]:
         """The body of a scan in two, and the attributes of the scan with what is left of it."""
         scan, attributes = ScanOp.of(op), dict(op.attributes.items())
-        if (scan.is_counted and scan.length < 2) or not self._can_change(scan.body):
-            return None, attributes
-        consts, carry, xs = map(len, scan.operands(op.operands))
-        # Nobody misses constants and slices that the body does without.
-        needed = consts * (False,) + carry * (True,) + xs * (False,)
-        split = self._splits.of(scan.body, Uses(_first(consts, len(needed)), needed, consts))
+        split = self._splits.of_scan(scan, len(op.operands))
         if split is not None:
             attributes["jaxpr"] = ir.FlatSymbolRefAttr.get(split.symbol)
             attributes["num_consts"] = codec.encode(split.num_before)
@@ -156,11 +143,11 @@ class _Motion:
     def _while(self, op: Any, computed: Computed) -> None:
         """The condition runs at least once; the body, if the condition says so."""
         loop = WhileOp.of(op)
-        if not (self._can_change(loop.cond) and self._can_change(loop.body)):
+        if not (self._splits.can_change(loop.cond) and self._splits.can_change(loop.body)):
             return
         of_cond, of_body, init = loop.operands(list(op.operands))
         cond, body = (
-            self._splits.of(symbol, _constants_first(len(consts), len(init)))
+            self._splits.of_while(symbol, len(consts), len(init))
             for symbol, consts in ((loop.cond, of_cond), (loop.body, of_body))
         )
         if cond is None and body is None:
@@ -181,9 +168,6 @@ class _Motion:
                     of_body += self._guarded(predicate, body, of_body)
                 loop = replace(loop, body=body.symbol, body_consts=len(of_body))
             toolbox.replace(op, loop.write(self._rules, [*of_cond, *of_body, *init]))
-
-    def _can_change(self, symbol: str) -> bool:
-        return can_change(self._program.function(symbol))
 
     def _guarded(
         self, predicate: ir.Value, split: Split, consts: Sequence[ir.Value]
@@ -210,17 +194,23 @@ class _Motion:
         return ir.ArrayAttr.get(branches)
 
     def _report(self, split: Split, often: str) -> None:
-        values = returned(split.template)
-        self.count += len(values)
-        if remarks_wanted():
-            for value in values:
-                if isinstance(value.owner, ir.Block):
-                    continue
-                remark(
-                    value.owner,
-                    f"moved out of the loop: '{value.owner.name}' of {size(value.type)} bytes is "
-                    f"computed once, not {often}",
-                )
+        self.count += len(split.template.type.results)
+        report(split, often)
+
+
+def report(split: Split, often: str) -> None:
+    """Tells what is computed before a loop instead of in it.
+
+    Args:
+      often: how often it was.
+    """
+    for value in returned(split.template) if remarks_wanted() else ():
+        if not isinstance(value.owner, ir.Block):
+            remark(
+                value.owner,
+                f"moved out of the loop: '{value.owner.name}' of {size(value.type)} bytes is "
+                f"computed once, not {often}",
+            )
 
 
 def _may_be_in_vain(split: Split) -> bool:
@@ -237,16 +227,6 @@ def _may_be_in_vain(split: Split) -> bool:
 
 
 _QUICK = FUSED | MOVED | {"jaxpr.constant"}
-
-
-def _constants_first(consts: int, others: int) -> Uses:
-    """A loop's constants and what it carries, all of which it takes."""
-    count = consts + others
-    return Uses(_first(consts, count), count * (True,), consts)
-
-
-def _first(number: int, count: int) -> tuple[bool, ...]:
-    return number * (True,) + (count - number) * (False,)
 
 
 def _as_index(predicate: Any) -> list[Any]:

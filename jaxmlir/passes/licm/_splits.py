@@ -18,6 +18,7 @@ from jaxmlir.passes._call_graph import CallGraph
 from jaxmlir.passes._edit import set_arguments
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import Work
+from jaxmlir.passes.higher_order._scan_op import ScanOp
 from jaxmlir.passes.inline import is_plain_call
 from jaxmlir.passes.licm._choice import Choice, can_move
 
@@ -80,21 +81,39 @@ class Splits:
     """The functions of a program, each taken apart once for all ops that use it alike.
 
     Args:
+      bodies: gives out the functions that are taken apart.
       growth: how much work saved justifies keeping one byte more.
 
     Attributes:
       changed: whether a function has been changed, if only the calls in it.
     """
 
-    def __init__(self, rules: Rules, graph: CallGraph, growth: float):
+    def __init__(self, rules: Rules, graph: CallGraph, bodies: Bodies, growth: float):
         self._rules = rules
         self._growth = growth
         self.changed = False
-        self._bodies = Bodies(rules, graph)
+        self._bodies = bodies
         # The functions that are as they were read.
         self._unchanged = set(graph.uses)
         self._work = Work(rules.program)
         self._found: dict[tuple[str, str, Uses], Split | None] = {}
+
+    def of_scan(self, scan: ScanOp, count: int) -> Split | None:
+        """The body of a scan of so many operands in two, if it has more than one iteration."""
+        if (scan.is_counted and scan.length < 2) or not self.can_change(scan.body):
+            return None
+        consts, carry = scan.counts
+        # Nobody misses constants and slices that the body does without.
+        needed = tuple([consts <= i < consts + carry for i in range(count)])
+        return self.of(scan.body, Uses(_first(consts, count), needed, consts))
+
+    def of_while(self, symbol: str, consts: int, carry: int) -> Split | None:
+        """The condition or the body of a while in two; it takes all that is carried."""
+        count = consts + carry
+        return self.of(symbol, Uses(_first(consts, count), count * (True,), consts))
+
+    def can_change(self, symbol: str) -> bool:
+        return can_change(self._rules.program.function(symbol))
 
     def of(self, symbol: str, uses: Uses, name: str = "") -> Split | None:
         """``@symbol`` in two; ``None`` if nothing is to be computed apart.
@@ -182,7 +201,7 @@ class Splits:
             if not _can_split(op, name):
                 continue
             symbol = op.attributes["jaxpr"].value
-            if not can_change(self._rules.program.function(symbol)):
+            if not self.can_change(symbol):
                 continue
             count = len(operands)
             split = self.of(symbol, Uses(pattern, count * (False,), count), name)
@@ -200,6 +219,10 @@ class Splits:
             known.update(values)
             toolbox.replace(op, list(new.results))
         return found
+
+
+def _first(number: int, count: int) -> tuple[bool, ...]:
+    return number * (True,) + (count - number) * (False,)
 
 
 _CALLS = frozenset({"jaxpr.jit", "jaxpr.remat2"})

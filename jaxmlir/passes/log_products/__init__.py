@@ -27,21 +27,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jax import lax
 
-from jaxmlir import _signature, codec
+from jaxmlir import codec
+from jaxmlir._lists import chosen
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes import toolbox
 from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._bodies import Bodies, can_change
+from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import (
     NewFunction,
     clone,
     converted,
-    copy,
     drop_dead_ops,
     inline,
     is_constant,
     named_ops,
-    ops_of,
     returned,
     set_results,
 )
@@ -51,7 +51,8 @@ from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import TRANSCENDENTAL, Work
 from jaxmlir.passes.higher_order._custom_rules import create, symbol_ref
 from jaxmlir.passes.higher_order._scan_op import PLAIN_SCAN, ScanOp
-from jaxmlir.passes.licm import licm
+from jaxmlir.passes.licm import GROWTH, report
+from jaxmlir.passes.licm._splits import Split, Splits
 from jaxmlir.passes.log_products._reader import NEEDED, Found, Reader
 
 if TYPE_CHECKING:
@@ -104,16 +105,15 @@ def log_products(
         count = 0
         for function in outside_kernels(program, SCANS):
             for op, name in named_ops(function):
-                count += name == "jaxpr.scan" and loops.rewrite(op)
+                count += name == "jaxpr.scan" and loops.rewrite(function, op)
         if count:
             keep_reachable(program, entries)
-            licm(program, bodies=loops.near)
     return count
 
 
 def worthwhile(
     work: Work,
-    body: func.FuncOp,
+    body: Body,
     num_consts: int,
     min_elements: float = MIN_ELEMENTS,
     min_ratio: float = MIN_RATIO,
@@ -128,9 +128,7 @@ def worthwhile(
     if not found:
         return []
     taken = TRANSCENDENTAL * sum(f.sum.size for f in found)
-    all_ = sum(
-        work.like(op, _signature.of_op(op, name, operands)) for op, name, operands in ops_of(body)
-    )
+    all_ = sum(work.at(body, index) for index in range(len(body.ops)))
     return found if taken >= MIN_SHARE * all_ else []
 
 
@@ -140,16 +138,14 @@ class _Versions:
 
     check: func.FuncOp
     """Of the constants, the number of the version."""
-    symbols: tuple[str, str]
-    """The body for numbers that are far apart, and the one with products."""
+    far: str
+    """The body for numbers that are far apart."""
+    near: str
+    """The one with products, what of these is the same in every iteration being in it."""
 
 
 class _Loops:
-    """The loops of a program.
-
-    Attributes:
-      near: the bodies with products, what of these is the same in every iteration being in them.
-    """
+    """The loops of a program."""
 
     def __init__(
         self, program: Program, min_iterations: float, min_elements: float, min_ratio: float
@@ -158,29 +154,38 @@ class _Loops:
         self._rules = Rules(program)
         self._graph = program.reading.graph
         self._bodies = Bodies(self._rules, self._graph)
+        self._splits = Splits(self._rules, self._graph, self._bodies, GROWTH)
         self._work = Work(program)
         self._min_iterations = min_iterations
         self._min_elements = min_elements
         self._min_ratio = min_ratio
-        self._known: dict[tuple[str, int], _Versions | None] = {}
-        self.near: set[str] = set()
+        # By the body, and what of its arguments are constants and carried.
+        self._known: dict[tuple[str, int, int], _Versions | None] = {}
+        # The functions that are no more as they were read.
+        self._changed: set[str] = set()
 
-    def rewrite(self, op: Any) -> bool:
+    def rewrite(self, function: func.FuncOp, op: Any) -> bool:
+        """Gives a loop in a function a second version, if that pays; whether it does."""
         scan = ScanOp.of(op)
         if not scan.num_consts or not scan.is_counted or scan.length < self._min_iterations:
             return False
         if not PLAIN_SCAN.issuperset(name for name, _ in op.attributes.items()):
             return False
-        key = scan.body, scan.num_consts
+        key = scan.body, *scan.counts
         if key not in self._known:
-            self._known[key] = self._versions(*key)
+            self._known[key] = self._versions(scan.body, scan.num_consts)
         versions = self._known[key]
         if versions is None:
             return False
+        self._changed.add(function.name.value)
         operands = list(op.operands)
+        near = replace(scan, body=versions.near)
+        split = self._splits.of_scan(near, len(operands))
+        if split is not None:
+            report(split, f"{scan.length} times")
         branches = [
-            self._branch(name, replace(scan, body=symbol), op, operands)
-            for name, symbol in zip(("far_apart", "near"), versions.symbols, strict=True)
+            self._branch("far_apart", replace(scan, body=versions.far), op, operands),
+            self._branch("near", near, op, operands, split),
         ]
         with ir.InsertionPoint(op), op.location:
             (index,) = inline(versions.check, operands[: scan.num_consts])
@@ -189,71 +194,93 @@ class _Loops:
             toolbox.replace(op, create("jaxpr.cond", types, [index, *operands], attributes))
         return True
 
-    def _branch(self, name: str, scan: ScanOp, op: Any, operands: Sequence[ir.Value]) -> str:
-        """A function that is a loop."""
+    def _branch(
+        self,
+        name: str,
+        scan: ScanOp,
+        op: Any,
+        operands: Sequence[ir.Value],
+        split: Split | None = None,
+    ) -> str:
+        """A function that is a loop.
+
+        Args:
+          split: its body in two, what the one half gives being computed before the loop.
+        """
         like = self._program.function(scan.body)
         new = NewFunction(self._rules, name, [v.type for v in operands], like)
         with new.body(), op.location:
-            results = scan.write(self._rules, new.args)
+            args = new.args
+            if split is not None:
+                values = inline(split.template, chosen(args, split.uses.fixed))
+                args = split.arguments(args, values)
+                scan = replace(scan, body=split.symbol, num_consts=split.num_before)
+            results = scan.write(self._rules, args)
         return new.finish(results)
 
     def _versions(self, symbol: str, num_consts: int) -> _Versions | None:
         # Bodies that have been written meanwhile are not in the graph.
         if not self._graph.names.get(symbol, set()) >= NEEDED:
             return None
-        body = self._program.function(symbol)
-        if not can_change(body):
+        function = self._program.function(symbol)
+        if not can_change(function):
             return None
+        is_as_read = symbol not in self._changed
+        body = self._program.reading.body(function) if is_as_read else Body(function)
         large = self._min_elements, self._min_ratio
         found = worthwhile(self._work, body, num_consts, *large)
         if not found:
             return None
-        far, near = (self._bodies.copy(symbol) for _ in range(2))
-        of_far, of_near = (dict(zip(_values(body), _values(f), strict=True)) for f in (far, near))
+        far, near = (body.of_copy(self._bodies.copy(symbol)) for _ in range(2))
         for f in found:
-            self._recompute(f.with_values(of_far), far)
-        answers = self._put([f.with_values(of_near) for f in found])
-        outs = returned(near)
-        set_results(near, [*outs, *answers])
-        check = self._check(near, num_consts, len(answers))
-        set_results(near, outs)
-        for function in (far, near):
-            drop_dead_ops(function)
-        self.near.add(near.name.value)
-        return _Versions(check, (far.name.value, near.name.value))
+            self._recompute(f, far)
+        answers = self._put(found, near)
+        outs = returned(near.function)
+        set_results(near.function, [*outs, *answers])
+        check = self._check(near.function, num_consts, len(answers))
+        set_results(near.function, outs)
+        for version in (far, near):
+            drop_dead_ops(version.function)
+        return _Versions(check, far.function.name.value, near.function.name.value)
 
-    def _recompute(self, found: Found, body: func.FuncOp) -> None:
+    def _recompute(self, found: Found, body: Body) -> None:
         """Has the derivative of a log-sum-exp compute its exponentials again."""
-        made = {result for step in found.steps for result in step.op.results}
-        operands = dict.fromkeys(v for step in found.steps for v in step.operands if v not in made)
-        args = [v for v in operands if not is_constant(v)]
-        new = NewFunction(self._rules, "exponentials", [v.type for v in args], body)
-        with new.body(), found.op.location:
+        made = {v for step in found.steps for v in range(*body.results[step])}
+        operands = dict.fromkeys(
+            v for step in found.steps for v in body.operands[step] if v not in made
+        )
+        constants = {v for v in operands if is_constant(body.value(v))}
+        args = [v for v in operands if v not in constants]
+        types = [body.types[v] for v in args]
+        new = NewFunction(self._rules, "exponentials", types, body.function)
+        location = body.ops[found.op].location
+        with new.body(), location:
             values = dict(zip(args, new.args, strict=True))
-            values.update((v, clone(v)) for v in operands if v not in values)
+            values.update((v, clone(body.value(v))) for v in operands if v in constants)
             for step in found.steps:
-                copies = copy(step.op, step.name, [values[v] for v in step.operands])
-                values.update(zip(step.op.results, copies, strict=True))
-        (total,) = found.steps[-1].op.results
+                copies = body.copy(step, [values[v] for v in body.operands[step]])
+                values.update(zip(range(*body.results[step]), copies, strict=True))
+        (total,) = range(*body.results[found.steps[-1]])
         symbol = new.finish([values[total]])
         attributes = {"jaxpr": symbol_ref(symbol), "prevent_cse": codec.encode(False)}
-        with ir.InsertionPoint(total.owner), found.op.location:
-            (again,) = create("jaxpr.remat2", [total.type], args, attributes)
-        total.replace_all_uses_with(again)
+        with ir.InsertionPoint(body.ops[found.steps[-1]]), location:
+            given = [body.value(v) for v in args]
+            (again,) = create("jaxpr.remat2", [body.types[total]], given, attributes)
+        body.value(total).replace_all_uses_with(again)
 
-    def _put(self, found: Sequence[Found]) -> list[ir.Value]:
+    def _put(self, found: Sequence[Found], body: Body) -> list[ir.Value]:
         """Writes logs of products in the place of log-sum-exps, which stay without users; of each,
         whether its constants are near enough to one another."""
-        new: dict[ir.Value, ir.Value] = {}
+        new: dict[int, ir.Value] = {}
         answers = []
         for f in found:
-            remark(f.op, f"{f.sum.size} exponentials of an iteration become a product")
-            (old,) = f.op.results
-            with ir.InsertionPoint(f.op), f.op.location:
-                operands = [new.get(v, v) for v in f.operands]
+            op, (old,) = body.ops[f.op], range(*body.results[f.op])
+            remark(op, f"{f.sum.size} exponentials of an iteration become a product")
+            with ir.InsertionPoint(op), op.location:
+                operands = [new[v] if v in new else body.value(v) for v in f.operands]
                 out, near = self._rules.emit(f.sum, operands, f.sum)
-                new[old] = converted(out, old.type)
-            old.replace_all_uses_with(new[old])
+                new[old] = converted(out, body.types[old])
+            body.value(old).replace_all_uses_with(new[old])
             answers.append(near)
         return answers
 
@@ -268,12 +295,6 @@ class _Loops:
         new.finish(index)
         drop_dead_ops(new.op)
         return new.op
-
-
-def _values(function: func.FuncOp) -> list[ir.Value]:
-    """The arguments of a function, and the results of its ops in their order."""
-    results = [v for op in function.entry_block.operations for v in op.results]
-    return [*function.arguments, *results]
 
 
 def _as_index(*near: Any) -> list[Any]:

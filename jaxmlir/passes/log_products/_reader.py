@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import ops_of
+from jaxmlir import codec
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import only_user
 from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes._node import OpNode, number_of
-from jaxmlir.passes._work import elements, is_plain_op
+from jaxmlir.passes._work import elements, is_plain_signature
 from jaxmlir.passes.log_products._sum import LogSumExp, Term
 from jaxmlir.types import aval_of
 
@@ -28,12 +29,12 @@ _ABS = frozenset({"jaxpr.abs"})
 _STOP = frozenset({"jaxpr.stop_gradient"})
 
 # The functions that give a term, each with the number that it takes besides.
-_Scalings = tuple[tuple[str, tuple[ir.Value, ...]], ...]
+_Scalings = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True)
 class Found:
-    """A log-sum-exp in a body.
+    """A log-sum-exp in a body; ops and values by number.
 
     Attributes:
       op: that gives it.
@@ -41,27 +42,10 @@ class Found:
       steps: the ops that add up its terms, subtract the maximum, and sum the exponentials up.
     """
 
-    op: Any
-    operands: list[ir.Value]
-    steps: list[OpNode]
+    op: int
+    operands: list[int]
+    steps: list[int]
     sum: LogSumExp
-
-    def with_values(self, values: Mapping[ir.Value, ir.Value]) -> Found:
-        """The same in a copy of the body.
-
-        Args:
-          values: those of the copy, by those of the body.
-        """
-
-        def in_copy(op: Any) -> Any:
-            return values[op.results[0]].owner
-
-        steps = [
-            OpNode(in_copy(step.op), step.name, [values[v] for v in step.operands])
-            for step in self.steps
-        ]
-        operands = [values[v] for v in self.operands]
-        return Found(in_copy(self.op), operands, steps, self.sum)
 
 
 class Reader:
@@ -71,100 +55,106 @@ class Reader:
       num_consts: how many of its arguments are the same in every iteration.
     """
 
-    def __init__(self, body: func.FuncOp, num_consts: int):
-        self._nodes: dict[ir.Value, OpNode] = {}
-        self._same = set(list(body.arguments)[:num_consts])
-        for op, name, operands in ops_of(body):
-            node = OpNode(op, name, operands)
-            results = list(op.results)
-            self._nodes.update(dict.fromkeys(results, node))
-            if name in _SAME and self._same.issuperset(operands) and is_plain_op(node):
-                self._same.update(results)
+    def __init__(self, body: Body, num_consts: int):
+        self._body = body
+        self._same = same = set(range(num_consts))
+        for index, name in enumerate(body.names):
+            if name in _SAME and same.issuperset(body.operands[index]) and self._is_plain(index):
+                same.update(range(*body.results[index]))
 
     def found(self) -> list[Found]:
         """The log-sum-exps with terms that are the same in every iteration, in order."""
-        sums = [node for node in self._nodes.values() if node.name == "jaxpr.add"]
-        found = (self._read(node, *pair) for node in sums for pair in _both_ways(node.operands))
+        body = self._body
+        sums = [index for index, name in enumerate(body.names) if name == "jaxpr.add"]
+        found = (
+            self._read(index, *pair) for index in sums for pair in _both_ways(body.operands[index])
+        )
         return [f for f in found if f is not None]
 
-    def _read(self, node: OpNode, log: ir.Value, shift: ir.Value) -> Found | None:
+    def _read(self, index: int, log: int, shift: int) -> Found | None:
         """``log(sum(exp(terms - shift))) + shift``."""
-        log_node = self._node(log, "jaxpr.log")
-        if log_node is None or not is_plain_op(node):
+        names, operands = self._body.names, self._body.operands
+        log_op = self._op(log, "jaxpr.log")
+        if log_op is None or not self._is_plain(index):
             return None
-        total = self._behind(log_node.operands[0], _ABS)
-        if total is None or total.name != "jaxpr.reduce_sum":
+        total = self._behind(operands[log_op][0], _ABS)
+        if total is None or names[total] != "jaxpr.reduce_sum":
             return None
-        exp = self._node(total.operands[0], "jaxpr.exp")
-        sub = exp and self._node(exp.operands[0], "jaxpr.sub")
-        if sub is None or not (_is_used_once(exp) and _is_used_once(sub) and is_plain_op(sub)):
+        exp = self._op(operands[total][0], "jaxpr.exp")
+        sub = None if exp is None else self._op(operands[exp][0], "jaxpr.sub")
+        if sub is None or not self._is_plain(sub):
             return None
-        terms, subtracted = sub.operands
-        shape, axes = aval_of(terms.type).shape, tuple(map(int, total.get("axes")))
+        if not (self._is_used_once(exp) and self._is_used_once(sub)):
+            return None
+        terms, subtracted = operands[sub]
+        shape, axes = self._shape(terms), tuple(map(int, self._get(total, "axes")))
         shifted = tuple(1 if d in axes else size for d, size in enumerate(shape))
-        if aval_of(terms.type).dtype not in (np.float32, np.float64):
+        if aval_of(self._body.types[terms]).dtype not in (np.float32, np.float64):
             return None
-        if aval_of(subtracted.type).shape != shifted or _shape(log) != _shape(shift):
+        if self._shape(subtracted) != shifted or self._shape(log) != self._shape(shift):
             return None
         guarded = self._is_guarded(shift, terms, axes)
         if guarded is None or self._is_guarded(subtracted, terms, axes) != guarded:
             return None
-        return self._of_terms(node, terms, (sub, exp, total), axes, guarded)
+        return self._of_terms(index, terms, (sub, exp, total), axes, guarded)
 
-    def _node(self, value: ir.Value, name: str) -> OpNode | None:
+    def _op(self, value: int, name: str) -> int | None:
         """The op that gives a value, if it has that name and rounds as usual."""
-        node = self._nodes.get(value)
-        found = node is not None and node.name == name and "accuracy" not in node.attributes
-        return node if found else None
+        index = self._body.makers[value]
+        found = (
+            index is not None
+            and self._body.names[index] == name
+            and "accuracy" not in self._body.signatures[index].named
+        )
+        return index if found else None
 
-    def _behind(self, value: ir.Value, names: frozenset[str] = _STOP) -> OpNode | None:
+    def _behind(self, value: int, names: frozenset[str] = _STOP) -> int | None:
         """The op that gives the elements of a value, in their order, but for ops of some names."""
-        node = self._nodes.get(value)
-        while node is not None and (node.name in names or _is_reshape(node)):
-            node = self._nodes.get(node.operands[0])
-        return node
+        body = self._body
+        index = body.makers[value]
+        while index is not None and (body.names[index] in names or self._is_reshape(index)):
+            index = body.makers[body.operands[index][0]]
+        return index
 
-    def _is_guarded(self, value: ir.Value, terms: ir.Value, axes: tuple[int, ...]) -> bool | None:
+    def _is_guarded(self, value: int, terms: int, axes: tuple[int, ...]) -> bool | None:
         """Whether a value is zero where the maximum of the terms is not finite, and that elsewhere;
         ``None`` if it is not the maximum."""
-        node, guarded = self._behind(value), False
-        if node is not None and node.name == "jaxpr.select_n":
-            is_finite, zero, value = node.operands
-            asked = self._node(is_finite, "jaxpr.is_finite")
-            if asked is None or asked.operands[0] != value or self._number(zero) != 0:
+        names, operands = self._body.names, self._body.operands
+        index, guarded = self._behind(value), False
+        if index is not None and names[index] == "jaxpr.select_n":
+            is_finite, zero, value = operands[index]
+            asked = self._op(is_finite, "jaxpr.is_finite")
+            if asked is None or operands[asked][0] != value or self._number(zero) != 0:
                 return None
-            node, guarded = self._behind(value), True
-        if node is not None and node.name == "jaxpr.max":
-            others = [v for v in node.operands if self._number(v) != -math.inf]
-            node = self._behind(others[0]) if len(others) == 1 else None
-        if node is None or node.name != "jaxpr.reduce_max":
+            index, guarded = self._behind(value), True
+        if index is not None and names[index] == "jaxpr.max":
+            others = [v for v in operands[index] if self._number(v) != -math.inf]
+            index = self._behind(others[0]) if len(others) == 1 else None
+        if index is None or names[index] != "jaxpr.reduce_max":
             return None
-        source = node.operands[0]
-        stopped = self._node(source, "jaxpr.stop_gradient")
+        source = operands[index][0]
+        stopped = self._op(source, "jaxpr.stop_gradient")
         if stopped is not None:
-            (source,) = stopped.operands
-        same_axes = set(map(int, node.get("axes"))) == set(axes)
+            (source,) = operands[stopped]
+        same_axes = set(map(int, self._get(index, "axes"))) == set(axes)
         return guarded if source == terms and same_axes else None
-
-    def _number(self, value: ir.Value) -> Any:
-        return number_of(value, self._nodes.get)
 
     def _of_terms(
         self,
-        node: OpNode,
-        terms: ir.Value,
-        then: Sequence[OpNode],
+        index: int,
+        terms: int,
+        then: Sequence[int],
         axes: tuple[int, ...],
         guarded: bool,
     ) -> Found | None:
-        shape = aval_of(terms.type).shape
-        operands: dict[ir.Value, int] = {}
+        shape = self._shape(terms)
+        operands: dict[int, int] = {}
         kinds: dict[str, list[Term]] = {"outer": [], "inner": [], "constant": []}
         inner_dims: set[int] = set()
-        steps: list[OpNode] = []
+        steps: list[int] = []
         for value, scalings in self._terms(terms, (), steps):
             source, dims = self._narrow(value)
-            sizes = zip(dims, _shape(source), strict=True)
+            sizes = zip(dims, self._shape(source), strict=True)
             spanned = {d for d, size in sizes if size > 1}
             if value in self._same:
                 kind = "constant"
@@ -185,31 +175,32 @@ class Reader:
             axes=axes,
             guarded=guarded,
             inner_size=math.prod(shape[d] for d in inner_dims),
-            out=_shape(node.op.results[0]),
+            out=self._shape(self._body.results[index][0]),
             **{kind: tuple(of) for kind, of in kinds.items()},
         )
-        return Found(node.op, list(operands), [*dict.fromkeys(steps), *then], found)
+        return Found(index, list(operands), [*dict.fromkeys(steps), *then], found)
 
     def _terms(
-        self, value: ir.Value, scalings: _Scalings, steps: list[OpNode]
-    ) -> Iterator[tuple[ir.Value, _Scalings]]:
+        self, value: int, scalings: _Scalings, steps: list[int]
+    ) -> Iterator[tuple[int, _Scalings]]:
         """The terms that add up to a value, each as a value and functions of it.
 
         Args:
           steps: where to put the ops that add them up, each after those that it needs.
         """
-        node = self._nodes.get(value)
-        if node is None or value in self._same or not is_plain_op(node):
+        body = self._body
+        index = body.makers[value]
+        if index is None or value in self._same or not self._is_plain(index):
             yield value, scalings
             return
-        name, operands = node.name.removeprefix("jaxpr."), node.operands
+        name, operands = body.names[index].removeprefix("jaxpr."), body.operands[index]
         negated = (("neg", ()), *scalings)
         # A quotient is scaled by its divisor only.
         pairs = _both_ways(operands)[: 2 if name == "mul" else 1]
         scaled = [
             (v, ((name, (number,)), *scalings))
             for v, number in pairs
-            if number in self._same and elements(number.type) == 1
+            if number in self._same and elements(body.types[number]) == 1
         ]
         if name in ("add", "sub"):
             yield from self._terms(operands[0], scalings, steps)
@@ -221,29 +212,44 @@ class Reader:
         else:
             yield value, scalings
             return
-        steps.append(node)
+        steps.append(index)
 
-    def _narrow(self, value: ir.Value) -> tuple[ir.Value, tuple[int, ...]]:
+    def _narrow(self, value: int) -> tuple[int, tuple[int, ...]]:
         """An array that is spread out to a value, and which dimensions of that are its own."""
-        node = self._node(value, "jaxpr.broadcast_in_dim")
-        if node is not None:
-            return node.operands[0], tuple(map(int, node.get("broadcast_dimensions")))
-        return value, tuple(range(len(_shape(value))))
+        index = self._op(value, "jaxpr.broadcast_in_dim")
+        if index is not None:
+            dims = self._get(index, "broadcast_dimensions")
+            return self._body.operands[index][0], tuple(map(int, dims))
+        return value, tuple(range(len(self._shape(value))))
+
+    def _number(self, value: int) -> Any:
+        return number_of(value, self._node)
+
+    def _node(self, value: int) -> OpNode | None:
+        index = self._body.makers[value]
+        if index is None:
+            return None
+        return OpNode(self._body.ops[index], self._body.names[index], self._body.operands[index])
+
+    def _shape(self, value: int) -> tuple[int, ...]:
+        return tuple(aval_of(self._body.types[value]).shape)
+
+    def _get(self, index: int, name: str) -> Any:
+        return codec.decode(self._body.signatures[index].named[name])
+
+    def _is_plain(self, index: int) -> bool:
+        return is_plain_signature(self._body.signatures[index])
+
+    def _is_used_once(self, index: int) -> bool:
+        return only_user(self._body.ops[index].results[0]) is not None
+
+    def _is_reshape(self, index: int) -> bool:
+        """Whether an op gives the elements of its operand in the same order."""
+        signature = self._body.signatures[index]
+        if signature.name not in _RESHAPES:
+            return False
+        return elements(signature.operands[0]) == elements(signature.results[0])
 
 
-def _both_ways(operands: list[ir.Value]) -> list[tuple[ir.Value, ir.Value]]:
+def _both_ways(operands: list[int]) -> list[tuple[int, int]]:
     return [tuple(operands), tuple(operands[::-1])] if len(operands) == 2 else []
-
-
-def _shape(value: ir.Value) -> tuple[int, ...]:
-    return tuple(aval_of(value.type).shape)
-
-
-def _is_used_once(node: OpNode) -> bool:
-    return len(list(node.op.results[0].uses)) == 1
-
-
-def _is_reshape(node: OpNode) -> bool:
-    """Whether an op gives the elements of its operand in the same order."""
-    before, after = node.operands[0].type, node.op.results[0].type
-    return node.name in _RESHAPES and elements(before) == elements(after)
