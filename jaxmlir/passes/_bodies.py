@@ -8,7 +8,7 @@ with the body's argument or result, from which the op and the body are written a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import codec
@@ -201,19 +201,16 @@ class ScanEditor:
 
         Constants and slices that the body has no use for any more are left out.
         """
-        set_results(self.body, [self.out(item) for item in (*self.carry, *self.ys)])
+        outs = returned(self.body)
+        items = (*self.carry, *self.ys)
+        set_results(self.body, [outs[i.out] if isinstance(i.out, int) else i.out for i in items])
         drop_dead_ops(self.body)
         self.consts, self.xs = (
             [item for item in group if is_used(item.arg)] for group in (self.consts, self.xs)
         )
         arguments = [item.arg for item in (*self.consts, *self.carry, *self.xs)]
         arguments = set_arguments(self.body, arguments)
-        new = replace(
-            self.scan,
-            body=self.body.name.value,
-            num_consts=len(self.consts),
-            num_carry=len(self.carry),
-        )
+        new = self.scan.with_body(self.body.name.value, len(self.consts), len(self.carry))
         operands = [
             *(item.operand for item in self.consts),
             *(item.init for item in self.carry),
@@ -223,7 +220,7 @@ class ScanEditor:
             results = new.write(self.rules, operands)
         self.written = results[0].owner if results else None
         final, rows = split(results, len(self.carry))
-        for item, value in zip((*self.carry, *self.ys), (*final, *rows), strict=True):
+        for item, value in zip(items, results, strict=True):
             if item.result is not None:
                 item.result.replace_all_uses_with(value)
         for item, value in zip(self.ys, rows, strict=True):

@@ -78,13 +78,15 @@ class _Scans:
     def __init__(self, program: Program, graph: CallGraph):
         self._program = program
         self._bodies = Bodies(Rules(program), graph)
-        # Whether values are read by scans alone, which may be as many as there are scans.
-        self._scanned: dict[ir.Value, bool] = {}
+        # Of the function's values, which may be read by as many scans as there are: what
+        # :meth:`_view` gives.
+        self._views: dict[ir.Value, View | None] = {}
         self.count = 0
 
     def visit(self, function: func.FuncOp) -> bool:
         """Has the scans of a function read and write in place; whether any do so now."""
         before = self.count
+        self._views.clear()
         for op, name in loops_of(function):
             if name == "jaxpr.scan":
                 self._in_place(op)
@@ -96,7 +98,7 @@ class _Scans:
         scan = ScanOp.of(op)
         if not scan.is_counted or scan.length < 2 or not scan.other.keys() <= PLAIN_SCAN:
             return
-        views = dict(self._views(scan.operands(list(op.operands))[2]))
+        views = {v: view for v in scan.operands(list(op.operands))[2] if (view := self._view(v))}
         places = dict(_places(op, scan.results(list(op.results))[1]))
         if not (views or places) or not can_change(self._program.function(scan.body)):
             return
@@ -127,21 +129,16 @@ class _Scans:
         for place in places.values():
             place.erase()
             # Others may have been read by what is gone.
-            self._scanned.clear()
+            self._views.clear()
         editor.finish()
 
-    def _views(self, operands: Sequence[ir.Value]) -> Iterator[tuple[ir.Value, View]]:
-        """The operands that are better read where the array is that they are views of."""
-        for value in dict.fromkeys(operands):
-            if not is_plain_array(value.type):
-                continue
-            view = View.of(value)
-            if view.array == value or not view.pays_to_read:
-                continue
-            if value not in self._scanned:
-                self._scanned[value] = all(map(_is_scanned, value.uses))
-            if self._scanned[value]:
-                yield value, view
+    def _view(self, value: ir.Value) -> View | None:
+        """The array that a value is better read from, where loops are all that read it."""
+        if value not in self._views:
+            view = View.of(value) if is_plain_array(value.type) else None
+            pays = view is not None and view.array != value and view.pays_to_read
+            self._views[value] = view if pays and all(map(_is_scanned, value.uses)) else None
+        return self._views[value]
 
 
 def _places(op: Any, results: Sequence[ir.Value]) -> Iterator[tuple[ir.Value, Place]]:
