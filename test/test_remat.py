@@ -369,34 +369,35 @@ def test_an_infinite_path_cannot_be_cut():
 def test_no_other_choice_is_cheaper(memory):
     """The minimum cut against all sets of values that could be stored."""
 
-    def body(x, w):
+    def step(x, w):
         y = jnp.tanh(x @ w)
         return jnp.concatenate([jnp.sin(y[:4]), jnp.sum(y[4:] * x[4:], 1, keepdims=True) + x[4:]])
 
-    program = jaxmlir.trace(recurrent(8, body=body))(WEIGHTS, STATE).grad()
+    program = jaxmlir.trace(recurrent(8, body=step))(WEIGHTS, STATE).grad()
     with scope():
         first, second = loops_of(program.function(program.name))
         joint = Joint.of(Rules(program), Pair(first, second))
         prices = Prices(program, memory)
-        steps = joint.steps
+        body = joint.body
         carry, _, outs = joint.results()
         free = {*joint.consts, *joint.slices}
         known = {*free, *joint.carry}
-        for step in steps:
-            if known.issuperset(step.operands):
-                known.update(step.results)
-        in_first = {id(step) for step in needed_for(steps, carry, {*free, *joint.carry})[0]}
+        for operands, results in zip(body.operands, body.results, strict=True):
+            if known.issuperset(operands):
+                known.update(range(*results))
+        in_first = set(needed_for(body, carry, {*free, *joint.carry})[0])
 
         def price(stored):
-            todo, live = needed_for(steps, outs, {*stored, *free, *joint.carry})
+            todo, live = needed_for(body, outs, {*stored, *free, *joint.carry})
             if not live.isdisjoint(set(joint.carry) - set(stored)):
                 return math.inf
-            again = [s for s in todo if id(s) in in_first]
-            return sum(prices.computing(s.op, s.signature) for s in again) + sum(
-                prices.storing(v.type) for v in stored if v in live
+            return sum(prices.at(body, op) for op in todo if op in in_first) + sum(
+                prices.storing(body.types[v]) for v in stored if v in live
             )
 
-        candidates = [v for v in known - free if v.type.rank and not is_cheap(v)]
+        candidates = [
+            v for v in known - free if body.types[v].rank and not is_cheap(body.value(v))
+        ]
         assert 8 <= len(candidates) <= 16
         best = min(
             price(subset)

@@ -188,7 +188,7 @@ class _Loops:
           now: bytes that are stored of an iteration.
         """
         prices = replace(self.prices, traffic=self.traffic())
-        times = [prices.computing(step.op, step.signature) for step in joint.steps]
+        times = (prices.at(joint.body, index) for index in range(len(joint.body.ops)))
         time = sum(filter(isfinite, times))
         for share in _SHARES:
             choice = choose(joint, replace(prices, memory=prices.memory * share))

@@ -20,9 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from jaxmlir.ir import ir
 from jaxmlir.passes.remat._flow import FlowNetwork
-from jaxmlir.passes.remat._joint import Joint, Step, name_of_result, needed_for
+from jaxmlir.passes.remat._joint import Joint, name_of_result, needed_for
 from jaxmlir.passes.remat._price import Prices, size_of
 
 # Nothing is computed again for nothing: what is there already is taken.
@@ -33,9 +32,9 @@ _TIE = 1e-3
 class Choice:
     """What is stored of each iteration, and what that takes."""
 
-    stored: list[ir.Value]
-    again: list[Step]
-    """What the second loop computes although the first does too."""
+    stored: list[int]
+    again: list[int]
+    """The ops that the second loop computes although the first does too."""
     price: float
     """Of computing that, in nanoseconds an iteration."""
     size: float
@@ -56,7 +55,7 @@ class _Graph:
 
     def __init__(self, joint: Joint, prices: Prices):
         self.prices = prices
-        self.steps = steps = joint.steps
+        self.body = body = joint.body
         carry, kept, self.outs = joint.results()
         self.arguments = {*joint.consts, *joint.carry, *joint.slices}
         # Slices that the first loop reads are there for the second, though perhaps kept for it.
@@ -65,86 +64,80 @@ class _Graph:
         self.kept = set(kept)
         self.names = joint.names
 
-        self.definitions: dict[ir.Value, Step] = {}
         known, needed = set(self.arguments), list(self.outs)
-        for step in steps:
-            if known.issuperset(step.operands):
-                known.update(step.results)
-                self.definitions.update(dict.fromkeys(step.results, step))
+        for operands, results in zip(body.operands, body.results, strict=True):
+            if known.issuperset(operands):
+                known.update(range(*results))
             else:
-                needed += step.operands
+                needed += operands
         self.needed = [v for v in dict.fromkeys(needed) if v in known and v not in self.free]
-        own, _ = needed_for(steps, [*carry, *self.kept], self.arguments)
-        self.in_first = {id(step) for step in own}
+        own, _ = needed_for(body, [*carry, *self.kept], self.arguments)
+        self.in_first = set(own)
 
         self.network = FlowNetwork()
         self.source, self.sink = self.network.node(), self.network.node()
-        self.values: dict[ir.Value, int] = {}
-        self.order: list[ir.Value] = []
-        self.ops: dict[int, tuple[int, Step]] = {}
+        # The nodes of values, and of the ops that give them.
+        self.values: dict[int, int] = {}
+        self.order: list[int] = []
+        self.ops: dict[int, int] = {}
 
     def choice(self) -> Choice:
+        makers = self.body.makers
         for value in self.needed:
             self.network.edge(self._value(value), self.sink, inf)
         # Values are appended while they are gone through.
         for value in self.order:
-            step = self.definitions.get(value)
-            tail = self.source if step is None else self._op(step)
-            self.network.edge(tail, self.values[value], self._storing(value, step))
+            op = makers[value]
+            tail = self.source if op is None else self._op(op)
+            self.network.edge(tail, self.values[value], self._storing(value, op))
         side = self.network.cut(self.source, self.sink)
         stored = set()
         for value, node in self.values.items():
-            step = self.definitions.get(value)
-            if not side[node] and (step is None or side[self._op(step)]):
+            op = makers[value]
+            if not side[node] and (op is None or side[self.ops[op]]):
                 stored.add(value)
         # What costs nothing to store is not therefore read.
-        _, live = needed_for(self.steps, self.outs, stored | self.arguments)
-        again = [
-            step for node, step in self.ops.values() if not side[node] and id(step) in self.in_first
-        ]
-        price = sum([self.prices.computing(step.op, step.signature) for step in again])
-        size = sum(size_of(v.type) for v in stored & live - self.kept)
+        _, live = needed_for(self.body, self.outs, stored | self.arguments)
+        again = [op for op, node in self.ops.items() if not side[node] and op in self.in_first]
+        price = sum([self.prices.at(self.body, op) for op in again])
+        size = sum(size_of(self.body.types[v]) for v in stored & live - self.kept)
         return Choice(
             [v for v in self.values if v in stored & live - self.retained], again, price, size
         )
 
-    def _value(self, value: ir.Value) -> int:
+    def _value(self, value: int) -> int:
         found = self.values.get(value)
         if found is None:
             found = self.values[value] = self.network.node()
             self.order.append(value)
         return found
 
-    def _op(self, step: Step) -> int:
+    def _op(self, op: int) -> int:
         """The node of an op, with edges to it from its operands."""
-        found = self.ops.get(id(step))
+        found = self.ops.get(op)
         if found is None:
-            node = self.network.node()
-            self.ops[id(step)] = node, step
-            self.network.edge(self.source, node, self._computing(step))
-            for operand in step.operands:
+            found = self.ops[op] = self.network.node()
+            self.network.edge(self.source, found, self._computing(op))
+            for operand in self.body.operands[op]:
                 if operand not in self.free:
-                    self.network.edge(self._value(operand), node, inf)
-            return node
-        return found[0]
+                    self.network.edge(self._value(operand), found, inf)
+        return found
 
-    def _computing(self, step: Step) -> float:
-        if self._pinned(step):
+    def _computing(self, op: int) -> float:
+        if any([self._name(v, op) in self.names for v in range(*self.body.results[op])]):
             return inf
-        price = self.prices.computing(step.op, step.signature)
+        price = self.prices.at(self.body, op)
         # What the first loop has no use for is computed once, wherever that is.
-        return price + _TIE if id(step) in self.in_first or price == inf else _TIE
+        return price + _TIE if op in self.in_first or price == inf else _TIE
 
-    def _storing(self, value: ir.Value, step: Step | None) -> float:
+    def _storing(self, value: int, op: int | None) -> float:
         if value in self.kept:
             return 0.0
-        name = None if step is None else self._name(value, step)
+        name = None if op is None else self._name(value, op)
         if name is not None:
             return 0.0 if name in self.names else inf
-        return self.prices.storing(value.type)
+        return self.prices.storing(self.body.types[value])
 
-    def _pinned(self, step: Step) -> bool:
-        return any([self._name(v, step) in self.names for v in step.results])
-
-    def _name(self, value: ir.Value, step: Step) -> str | None:
-        return name_of_result(self.prices.program, step.op, step.signature.name, value)
+    def _name(self, value: int, op: int) -> str | None:
+        body, number = self.body, value - self.body.results[op][0]
+        return name_of_result(self.prices.program, body.ops[op], body.names[op], number)

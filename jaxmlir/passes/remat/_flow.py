@@ -29,39 +29,54 @@ class FlowNetwork:
 
     def edge(self, tail: int, head: int, capacity: float) -> None:
         if capacity > 0 and tail != head:
-            for start, end, amount in ((tail, head, capacity), (head, tail, 0.0)):
-                self._edges[start].append(len(self._head))
-                self._head.append(end)
-                self._rest.append(amount)
+            number = len(self._head)
+            self._edges[tail].append(number)
+            self._edges[head].append(number + 1)
+            self._head += (head, tail)
+            self._rest += (capacity, 0.0)
 
     def cut(self, source: int, sink: int) -> list[bool]:
         """For each node whether it is on the source's side of a minimum cut: the least such side.
 
+        Distances are those to the sink, so that only where flow has used up an edge a path along
+        them leads nowhere.
+
         Raises:
           ValueError: a path of infinite capacity leads from source to sink.
         """
-        while True:
-            level = self._levels(source, sink)
-            if level[sink] < 0:
-                return [found >= 0 for found in level]
+        while (level := self._levels(source, sink))[source] >= 0:
             self._saturate(source, sink, level)
+        return self._reached(source)
 
     def _levels(self, source: int, sink: int) -> list[int]:
-        """The distance of each node from the source by edges with capacity left, of nodes as near
-        as the sink; else -1."""
+        """The distance of each node to the sink by edges with capacity left, of nodes as near as
+        the source; else -1."""
         edges, heads, rest = self._edges, self._head, self._rest
         level = [-1] * len(edges)
-        level[source] = 0
-        queue = deque([source])
-        while queue and level[sink] < 0:
+        level[sink] = 0
+        queue = deque([sink])
+        while queue and level[source] < 0:
             node = queue.popleft()
             further = level[node] + 1
             for e in edges[node]:
                 head = heads[e]
-                if level[head] < 0 and rest[e] > 0:
+                if level[head] < 0 and rest[e ^ 1] > 0:
                     level[head] = further
                     queue.append(head)
         return level
+
+    def _reached(self, source: int) -> list[bool]:
+        """For each node whether edges with capacity left lead there."""
+        found = [False] * len(self._edges)
+        found[source] = True
+        pending = [source]
+        while pending:
+            for e in self._edges[pending.pop()]:
+                head = self._head[e]
+                if not found[head] and self._rest[e] > 0:
+                    found[head] = True
+                    pending.append(head)
+        return found
 
     def _saturate(self, source: int, sink: int, level: list[int]) -> None:
         """Pushes flow along shortest paths until none is left."""
@@ -83,10 +98,10 @@ class FlowNetwork:
                 node = heads[path[first] ^ 1]
                 del path[first:]
                 continue
-            leading, at, further = edges[node], position[node], level[node] + 1
+            leading, at, nearer = edges[node], position[node], level[node] - 1
             while at < len(leading):
                 e = leading[at]
-                if rest[e] > 0 and level[heads[e]] == further:
+                if rest[e] > 0 and level[heads[e]] == nearer:
                     break
                 at += 1
             position[node] = at

@@ -13,13 +13,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from jaxmlir import _signature
 from jaxmlir._lists import split
-from jaxmlir._signature import Signature
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import NewFunction, erase, inline, named_ops, ops_of, returned
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import NewFunction, erase, inline, named_ops, returned
 from jaxmlir.passes.higher_order._scan_op import PLAIN_SCAN, ScanOp
 
 if TYPE_CHECKING:
@@ -99,19 +98,19 @@ def replace_results(
 
 @dataclass(frozen=True)
 class Joint:
-    """The joint body of a pair."""
+    """The joint body of a pair; values of it by number."""
 
     pair: Pair
     function: func.FuncOp
     """Detached."""
-    consts: list[ir.Value]
+    consts: list[int]
     """The first's arguments in the joint body: constants, carry, slices."""
-    carry: list[ir.Value]
-    slices: list[ir.Value]
-    second_consts: list[tuple[ir.Value, ir.Value]]
+    carry: list[int]
+    slices: list[int]
+    second_consts: list[tuple[ir.Value, int]]
     """What only the second takes: operands, and their arguments in the joint body."""
-    second_carry: list[ir.Value]
-    second_slices: list[tuple[ir.Value, ir.Value]]
+    second_carry: list[int]
+    second_slices: list[tuple[ir.Value, int]]
     kept: tuple[int, ...]
     """The stacked results of the first that stay whatever is chosen: somebody else reads them."""
     names: frozenset[str]
@@ -140,14 +139,8 @@ class Joint:
             bodies[1],
             detached=True,
         )
-        consts, carry, slices, consts2, carry2, slices2 = split(
-            new.args,
-            len(given_c),
-            len(given_k),
-            len(given_x),
-            len(own_c),
-            len(types_k),
-        )
+        counts = len(given_c), len(given_k), len(given_x), len(own_c), len(types_k)
+        consts, carry, slices, consts2, carry2, slices2 = split(new.args, *counts)
         with new.body():
             outs = inline(bodies[0], [*consts, *carry, *slices])
             _, stacked = first.scan.results(outs)
@@ -167,6 +160,7 @@ class Joint:
         )
         carried, _ = split(outs, len(carry))
         new.finish([*carried, *(stacked[i] for i in kept), *outs2])
+        consts, carry, slices, consts2, carry2, slices2 = split(range(len(new.args)), *counts)
         return cls(
             pair,
             new.op,
@@ -181,21 +175,18 @@ class Joint:
         )
 
     @functools.cached_property
-    def steps(self) -> list[Step]:
-        """The ops of the joint body, when nothing in it is rewritten any more."""
-        return [
-            Step(op, _signature.of_op(op, name, operands), operands, list(op.results))
-            for op, name, operands in ops_of(self.function)
-        ]
+    def body(self) -> Body:
+        """The joint body, when nothing in it is rewritten any more."""
+        return Body(self.function)
 
-    def results(self) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value]]:
+    def results(self) -> tuple[list[int], list[int], list[int]]:
         """The carry of the first, of its stacked results those that are kept; all of the second."""
         carry, kept, outs = split(
-            returned(self.function), self.pair.first.scan.num_carry, len(self.kept)
+            self.body.returned, self.pair.first.scan.num_carry, len(self.kept)
         )
         return carry, kept, outs
 
-    def retained(self) -> set[ir.Value]:
+    def retained(self) -> set[int]:
         """The slices that only the first loop reads so far, of values that a program computes:
         they are in memory, but for the second loop would have to stay there."""
         pair = self.pair
@@ -229,10 +220,10 @@ def name_of(program: Program, value: ir.Value) -> str | None:
     op = value.owner
     if isinstance(op, ir.Block):
         return None
-    return name_of_result(program, op, op.operation.name, value)
+    return name_of_result(program, op, op.operation.name, value.result_number)
 
 
-def name_of_result(program: Program, op: Any, name: str, value: ir.Value) -> str | None:
+def name_of_result(program: Program, op: Any, name: str, number: int) -> str | None:
     """The same of a result of an op whose name the caller has read."""
     if name == "jaxpr.name":
         return op.attributes["name"].value
@@ -242,35 +233,26 @@ def name_of_result(program: Program, op: Any, name: str, value: ir.Value) -> str
     if name in ("jaxpr.scan", "jaxpr.jit"):
         body = program.functions.get(op.attributes["jaxpr"].value)
         if body is not None:
-            return name_of(program, returned(body)[value.result_number])
+            return name_of(program, returned(body)[number])
     return None
 
 
-class Step(NamedTuple):
-    """One op of the joint body."""
-
-    op: Any
-    signature: Signature
-    operands: list[ir.Value]
-    results: list[ir.Value]
-
-
 def needed_for(
-    steps: Sequence[Step], wanted: Iterable[ir.Value], available: set[ir.Value]
-) -> tuple[list[Step], set[ir.Value]]:
-    """The steps that give the wanted values where some are available, and all values that takes."""
+    body: Body, wanted: Iterable[int], available: set[int]
+) -> tuple[list[int], set[int]]:
+    """The ops that give the wanted values where some are available, and all values that takes."""
     live = set(wanted)
     kept = []
-    for step in reversed(steps):
-        for v in step.results:
+    for index in reversed(range(len(body.ops))):
+        for v in range(*body.results[index]):
             if v in live and v not in available:
-                live.update(step.operands)
-                kept.append(step)
+                live.update(body.operands[index])
+                kept.append(index)
                 break
     return kept[::-1], live
 
 
-def separate(rules: Rules, joint: Joint, stored: Sequence[ir.Value]) -> tuple[Loop | None, Loop]:
+def separate(rules: Rules, joint: Joint, stored: Sequence[int]) -> tuple[Loop | None, Loop]:
     """Puts two loops in the place of the pair, where the first stores these values of each
     iteration.
 
@@ -278,17 +260,17 @@ def separate(rules: Rules, joint: Joint, stored: Sequence[ir.Value]) -> tuple[Lo
       The loops; of the first nothing may be left.
     """
     first, second = joint.pair.first, joint.pair.second
-    steps = joint.steps
+    body = joint.body
     consts_first, carry_first, slices_first = first.operands
     carry, kept, outs = joint.results()
     position = {v: i for i, v in enumerate(kept)}
 
     # The second loop: what it does not find stored it computes from constants and slices.
     arguments = {*joint.consts, *joint.carry, *joint.slices}
-    todo, live = needed_for(steps, outs, {*stored, *arguments})
+    todo, live = needed_for(body, outs, {*stored, *arguments})
     handed = [v for v in stored if v in live and v not in position]
     position |= {v: len(kept) + i for i, v in enumerate(handed)}
-    todo_first, live_first = needed_for(steps, [*carry, *kept, *handed], arguments)
+    todo_first, live_first = needed_for(body, [*carry, *kept, *handed], arguments)
 
     with ir.InsertionPoint(first.op), first.op.location:
         consts = [
@@ -301,6 +283,7 @@ def separate(rules: Rules, joint: Joint, stored: Sequence[ir.Value]) -> tuple[Lo
             _body(
                 rules,
                 first,
+                body,
                 [*_args(consts), *joint.carry, *_args(slices)],
                 todo_first,
                 [*carry, *kept, *handed],
@@ -321,7 +304,14 @@ def separate(rules: Rules, joint: Joint, stored: Sequence[ir.Value]) -> tuple[Lo
         again += [(stacked[i], v) for v, i in position.items()]
         slices = [pair for pair in (*joint.second_slices, *again) if pair[1] in live]
         new = second.scan.with_body(
-            _body(rules, second, [*_args(consts), *joint.second_carry, *_args(slices)], todo, outs),
+            _body(
+                rules,
+                second,
+                body,
+                [*_args(consts), *joint.second_carry, *_args(slices)],
+                todo,
+                outs,
+            ),
             len(consts),
             len(joint.second_carry),
         )
@@ -330,29 +320,29 @@ def separate(rules: Rules, joint: Joint, stored: Sequence[ir.Value]) -> tuple[Lo
     return Loop(values[0].owner) if values else None, Loop(results[0].owner)
 
 
-def _operands(pairs: Sequence[tuple[ir.Value, ir.Value]]) -> list[ir.Value]:
+def _operands(pairs: Sequence[tuple[ir.Value, int]]) -> list[ir.Value]:
     return [operand for operand, _ in pairs]
 
 
-def _args(pairs: Sequence[tuple[ir.Value, ir.Value]]) -> list[ir.Value]:
+def _args(pairs: Sequence[tuple[ir.Value, int]]) -> list[int]:
     return [arg for _, arg in pairs]
 
 
 def _body(
     rules: Rules,
     loop: Loop,
-    arguments: Sequence[ir.Value],
-    steps: Sequence[Step],
-    results: Sequence[ir.Value],
+    joint: Body,
+    arguments: Sequence[int],
+    ops: Sequence[int],
+    results: Sequence[int],
 ) -> str:
-    """A body of those steps of the joint one, over those values of it; its symbol."""
+    """A body of those ops of the joint one, over those values of it; its symbol."""
     like = rules.program.function(loop.scan.body)
-    new = NewFunction(rules, like.name.value, [v.type for v in arguments], like)
+    new = NewFunction(rules, like.name.value, [joint.types[v] for v in arguments], like)
     values = dict(zip(arguments, new.args, strict=True))
     with new.body():
-        for step in steps:
-            operands = [values[v] for v in step.operands]
-            outs = step.signature.create(operands, step.op.location)
-            for old, value in zip(step.results, outs, strict=True):
+        for index in ops:
+            outs = joint.copy(index, [values[v] for v in joint.operands[index]])
+            for old, value in zip(range(*joint.results[index]), outs, strict=True):
                 values.setdefault(old, value)
     return new.finish([values[v] for v in results])

@@ -23,6 +23,7 @@ from jaxmlir.passes.cost import CALLED, leaf_cost
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
+    from jaxmlir.passes._body import Body
     from jaxmlir.program import Program
 
 ELEMENT = 0.05
@@ -116,6 +117,10 @@ class Prices:
     def storing(self, type_: ir.Type) -> float:
         """Keeping a value of each iteration for another loop."""
         return BUFFER + size_of(type_) * (self.traffic + self.memory)
+
+    def at(self, body: Body, index: int) -> float:
+        """Running an op of a numbered function once more."""
+        return self.computing(body.ops[index], body.signatures[index])
 
     def computing(self, op: Any, signature: Signature) -> float:
         """Running an op once more; infinite if it must not be run twice, or depends on symbolic
