@@ -44,36 +44,61 @@ class Access:
         """What is written, as it is now: what was read may have been replaced."""
         return self.op.operands[1 if self.combine is None else 2]
 
-    def numbers(self, axis: int, known: Known, length: int) -> np.ndarray | None:
+
+class Positions:
+    """Where accesses begin, and from where to where they go, along the dimensions of their arrays.
+
+    Many accesses have an index in common: each is looked at once.
+
+    Args:
+      length: how many iterations the loop has.
+    """
+
+    def __init__(self, known: Known, length: int):
+        self._known = known
+        self._length = length
+        self._numbers: dict[tuple[ir.Value, int], np.ndarray] = {}
+        self._spans: dict[tuple[ir.Value, int, int], _Span] = {}
+        self._zeros = np.zeros(length, np.int64)
+
+    def numbers(self, access: Access, axis: int) -> np.ndarray | None:
         """Where it begins along a dimension in each iteration, if that is known."""
-        last = self.shape[axis] - self.sizes[axis]
+        start, last = access.starts[axis], access.shape[axis] - access.sizes[axis]
         if last == 0:
-            return np.zeros(length, np.int64)
-        found = vector(known, self.starts[axis], length)
-        # Positions out of bounds are moved inside.
-        return None if found is None else _inside(found, last)
+            return self._zeros
+        found = self._numbers.get((start, last))
+        if found is None:
+            found = vector(self._known, start, self._length)
+            if found is not None:
+                # Positions out of bounds are moved inside.
+                found = self._numbers[start, last] = _inside(found, last)
+        return found
 
-    def everywhere(self, axis: int, known: Known) -> np.ndarray | None:
-        """Likewise, as an array over the iterations of all loops around, this one last."""
-        found = known.get(self.starts[axis])
-        if found is None or not found.ndim:
-            return None
-        return _inside(found.astype(np.int64), self.shape[axis] - self.sizes[axis])
-
-    def starts_as(self, other: Access, axis: int, known: Known) -> bool:
+    def are_same(self, one: Access, other: Access, axis: int) -> bool:
         """Whether both begin at the same place along a dimension in each iteration."""
-        if self.starts[axis] == other.starts[axis]:
+        if one.starts[axis] == other.starts[axis]:
             return True
-        own, others = self.everywhere(axis, known), other.everywhere(axis, known)
+        own, others = self._everywhere(one, axis), self._everywhere(other, axis)
         return own is not None and others is not None and bool((own == others).all())
 
-    def span(self, axis: int, known: Known) -> _Span | None:
+    def span(self, access: Access, axis: int) -> _Span | None:
         """From where to where its iterations touch an array along a dimension, over those of the
         loops around this one."""
-        found = self.everywhere(axis, known)
-        if found is None or not found.size:
+        size = access.sizes[axis]
+        key = access.starts[axis], size, access.shape[axis]
+        span = self._spans.get(key)
+        if span is None:
+            found = self._everywhere(access, axis)
+            if found is not None and found.size:
+                span = self._spans[key] = found.min(-1), found.max(-1) + size
+        return span
+
+    def _everywhere(self, access: Access, axis: int) -> np.ndarray | None:
+        """Where it begins, as an array over the iterations of all loops around, this one last."""
+        found = self._known.get(access.starts[axis])
+        if found is None or not found.ndim:
             return None
-        return found.min(-1), found.max(-1) + self.sizes[axis]
+        return _inside(found.astype(np.int64), access.shape[axis] - access.sizes[axis])
 
 
 def _inside(numbers: np.ndarray, last: int) -> np.ndarray:
@@ -173,16 +198,16 @@ class Chain:
         yield from self.writes
         yield from (access for _, access in self.reads)
 
-    def is_apart(self, read: Access, axes: Sequence[int], known: Known) -> bool:
+    def is_apart(self, read: Access, axes: Sequence[int], positions: Positions) -> bool:
         """Whether for each write there is one of some dimensions along which no iteration of this
         loop touches what any touches of a read."""
-        spans = [read.span(axis, known) for axis in axes]
+        spans = [positions.span(read, axis) for axis in axes]
         # Most of many reads are of what a write gives: that is found without asking all of them.
-        if 0 not in read.sizes and _key(spans) in self._places(tuple(axes), known):
+        if 0 not in read.sizes and _key(spans) in self._places(tuple(axes), positions):
             return False
         apart = np.zeros(len(self.writes), bool)
         for axis, own in zip(axes, spans, strict=True):
-            written = self._written(axis, known)
+            written = self._written(axis, positions)
             if own is None or written is None:
                 continue
             at, start, end = written
@@ -190,18 +215,20 @@ class Chain:
             apart[at] |= found.reshape(len(at), -1).all(-1)
         return bool(apart.all())
 
-    def _places(self, axes: tuple[int, ...], known: Known) -> set[Hashable]:
+    def _places(self, axes: tuple[int, ...], positions: Positions) -> set[Hashable]:
         """What the writes touch along some dimensions."""
         if axes not in self._touched:
             self._touched[axes] = {
-                _key([write.span(axis, known) for axis in axes]) for write in self.writes
+                _key([positions.span(write, axis) for axis in axes]) for write in self.writes
             }
         return self._touched[axes]
 
-    def _written(self, axis: int, known: Known) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    def _written(
+        self, axis: int, positions: Positions
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
         """Which of the writes touch what is known along a dimension, and from where to where."""
         if axis not in self._spans:
-            spans = [write.span(axis, known) for write in self.writes]
+            spans = [positions.span(write, axis) for write in self.writes]
             at = [k for k, span in enumerate(spans) if span is not None]
             self._spans[axis] = None
             if at:

@@ -35,6 +35,7 @@ from jaxmlir.passes.raise_loops._accesses import (
     Access,
     Chain,
     Combined,
+    Positions,
     Uses,
     access_of,
     chain_of,
@@ -107,7 +108,9 @@ class Frame:
         return tuple(self.size if d == self.axis else n for d, n in enumerate(self.part))
 
 
-def frame_of(accesses: Sequence[Access], axis: int, outside: Outside, known: Known) -> Frame:
+def frame_of(
+    accesses: Sequence[Access], axis: int, outside: Outside, positions: Positions
+) -> Frame:
     """The smallest slabs along an axis that hold all accesses."""
     first = accesses[0]
     starts: list[ir.Value | None] = []
@@ -117,7 +120,7 @@ def frame_of(accesses: Sequence[Access], axis: int, outside: Outside, known: Kno
         size = first.sizes[d]
         if d == axis or size == part[d]:
             continue
-        same = all(a.sizes[d] == size and a.starts_as(first, d, known) for a in accesses)
+        same = all(a.sizes[d] == size and positions.are_same(a, first, d) for a in accesses)
         start = outside(first.starts[d]) if same else None
         if start is not None:
             starts[d], part[d] = start, size
@@ -141,9 +144,9 @@ class ArrayRaiser:
         self.overlapping: list[tuple[Any, Constant]] = []
         self.editor = editor
         self.rules = editor.rules
-        self.known = known
         self.combined = combined
         self.length = editor.scan.length
+        self.positions = Positions(known, self.length)
         self.outside = Outside(editor)
         self._rows: dict[Any, ir.Value] = {}
         self._after: list[Callable[[], None]] = []
@@ -169,7 +172,7 @@ class ArrayRaiser:
             return
         later = False
         for axis in range(len(access.shape)):
-            numbers = access.numbers(axis, self.known, self.length)
+            numbers = self.positions.numbers(access, axis)
             if not varies(numbers):
                 continue
             frame, rows = self._rows_of(access, axis)
@@ -187,7 +190,7 @@ class ArrayRaiser:
 
     def _rows_of(self, access: Access, axis: int) -> tuple[Frame, float]:
         """The smallest slabs for a read along a dimension, and the bytes of all of them."""
-        frame = frame_of([access], axis, self.outside, self.known)
+        frame = frame_of([access], axis, self.outside, self.positions)
         return frame, self.length * size(with_shape(access.array.type, frame.slab))
 
     def _slab(self, array: ir.Value, frame: Frame, numbers: np.ndarray) -> ir.Value:
@@ -255,7 +258,7 @@ class ArrayRaiser:
     def _plan(self, chain: Chain, axis: int) -> _Plan | None:
         """How a carried array is raised along a dimension, if it can be."""
         first = chain.writes[0]
-        if not varies(first.numbers(axis, self.known, self.length)):
+        if not varies(self.positions.numbers(first, axis)):
             return None
         size = first.sizes[axis]
         apart = [self._apart(chain, access, axis) for _, access in chain.reads]
@@ -265,18 +268,19 @@ class ArrayRaiser:
         near = [*chain.writes, *near]
         positions = []
         for access in near:
-            numbers = access.numbers(axis, self.known, self.length)
+            numbers = self.positions.numbers(access, axis)
             if numbers is None or access.sizes[axis] != size:
                 return None
             positions.append(numbers)
         written, count = positions[0], len(chain.writes)
-        if any((numbers != written).any() for numbers in positions[:count]):
+        if any(not _are_equal(numbers, written) for numbers in positions[:count]):
             return None
         if len(np.unique(written)) != len(written):
             return None
-        if any(((numbers - written[0]) % size).any() for numbers in positions):
+        different = {id(numbers): numbers for numbers in positions}.values()
+        if any(((numbers - written[0]) % size).any() for numbers in different):
             return None
-        plan = _Plan(frame_of(near, axis, self.outside, self.known), written)
+        plan = _Plan(frame_of(near, axis, self.outside, self.positions), written)
         if self._is_wasteful(plan.frame, chain):
             return None
         reads = iter(positions[count:])
@@ -299,9 +303,9 @@ class ArrayRaiser:
     def _apart(self, chain: Chain, read: Access, axis: int) -> tuple[Frame, np.ndarray] | None:
         """The slabs that hold a read of what no iteration writes, and where they begin."""
         others = [d for d in range(len(read.shape)) if d != axis]
-        if not chain.is_apart(read, others, self.known):
+        if not chain.is_apart(read, others, self.positions):
             return None
-        numbers = read.numbers(axis, self.known, self.length)
+        numbers = self.positions.numbers(read, axis)
         if not varies(numbers):
             return None
         frame, rows = self._rows_of(read, axis)
@@ -424,7 +428,7 @@ class _Plan:
 
     def add(self, numbers: np.ndarray, reverse: bool) -> bool:
         """Finds out what a read of such positions reads; whether that is possible."""
-        if (numbers == self.written).all():
+        if _are_equal(numbers, self.written):
             self.reads.append(("now", None))
             return True
         if (numbers == self.written).any():
@@ -454,6 +458,11 @@ class _Plan:
         self.initial = [merged[i] for i in range(len(merged))]
         self.reads.append(("before", lag))
         return True
+
+
+def _are_equal(numbers: np.ndarray, others: np.ndarray) -> bool:
+    """Whether positions are the same; most often they are one array."""
+    return numbers is others or bool((numbers == others).all())
 
 
 def _slice(x: Any, at: int, size: int, axis: int) -> Any:

@@ -58,14 +58,13 @@ class Known:
         if found is not None or value in unknown or not _can_be_known(value.type):
             return found
         pending = [value]
-        with np.errstate(all="ignore"):
-            while pending:
-                v = pending[-1]
-                missing = () if v in known or v in unknown else self._look_at(v)
-                if missing:
-                    pending += missing
-                else:
-                    pending.pop()
+        while pending:
+            v = pending[-1]
+            missing = () if v in known or v in unknown else self._look_at(v)
+            if missing:
+                pending += missing
+            else:
+                pending.pop()
         return known.get(value)
 
     def _look_at(self, value: ir.Value) -> list[ir.Value]:
@@ -234,7 +233,8 @@ def _elementwise(function: Callable[..., Any]) -> Callable[..., np.ndarray | Non
         if math.prod(a.size for a in arrays) > MAX_ELEMENTS:
             if np.broadcast(*arrays).size > MAX_ELEMENTS:
                 return None
-        found = function(*arrays)
+        with np.errstate(all="ignore"):
+            found = function(*arrays)
         return found if found is not None and found.dtype == aval.dtype else None
 
     return handler
@@ -310,11 +310,19 @@ def _rev(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray
 
 
 def _concatenate(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
-    axes = np.broadcast_shapes(*(a.shape[:depth] for a in arrays))
-    if math.prod(axes) * math.prod(aval.shape) > MAX_ELEMENTS:
+    axes = {a.shape[:depth] for a in arrays}
+    shape = (*(axes.pop() if len(axes) == 1 else np.broadcast_shapes(*axes)), *aval.shape)
+    if math.prod(shape) > MAX_ELEMENTS:
         return None
-    arrays = [_spread(a, (*axes, *a.shape[depth:])) for a in arrays]
-    return np.concatenate(arrays, depth + attribute(op, "dimension"))
+    # A piece is spread out where it is put: to do that before takes longer than all the rest.
+    found = np.empty(shape, aval.dtype)
+    axis = depth + attribute(op, "dimension")
+    place = [slice(None)] * len(shape)
+    end = 0
+    for a in arrays:
+        place[axis] = slice(end, end := end + a.shape[axis])
+        found[tuple(place)] = a
+    return found
 
 
 _HANDLERS: dict[str, Callable[..., np.ndarray | None]] = {
