@@ -395,9 +395,7 @@ def test_no_other_choice_is_cheaper(memory):
                 prices.storing(body.types[v]) for v in stored if v in live
             )
 
-        candidates = [
-            v for v in known - free if body.types[v].rank and not is_cheap(body.value(v))
-        ]
+        candidates = [v for v in known - free if body.types[v].rank and not is_cheap(body.value(v))]
         assert 8 <= len(candidates) <= 16
         best = min(
             price(subset)

@@ -161,12 +161,12 @@ class Algebra:
         for x, y in ((a, b), (b, a)):
             if x.expr is one:
                 return self.sum(y.times(x.sign), gone)
-            renamed = _through_identity(x, y, gone)
-            if renamed is not None:
+            if x.expr.kind == "eye" and (renamed := _through_identity(x, y, gone)) is not None:
                 return self.sum(renamed, gone)
         own_a = [k for k in a.labels if k in gone and k not in b.labels]
         own_b = [k for k in b.labels if k in gone and k not in a.labels]
-        a, b = self.sum(a, own_a), self.sum(b, own_b)
+        if own_a or own_b:
+            a, b = self.sum(a, own_a), self.sum(b, own_b)
         if params is not None or not any(k in gone for k in (*a.labels, *b.labels)):
             return self.raw_product(a, b, gone, params)
         (a, *outer), (b, *others) = self.pulled(a, gone), self.pulled(b, gone)
@@ -363,9 +363,7 @@ def _wired(
 
 # Pattern: sum over k of I[i,k] B[k] = B[i]
 def _through_identity(eye: Tensor, b: Tensor, gone: Collection[int]) -> Tensor | None:
-    """The product of an identity matrix, one of whose labels is gone, with another tensor."""
-    if eye.expr.kind != "eye":
-        return None
+    """The product of an identity matrix, if one of its labels is gone, with another tensor."""
     for kept, summed in (eye.labels, eye.labels[::-1]):
         if summed in gone and kept not in b.labels:
             if summed not in b.labels and kept in gone:
