@@ -1,5 +1,6 @@
 """Rematerialisation: the same derivative from less memory."""
 
+import collections
 import functools
 import itertools
 import math
@@ -110,6 +111,27 @@ def test_derivatives_stay_what_they_are(name, budget):
     want = jax.jit(jax.grad(f))(*args)
     for program in gradients(f, args):
         assert_close(program.remat(budget)(*args), want)
+
+
+@pytest.mark.compat
+def test_pairs_of_loops_that_are_alike_share_their_bodies():
+    def f(w, x):
+        for _ in range(4):
+            x, ys = lax.scan(lambda x, _: (jnp.sin(jnp.tanh(x @ w) ** 2),) * 2, x, None, 12)
+        # What the last loop stacks is read by others as well.
+        return jnp.sum(ys * x)
+
+    def loops_of_each_body(program):
+        scans = loops_of(program.function(program.name))
+        return sorted(collections.Counter(loop.scan.body for loop in scans).values())
+
+    args = (WEIGHTS, STATE)
+    program = jaxmlir.trace(f)(*args).grad().optimize(1)
+    less = program.remat()
+    assert str(less) != str(program)
+    with scope():
+        assert loops_of_each_body(less) == loops_of_each_body(program) == [1, 1, 3, 3]
+    assert_close(less(*args), jax.jit(jax.grad(f))(*args))
 
 
 @pytest.mark.parametrize("name", ["lstm_scan", "n_body", "kalman_filter"])

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.errors import PipelineError, count
 from jaxmlir.ir import func, scope
@@ -23,9 +23,9 @@ from jaxmlir.passes._call_graph import SCANS, keep_reachable
 from jaxmlir.passes._remarks import listening, remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.remat._choice import Choice, choose
-from jaxmlir.passes.remat._joint import Joint, Loop, Pair, loops_of, separate
+from jaxmlir.passes.remat._joint import Joint, Loop, Pair, Parts, loops_of, separate
 from jaxmlir.passes.remat._peak import peak, traffic
-from jaxmlir.passes.remat._price import MEMORY, SLOWDOWN, Prices, size_of
+from jaxmlir.passes.remat._price import MEMORY, SLOWDOWN, Prices
 from jaxmlir.passes.remat._segments import in_segments, segments
 
 if TYPE_CHECKING:
@@ -119,6 +119,7 @@ class _Loops:
       traffic: what storing a byte takes, for who asks.
       depth: how deep they may be segmented.
       slowdown: what a pair of loops may take longer for the sake of memory, of the time it takes.
+      known: what becomes of pairs that are alike.
     """
 
     rules: Rules
@@ -126,6 +127,7 @@ class _Loops:
     traffic: Callable[[], float]
     depth: int
     slowdown: float
+    known: dict[Any, tuple[Choice, Parts] | None] = field(default_factory=dict)
 
     def rewrite(self, function: func.FuncOp) -> bool:
         """Goes through the pairs of loops of a function; whether it changed any."""
@@ -169,17 +171,28 @@ class _Loops:
 
     def _stored(self, pair: Pair, depth: int) -> tuple[Loop | None, Loop]:
         """The pair that stores what is cheapest."""
+        key = depth, pair.likeness
+        if key not in self.known:
+            self.known[key] = self._cheapest(pair, depth)
+        found = self.known[key]
+        if found is None:
+            return pair.first, pair.second
+        choice, parts = found
+        if remarks_wanted():
+            remark(pair.first.op, _explanation(pair, choice))
+        return parts.take_place(self.rules, pair)
+
+    def _cheapest(self, pair: Pair, depth: int) -> tuple[Choice, Parts] | None:
+        """What is best stored, and the loops that do; ``None`` if the pair does."""
         joint = Joint.of(self.rules, pair)
         length = pair.first.scan.length
-        inner = replace(self, prices=self.prices.within(length), depth=depth)
+        inner = replace(self, prices=self.prices.within(length), depth=depth, known={})
         inner.rewrite(joint.function)
-        now = sum(size_of(v.type) for v in pair.links)
+        now = pair.stored
         choice = self._choice(joint, now / length)
         if choice is None or choice.size * length >= now:
-            return pair.first, pair.second
-        if remarks_wanted():
-            remark(pair.first.op, _explanation(pair, choice, now))
-        return separate(self.rules, joint, choice.stored)
+            return None
+        return choice, separate(self.rules, joint, choice.stored)
 
     def _choice(self, joint: Joint, now: float) -> Choice | None:
         """The cheapest choice, at the greatest price of memory at which it is not too slow.
@@ -200,11 +213,11 @@ class _Loops:
         return choice
 
 
-def _explanation(pair: Pair, choice: Choice, now: float) -> str:
+def _explanation(pair: Pair, choice: Choice) -> str:
     length = pair.first.scan.length
     return (
         f"stores {_bytes(choice.size * length)} for {count(length, 'iteration')} instead of "
-        f"{_bytes(now)}: "
+        f"{_bytes(pair.stored)}: "
         f"of each {count(len(choice.stored), 'value')}, not {len(pair.links)}, at the price of "
         f"computing {count(len(choice.again), 'op')} again, about {choice.price:,.0f} ns"
     )

@@ -59,7 +59,7 @@ class _Graph:
         carry, kept, self.outs = joint.results()
         self.arguments = {*joint.consts, *joint.carry, *joint.slices}
         # Slices that the first loop reads are there for the second, though perhaps kept for it.
-        self.retained = joint.retained()
+        self.retained = joint.retained
         self.free = self.arguments - {*joint.carry, *self.retained}
         self.kept = set(kept)
         self.names = joint.names

@@ -11,15 +11,18 @@ Any set of its values from which the rest of the second body follows can be what
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from jaxmlir import _signature
 from jaxmlir._lists import split
 from jaxmlir.ir import func, ir
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import NewFunction, erase, inline, named_ops, returned
 from jaxmlir.passes.higher_order._scan_op import PLAIN_SCAN, ScanOp
+from jaxmlir.passes.remat._price import size_of
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -32,9 +35,13 @@ class Loop:
     Its operands are read when they are asked for: rewriting other loops exchanges them.
     """
 
-    def __init__(self, op: Any):
+    def __init__(self, op: Any, scan: ScanOp | None = None):
+        """
+        Args:
+          scan: the op without its operands, from who has written it.
+        """
         self.op = op
-        self.scan = ScanOp.of(op)
+        self.scan = scan or ScanOp.of(op)
 
     @property
     def operands(self) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value]]:
@@ -81,6 +88,49 @@ class Pair:
         }
         """The stacked values that nobody else reads."""
 
+    @functools.cached_property
+    def stored(self) -> float:
+        """The bytes of these."""
+        return sum(size_of(v.type) for v in self.links)
+
+    @functools.cached_property
+    def kept(self) -> tuple[int, ...]:
+        """The stacked results of the first that stay whatever is chosen: somebody else reads
+        them."""
+        return tuple(
+            i
+            for i, v in enumerate(self.first.stacked)
+            if v not in self.links and any(True for _ in v.uses)
+        )
+
+    @functools.cached_property
+    def retained(self) -> tuple[int, ...]:
+        """The slices that only the first loop reads so far, of values that a program computes:
+        they are in memory, but for the second loop would have to stay there."""
+        later = {*self.second.op.operands}
+        return tuple(
+            i
+            for i, v in enumerate(self.first.operands[2])
+            if not _is_argument(v)
+            and v not in later
+            and all(use.owner == self.first.op.operation for use in v.uses)
+        )
+
+    @property
+    def likeness(self) -> Hashable:
+        """What decides what is stored: pairs of which it is the same are written alike."""
+        numbers: dict[ir.Value, int] = {}
+        first, second = (list(loop.op.operands) for loop in (self.first, self.second))
+        stacked = self.first.stacked
+        return (
+            _signature.of_op(self.first.op, "jaxpr.scan", first),
+            _signature.of_op(self.second.op, "jaxpr.scan", second),
+            tuple([numbers.setdefault(v, len(numbers)) for v in (*first, *stacked, *second)]),
+            tuple([v in self.links for v in stacked]),
+            self.kept,
+            self.retained,
+        )
+
 
 def replace_results(
     pair: Pair, first: Sequence[ir.Value | None], second: Sequence[ir.Value | None]
@@ -107,12 +157,10 @@ class Joint:
     """The first's arguments in the joint body: constants, carry, slices."""
     carry: list[int]
     slices: list[int]
-    second_consts: list[tuple[ir.Value, int]]
-    """What only the second takes: operands, and their arguments in the joint body."""
+    second_consts: list[tuple[int, int]]
+    """What only the second takes: which of its operands, and their arguments in the joint body."""
     second_carry: list[int]
-    second_slices: list[tuple[ir.Value, int]]
-    kept: tuple[int, ...]
-    """The stacked results of the first that stay whatever is chosen: somebody else reads them."""
+    second_slices: list[tuple[int, int]]
     names: frozenset[str]
     """The names of values that are stored for the second, and therefore stay stored."""
 
@@ -125,16 +173,16 @@ class Joint:
         taken_c, _, taken_x = second.operands
         sliced = {*given_x, *first.stacked}
         types_c, types_k, types_x = second.scan.operands([v.type for v in of_second])
-        own_c = [(v, t) for v, t in zip(taken_c, types_c, strict=True) if v not in given_c]
-        own_x = [(v, t) for v, t in zip(taken_x, types_x, strict=True) if v not in sliced]
+        own_c = [i for i, v in enumerate(taken_c) if v not in given_c]
+        own_x = [i for i, v in enumerate(taken_x) if v not in sliced]
         new = NewFunction(
             rules,
             "joint",
             [
                 *(v.type for v in of_first),
-                *(t for _, t in own_c),
+                *(types_c[i] for i in own_c),
                 *types_k,
-                *(t for _, t in own_x),
+                *(types_x[i] for i in own_x),
             ],
             bodies[1],
             detached=True,
@@ -145,21 +193,15 @@ class Joint:
             outs = inline(bodies[0], [*consts, *carry, *slices])
             _, stacked = first.scan.results(outs)
             values = dict(zip(given_c, consts, strict=True))
-            values |= {v: arg for (v, _), arg in zip(own_c, consts2, strict=True)}
+            values |= {taken_c[i]: arg for i, arg in zip(own_c, consts2, strict=True)}
             xs = dict(zip(given_x, slices, strict=True))
             xs |= dict(zip(first.stacked, stacked, strict=True))
-            xs |= {v: arg for (v, _), arg in zip(own_x, slices2, strict=True)}
+            xs |= {taken_x[i]: arg for i, arg in zip(own_x, slices2, strict=True)}
             args = [*(values[v] for v in taken_c), *carry2, *(xs[v] for v in taken_x)]
             outs2 = inline(bodies[1], args)
-        pairs = list(zip(first.stacked, stacked, strict=True))
-        links = [v for outer, v in pairs if outer in pair.links]
-        kept = tuple(
-            i
-            for i, (outer, _) in enumerate(pairs)
-            if outer not in pair.links and any(True for _ in outer.uses)
-        )
+        links = [v for outer, v in zip(first.stacked, stacked, strict=True) if outer in pair.links]
         carried, _ = split(outs, len(carry))
-        new.finish([*carried, *(stacked[i] for i in kept), *outs2])
+        new.finish([*carried, *(stacked[i] for i in pair.kept), *outs2])
         consts, carry, slices, consts2, carry2, slices2 = split(range(len(new.args)), *counts)
         return cls(
             pair,
@@ -167,10 +209,9 @@ class Joint:
             consts,
             carry,
             slices,
-            [(v, arg) for (v, _), arg in zip(own_c, consts2, strict=True)],
+            list(zip(own_c, consts2, strict=True)),
             carry2,
-            [(v, arg) for (v, _), arg in zip(own_x, slices2, strict=True)],
-            kept,
+            [(len(taken_c) + len(carry2) + i, arg) for i, arg in zip(own_x, slices2, strict=True)],
             frozenset(name for v in links if (name := name_of(rules.program, v)) is not None),
         )
 
@@ -182,22 +223,14 @@ class Joint:
     def results(self) -> tuple[list[int], list[int], list[int]]:
         """The carry of the first, of its stacked results those that are kept; all of the second."""
         carry, kept, outs = split(
-            self.body.returned, self.pair.first.scan.num_carry, len(self.kept)
+            self.body.returned, self.pair.first.scan.num_carry, len(self.pair.kept)
         )
         return carry, kept, outs
 
+    @property
     def retained(self) -> set[int]:
-        """The slices that only the first loop reads so far, of values that a program computes:
-        they are in memory, but for the second loop would have to stay there."""
-        pair = self.pair
-        later = {*pair.second.op.operands}
-        return {
-            arg
-            for outer, arg in zip(pair.first.operands[2], self.slices, strict=True)
-            if not _is_argument(outer)
-            and outer not in later
-            and all(use.owner == pair.first.op.operation for use in outer.uses)
-        }
+        """The arguments of slices that are kept in memory for nothing else yet."""
+        return {self.slices[i] for i in self.pair.retained}
 
 
 def _is_argument(value: ir.Value) -> bool:
@@ -252,16 +285,40 @@ def needed_for(
     return kept[::-1], live
 
 
-def separate(rules: Rules, joint: Joint, stored: Sequence[int]) -> tuple[Loop | None, Loop]:
-    """Puts two loops in the place of the pair, where the first stores these values of each
-    iteration.
+@dataclass(frozen=True)
+class Parts:
+    """Two loops that may stand in the place of a pair, or of any other that is like it.
 
-    Returns:
-      The loops; of the first nothing may be left.
+    Operands are numbered: those of the first loop of the pair, those of the second, and what the
+    new first loop stacks.
     """
+
+    first: ScanOp
+    of_first: list[int]
+    second: ScanOp
+    of_second: list[int]
+
+    def take_place(self, rules: Rules, pair: Pair) -> tuple[Loop | None, Loop]:
+        """Writes the loops in the place of a pair; of the first, nothing may be left."""
+        first, second = pair.first.op, pair.second.op
+        values = [*first.operands, *second.operands]
+        with ir.InsertionPoint(first), first.location:
+            made = self.first.write(rules, [values[i] for i in self.of_first])
+        carry, stacked = split(made, self.first.num_carry)
+        values += stacked
+        with ir.InsertionPoint(second), second.location:
+            results = self.second.write(rules, [values[i] for i in self.of_second])
+        kept = dict(zip(pair.kept, stacked, strict=False))
+        rows = [kept.get(i) for i in range(len(pair.first.stacked))]
+        replace_results(pair, [*carry, *rows], results)
+        left = Loop(made[0].owner, self.first) if made else None
+        return left, Loop(results[0].owner, self.second)
+
+
+def separate(rules: Rules, joint: Joint, stored: Sequence[int]) -> Parts:
+    """The loops of which the first stores these values of each iteration."""
     first, second = joint.pair.first, joint.pair.second
     body = joint.body
-    consts_first, carry_first, slices_first = first.operands
     carry, kept, outs = joint.results()
     position = {v: i for i, v in enumerate(kept)}
 
@@ -270,62 +327,33 @@ def separate(rules: Rules, joint: Joint, stored: Sequence[int]) -> tuple[Loop | 
     todo, live = needed_for(body, outs, {*stored, *arguments})
     handed = [v for v in stored if v in live and v not in position]
     position |= {v: len(kept) + i for i, v in enumerate(handed)}
-    todo_first, live_first = needed_for(body, [*carry, *kept, *handed], arguments)
+    results = [*carry, *kept, *handed]
+    todo_first, live_first = needed_for(body, results, arguments)
 
-    with ir.InsertionPoint(first.op), first.op.location:
-        consts = [
-            (o, a) for o, a in zip(consts_first, joint.consts, strict=True) if a in live_first
-        ]
-        slices = [
-            (o, a) for o, a in zip(slices_first, joint.slices, strict=True) if a in live_first
-        ]
-        new = first.scan.with_body(
-            _body(
-                rules,
-                first,
-                body,
-                [*_args(consts), *joint.carry, *_args(slices)],
-                todo_first,
-                [*carry, *kept, *handed],
-            ),
-            len(consts),
-            len(joint.carry),
-        )
-        values = new.write(rules, [*_operands(consts), *carry_first, *_operands(slices)])
-    final, stacked = split(values, len(carry))
-    results_first: list[ir.Value | None] = [*final, *[None] * len(first.stacked)]
-    for i, v in zip(joint.kept, stacked, strict=False):
-        results_first[len(carry) + i] = v
+    # The arguments of the first loop in the joint body have the numbers of its operands.
+    consts = [v for v in joint.consts if v in live_first]
+    slices = [v for v in joint.slices if v in live_first]
+    of_first = [*consts, *joint.carry, *slices]
+    symbol = _body(rules, first, body, of_first, todo_first, results)
+    new_first = first.scan.with_body(symbol, len(consts), len(joint.carry))
 
-    with ir.InsertionPoint(second.op), second.op.location:
-        again = list(zip(consts_first, joint.consts, strict=True))
-        consts = [pair for pair in (*joint.second_consts, *again) if pair[1] in live]
-        again = list(zip(slices_first, joint.slices, strict=True))
-        again += [(stacked[i], v) for v, i in position.items()]
-        slices = [pair for pair in (*joint.second_slices, *again) if pair[1] in live]
-        new = second.scan.with_body(
-            _body(
-                rules,
-                second,
-                body,
-                [*_args(consts), *joint.second_carry, *_args(slices)],
-                todo,
-                outs,
-            ),
-            len(consts),
-            len(joint.second_carry),
-        )
-        results = new.write(rules, [*_operands(consts), *second.operands[1], *_operands(slices)])
-    replace_results(joint.pair, results_first, results)
-    return Loop(values[0].owner) if values else None, Loop(results[0].owner)
-
-
-def _operands(pairs: Sequence[tuple[ir.Value, int]]) -> list[ir.Value]:
-    return [operand for operand, _ in pairs]
-
-
-def _args(pairs: Sequence[tuple[ir.Value, int]]) -> list[int]:
-    return [arg for _, arg in pairs]
+    own = len(first.op.operands)
+    stacked = own + len(second.op.operands)
+    again = [(v, v) for v in joint.consts]
+    of_consts = [*((own + i, v) for i, v in joint.second_consts), *again]
+    again = [(v, v) for v in joint.slices]
+    again += [(stacked + i, v) for v, i in position.items()]
+    of_slices = [*((own + i, v) for i, v in joint.second_slices), *again]
+    start = second.scan.num_consts
+    taken = [
+        [pair for pair in of_consts if pair[1] in live],
+        [(own + start + i, v) for i, v in enumerate(joint.second_carry)],
+        [pair for pair in of_slices if pair[1] in live],
+    ]
+    operands, args = zip(*itertools.chain.from_iterable(taken), strict=True)
+    symbol = _body(rules, second, body, args, todo, outs)
+    new_second = second.scan.with_body(symbol, len(taken[0]), len(joint.second_carry))
+    return Parts(new_first, of_first, new_second, list(operands))
 
 
 def _body(
