@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import copy
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import _signature, rules, untraced
@@ -151,6 +151,17 @@ class Body:
         for index, (first, last) in enumerate(self.results):
             found += [index] * (last - first)
         return found
+
+    @functools.cached_property
+    def structure(self) -> Hashable:
+        """What the function is but for the values of its constants: many are the same but for
+        these, and what is decided without them can be decided once."""
+        return (
+            self.arity,
+            tuple([s.results if s.name == "jaxpr.constant" else s for s in self.signatures]),
+            tuple(map(tuple, self.operands)),
+            tuple(self.returned),
+        )
 
     @functools.cached_property
     def effects(self) -> dict[int, ir.ArrayAttr]:

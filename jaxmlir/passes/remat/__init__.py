@@ -11,10 +11,10 @@ computing (:mod:`_price`).  A memory budget raises the price of storing until an
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.errors import PipelineError, count
 from jaxmlir.ir import func, scope
@@ -120,6 +120,7 @@ class _Loops:
       depth: how deep they may be segmented.
       slowdown: what a pair of loops may take longer for the sake of memory, of the time it takes.
       known: what becomes of pairs that are alike.
+      choices: what is best stored where joint bodies have the same structure.
     """
 
     rules: Rules
@@ -127,7 +128,8 @@ class _Loops:
     traffic: Callable[[], float]
     depth: int
     slowdown: float
-    known: dict[Any, tuple[Choice, Parts] | None] = field(default_factory=dict)
+    known: dict[Hashable, tuple[Choice, Parts] | None] = field(default_factory=dict)
+    choices: dict[Hashable, Choice | None] = field(default_factory=dict)
 
     def rewrite(self, function: func.FuncOp) -> bool:
         """Goes through the pairs of loops of a function; whether it changed any."""
@@ -186,10 +188,14 @@ class _Loops:
         """What is best stored, and the loops that do; ``None`` if the pair does."""
         joint = Joint.of(self.rules, pair)
         length = pair.first.scan.length
-        inner = replace(self, prices=self.prices.within(length), depth=depth, known={})
+        prices = self.prices.within(length)
+        inner = replace(self, prices=prices, depth=depth, known={}, choices={})
         inner.rewrite(joint.function)
         now = pair.stored
-        choice = self._choice(joint, now / length)
+        key = now / length, joint.structure
+        if key not in self.choices:
+            self.choices[key] = self._choice(joint, now / length)
+        choice = self.choices[key]
         if choice is None or choice.size * length >= now:
             return None
         return choice, separate(self.rules, joint, choice.stored)

@@ -228,6 +228,12 @@ class Joint:
         return carry, kept, outs
 
     @property
+    def structure(self) -> Hashable:
+        """What decides what is best stored; the same of bodies that differ in constants only."""
+        counts = len(self.consts), len(self.carry), len(self.slices)
+        return self.body.structure, counts, self.pair.kept, self.pair.retained, self.names
+
+    @property
     def retained(self) -> set[int]:
         """The arguments of slices that are kept in memory for nothing else yet."""
         return {self.slices[i] for i in self.pair.retained}
