@@ -157,7 +157,7 @@ class Body:
         """What the function is but for the values of its constants: many are the same but for
         these, and what is decided without them can be decided once."""
         return (
-            self.arity,
+            tuple(self.types[: self.arity]),
             tuple([s.results if s.name == "jaxpr.constant" else s for s in self.signatures]),
             tuple(map(tuple, self.operands)),
             tuple(self.returned),

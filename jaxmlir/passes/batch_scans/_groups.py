@@ -249,14 +249,10 @@ class Finder:
         """A number for a body, the same for those that differ in constants only."""
         if symbol not in self._number_of:
             body = self._read(self._program.function(symbol))
-            constants = [i for i, name in enumerate(body.names) if name == "jaxpr.constant"]
-            self._constants[symbol] = [body.ops[index] for index in constants]
-            letters: list[Any] = list(body.signatures)
-            for index in constants:
-                letters[index] = body.signatures[index].results
-            operands = tuple(map(tuple, body.operands))
-            text = (tuple(letters), operands, tuple(body.returned), body.function.type)
-            number = self._number_of[symbol] = self._numbers.setdefault(text, len(self._numbers))
+            named = zip(body.ops, body.names, strict=True)
+            self._constants[symbol] = [op for op, name in named if name == "jaxpr.constant"]
+            number = self._numbers.setdefault(body.structure, len(self._numbers))
+            self._number_of[symbol] = number
             if number == len(self._bodies):
                 self._bodies.append(body)
         return self._number_of[symbol]
