@@ -18,7 +18,6 @@ from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import (
     NewFunction,
-    copy,
     may_have_functions,
     named_ops,
     reachable,
@@ -140,7 +139,7 @@ def vmap(
             args = [values[v] for v in operands]
             first, last = body.results[i]
             if pattern is None:
-                values[first:last] = copy(op, body.names[i], args)
+                values[first:last] = body.copy(i, args)
                 continue
             key = body.signature(i), pattern
             rule = known.get(key)
