@@ -104,6 +104,20 @@ def test_sums_are_products(step, x, count):
     same(program, function, x, B)
 
 
+@pytest.mark.compat
+def test_each_loop_has_its_own_numbers():
+    """Bodies that differ in constants only are taken apart alike."""
+
+    def function(x, b):
+        for rate in (0.5, 0.25, 2.0):
+            x = loop(lambda x, b, r=rate: logsumexp(x[:, None] * r + b / (r + 1), axis=0))(x, b)
+        return x
+
+    program, found = rewritten(function, X, B)
+    assert found == 3
+    same(program, function, X, B)
+
+
 NOT_FOUND = {
     "matrix changes": lambda x, b: logsumexp(x[:, None] + b * x[0], axis=0),
     "nothing is the same": lambda x, b: logsumexp(x[:, None] + x[None] * b[0, 0], axis=0),

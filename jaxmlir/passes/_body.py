@@ -116,8 +116,18 @@ class Body:
     def of_copy(self, function: func.FuncOp) -> Body:
         """The body of a copy of the function, in which ops and values have the same numbers."""
         new = copy.copy(self)
+        new.__dict__.pop("text", None)
         new.function = function
         *new.ops, _ = function.entry_block.operations
+        return new
+
+    def of_alike(self, function: func.FuncOp) -> Body:
+        """The body of a function of the same structure, of which its constants are read only."""
+        new = self.of_copy(function)
+        new.signatures = [
+            _signature.of_op(op, old.name, ()) if old.name == "jaxpr.constant" else old
+            for op, old in zip(new.ops, self.signatures, strict=True)
+        ]
         return new
 
     def _append(self, body: Body, start: int, end: int, values: list[int]) -> None:

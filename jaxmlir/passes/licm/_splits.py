@@ -3,7 +3,7 @@ rest."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -97,15 +97,21 @@ class Splits:
         self._unchanged = set(graph.uses)
         self._work = Work(rules.program)
         self._found: dict[tuple[str, str, Uses], Split | None] = {}
+        # By the structure of a body: of many the same is taken out, but for constants.
+        self._choices: dict[Hashable, Choice] = {}
 
-    def of_scan(self, scan: ScanOp, count: int) -> Split | None:
-        """The body of a scan of so many operands in two, if it has more than one iteration."""
+    def of_scan(self, scan: ScanOp, count: int, body: Body | None = None) -> Split | None:
+        """The body of a scan of so many operands in two, if it has more than one iteration.
+
+        Args:
+          body: the same, from who has read it.
+        """
         if (scan.is_counted and scan.length < 2) or not self.can_change(scan.body):
             return None
         consts, carry = scan.counts
         # Nobody misses constants and slices that the body does without.
         needed = tuple([consts <= i < consts + carry for i in range(count)])
-        return self.of(scan.body, Uses(_first(consts, count), needed, consts))
+        return self.of(scan.body, Uses(_first(consts, count), needed, consts), body=body)
 
     def of_while(self, symbol: str, consts: int, carry: int) -> Split | None:
         """The condition or the body of a while in two; it takes all that is carried."""
@@ -115,11 +121,12 @@ class Splits:
     def can_change(self, symbol: str) -> bool:
         return can_change(self._rules.program.function(symbol))
 
-    def of(self, symbol: str, uses: Uses, name: str = "") -> Split | None:
+    def of(self, symbol: str, uses: Uses, name: str = "", body: Body | None = None) -> Split | None:
         """``@symbol`` in two; ``None`` if nothing is to be computed apart.
 
         Args:
           name: of the op, if it is a call: others may call the function too.
+          body: the function, from who has read it.
         """
         if True not in uses.fixed:
             return None
@@ -127,7 +134,9 @@ class Splits:
         if key not in self._found:
             self._found[key] = None
             function = self._bodies.copy(symbol) if name else self._bodies.own(symbol)
-            found = self._found[key] = self._split(function, uses, name == "jaxpr.remat2")
+            if body is None or body.function is not function:
+                body = self._read(function)
+            found = self._found[key] = self._split(body, uses, name == "jaxpr.remat2")
             if found is None:
                 self._bodies.drop(function) if name else self._bodies.give_back(symbol, function)
         return self._found[key]
@@ -136,16 +145,23 @@ class Splits:
         """Takes note of a function that is no more as it was read."""
         self._unchanged.discard(function.name.value)
 
-    def _split(self, function: func.FuncOp, uses: Uses, in_remat: bool) -> Split | None:
-        """Takes a function apart that nobody else uses."""
-        arguments = list(function.arguments)
+    def _read(self, function: func.FuncOp) -> Body:
         is_unchanged = function.name.value in self._unchanged
-        body = self._rules.program.reading.body(function) if is_unchanged else Body(function)
+        return self._rules.program.reading.body(function) if is_unchanged else Body(function)
+
+    def _split(self, body: Body, uses: Uses, in_remat: bool) -> Split | None:
+        """Takes a function apart that nobody else uses."""
+        function = body.function
+        arguments = list(function.arguments)
         if not _CALLS.isdisjoint(body.names):
             if self._split_calls(function, chosen(arguments, uses.fixed)):
                 self.change(function)
                 body = Body(function)
-        choice = Choice(body, uses.fixed, self._work, self._growth, in_remat)
+        key = body.structure, uses.fixed, in_remat
+        choice = self._choices.get(key)
+        if choice is None:
+            choice = Choice(body, uses.fixed, self._work, self._growth, in_remat)
+            self._choices[key] = choice
         if not choice.kept:
             return None
         self.change(function)

@@ -21,7 +21,7 @@ or divided by them; what does not change along the summed dimensions is added af
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -140,7 +140,7 @@ class _Versions:
     """Of the constants, the number of the version."""
     far: str
     """The body for numbers that are far apart."""
-    near: str
+    near: Body
     """The one with products, what of these is the same in every iteration being in it."""
 
 
@@ -163,6 +163,8 @@ class _Loops:
         self._known: dict[tuple[str, int, int], _Versions | None] = {}
         # The functions that are no more as they were read.
         self._changed: set[str] = set()
+        # Bodies with products, by what they are made of but for constants.
+        self._near: dict[Hashable, Body] = {}
 
     def rewrite(self, function: func.FuncOp, op: Any) -> bool:
         """Gives a loop in a function a second version, if that pays; whether it does."""
@@ -179,8 +181,8 @@ class _Loops:
             return False
         self._changed.add(function.name.value)
         operands = list(op.operands)
-        near = replace(scan, body=versions.near)
-        split = self._splits.of_scan(near, len(operands))
+        near = replace(scan, body=versions.near.function.name.value)
+        split = self._splits.of_scan(near, len(operands), versions.near)
         if split is not None:
             report(split, f"{scan.length} times")
         branches = [
@@ -241,7 +243,11 @@ class _Loops:
         set_results(near.function, outs)
         for version in (far, near):
             drop_dead_ops(version.function)
-        return _Versions(check, far.function.name.value, near.function.name.value)
+        key = body.structure, num_consts, tuple(found)
+        alike = self._near.get(key)
+        read = Body(near.function) if alike is None else alike.of_alike(near.function)
+        self._near[key] = read
+        return _Versions(check, far.function.name.value, read)
 
     def _recompute(self, found: Found, body: Body) -> None:
         """Has the derivative of a log-sum-exp compute its exponentials again."""

@@ -43,8 +43,8 @@ class Found:
     """
 
     op: int
-    operands: list[int]
-    steps: list[int]
+    operands: tuple[int, ...]
+    steps: tuple[int, ...]
     sum: LogSumExp
 
 
@@ -178,7 +178,7 @@ class Reader:
             out=self._shape(self._body.results[index][0]),
             **{kind: tuple(of) for kind, of in kinds.items()},
         )
-        return Found(index, list(operands), [*dict.fromkeys(steps), *then], found)
+        return Found(index, tuple(operands), (*dict.fromkeys(steps), *then), found)
 
     def _terms(
         self, value: int, scalings: _Scalings, steps: list[int]
