@@ -46,6 +46,13 @@ class Kind(NamedTuple):
     shape: Shape
     """Of the operands and results that are no scalars."""
 
+    @property
+    def text(self) -> str:
+        """The key, as any process writes it."""
+        name, attributes, arity, elements = self.key
+        parts = [name, *(f"{key}={attr}" for key, attr in attributes), arity]
+        return "\n".join(map(str, (*parts, *itertools.chain(*elements))))
+
 
 @functools.cache
 def kind_of(signature: Signature) -> Kind | None:

@@ -57,6 +57,33 @@ class Signature:
             return False
         return not any(codec.depends_on_module(attr) for _, attr in self.attributes)
 
+    @functools.cached_property
+    def text(self) -> str | None:
+        """Tells it from others in any process; ``None`` where it may mean something else there."""
+        if not self.is_portable:
+            return None
+        parts = [self.name, str(len(self.operands)), *map(_type_text, self.types)]
+        parts += [f"{key}={_text(attr)}" for key, attr in self.attributes]
+        text = "\n".join(map(str, parts))
+        return None if None in parts or _OF_PROCESS in text else text
+
+
+# What types begin with that are no builtin ones.  Some name objects of a process.
+_OF_PROCESS = "!jaxpr."
+_text = functools.cache(str)
+
+
+@functools.cache
+def _type_text(type_: ir.Type) -> str | None:
+    """A type that says no more than shape and element type, as text; else ``None``."""
+    if not isinstance(type_, ir.RankedTensorType):
+        return None
+    encoding = type_.encoding
+    plain = encoding is None or all(item.name in _PLAIN for item in encoding)
+    return str(type_) if plain else None
+
+
+_PLAIN = frozenset({"weak_type", "shape", "constraints"})
 
 _signatures: dict[tuple[Any, ...], Signature] = {}
 

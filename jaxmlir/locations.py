@@ -6,6 +6,7 @@ around the user's Python frames, innermost first.
 
 from __future__ import annotations
 
+import _thread
 import functools
 import os
 import re
@@ -189,6 +190,12 @@ def source_info(location: ir.Location) -> Any:
     return found
 
 
+def brief_source_info(location: ir.Location) -> Any:
+    """The same for an equation that nobody will see, without a traceback unless there is one."""
+    _, frames = split(location)
+    return source_info_util.SourceInfo(traceback_of(frames), name_stack(location))
+
+
 def _traceback(location: ir.Location) -> Any:
     _, frames = split(location)
     known = traceback_of(frames)
@@ -200,13 +207,26 @@ def _traceback(location: ir.Location) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def _traceback_at(file: str, line: int) -> Any:
-    """A traceback whose innermost frame is ``file:line``.
+    """A traceback of the frame ``file:line``.
 
     JAX takes tracebacks from live frames only, so one is made: a function that says it is there.
+    It is called in a thread, where it has no callers: who asks first for a place is not to be part
+    of it.
     """
     position = min(line, 2**31 - 1)
     code = _STANDING.__code__.replace(co_filename=file, co_name="user", co_firstlineno=position)
-    return types.FunctionType(code, {})(jaxlib_jax.Traceback.get_traceback)
+    found: list[Any] = []
+    made = _thread.allocate_lock()
+    made.acquire()
+    function = types.FunctionType(code, {})
+    arguments = jaxlib_jax.Traceback.get_traceback, found.append, made.release
+    try:
+        _thread.start_new_thread(function, arguments)
+    except RuntimeError:  # There are too many.
+        function(*arguments)
+    made.acquire()
+    return found[0]
 
 
-_STANDING = lambda here: here()  # noqa: E731, since all of it has to be in one line.
+# All of it has to be in one line.
+_STANDING = lambda take, give, end: (give(take()), end())  # noqa: E731

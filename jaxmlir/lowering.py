@@ -36,6 +36,7 @@ from jaxmlir import (
     locations,
     ops,
     params,
+    rule_cache,
 )
 from jaxmlir._compat import (
     ad,
@@ -47,6 +48,7 @@ from jaxmlir._compat import (
     mlir,
     source_info_util,
 )
+from jaxmlir._kept_leaves import KeptLeaves, kept_leaves
 from jaxmlir._lists import chosen
 from jaxmlir._signature import Signature
 from jaxmlir.errors import JaxmlirError, LoweringError, cause_of
@@ -125,7 +127,16 @@ def lower_function(
     custom_calls.check(program)
     liveness = program.liveness
     live = None if results is None else liveness.of(symbol, results)
-    return _Lowering(ctx, program, liveness.body(symbol)).lower(args, live)
+    lowering = _Lowering(ctx, program, liveness.body(symbol))
+    is_outermost = lowering.cache.setdefault(_OUTERMOST, lowering) is lowering
+    lowered = lowering.lower(args, live)
+    if is_outermost:
+        del lowering.cache[_OUTERMOST]
+        rule_cache.settle()
+    return lowered
+
+
+_OUTERMOST = "the program that is being lowered"
 
 
 class _Lowering:
@@ -229,6 +240,9 @@ class _Lowering:
         eqn = _equations.get(known)
         if eqn is None:
             shared = known.is_portable and not _may_differ(known)
+            kept = self.kept.find(known) if shared and self.kept else None
+            if kept is not None:
+                return _Template(kept)
             eqn = self.equation(op, known.name, shared)
             if shared:
                 _equations[known] = eqn
@@ -268,20 +282,32 @@ class _Lowering:
         """The template of a leaf op: that of a pointwise op of another shape, if there is one."""
         alike = None if self.ctx.dim_var_values else _pointwise.kind_of(known)
         if alike is None:
-            return self.leaf_here(eqn, lower, rules)
-        template, shape = self.cache.get(alike.key, (None, ()))
-        if template is not None:
-            function = _pointwise.reshaped(template.function, shape, alike.shape)
+            return self.leaf_here(eqn, known, lower, rules)
+        if alike.key not in self.cache:
+            self.cache[alike.key] = (self.kept and self.kept.find_alike(alike)) or (None, ())
+        function, shape = self.cache[alike.key]
+        if function is not None:
+            function = _pointwise.reshaped(function, shape, alike.shape)
             if function is not None:
+                if self.kept:
+                    self.kept.keep(known, _text(function))
                 return _Template(function)
-        template = self.leaf_here(eqn, lower, rules)
-        self.cache[alike.key] = template, alike.shape
+        template = self.leaf_here(eqn, known, lower, rules, alike)
+        self.cache[alike.key] = template.function, alike.shape
         return template
 
-    def leaf_here(self, eqn: _Equation, lower: Any, rules: tuple[Any, ...]) -> _Template:
+    def leaf_here(
+        self,
+        eqn: _Equation,
+        known: Signature,
+        lower: Any,
+        rules: tuple[Any, ...],
+        alike: _pointwise.Kind | None = None,
+    ) -> _Template:
         """The same for the op's own shape, read back where earlier modules have had it.
 
-        It is printed for the second: most of a process's first program are met in no other.
+        It is printed for the second, or for other processes: most of a process's first program are
+        met in no other.
         """
         texts = None if self.environment is None else eqn.texts
         key = (rules, self.environment)
@@ -293,13 +319,17 @@ class _Lowering:
         nowhere = jaxlib_jax.Traceback()
         with source_info_util.user_context(nowhere), eqn.ctx.manager, eqn.widths:
             template = self.emit_leaf(eqn, lower)
-        if texts is not None and key not in texts:
+        if texts is None or text is not None:
+            return template
+        if key not in texts and self.kept is None:
             texts[key] = None
-        elif texts is not None and text is None:
-            text = template.function.get_asm(print_generic_op_form=True, enable_debug_info=True)
-            # A rule that calls a function of its module has written more than its own text.
-            whole = "@" not in text and _left_in(self.module_context) == before
-            texts[key] = text if whole else ""
+            return template
+        text = _text(template.function)
+        # A rule that calls a function of its module has written more than its own text.
+        whole = "@" not in text and _left_in(self.module_context) == before
+        texts[key] = text if whole else ""
+        if whole and self.kept is not None:
+            self.kept.keep(known, text, alike)
         return template
 
     @functools.cached_property
@@ -315,6 +345,17 @@ class _Lowering:
             module_context.lowering_parameters,
             config.trace_context(),
         )
+
+    @functools.cached_property
+    def kept(self) -> KeptLeaves | None:
+        """What earlier processes have made."""
+        if self.environment is None:
+            return None
+        platforms = self.environment[0]
+        key = ("kept", platforms)
+        if key not in self.cache:
+            self.cache[key] = kept_leaves(self.module_context, platforms)
+        return self.cache[key]
 
     def emit_leaf(self, eqn: _Equation, lower: Any) -> _Template:
         """A rule's output for arrays: ``_emit_lowering_rule_as_fun`` without what others need.
@@ -427,6 +468,12 @@ class _Lowering:
     def within(self, traceback: Any | None) -> Any:
         """A traceback with that of the calling equation below it."""
         return self.traceback if traceback is None else traceback + self.traceback
+
+
+def _text(function: ir.Operation) -> str:
+    return function.get_asm(
+        print_generic_op_form=True, enable_debug_info=True, use_local_scope=True
+    )
 
 
 def _check_types(returned: Any, expected: Iterable[ir.Type]) -> None:

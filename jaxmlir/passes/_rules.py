@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaxmlir import _pointwise, _signature, locations, rules
+from jaxmlir import _pointwise, _signature, locations, rule_cache, rules
 from jaxmlir import exporter as exporting
 from jaxmlir._compat import (
     ad_util,
@@ -43,6 +43,7 @@ from jaxmlir.passes import _jax_rules, higher_order
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import inline, ops_with_symbols, reachable, symbols_of, zeros
 from jaxmlir.passes._functions import Functions
+from jaxmlir.passes._kept_rules import place
 from jaxmlir.passes.higher_order import Halves, Linearization, Written
 from jaxmlir.types import aval_of, widths_of
 from jaxmlir.untraced import MARK, is_untraced
@@ -70,7 +71,7 @@ class Rule(NamedTuple):
 
 
 # What rules have given for a pointwise op of some shape, by its kind: with that shape.
-_of_kind: dict[Any, tuple[Any, _pointwise.Shape]] = {}
+_of_kind: dict[Any, tuple[()] | tuple[Any, _pointwise.Shape]] = {}
 
 # Templates that mean the same in every program, and the jaxprs of those that do not: they call
 # functions, or have large constants, which are each program's own.
@@ -179,9 +180,14 @@ class Rules:
         if found is None:
             from jaxmlir.passes._pullback import transposed
 
+            kept = halves.origin and place(self._disk, "pullback", halves.origin.hex(), nonzero)
+            found = kept and kept.find()
+            if found is not None:
+                halves.pullbacks[nonzero] = found
+                return found
             found, is_portable = transposed(self, body, op, nonzero)
             if is_portable:
-                halves.pullbacks[nonzero] = found
+                halves.pullbacks[nonzero] = kept.keep(found) if kept else found
             else:
                 self._own[halves, nonzero] = found
         return found
@@ -408,20 +414,38 @@ class Rules:
         found = self._kept(key)
         if found is not None:
             return found
+        kept = place(self._disk, known.text, kind, reverse, pattern)
+        found = kept and kept.find()
         alike = _pointwise.kind_of(known) if kind in _OF_ANY_SHAPE else None
-        if alike is not None:
+        if found is None and alike is not None:
             of_kind = (kind, self._setting, reverse, alike.key, pattern)
+            any_shape = kept and place(self._disk, alike.text, "alike", kind, reverse, pattern)
+            if any_shape and of_kind not in _of_kind:
+                _of_kind[of_kind] = any_shape.find_alike()
             found = _at_shape(alike.shape, *_of_kind.get(of_kind, ()))
-            if found is not None:
-                _process_wide[key] = found
-                return found
+            if found is not None and kept:
+                found = kept.keep(found)
+        if found is not None:
+            _process_wide[key] = found
+            return found
         with _located(kind, op, name), widths_of(map(aval_of, known.types)):
             found = self._keep(
                 key, lambda: trace(self._jaxpr_with_rules(op, name)), write, not _refers(op)
             )
-        if alike is not None and key in _process_wide:
+        if key not in _process_wide:
+            return found
+        if kept:
+            found = _process_wide[key] = kept.keep(found)
+        if alike is not None:
             _of_kind[of_kind] = found, alike.shape
+            if any_shape:
+                any_shape.keep_alike(kept, alike.shape)
         return found
+
+    @functools.cached_property
+    def _disk(self) -> rule_cache.RuleCache | None:
+        """What other processes have kept."""
+        return rule_cache.current()
 
     def _kept(self, key: Any) -> Any | None:
         """What has been made for a key, of all programs or of this one."""
@@ -478,7 +502,9 @@ class Rules:
                 self.functions.loans.check(*reachable(self.program.functions, symbol))
         known = set(self.exporter.made)
         invars = [core.Var(aval_of(v.type)) for v in op.operands]
-        eqn = exporting.equation(self.exporter, op, name, invars)
+        # What is traced from an op without functions has the template's place.
+        place = None if _refers(op) else locations.brief_source_info(op.location)
+        eqn = exporting.equation(self.exporter, op, name, invars, place)
         for symbols in self.exporter.made.keys() - known:
             self.importer.share(symbols, self.exporter.made[symbols])
         info = debug_info("jit", name, len(invars), len(eqn.outvars))
@@ -505,7 +531,7 @@ def _at_shape(shape: _pointwise.Shape, found: Any = None, old: Any = None) -> An
         primal, tangent = (_at_shape(shape, half, old) for half in (found.primal, found.tangent))
         if primal is None or tangent is None:
             return None
-        return replace(found, primal=primal, tangent=tangent, pullbacks={})
+        return replace(found, primal=primal, tangent=tangent, pullbacks={}, origin=None)
     if found is None:
         return None
     function = _pointwise.reshaped(found.function.operation, old, shape)

@@ -42,6 +42,8 @@ class Linearization:
     """Transposes of ``tangent``, by which results have cotangents (see ``Rules.pullback``)."""
     pull: Callable[[tuple[bool, ...]], Written] | None = None
     """Gives these, where it takes no look at what ``tangent`` writes."""
+    origin: bytes | None = None
+    """Under which key later processes find it, if they do."""
 
     def jvp(self, active: tuple[bool, ...], num_results: int) -> Written:
         """Both halves together, as :meth:`HigherOrderRule.jvp` gives them.

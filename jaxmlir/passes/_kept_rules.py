@@ -1,0 +1,106 @@
+"""What JAX's rules gave, as texts for the cache on disk (:mod:`jaxmlir.rule_cache`), and back."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from jaxmlir._compat import batching, core
+from jaxmlir.ir import ir
+from jaxmlir.passes.higher_order import Linearization
+from jaxmlir.rule_cache import RuleCache
+
+
+class Place(NamedTuple):
+    """Where what one rule gives is kept."""
+
+    cache: RuleCache
+    key: bytes
+
+    def find(self) -> Any | None:
+        """What the rule gave to an earlier process."""
+        found = self.cache.find(self.key)
+        try:
+            return found and _read(found, self.key)
+        except (ValueError, ir.MLIRError):
+            return None
+
+    def keep(self, found: Any) -> Any:
+        """Keeps what the rule gives, and returns it."""
+        self.cache.keep(self.key, lambda: _written(found))
+        return replace(found, origin=self.key) if isinstance(found, Linearization) else found
+
+    def find_alike(self) -> tuple[()] | tuple[Any, tuple[int, ...]]:
+        """Of what is kept for pointwise ops: what the rule gave for some shape, and the shape."""
+        found = self.cache.find_alike(self.key)
+        rule = found and Place(self.cache, found[0]).find()
+        return (rule, found[1]) if found and rule else ()
+
+    def keep_alike(self, like: Place, shape: tuple[int, ...]) -> None:
+        """Keeps where such a one is."""
+        self.cache.keep_alike(self.key, like.key, shape)
+
+
+def place(cache: RuleCache | None, text: str | None, *pattern: Any) -> Place | None:
+    """Where to keep what a rule gives for what the text stands for, and a pattern; ``None`` if that
+    cannot be written down."""
+    if cache is None or text is None:
+        return None
+    parts = _plain(pattern)
+    return parts and Place(cache, cache.key(text, parts))
+
+
+def _plain(value: Any) -> str | None:
+    """A pattern as text, if it is made of numbers and flags."""
+    kind = type(value)
+    if value is None or kind in (bool, int, str):
+        return repr(value)
+    if kind is tuple:
+        items = list(map(_plain, value))
+        return None if None in items else f"({', '.join(items)})"
+    if kind is batching.AxisData and type(value.size) is int:
+        nameless = value.name is core.no_axis_name and value.spmd_name is None
+        return f"axis {value.size}" if nameless and value.explicit_mesh_axis is None else None
+    return None
+
+
+def _written(found: Any) -> list[str] | None:
+    if isinstance(found, Linearization):
+        rules, head = [found.primal, found.tangent], [found.uses]
+    else:
+        rules, head = [found], []
+    texts = [_text(rule.function) for rule in rules]
+    try:
+        first = json.dumps([*head, *(rule.pattern for rule in rules)])
+    except TypeError:
+        return None
+    return None if None in texts else [first, *texts]
+
+
+def _text(function: Any) -> str | None:
+    """A template as text; ``None`` where it has something that is in this process only."""
+    # Locations where they are used are soonest printed, and read.
+    text = function.operation.get_asm(
+        enable_debug_info=True, use_local_scope=True, assume_verified=True
+    )
+    return None if _OF_PROCESS.search(text) else text
+
+
+_OF_PROCESS = re.compile(r"!jaxpr\.|\{(?:handle|Device) = ")
+
+
+def _read(parts: list[str], key: bytes) -> Any:
+    from jaxmlir.passes._rules import Rule
+
+    head = _tuples(json.loads(parts[0]))
+    functions = [ir.Operation.parse(text) for text in parts[1:]]
+    if len(functions) == 1:
+        return Rule(*functions, *head)
+    uses, *patterns = head
+    return Linearization(*map(Rule, functions, patterns), uses, origin=key)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

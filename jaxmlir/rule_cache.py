@@ -1,0 +1,294 @@
+"""What JAX's rules gave for an op, kept on disk for later processes.
+
+A fresh process that differentiates and lowers a program runs JAX's rules some two hundred times,
+and gets what the process before it got: templates, which are text.  So they are looked up under the
+op's signature and all that the rules may depend on besides it:
+
+* the versions of JAX, jaxlib and Python, and this package's sources: there is a directory for each;
+* JAX's configuration, flags and contexts.  In a context that is no plain value, a mesh or a named
+  axis say, nothing is looked up or kept;
+* the rules themselves.  Those are trusted that are JAX's own, down to the functions that they close
+  over.  If anybody has registered another one for a primitive of JAX's, nothing is looked up or
+  kept, since rules use each other; what ops of other primitives give is never kept.
+
+Nothing that is read is executed: values are parsed as MLIR, after their digest was checked.
+
+``JAXMLIR_CACHE_DIR`` names the directory, and turns the cache off where it is empty; by default it
+is ``jaxmlir`` in ``XDG_CACHE_HOME`` or ``~/.cache``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import enum
+import functools
+import itertools
+import json
+import os
+import shutil
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import jax
+import jaxlib
+
+from jaxmlir import ops
+from jaxmlir._compat import ad, batching, config, core, mlir, pe, state_discharge
+from jaxmlir._rule_files import RuleFiles, digest
+
+MAX_VERSIONS = 8
+"""Of as many versions of JAX and this package, the last ones used, what was kept stays."""
+INTERVAL = 10
+"""Seconds between the times that a process writes what it has made."""
+
+
+class RuleCache:
+    """What is kept for one configuration.
+
+    A key is a list of texts.  So is a value, its first one for whoever asks to read: the others are
+    MLIR.
+    """
+
+    def __init__(self, files: RuleFiles, configuration: str):
+        self._files = files
+        self._configuration = configuration.encode()
+
+    def key(self, *parts: str) -> bytes:
+        """The key that these texts make."""
+        return digest(self._configuration, "\0".join(parts).encode())
+
+    def find(self, key: bytes) -> list[str] | None:
+        """What an earlier process has kept for a key."""
+        found = self._files.find(key)
+        return None if found is None else found.split("\0")
+
+    def keep(self, key: bytes, make: Callable[[], Iterable[str] | None]) -> None:
+        """Keeps what ``make`` will give for later processes, unless it gives ``None``."""
+
+        def text() -> str | None:
+            parts = make()
+            return None if parts is None else "\0".join(parts)
+
+        self._files.add(key, text)
+
+    def find_alike(self, key: bytes) -> tuple[bytes, tuple[int, ...]] | None:
+        """The key of what an earlier process has kept for pointwise ops of some shape, and the
+        shape."""
+        try:
+            like, shape = self.find(key) or ("", "")
+            return (bytes.fromhex(like), tuple(json.loads(shape))) if like else None
+        except ValueError:
+            return None
+
+    def keep_alike(self, key: bytes, like: bytes, shape: tuple[int, ...]) -> None:
+        """Keeps where to find what serves for pointwise ops of all shapes, and for which it is."""
+        self.keep(key, lambda: [like.hex(), json.dumps(shape)])
+
+
+def current() -> RuleCache | None:
+    """The cache for the present configuration; ``None`` where nothing is to be kept."""
+    files = _files()
+    if files is None or not _rules.are_jaxs():
+        return None
+    contexts = list(map(_plain, config.trace_context()))
+    if None in contexts:
+        return None
+    # Flags that JAX does not trace again for may matter to a rule all the same.
+    flags = config.config.values
+    return RuleCache(files, f"{contexts}\0{sorted(flags.items())}\0")
+
+
+def settle() -> None:
+    """Writes what has been made, unless the process did so a moment ago: a server that is killed
+    one day has made most of it when it lowered its first program."""
+    files = _files()
+    if files is not None and files.waiting and time.monotonic() > _settled[0] + INTERVAL:
+        _write(files)
+
+
+_settled = [float("-inf")]
+
+
+def _write(files: RuleFiles) -> None:
+    _settled[0] = time.monotonic()
+    if not os.path.isdir(files.directory):
+        _drop_versions(os.path.dirname(files.directory))
+    files.write()
+
+
+def _drop_versions(root: str) -> None:
+    """Makes room for one more version."""
+    with contextlib.suppress(OSError):
+        known = [e for e in os.scandir(root) if e.name.startswith(_PREFIX) and e.is_dir()]
+        known.sort(key=lambda entry: entry.stat().st_mtime_ns, reverse=True)
+        for entry in known[MAX_VERSIONS - 1 :]:
+            shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _plain(value: Any) -> str | None:
+    """A text that tells a value of JAX's configuration from others; ``None`` if it has none."""
+    if value is None or isinstance(value, (bool, int, float, str, enum.Enum)):
+        return repr(value)
+    if isinstance(value, (tuple, frozenset)):
+        items = list(map(_plain, value))
+        return None if None in items else f"{type(value).__name__}{sorted(items)}"
+    is_default = value is _NO_AXES or getattr(value, "empty", False) is True
+    return type(value).__name__ if is_default else None
+
+
+_NO_AXES = core.AxisEnv()
+
+
+# -- where --
+
+_PREFIX = "rules-"
+_opening = threading.Lock()
+
+
+@functools.cache
+def _files() -> RuleFiles | None:
+    with _opening:
+        return _open_files()
+
+
+@functools.cache
+def _open_files() -> RuleFiles | None:
+    root = _root()
+    if not root:
+        return None
+    try:
+        version = digest(repr(_version()).encode()).hex()
+    except OSError:  # The package is no folder of files.
+        return None
+    files = RuleFiles(os.path.join(root, f"{_PREFIX}{version}"))
+    atexit.register(lambda: files.waiting and _write(files))
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=files.after_fork)
+    return files
+
+
+def _root() -> str:
+    """The directory, empty if there is to be none."""
+    root = os.environ.get("JAXMLIR_CACHE_DIR")
+    if root is None:
+        home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        root = os.path.join(home, "jaxmlir") if os.path.isabs(home) else ""
+    return os.path.abspath(root) if root else ""
+
+
+def _version() -> tuple[Any, ...]:
+    """What rules are part of, or are run by."""
+    sources = sorted(_sources(os.path.dirname(os.path.abspath(__file__))))
+    return jax.__version__, jaxlib.__version__, sys.version_info[:2], sources
+
+
+def _sources(folder: str) -> Iterator[tuple[str, int, int]]:
+    """The path, size and time of each source."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                status = entry.stat()
+                yield entry.path, status.st_size, status.st_mtime_ns
+            elif entry.name != "__pycache__" and entry.is_dir():
+                yield from _sources(entry.path)
+
+
+# -- whose rules --
+
+
+class _Rules:
+    """The rules that are registered with JAX."""
+
+    def __init__(self) -> None:
+        self._seen: list[Any] = []
+        self._own: dict[int, Any] = {}
+        self._verdict = True
+
+    def are_jaxs(self) -> bool:
+        """Whether those of JAX's primitives are JAX's own."""
+        registries = _registries()
+        seen = [rule for registry in registries for rule in registry.values()]
+        # In lists, the same objects are equal: this is soon known.
+        if seen != self._seen:
+            items = itertools.chain(*(registry.items() for registry in registries))
+            known = [(primitive, rule) for primitive, rule in items if _is_known(primitive)]
+            rules = {id(rule): rule for _, rule in known}
+            rules |= {id(rule): rule for rule in [p.abstract_eval for p in dict(known)]}
+            new = (rule for key, rule in rules.items() if key not in self._own)
+            self._verdict = are_jaxs(new)
+            self._own = rules if self._verdict else {}
+            self._seen = seen
+        return self._verdict
+
+
+_rules = _Rules()
+
+
+def _registries() -> list[Any]:
+    return [
+        mlir._lowerings,
+        *mlir._platform_specific_lowerings.values(),
+        ad.primitive_jvps,
+        ad.primitive_linearizations,
+        ad.primitive_transposes,
+        ad.fancy_transposes,
+        batching.fancy_primitive_batchers,
+        pe.dce_rules,
+        pe.custom_partial_eval_rules,
+        state_discharge._discharge_rules,
+    ]
+
+
+def _is_known(primitive: Any) -> bool:
+    return isinstance(primitive, core.Primitive) and primitive.name in ops.BY_PRIMITIVE
+
+
+def are_jaxs(functions: Iterable[Any]) -> bool:
+    """Whether functions are JAX's, and those that they close over are."""
+    pending, seen, modules = [*functions], set(), {*_MODULES}
+    # There are thousands, in each process that uses the cache.
+    while pending:
+        value = pending.pop()
+        kind = type(value)
+        if kind is types.FunctionType:
+            cells = value.__closure__
+            if cells is not None and id(value) not in seen:
+                seen.add(id(value))
+                pending += _contents(cells)
+        elif kind is functools.partial:
+            pending.append(value.func)
+            pending += value.args
+            pending += value.keywords.values()
+            continue
+        elif kind is tuple or kind is list:
+            pending += value
+            continue
+        elif kind is dict:
+            pending += value.values()
+            continue
+        elif kind is mlir.LoweringRuleEntry:
+            pending.append(value.rule)
+            continue
+        elif not callable(value):
+            continue
+        module = getattr(value, "__module__", None)
+        if module not in modules:
+            if not isinstance(module, str) or module.partition(".")[0] not in _MODULES:
+                return False
+            modules.add(module)
+    return True
+
+
+def _contents(cells: Iterable[types.CellType]) -> Iterator[Any]:
+    for cell in cells:
+        with contextlib.suppress(ValueError):  # It has no value yet.
+            yield cell.cell_contents
+
+
+# JAX's, and those that are versioned with it.
+_MODULES = frozenset({"jax", "jaxlib", "jaxmlir", "numpy", "ml_dtypes", "builtins"})
