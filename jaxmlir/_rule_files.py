@@ -1,4 +1,4 @@
-"""Text under digests, in files that several processes read and add to without waiting.
+"""Bytes under digests, in files that several processes read and add to without waiting.
 
 A file is written once, under another name first, and never changed: readers see all of it or none,
 whoever is interrupted.  Each process writes what it has made to a file of its own.  A process that
@@ -35,7 +35,7 @@ _ROW = struct.Struct("<16s16sQI")
 
 
 def digest(*parts: bytes) -> bytes:
-    """16 bytes that tell texts apart."""
+    """16 bytes that tell values apart."""
     return blake2b(b"".join(parts), digest_size=16).digest()
 
 
@@ -52,7 +52,7 @@ class RuleFiles:
         self._files: dict[str, mmap.mmap] = {}
         # Where each value is: the file, the value's digest, its place and its size.
         self._rows: dict[bytes, tuple[mmap.mmap, bytes, int, int]] = {}
-        self._new: dict[bytes, Callable[[], str | None]] = {}
+        self._new: dict[bytes, Callable[[], bytes | None]] = {}
         with contextlib.suppress(OSError):
             for name in self._names():
                 self._open(name)
@@ -62,20 +62,20 @@ class RuleFiles:
         self._lock = threading.Lock()
         self._new.clear()
 
-    def find(self, key: bytes) -> str | None:
-        """The text that was kept for a key by another process."""
+    def find(self, key: bytes) -> bytes | None:
+        """The value that was kept for a key by another process."""
         value = self._value(key)
         if value is None:
             self.misses += 1
-            return None
-        self.hits += 1
-        return value.decode()
+        else:
+            self.hits += 1
+        return value
 
-    def add(self, key: bytes, make: Callable[[], str | None]) -> None:
-        """Keeps a text for a key, as soon as :meth:`write` is called.
+    def add(self, key: bytes, make: Callable[[], bytes | None]) -> None:
+        """Keeps a value for a key, as soon as :meth:`write` is called.
 
         Args:
-          make: gives the text, or ``None`` where there is nothing to keep after all.
+          make: gives the value, or ``None`` where there is nothing to keep after all.
         """
         self._new[key] = make
 
@@ -90,9 +90,9 @@ class RuleFiles:
             new: dict[bytes, bytes] = {}
             while self._new:
                 key, make = self._new.popitem()
-                text = make()
-                if text is not None:
-                    new[key] = text.encode()
+                value = make()
+                if value is not None:
+                    new[key] = value
             if not new:
                 return
             with contextlib.suppress(OSError):

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from jaxmlir import codec, effect_attrs
+from jaxmlir import codec, effect_attrs, ops
 from jaxmlir.ir import ir
 
 Attributes = tuple[tuple[str, ir.Attribute], ...]
@@ -60,7 +60,7 @@ class Signature:
     @functools.cached_property
     def text(self) -> str | None:
         """Tells it from others in any process; ``None`` where it may mean something else there."""
-        if not self.is_portable:
+        if not (self.is_portable and self.name.removeprefix("jaxpr.") in ops.OPS):
             return None
         parts = [self.name, str(len(self.operands)), *map(_type_text, self.types)]
         parts += [f"{key}={_text(attr)}" for key, attr in self.attributes]

@@ -48,7 +48,7 @@ from jaxmlir._compat import (
     mlir,
     source_info_util,
 )
-from jaxmlir._kept_leaves import KeptLeaves, kept_leaves
+from jaxmlir._leaves import KeptLeaves, Template, kept_leaves
 from jaxmlir._lists import chosen
 from jaxmlir._signature import Signature
 from jaxmlir.errors import JaxmlirError, LoweringError, cause_of
@@ -176,7 +176,7 @@ class _Lowering:
             try:
                 location = self.location(op)
                 template = cache.get(known)
-                if type(template) is _Template and i not in cuts:
+                if type(template) is Template and i not in cuts:
                     nodes = [values[v] for v in operands]
                     outs = inlined_call(template.function, [*dim_vars, *nodes], location)
                     values[first:last] = outs
@@ -217,11 +217,11 @@ class _Lowering:
         template = self.cache.get(key)
         if template is None:
             template = self.cache[key] = self.template(op, known)
-        if type(template) is not _Template:
+        if type(template) is not Template:
             return template(self, op, nodes)
         return self.inlined(template, nodes)
 
-    def inlined(self, template: _Template, nodes: Sequence[Any]) -> Sequence[Any]:
+    def inlined(self, template: Template, nodes: Sequence[Any]) -> Sequence[Any]:
         arguments = [*self.ctx.dim_var_values, *nodes]
         return jax_mlir_ext.inlined_func_call(template.function, arguments)
 
@@ -240,9 +240,9 @@ class _Lowering:
         eqn = _equations.get(known)
         if eqn is None:
             shared = known.is_portable and not _may_differ(known)
-            kept = self.kept.find(known) if shared and self.kept else None
-            if kept is not None:
-                return _Template(kept)
+            code = self.kept.find(known) if shared and self.kept else None
+            if code is not None:
+                return Template.read(code)
             eqn = self.equation(op, known.name, shared)
             if shared:
                 _equations[known] = eqn
@@ -273,28 +273,33 @@ class _Lowering:
             all(isinstance(t, ir.Type) for t in entry.flat_output_types) and not entry.const_args
         )
         if entry.inline and not eqn.ordered and plain and eqn.arrays:
-            return _Template(entry.func.operation)
+            return Template(entry.func.operation)
         return functools.partial(_call_entry, entry=entry, ordered=eqn.ordered)
 
     def leaf(
         self, eqn: _Equation, known: Signature, lower: Any, rules: tuple[Any, ...]
-    ) -> _Template:
+    ) -> Template:
         """The template of a leaf op: that of a pointwise op of another shape, if there is one."""
         alike = None if self.ctx.dim_var_values else _pointwise.kind_of(known)
         if alike is None:
             return self.leaf_here(eqn, known, lower, rules)
-        if alike.key not in self.cache:
-            self.cache[alike.key] = (self.kept and self.kept.find_alike(alike)) or (None, ())
-        function, shape = self.cache[alike.key]
-        if function is not None:
-            function = _pointwise.reshaped(function, shape, alike.shape)
+        template, shape = self.cache.get(alike.key) or self.kept_alike(alike) or (None, ())
+        if template is not None:
+            self.cache[alike.key] = template, shape
+            function = _pointwise.reshaped(template.function, shape, alike.shape)
             if function is not None:
+                template = Template(function)
                 if self.kept:
-                    self.kept.keep(known, _text(function))
-                return _Template(function)
+                    self.kept.keep(known, template.code)
+                return template
         template = self.leaf_here(eqn, known, lower, rules, alike)
-        self.cache[alike.key] = template.function, alike.shape
+        self.cache[alike.key] = template, alike.shape
         return template
+
+    def kept_alike(self, alike: _pointwise.Kind) -> tuple[Template, _pointwise.Shape] | None:
+        """What an earlier process has made for such ops, and for which shape."""
+        found = self.kept and self.kept.find_alike(alike)
+        return (Template.read(found[0]), found[1]) if found else None
 
     def leaf_here(
         self,
@@ -303,33 +308,32 @@ class _Lowering:
         lower: Any,
         rules: tuple[Any, ...],
         alike: _pointwise.Kind | None = None,
-    ) -> _Template:
+    ) -> Template:
         """The same for the op's own shape, read back where earlier modules have had it.
 
-        It is printed for the second, or for other processes: most of a process's first program are
-        met in no other.
+        It is written down for the second, or for other processes: most of a process's first program
+        are met in no other.
         """
-        texts = None if self.environment is None else eqn.texts
+        codes = None if self.environment is None else eqn.codes
         key = (rules, self.environment)
-        text = None if texts is None else texts.get(key)
-        if text:
-            return _Template(ir.Operation.parse(text).operation)
+        code = None if codes is None else codes.get(key)
+        if code:
+            return Template.read(code)
         before = _left_in(self.module_context)
         # Its ops are copied to other places, so they are not to tell of this one.
         nowhere = jaxlib_jax.Traceback()
         with source_info_util.user_context(nowhere), eqn.ctx.manager, eqn.widths:
             template = self.emit_leaf(eqn, lower)
-        if texts is None or text is not None:
+        if codes is None or code is not None:
             return template
-        if key not in texts and self.kept is None:
-            texts[key] = None
+        if key not in codes and self.kept is None:
+            codes[key] = None
             return template
-        text = _text(template.function)
-        # A rule that calls a function of its module has written more than its own text.
-        whole = "@" not in text and _left_in(self.module_context) == before
-        texts[key] = text if whole else ""
+        # A rule that calls a function of its module has written more than its own code.
+        whole = _left_in(self.module_context) == before and template.is_whole
+        code = codes[key] = template.code if whole else b""
         if whole and self.kept is not None:
-            self.kept.keep(known, text, alike)
+            self.kept.keep(known, code, alike)
         return template
 
     @functools.cached_property
@@ -357,7 +361,7 @@ class _Lowering:
             self.cache[key] = kept_leaves(self.module_context, platforms)
         return self.cache[key]
 
-    def emit_leaf(self, eqn: _Equation, lower: Any) -> _Template:
+    def emit_leaf(self, eqn: _Equation, lower: Any) -> Template:
         """A rule's output for arrays: ``_emit_lowering_rule_as_fun`` without what others need.
 
         Most of the time of lowering a small program goes into this.
@@ -394,7 +398,7 @@ class _Lowering:
                 )
                 outs = lower(ctx, *values[len(dim_vars) :], **eqn.params)
                 _check_types(func_dialect.ReturnOp(outs), results)
-        return _Template(function)
+        return Template(function)
 
     def equation(self, op: Any, name: str, shared: bool) -> _Equation:
         """The op as JAX's rules take it.
@@ -423,7 +427,7 @@ class _Lowering:
                 avals_in=avals_in,
                 avals_out=avals_out,
                 arrays=all(type(a) is core.ShapedArray for a in (*avals_in, *avals_out)),
-                texts={} if shared else None,
+                codes={} if shared else None,
             )
 
     def location(self, op: Any) -> ir.Location:
@@ -468,12 +472,6 @@ class _Lowering:
     def within(self, traceback: Any | None) -> Any:
         """A traceback with that of the calling equation below it."""
         return self.traceback if traceback is None else traceback + self.traceback
-
-
-def _text(function: ir.Operation) -> str:
-    return function.get_asm(
-        print_generic_op_form=True, enable_debug_info=True, use_local_scope=True
-    )
 
 
 def _check_types(returned: Any, expected: Iterable[ir.Type]) -> None:
@@ -531,7 +529,7 @@ class _Equation(NamedTuple):
     arrays: bool
     # What a leaf's rule emitted, by the rule and the environment: reading it takes a fifth of the
     # time of running the rule.  Not kept of what one program only can mean.
-    texts: dict[Any, str | None] | None
+    codes: dict[Any, bytes | None] | None
 
     @property
     def widths(self) -> contextlib.AbstractContextManager[Any]:
@@ -558,16 +556,7 @@ def refuse_custom_lin(op: Any) -> NoReturn:
 _equations: dict[Signature, _Equation] = {}
 
 
-class _Template:
-    """A rule's output as a function to copy in."""
-
-    __slots__ = ("function",)
-
-    def __init__(self, function: Any):
-        self.function = function
-
-
-def _constant_template(value: np.ndarray, aval: Any, dim_types: Sequence[ir.Type]) -> _Template:
+def _constant_template(value: np.ndarray, aval: Any, dim_types: Sequence[ir.Type]) -> Template:
     """A template without operands but, as all have, the sizes of symbolic dimensions."""
     with ir.Location.unknown() as nowhere:
         attributes = {
@@ -581,7 +570,7 @@ def _constant_template(value: np.ndarray, aval: Any, dim_types: Sequence[ir.Type
             func_dialect.ReturnOp([result])
         type_ = ir.FunctionType.get(dim_types, [result.type])
         function.attributes["function_type"] = ir.TypeAttr.get(type_)
-    return _Template(function)
+    return Template(function)
 
 
 def _lower_in_place(

@@ -48,46 +48,33 @@ INTERVAL = 10
 
 
 class RuleCache:
-    """What is kept for one configuration.
-
-    A key is a list of texts.  So is a value, its first one for whoever asks to read: the others are
-    MLIR.
-    """
+    """What is kept for one configuration."""
 
     def __init__(self, files: RuleFiles, configuration: str):
         self._files = files
-        self._configuration = configuration.encode()
+        self._configuration = digest(configuration.encode())
 
     def key(self, *parts: str) -> bytes:
         """The key that these texts make."""
         return digest(self._configuration, "\0".join(parts).encode())
 
-    def find(self, key: bytes) -> list[str] | None:
+    def find(self, key: bytes) -> bytes | None:
         """What an earlier process has kept for a key."""
-        found = self._files.find(key)
-        return None if found is None else found.split("\0")
+        return self._files.find(key)
 
-    def keep(self, key: bytes, make: Callable[[], Iterable[str] | None]) -> None:
+    def keep(self, key: bytes, make: Callable[[], bytes | None]) -> None:
         """Keeps what ``make`` will give for later processes, unless it gives ``None``."""
-
-        def text() -> str | None:
-            parts = make()
-            return None if parts is None else "\0".join(parts)
-
-        self._files.add(key, text)
+        self._files.add(key, make)
 
     def find_alike(self, key: bytes) -> tuple[bytes, tuple[int, ...]] | None:
         """The key of what an earlier process has kept for pointwise ops of some shape, and the
         shape."""
-        try:
-            like, shape = self.find(key) or ("", "")
-            return (bytes.fromhex(like), tuple(json.loads(shape))) if like else None
-        except ValueError:
-            return None
+        found = self._files.find(key)
+        return None if found is None else (found[:16], tuple(json.loads(found[16:])))
 
     def keep_alike(self, key: bytes, like: bytes, shape: tuple[int, ...]) -> None:
         """Keeps where to find what serves for pointwise ops of all shapes, and for which it is."""
-        self.keep(key, lambda: [like.hex(), json.dumps(shape)])
+        self._files.add(key, lambda: like + json.dumps(shape).encode())
 
 
 def current() -> RuleCache | None:
@@ -216,11 +203,8 @@ class _Rules:
         # In lists, the same objects are equal: this is soon known.
         if seen != self._seen:
             items = itertools.chain(*(registry.items() for registry in registries))
-            known = [(primitive, rule) for primitive, rule in items if _is_known(primitive)]
-            rules = {id(rule): rule for _, rule in known}
-            rules |= {id(rule): rule for rule in [p.abstract_eval for p in dict(known)]}
-            new = (rule for key, rule in rules.items() if key not in self._own)
-            self._verdict = are_jaxs(new)
+            rules = {id(rule): rule for primitive, rule in items if _is_known(primitive)}
+            self._verdict = are_jaxs(rule for key, rule in rules.items() if key not in self._own)
             self._own = rules if self._verdict else {}
             self._seen = seen
         return self._verdict

@@ -1,7 +1,8 @@
-"""What JAX's rules gave, as texts for the cache on disk (:mod:`jaxmlir.rule_cache`), and back."""
+"""What JAX's rules gave, for the cache on disk (:mod:`jaxmlir.rule_cache`), and back."""
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import replace
@@ -66,40 +67,50 @@ def _plain(value: Any) -> str | None:
     return None
 
 
-def _written(found: Any) -> list[str] | None:
+def _written(found: Any) -> bytes | None:
+    """What a rule gave: a line about it, and the bytecode of its templates."""
     if isinstance(found, Linearization):
         rules, head = [found.primal, found.tangent], [found.uses]
     else:
         rules, head = [found], []
-    texts = [_text(rule.function) for rule in rules]
+    codes = [_bytecode(rule.function) for rule in rules]
+    line = [list(map(len, codes)), *head, *(rule.pattern for rule in rules)]
     try:
-        first = json.dumps([*head, *(rule.pattern for rule in rules)])
-    except TypeError:
+        value = b"".join([json.dumps(line).encode(), b"\n", *codes])
+    except TypeError:  # A pattern has more in it than numbers.
         return None
-    return None if None in texts else [first, *texts]
+    return None if _OF_PROCESS.search(value) else value
 
 
-def _text(function: Any) -> str | None:
-    """A template as text; ``None`` where it has something that is in this process only."""
-    # Locations where they are used are soonest printed, and read.
-    text = function.operation.get_asm(
-        enable_debug_info=True, use_local_scope=True, assume_verified=True
-    )
-    return None if _OF_PROCESS.search(text) else text
+def _bytecode(function: Any) -> bytes:
+    out = io.BytesIO()
+    function.operation.write_bytecode(out)
+    return out.getvalue()
 
 
-_OF_PROCESS = re.compile(r"!jaxpr\.|\{(?:handle|Device) = ")
+# Objects by name, and types that may be named after such.
+_OF_PROCESS = re.compile(rb"!jaxpr\.|handle|Device")
 
 
-def _read(parts: list[str], key: bytes) -> Any:
+def _read(value: bytes, key: bytes) -> Any:
     from jaxmlir.passes._rules import Rule
 
-    head = _tuples(json.loads(parts[0]))
-    functions = [ir.Operation.parse(text) for text in parts[1:]]
+    line, _, codes = value.partition(b"\n")
+    sizes, *head = _tuples(json.loads(line))
+    functions: list[Any] = []
+    for size in sizes:
+        module = ir.Module.parse(codes[:size])
+        _alive.append(module)
+        functions += module.body.operations
+        codes = codes[size:]
     if len(functions) == 1:
         return Rule(*functions, *head)
     uses, *patterns = head
     return Linearization(*map(Rule, functions, patterns), uses, origin=key)
+
+
+# An operation does not keep its module, and rules are kept as long as the process lives.
+_alive: list[ir.Module] = []
 
 
 def _tuples(value: Any) -> Any:
