@@ -69,7 +69,8 @@ class KeptLeaves:
 
     def find(self, known: Signature) -> bytes | None:
         """The bytecode of the template for the ops of a signature."""
-        return self._cache.find(self._key("leaf", known.text)) if known.text else None
+        key = self._key_of(known)
+        return key and self._cache.find(key)
 
     def find_alike(self, alike: Kind) -> tuple[bytes, Shape] | None:
         """That of pointwise ops of some shape, and the shape."""
@@ -83,11 +84,17 @@ class KeptLeaves:
         Args:
           alike: it is to serve for pointwise ops of other shapes, too.
         """
-        if known.text:
-            key = self._key("leaf", known.text)
+        key = self._key_of(known)
+        if key is not None:
             self._cache.keep(key, lambda: code)
             if alike is not None:
                 self._cache.keep_alike(self._key("alike", alike.text), key, alike.shape)
+
+    def _key_of(self, known: Signature) -> bytes | None:
+        """Where the template is kept, if it is to be."""
+        if known.text is None or known.name in self._cache.without:
+            return None
+        return self._key("leaf", known.text)
 
     def _key(self, what: str, text: str) -> bytes:
         return self._cache.key(what, self._environment, text)

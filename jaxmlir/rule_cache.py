@@ -8,8 +8,9 @@ op's signature and all that the rules may depend on besides it:
 * JAX's configuration, flags and contexts.  In a context that is no plain value, a mesh or a named
   axis say, nothing is looked up or kept;
 * the rules themselves.  Those are trusted that are JAX's own, down to the functions that they close
-  over.  If anybody has registered another one for a primitive of JAX's, nothing is looked up or
-  kept, since rules use each other; what ops of other primitives give is never kept.
+  over.  What ops give for which others have registered a rule is never kept; and since rules use
+  each other, what the code of such rules does is part of all keys, or if that cannot be told,
+  nothing is looked up or kept.
 
 Nothing that is read is executed: values are parsed as MLIR, after their digest was checked.
 
@@ -23,7 +24,6 @@ import atexit
 import contextlib
 import enum
 import functools
-import itertools
 import json
 import os
 import shutil
@@ -32,12 +32,12 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jaxlib
 
-from jaxmlir import ops
+from jaxmlir import ops, primitives
 from jaxmlir._compat import ad, batching, config, core, mlir, pe, state_discharge
 from jaxmlir._rule_files import RuleFiles, digest
 
@@ -48,9 +48,14 @@ INTERVAL = 10
 
 
 class RuleCache:
-    """What is kept for one configuration."""
+    """What is kept for one configuration.
 
-    def __init__(self, files: RuleFiles, configuration: str):
+    Attributes:
+      without: the ops of which nothing is kept, as others than JAX have registered rules for them.
+    """
+
+    def __init__(self, files: RuleFiles, configuration: str, without: frozenset[str]):
+        self.without = without
         self._files = files
         self._configuration = digest(configuration.encode())
 
@@ -80,14 +85,18 @@ class RuleCache:
 def current() -> RuleCache | None:
     """The cache for the present configuration; ``None`` where nothing is to be kept."""
     files = _files()
-    if files is None or not _rules.are_jaxs():
+    if files is None:
+        return None
+    registered = _rules.registered()
+    if registered.fingerprint is None:
         return None
     contexts = list(map(_plain, config.trace_context()))
     if None in contexts:
         return None
     # Flags that JAX does not trace again for may matter to a rule all the same.
     flags = config.config.values
-    return RuleCache(files, f"{contexts}\0{sorted(flags.items())}\0")
+    configuration = f"{contexts}\0{sorted(flags.items())}\0{registered.fingerprint}"
+    return RuleCache(files, configuration, registered.ops)
 
 
 def settle() -> None:
@@ -188,29 +197,63 @@ def _sources(folder: str) -> Iterator[tuple[str, int, int]]:
 # -- whose rules --
 
 
+class Registered(NamedTuple):
+    """The rules of others that are registered for JAX's primitives."""
+
+    ops: frozenset[str]
+    """The ops of these primitives."""
+    fingerprint: str | None
+    """Tells these rules from others; ``None`` where that cannot be told."""
+
+
 class _Rules:
     """The rules that are registered with JAX."""
 
     def __init__(self) -> None:
         self._seen: list[Any] = []
         self._own: dict[int, Any] = {}
-        self._verdict = True
+        self._registered = Registered(frozenset(), "")
 
-    def are_jaxs(self) -> bool:
-        """Whether those of JAX's primitives are JAX's own."""
+    def registered(self) -> Registered:
+        """Those that are not JAX's, of its primitives."""
         registries = _registries()
         seen = [rule for registry in registries for rule in registry.values()]
         # In lists, the same objects are equal: this is soon known.
         if seen != self._seen:
-            items = itertools.chain(*(registry.items() for registry in registries))
-            rules = {id(rule): rule for primitive, rule in items if _is_known(primitive)}
-            self._verdict = are_jaxs(rule for key, rule in rules.items() if key not in self._own)
-            self._own = rules if self._verdict else {}
+            items = [item for registry in registries for item in registry.items()]
+            rules = {id(rule): (p, rule) for p, rule in items if _is_known(p)}
+            new = [rule for key, (_, rule) in rules.items() if key not in self._own]
+            self._own = {}
+            if not foreign(new) and not self._registered.ops:
+                self._own = rules
+            else:
+                self._registered = _registered(rules.values())
             self._seen = seen
-        return self._verdict
+        return self._registered
 
 
 _rules = _Rules()
+
+
+def _registered(rules: Iterable[tuple[Any, Any]]) -> Registered:
+    found = {(p.name, function) for p, rule in rules for function in foreign([rule])}
+    names = frozenset(primitives.op_name(name) for name, _ in found)
+    prints = [(name, _fingerprint(function)) for name, function in found]
+    known = all(text for _, text in prints)
+    return Registered(names, str(sorted(prints)) if known else None)
+
+
+def _fingerprint(function: Any) -> str | None:
+    """What a function is called and does, as far as its code tells."""
+    if not isinstance(function, types.FunctionType):
+        return None
+    text = f"{function.__module__}.{function.__qualname__} {_code(function.__code__)}"
+    return digest(text.encode()).hex()
+
+
+def _code(code: types.CodeType) -> tuple[Any, ...]:
+    consts = [_code(c) if isinstance(c, types.CodeType) else repr(c) for c in code.co_consts]
+    return code.co_code, code.co_names, consts
 
 
 def _registries() -> list[Any]:
@@ -232,9 +275,10 @@ def _is_known(primitive: Any) -> bool:
     return isinstance(primitive, core.Primitive) and primitive.name in ops.BY_PRIMITIVE
 
 
-def are_jaxs(functions: Iterable[Any]) -> bool:
-    """Whether functions are JAX's, and those that they close over are."""
+def foreign(functions: Iterable[Any]) -> list[Any]:
+    """Those of functions, and of those that they close over, that are not JAX's."""
     pending, seen, modules = [*functions], set(), {*_MODULES}
+    found = []
     # There are thousands, in each process that uses the cache.
     while pending:
         value = pending.pop()
@@ -262,10 +306,11 @@ def are_jaxs(functions: Iterable[Any]) -> bool:
             continue
         module = getattr(value, "__module__", None)
         if module not in modules:
-            if not isinstance(module, str) or module.partition(".")[0] not in _MODULES:
-                return False
-            modules.add(module)
-    return True
+            if isinstance(module, str) and module.partition(".")[0] in _MODULES:
+                modules.add(module)
+            else:
+                found.append(value)
+    return found
 
 
 def _contents(cells: Iterable[types.CellType]) -> Iterator[Any]:

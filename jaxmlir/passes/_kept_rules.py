@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from jaxmlir._compat import batching, core
+from jaxmlir._signature import Signature
 from jaxmlir.ir import ir
 from jaxmlir.passes.higher_order import Linearization
 from jaxmlir.rule_cache import RuleCache
@@ -44,13 +45,30 @@ class Place(NamedTuple):
         self.cache.keep_alike(self.key, like.key, shape)
 
 
-def place(cache: RuleCache | None, text: str | None, *pattern: Any) -> Place | None:
-    """Where to keep what a rule gives for what the text stands for, and a pattern; ``None`` if that
-    cannot be written down."""
-    if cache is None or text is None:
+def place(cache: RuleCache | None, known: Signature, *pattern: Any) -> Place | None:
+    """Where to keep what a rule gives for ops of a signature and a pattern; ``None`` if it is not
+    to be kept."""
+    if cache is None or known.text is None or known.name in cache.without:
         return None
+    return place_of(cache, known.text, pattern)
+
+
+def place_of(cache: RuleCache, text: str, pattern: Any) -> Place | None:
+    """The same of what a text stands for."""
     parts = _plain(pattern)
     return parts and Place(cache, cache.key(text, parts))
+
+
+def pullback_place(
+    cache: RuleCache | None, halves: Linearization, nonzero: tuple[bool, ...]
+) -> Place | None:
+    """The same of the pullback of a linearized op, whose linear half is transposed op by op."""
+    if cache is None or halves.origin is None:
+        return None
+    ops = halves.tangent.function.regions[0].blocks[0] if cache.without else ()
+    if any(op.name in cache.without for op in ops):
+        return None
+    return place_of(cache, halves.origin.hex(), ("pullback", nonzero))
 
 
 def _plain(value: Any) -> str | None:

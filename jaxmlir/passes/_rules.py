@@ -43,7 +43,7 @@ from jaxmlir.passes import _jax_rules, higher_order
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import inline, ops_with_symbols, reachable, symbols_of, zeros
 from jaxmlir.passes._functions import Functions
-from jaxmlir.passes._kept_rules import place
+from jaxmlir.passes._kept_rules import place, place_of, pullback_place
 from jaxmlir.passes.higher_order import Halves, Linearization, Written
 from jaxmlir.types import aval_of, widths_of
 from jaxmlir.untraced import MARK, is_untraced
@@ -180,7 +180,7 @@ class Rules:
         if found is None:
             from jaxmlir.passes._pullback import transposed
 
-            kept = halves.origin and place(self._disk, "pullback", halves.origin.hex(), nonzero)
+            kept = pullback_place(self._disk, halves, nonzero)
             found = kept and kept.find()
             if found is not None:
                 halves.pullbacks[nonzero] = found
@@ -414,12 +414,13 @@ class Rules:
         found = self._kept(key)
         if found is not None:
             return found
-        kept = place(self._disk, known.text, kind, reverse, pattern)
+        kept = place(self._disk, known, kind, reverse, pattern)
         found = kept and kept.find()
         alike = _pointwise.kind_of(known) if kind in _OF_ANY_SHAPE else None
         if found is None and alike is not None:
             of_kind = (kind, self._setting, reverse, alike.key, pattern)
-            any_shape = kept and place(self._disk, alike.text, "alike", kind, reverse, pattern)
+            how = ("any shape", kind, reverse, pattern)
+            any_shape = kept and place_of(kept.cache, alike.text, how)
             if any_shape and of_kind not in _of_kind:
                 _of_kind[of_kind] = any_shape.find_alike()
             found = _at_shape(alike.shape, *_of_kind.get(of_kind, ()))
