@@ -4,7 +4,9 @@ Three comparisons, each in fresh processes that take turns:
 
 * *start*: from an imported JAX to the lowered gradient of a flax transformer (``--layers``), by
   importing its source, tracing and lowering; by loading its artifact, differentiating and lowering
-  that; and the same of an artifact whose repeated blocks are functions (``jaxpr-outline``);
+  that; and the same of an artifact whose repeated blocks are functions (``jaxpr-outline``).  The
+  last two both *first*, where nothing is kept of rules that were run before, and *again*, where a
+  process before it has kept what they gave (``docs/rule-cache.md``);
 * *size*: the artifact beside its constants and MLIR bytecode;
 * *open*: loading an artifact with a constant of 1 GB (``--gigabytes``), and reading the file.
 
@@ -98,13 +100,21 @@ print(time.perf_counter() - start)
 """
 
 
-def child(code: str, folder: str) -> float:
-    """The number that a fresh process prints last."""
+def child(code: str, folder: str, rules: str = "") -> float:
+    """The number that a fresh process prints last.
+
+    Args:
+      rules: where it keeps what rules give; by default nowhere.
+    """
     root = str(Path(__file__).resolve().parent.parent)
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=folder,
-        env={"PYTHONPATH": f"{root}:{folder}", "JAX_PLATFORMS": "cpu"},
+        env={
+            "PYTHONPATH": f"{root}:{folder}",
+            "JAX_PLATFORMS": "cpu",
+            "JAXMLIR_CACHE_DIR": rules,
+        },
         capture_output=True,
         text=True,
     )
@@ -126,12 +136,24 @@ def start_and_size(folder: str, repetitions: int, layers: int) -> None:
     print(
         f"size   {layers} layers: artifact {size}, bytecode {bytecode:.0f}: {size / bytecode:.2f}"
     )
+    names = ("artifact", "outlined")
     ours = [FROM_ARTIFACT.format(file=name) for name in ("model.jaxmlir", "outlined.jaxmlir")]
-    source, artifact, outlined = compare([FROM_SOURCE, *ours], folder, repetitions)
-    print(
-        f"start  {layers} layers: source {source:.2f} s, artifact {artifact:.2f} s: "
-        f"{source / artifact:.1f} times, outlined {outlined:.2f} s: {source / outlined:.1f} times"
-    )
+    kept = str(Path(folder, "rules"))
+    for code in ours:
+        child(code, folder, kept)
+    times = []
+    for _ in range(repetitions):
+        row = [child(FROM_SOURCE, folder)]
+        for code in ours:
+            with tempfile.TemporaryDirectory() as empty:
+                row += [child(code, folder, empty), child(code, folder, kept)]
+        times.append(row)
+    source, *found = map(statistics.median, zip(*times, strict=True))
+    for name, first, again in zip(names, found[::2], found[1::2], strict=True):
+        print(
+            f"start  {layers} layers: source {source:.2f} s, {name} first {first:.2f} s: "
+            f"{source / first:.1f} times, again {again:.2f} s: {source / again:.1f} times"
+        )
 
 
 def opening(folder: str, repetitions: int, gigabytes: float) -> None:

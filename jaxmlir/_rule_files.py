@@ -20,11 +20,13 @@ import os
 import stat
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 
 MAGIC = b"jxmlrul1"
 SUFFIX = ".rules"
+_UNFINISHED = ".new"
 MAX_FILES = 8
 """A process that finds as many writes one file in their place."""
 MAX_BYTES = 64 << 20
@@ -112,9 +114,15 @@ class RuleFiles:
                     found.append((entry.stat(follow_symlinks=False).st_mtime_ns, entry.name))
         return [name for _, name in sorted(found)]
 
+    def _left_behind(self) -> list[str]:
+        """What processes began to write that were ended."""
+        with os.scandir(self.directory) as entries:
+            found = [entry for entry in entries if entry.name.endswith(_UNFINISHED)]
+            return [entry.name for entry in found if entry.stat().st_mtime < time.time() - 3600]
+
     def _open(self, name: str) -> None:
         """Reads the rows of a file that this user wrote."""
-        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+        flags = os.O_RDONLY | _flags("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY")
         try:
             descriptor = os.open(os.path.join(self.directory, name), flags)
         except OSError:
@@ -144,8 +152,8 @@ class RuleFiles:
 
     def _write_file(self, values: Mapping[bytes, bytes]) -> None:
         path = os.path.join(self.directory, f"{os.urandom(8).hex()}{SUFFIX}")
-        other = f"{path}.new"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        other = path + _UNFINISHED
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _flags("O_BINARY")
         try:
             with open(os.open(other, flags, 0o600), "wb") as file:
                 file.writelines(_parts(values))
@@ -170,9 +178,14 @@ class RuleFiles:
                     break
                 new[key] = value
         self._write_file(new)
-        for name in names:
+        for name in [*names, *self._left_behind()]:
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self.directory, name))
+
+
+def _flags(*names: str) -> int:
+    """Those flags of ``os.open`` that this system has."""
+    return sum(getattr(os, name, 0) for name in names)
 
 
 def _is_own(status: os.stat_result) -> bool:

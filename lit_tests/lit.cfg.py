@@ -7,9 +7,11 @@ to be installed but the `test` extra.
 # lit executes this file with `config` among its globals.
 # ruff: noqa: F821
 
+import atexit
 import os
 import shutil
 import sys
+import tempfile
 from importlib import metadata
 
 import lit.formats
@@ -25,6 +27,10 @@ config.test_exec_root = os.path.join(repository, ".lit")
 config.environment["JAX_PLATFORMS"] = "cpu"
 config.environment["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
 config.environment["PYTHONPATH"] = repository
+# What rules gave is kept on disk for the commands of this run, and not from one before it.
+rules = tempfile.mkdtemp(prefix="jaxmlir-rules-")
+atexit.register(shutil.rmtree, rules, ignore_errors=True)
+config.environment["JAXMLIR_CACHE_DIR"] = rules
 
 
 def substitute_tool(name: str, command: str) -> None:
