@@ -193,14 +193,8 @@ def _constant(exporter: Exporter, op: Any) -> tuple[Any, Any]:
     return value, aval
 
 
-def equation(
-    exporter: Exporter, op: Any, name: str, invars: list[Any], source_info: Any = None
-) -> Any:
-    """The equation of an op on the given operands.
-
-    Args:
-      source_info: where it is, by default where the op is.
-    """
+def equation(exporter: Exporter, op: Any, name: str, invars: list[Any]) -> Any:
+    """The equation of an op on the given operands."""
     outvars = [core.Var(_own_aval(v.type)) for v in op.results]
     primitive, parameters = params.of_op(op, name, exporter)
     attributes = op.attributes
@@ -208,8 +202,9 @@ def equation(
     if "jaxpr.effects" in attributes:
         effects = effect_attrs.decode(attributes["jaxpr.effects"], invars)
     ctx = effect_attrs.decode_ctx(attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None)
-    place = source_info or locations.source_info(op.location)
-    return core.new_jaxpr_eqn(invars, outvars, primitive, parameters, effects, place, ctx)
+    return core.new_jaxpr_eqn(
+        invars, outvars, primitive, parameters, effects, locations.source_info(op.location), ctx
+    )
 
 
 def at_op(error: JaxmlirError, op: Any, name: str) -> ExportError:

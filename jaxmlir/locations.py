@@ -190,12 +190,6 @@ def source_info(location: ir.Location) -> Any:
     return found
 
 
-def brief_source_info(location: ir.Location) -> Any:
-    """The same for an equation that nobody will see, without a traceback unless there is one."""
-    _, frames = split(location)
-    return source_info_util.SourceInfo(traceback_of(frames), name_stack(location))
-
-
 def _traceback(location: ir.Location) -> Any:
     _, frames = split(location)
     known = traceback_of(frames)

@@ -503,9 +503,7 @@ class Rules:
                 self.functions.loans.check(*reachable(self.program.functions, symbol))
         known = set(self.exporter.made)
         invars = [core.Var(aval_of(v.type)) for v in op.operands]
-        # What is traced from an op without functions has the template's place.
-        place = None if _refers(op) else locations.brief_source_info(op.location)
-        eqn = exporting.equation(self.exporter, op, name, invars, place)
+        eqn = exporting.equation(self.exporter, op, name, invars)
         for symbols in self.exporter.made.keys() - known:
             self.importer.share(symbols, self.exporter.made[symbols])
         info = debug_info("jit", name, len(invars), len(eqn.outvars))
