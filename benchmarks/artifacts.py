@@ -5,8 +5,8 @@ Three comparisons, each in fresh processes that take turns:
 * *start*: from an imported JAX to the lowered gradient of a flax transformer (``--layers``), by
   importing its source, tracing and lowering; by loading its artifact, differentiating and lowering
   that; and the same of an artifact whose repeated blocks are functions (``jaxpr-outline``).  The
-  last two both *first*, where nothing is kept of rules that were run before, and *again*, where a
-  process before it has kept what they gave (``docs/rule-cache.md``);
+  last two by default, and *again*, where a process before it has kept what rules gave
+  (``JAXMLIR_CACHE_DIR``, see ``docs/rule-cache.md``);
 * *size*: the artifact beside its constants and MLIR bytecode;
 * *open*: loading an artifact with a constant of 1 GB (``--gigabytes``), and reading the file.
 
@@ -143,16 +143,15 @@ def start_and_size(folder: str, repetitions: int, layers: int) -> None:
         child(code, folder, kept)
     times = []
     for _ in range(repetitions):
-        row = [child(FROM_SOURCE, folder)]
-        for code in ours:
-            with tempfile.TemporaryDirectory() as empty:
-                row += [child(code, folder, empty), child(code, folder, kept)]
-        times.append(row)
+        times.append(
+            [child(FROM_SOURCE, folder)]
+            + [child(code, folder, rules) for code in ours for rules in ("", kept)]
+        )
     source, *found = map(statistics.median, zip(*times, strict=True))
-    for name, first, again in zip(names, found[::2], found[1::2], strict=True):
+    for name, once, again in zip(names, found[::2], found[1::2], strict=True):
         print(
-            f"start  {layers} layers: source {source:.2f} s, {name} first {first:.2f} s: "
-            f"{source / first:.1f} times, again {again:.2f} s: {source / again:.1f} times"
+            f"start  {layers} layers: source {source:.2f} s, {name} {once:.2f} s: "
+            f"{source / once:.1f} times, again {again:.2f} s: {source / again:.1f} times"
         )
 
 

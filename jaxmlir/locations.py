@@ -12,9 +12,10 @@ import os
 import re
 import threading
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from jaxmlir._cache_directory import directory
 from jaxmlir._compat import jax_mlir_ext, jaxlib_jax, mlir, source_info_util
 from jaxmlir.ir import context, file_line_col, ir
 from jaxmlir.ir import frames as frames_of
@@ -201,26 +202,32 @@ def _traceback(location: ir.Location) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def _traceback_at(file: str, line: int) -> Any:
-    """A traceback of the frame ``file:line``.
+    """A traceback whose innermost frame is ``file:line``.
 
     JAX takes tracebacks from live frames only, so one is made: a function that says it is there.
-    It is called in a thread, where it has no callers: who asks first for a place is not to be part
-    of it.
     """
     position = min(line, 2**31 - 1)
     code = _STANDING.__code__.replace(co_filename=file, co_name="user", co_firstlineno=position)
-    found: list[Any] = []
-    made = _thread.allocate_lock()
-    made.acquire()
-    function = types.FunctionType(code, {})
-    arguments = jaxlib_jax.Traceback.get_traceback, found.append, made.release
-    try:
-        _thread.start_new_thread(function, arguments)
-    except RuntimeError:  # There are too many.
-        function(*arguments)
-    made.acquire()
+    function, found = types.FunctionType(code, {}), []
+    arguments = jaxlib_jax.Traceback.get_traceback, found.append
+    # What is kept for later processes must not tell who asked first for a place: in a thread, the
+    # function has no callers.
+    if not (directory() and _run_alone(function, arguments)):
+        function(*arguments, bool)
     return found[0]
 
 
 # All of it has to be in one line.
 _STANDING = lambda take, give, end: (give(take()), end())  # noqa: E731
+
+
+def _run_alone(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
+    """Calls a function in a thread, with one more argument to call at its end; whether it could."""
+    done = _thread.allocate_lock()
+    done.acquire()
+    try:
+        _thread.start_new_thread(function, (*arguments, done.release))
+    except RuntimeError:  # There are too many.
+        return False
+    done.acquire()
+    return True

@@ -4,7 +4,8 @@ A fresh process that differentiates and lowers a program runs JAX's rules some t
 and gets what the process before it got: templates, which are text.  So they are looked up under the
 op's signature and all that the rules may depend on besides it:
 
-* the versions of JAX, jaxlib and Python, and this package's sources: there is a directory for each;
+* the versions of jaxlib and Python, and the sources of JAX and of this package: there is a
+  directory for each;
 * JAX's configuration, flags and contexts.  In a context that is no plain value, a mesh or a named
   axis say, nothing is looked up or kept;
 * the rules themselves.  Those are trusted that are JAX's own, down to the functions that they close
@@ -14,8 +15,7 @@ op's signature and all that the rules may depend on besides it:
 
 Nothing that is read is executed: values are parsed as MLIR, after their digest was checked.
 
-``JAXMLIR_CACHE_DIR`` names the directory, and turns the cache off where it is empty; by default it
-is ``jaxmlir`` in ``XDG_CACHE_HOME`` or ``~/.cache``.
+``JAXMLIR_CACHE_DIR`` in the environment names the directory; without it nothing is kept.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ import jax
 import jaxlib
 
 from jaxmlir import ops, primitives
+from jaxmlir._cache_directory import directory
 from jaxmlir._compat import ad, batching, config, core, mlir, pe, state_discharge
 from jaxmlir._rule_files import RuleFiles, digest
 
@@ -154,7 +155,7 @@ def _files() -> RuleFiles | None:
 
 @functools.cache
 def _open_files() -> RuleFiles | None:
-    root = _root()
+    root = directory()
     if not root:
         return None
     try:
@@ -168,18 +169,10 @@ def _open_files() -> RuleFiles | None:
     return files
 
 
-def _root() -> str:
-    """The directory, empty if there is to be none."""
-    root = os.environ.get("JAXMLIR_CACHE_DIR")
-    if root is None:
-        home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        root = os.path.join(home, "jaxmlir") if os.path.isabs(home) else ""
-    return os.path.abspath(root) if root else ""
-
-
 def _version() -> tuple[Any, ...]:
     """What rules are part of, or are run by."""
-    sources = sorted(_sources(os.path.dirname(os.path.abspath(__file__))))
+    ours, jaxs = (os.path.dirname(os.path.abspath(file)) for file in (__file__, jax.__file__))
+    sources = sorted((*_sources(ours), *_sources(os.path.join(jaxs, "_src"))))
     return jax.__version__, jaxlib.__version__, sys.version_info[:2], sources
 
 

@@ -6,7 +6,6 @@ test module imports JAX.
 
 import gc
 import os
-import tempfile
 from importlib import metadata
 
 import hypothesis
@@ -19,10 +18,8 @@ hypothesis.settings.load_profile("repeatable")
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 
-# What rules gave is kept on disk for the processes of this run, and not from one before it.
-if "PYTEST_XDIST_WORKER" not in os.environ:
-    _RULES = tempfile.TemporaryDirectory(prefix="jaxmlir-rules-")
-    os.environ["JAXMLIR_CACHE_DIR"] = _RULES.name
+# Nothing is read that another version of the package has kept.
+os.environ.pop("JAXMLIR_CACHE_DIR", None)
 
 # What a test compiles runs once, on little data, so the machine code need not be good, and XLA
 # spends less than half the time where it need not be.  XLA's passes over a program, which are what
