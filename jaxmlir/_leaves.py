@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import functools
-import io
 from typing import Any
 
 from jaxmlir._compat import mlir
 from jaxmlir._pointwise import Kind, Shape
 from jaxmlir._signature import Signature
-from jaxmlir.ir import ir
+from jaxmlir.ir import bytecode, ir
 from jaxmlir.rule_cache import RuleCache, current
 
 
@@ -34,9 +33,7 @@ class Template:
     @property
     def code(self) -> bytes:
         """The function as bytecode."""
-        out = io.BytesIO()
-        self.function.write_bytecode(out)
-        return out.getvalue()
+        return bytecode(self.function)
 
     @property
     def is_whole(self) -> bool:

@@ -223,11 +223,16 @@ def module_text(
     return module.operation.get_asm(enable_debug_info=debug_info, large_elements_limit=elide_over)
 
 
+def bytecode(op: ir.Operation) -> bytes:
+    """An op, with all that is in it, as MLIR bytecode."""
+    out = io.BytesIO()
+    op.write_bytecode(out)
+    return out.getvalue()
+
+
 def module_bytecode(module: ir.Module) -> bytes:
     """The module as MLIR bytecode."""
-    out = io.BytesIO()
-    module.operation.write_bytecode(out)
-    return out.getvalue()
+    return bytecode(module.operation)
 
 
 def clone_module(module: ir.Module, among: Container[str] | None = None) -> ir.Module:
@@ -317,6 +322,7 @@ __all__ = [
     "DIALECT",
     "DIALECT_VERSION",
     "TREES",
+    "bytecode",
     "clone_module",
     "context",
     "diagnostics_of",

@@ -22,7 +22,8 @@ _known: dict[str, Any] = {}
 _met: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 
 
-def _registries() -> list[Any]:
+def registries() -> list[Any]:
+    """JAX's tables of rules by primitive, where each one that can do something stands."""
     return [
         mlir._lowerings,
         *mlir._platform_specific_lowerings.values(),
@@ -34,7 +35,7 @@ def _registries() -> list[Any]:
 
 
 def _scan() -> None:
-    for registry in _registries():
+    for registry in registries():
         for primitive in registry:
             if isinstance(primitive, core.Primitive):
                 _known.setdefault(primitive.name, primitive)

@@ -39,7 +39,7 @@ import jaxlib
 
 from jaxmlir import ops, primitives
 from jaxmlir._cache_directory import directory
-from jaxmlir._compat import ad, batching, config, core, mlir, pe, state_discharge
+from jaxmlir._compat import ad, config, core, mlir, pe, state_discharge
 from jaxmlir._rule_files import RuleFiles, digest
 
 MAX_VERSIONS = 8
@@ -251,13 +251,8 @@ def _code(code: types.CodeType) -> tuple[Any, ...]:
 
 def _registries() -> list[Any]:
     return [
-        mlir._lowerings,
-        *mlir._platform_specific_lowerings.values(),
-        ad.primitive_jvps,
+        *primitives.registries(),
         ad.primitive_linearizations,
-        ad.primitive_transposes,
-        ad.fancy_transposes,
-        batching.fancy_primitive_batchers,
         pe.dce_rules,
         pe.custom_partial_eval_rules,
         state_discharge._discharge_rules,

@@ -77,11 +77,10 @@ class _Op:
 
     def function_of(self, name: str, field: str) -> _Function | None:
         """The function that a field of an attribute's record names; ``None`` where it is absent."""
-        for record in self._attributes[name]:
-            symbol = record.attr[field] if field in record.attr else None
-            if isinstance(symbol, ir.FlatSymbolRefAttr):
-                return _Function(f"{name}.{field}", symbol.value, self._functions[symbol.value])
-        return None
+        symbol = self.record(name).get(field)
+        if not isinstance(symbol, ir.FlatSymbolRefAttr):
+            return None
+        return _Function(f"{name}.{field}", symbol.value, self._functions[symbol.value])
 
     def unfit_fields(
         self, name: str, what: str, fits: Callable[[ir.Attribute], bool], fields: Sequence[str]

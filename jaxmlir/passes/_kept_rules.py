@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from dataclasses import replace
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 
 from jaxmlir._compat import batching, core
 from jaxmlir._signature import Signature
-from jaxmlir.ir import ir
+from jaxmlir.ir import bytecode, ir
 from jaxmlir.passes.higher_order import Linearization
 from jaxmlir.rule_cache import RuleCache
 
@@ -91,19 +90,13 @@ def _written(found: Any) -> bytes | None:
         rules, head = [found.primal, found.tangent], [found.uses]
     else:
         rules, head = [found], []
-    codes = [_bytecode(rule.function) for rule in rules]
+    codes = [bytecode(rule.function.operation) for rule in rules]
     line = [list(map(len, codes)), *head, *(rule.pattern for rule in rules)]
     try:
         value = b"".join([json.dumps(line).encode(), b"\n", *codes])
     except TypeError:  # A pattern has more in it than numbers.
         return None
     return None if _OF_PROCESS.search(value) else value
-
-
-def _bytecode(function: Any) -> bytes:
-    out = io.BytesIO()
-    function.operation.write_bytecode(out)
-    return out.getvalue()
 
 
 # Objects by name, and types that may be named after such.
