@@ -53,7 +53,15 @@ from jaxmlir._lists import chosen
 from jaxmlir._signature import Signature
 from jaxmlir.errors import JaxmlirError, LoweringError, cause_of
 from jaxmlir.exporter import constant_value
-from jaxmlir.ir import TREES, context, free_symbol, functions, ir, parse_module
+from jaxmlir.ir import (
+    TREES,
+    context,
+    diagnostics_of,
+    free_symbol,
+    functions,
+    ir,
+    parse_module,
+)
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._liveness import Live, Mask
 from jaxmlir.types import aval_of, widths_of
@@ -268,7 +276,7 @@ class _Lowering:
                 **eqn.params,
             )
         written = entry.func.entry_block.operations
-        _check_types(written[len(written) - 1], entry.func.type.results)
+        _check_rule(written[len(written) - 1], entry.func.type.results)
         plain = (
             all(isinstance(t, ir.Type) for t in entry.flat_output_types) and not entry.const_args
         )
@@ -397,7 +405,7 @@ class _Lowering:
                     const_lowering={},
                 )
                 outs = lower(ctx, *values[len(dim_vars) :], **eqn.params)
-                _check_types(func_dialect.ReturnOp(outs), results)
+                _check_rule(func_dialect.ReturnOp(outs), results)
         return Template(function)
 
     def equation(self, op: Any, name: str, shared: bool) -> _Equation:
@@ -474,15 +482,23 @@ class _Lowering:
         return self.traceback if traceback is None else traceback + self.traceback
 
 
-def _check_types(returned: Any, expected: Iterable[ir.Type]) -> None:
-    """Fails where a rule gives values of other types than its op has.
+def _check_rule(returned: Any, expected: Iterable[ir.Type]) -> None:
+    """Fails where a rule gives values of other types than its op has, or ops that are not valid.
 
     JAX would find that in the module as a whole, and name no op.
+
+    Args:
+      returned: the end of the function that the rule has written.
     """
     got, want = [v.type for v in returned.operands], [*expected]
     if got != want:
         given, wanted = (", ".join(map(str, types)) or "nothing" for types in (got, want))
         raise TypeError(f"its rule gives {given}, expected {wanted}")
+    try:
+        returned.operation.parent.verify()
+    except ir.MLIRError as e:
+        said = "; ".join(d.message for d in diagnostics_of(e))
+        raise LoweringError(f"its rule gives no valid StableHLO: {said}") from e
 
 
 def _left_in(module_context: Any) -> tuple[Any, ...]:

@@ -336,7 +336,18 @@ def _family(
 ) -> Iterator[str]:
     """A forward rule and the backward rules that take its residuals."""
     yield from fwd.takes(("primal", primals))
-    forwarded = fwd.get("jaxpr.input_fwds", (None,) * fwd.get("jaxpr.num_res", 0))
+    n_res = fwd.get("jaxpr.num_res", 0)
+    forwarded = fwd.get("jaxpr.input_fwds", (None,) * n_res)
+    where = f" attribute '{fwd.attribute}': expected a function with "
+    if len(forwarded) != n_res:
+        wanted = f"{n_res} 'jaxpr.input_fwds', as many as 'jaxpr.num_res'"
+        yield f"{where}{wanted}, got @{fwd.symbol} with {len(forwarded)}"
+        return
+    for i in forwarded:
+        if i is not None and not 0 <= i < len(primals):
+            wanted = f"'jaxpr.input_fwds' from 0 to {len(primals) - 1}"
+            yield f"{where}{wanted}, got @{fwd.symbol} with {i}"
+            return
     n_own = sum(i is None for i in forwarded)
     yield from fwd.gives(("residual", [None] * n_own), ("result", op.results))
     if len(fwd.results) < n_own:

@@ -641,8 +641,8 @@ def _type_text(aval: Any) -> str:
     strip = getattr(aval, "strip_weak_type", None)
     try:
         return str(type_of(strip() if strip else aval))
-    except ir.MLIRError:
-        # No type: of a negative size, say.
+    except (ir.MLIRError, TypeError):
+        # No type: of a size that is negative, or more than 64 bits hold.
         return str(aval)
 
 

@@ -89,3 +89,41 @@ func.func @bwd_with_another_number_of_residuals(%x: tensor<4xf32>) -> tensor<4xf
   %1 = "jaxpr.custom_vjp_call_jaxpr"(%x) {call_jaxpr = @f, vjp_with_zeros = [[], @f]} : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// -----
+
+func.func private @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = "jaxpr.sin"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func private @fwd(%x: tensor<4xf32>) -> tensor<4xf32> attributes {jaxpr.input_fwds = array<i64: 0>} {
+  %0 = "jaxpr.sin"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func private @bwd(%x: tensor<4xf32>, %ct: tensor<4xf32>) -> tensor<4xf32> {
+  return %ct : tensor<4xf32>
+}
+func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'jaxpr.custom_vjp_call_jaxpr' op attribute 'fwd_jaxpr': expected a function with 0 'jaxpr.input_fwds', as many as 'jaxpr.num_res', got @fwd with 1}}
+  %0 = "jaxpr.custom_vjp_call_jaxpr"(%x) {call_jaxpr = @f, fwd_jaxpr = @fwd, bwd_jaxpr = @bwd} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func private @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = "jaxpr.sin"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func private @fwd(%x: tensor<4xf32>) -> tensor<4xf32> attributes {jaxpr.input_fwds = array<i64: -1>, jaxpr.num_res = 1 : i64} {
+  %0 = "jaxpr.sin"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func private @bwd(%x: tensor<4xf32>, %ct: tensor<4xf32>) -> tensor<4xf32> {
+  return %ct : tensor<4xf32>
+}
+func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'jaxpr.custom_vjp_call_jaxpr' op attribute 'fwd_jaxpr': expected a function with 'jaxpr.input_fwds' from 0 to 0, got @fwd with -1}}
+  %0 = "jaxpr.custom_vjp_call_jaxpr"(%x) {call_jaxpr = @f, fwd_jaxpr = @fwd, bwd_jaxpr = @bwd} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}

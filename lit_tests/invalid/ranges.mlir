@@ -58,3 +58,12 @@ func.func @effect(%x: tensor<3xf32>, %y: tensor<3xf32>) -> tensor<3xf32> {
   %2 = "jaxpr.freeze"(%0) {jaxpr.effects = [{InternalMutableArrayEffect = none}]} : (!jaxpr.ref<tensor<3xf32>>) -> tensor<3xf32>
   return %2 : tensor<3xf32>
 }
+
+// -----
+
+// A size that no type can have.
+func.func @padding(%x: tensor<4xf32>) -> tensor<3xf32> {
+  // expected-error@+1 {{'jaxpr.reduce_window_min' op result #0: expected float32[9223372036854775810] (by JAX's abstract evaluation of reduce_window_min), got tensor<3xf32>}}
+  %0 = "jaxpr.reduce_window_min"(%x) {base_dilation = array<i64: 1>, padding = [array<i64: 9223372036854775807, 0>], window_dilation = array<i64: 1>, window_dimensions = array<i64: 2>, window_strides = array<i64: 1>} : (tensor<4xf32>) -> tensor<3xf32>
+  return %0 : tensor<3xf32>
+}
