@@ -162,6 +162,25 @@ def test_what_stays():
     assert str(program.run_passes("jaxpr-scan-in-place{platform=tpu}")) == str(program)
 
 
+@pytest.mark.parametrize(
+    ("shape", "written"),
+    [
+        ((250, 60), True),
+        ((5000, 60), True),
+        ((128, 64), True),
+        # 64 columns 1024 bytes apart share 4 of the 64 sets of the cache.
+        ((256, 64), False),
+        ((250, 100), False),
+        ((8192, 8), True),
+        ((4096, 16), False),
+    ],
+)
+def test_columns_for_the_cache(shape, written):
+    """Columns are written in place where those of a row are in the cache for the next one."""
+    x = np.random.RandomState(0).uniform(0.1, 0.9, shape).astype(np.float32)
+    assert run(lambda x: scan(x)[1].T, x)[1] == (["0, written in place: 1"] if written else [])
+
+
 def test_no_memory_is_taken():
     x = np.ones((64, 50, 32), np.float32)
 

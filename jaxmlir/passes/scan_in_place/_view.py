@@ -14,8 +14,14 @@ from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes._work import elements, is_plain_array, size, with_shape
 
 # A row that is not one piece of memory is read and written piece by piece, each in a line of the
-# cache; arrays of up to so many bytes stay there until the next row comes to the same lines.
+# first cache.  Lines of 64 bytes follow one another in 64 sets, each of which keeps 8 or more: such
+# as it keeps are there when the next row comes to them.
 LINE = 64
+SETS = 64
+WAYS = 8
+# The most pieces that are written sooner one by one than copied.  That few are read sooner in any
+# case, and so are all of an array of so many bytes: a copy of them comes to as many lines.
+FEW = 64
 CACHED = 262_144
 # What XLA computes where it is read is computed as a whole if rows are read from it: not if it has
 # more than so many times the elements of these.
@@ -67,25 +73,36 @@ class View:
         return self.dims[0]
 
     @property
-    def pays(self) -> bool:
-        """Whether the pieces of its rows are large enough."""
-        shape, bytes_ = self.array.type.shape, size(self.array.type)
-        if bytes_ <= CACHED:
-            return True
-        piece = bytes_ // elements(self.array.type)
-        for d in reversed(range(self.along + 1, len(shape))):
-            piece *= self.sizes[d]
-            if self.sizes[d] < shape[d]:
-                break
-        return piece >= LINE
+    def _pieces(self) -> tuple[int, int, int]:
+        """Of how many pieces of memory a row is, the bytes of one, and from one to the next."""
+        shape, sizes = self.array.type.shape, self._row_sizes
+        step = size(self.array.type) // elements(self.array.type)
+        piece, count, distance = step, 1, 0
+        for d in reversed(range(len(shape))):
+            if piece == step and d != self.along:
+                piece *= sizes[d]
+            elif sizes[d] > 1:
+                count *= sizes[d]
+                distance = distance or step
+            step *= shape[d]
+        return count, piece, distance
+
+    @property
+    def pays_to_write(self) -> bool:
+        """Whether its rows are better written to the array than copied there in the end."""
+        count, piece, distance = self._pieces
+        return piece >= LINE or count <= min(FEW, _kept(distance))
 
     @property
     def pays_to_read(self) -> bool:
         """Whether its rows are better read from the array than from a copy."""
         _, name = toolbox.definition(self.array) or (None, "")
         is_fused = name in FUSED or name in MOVED
-        too_many = elements(self.array.type) > MOST * math.prod(self.sizes)
-        return self.pays and not (is_fused and too_many)
+        if is_fused and elements(self.array.type) > MOST * math.prod(self.sizes):
+            return False
+        count, piece, distance = self._pieces
+        is_small = piece >= LINE or size(self.array.type) <= CACHED
+        return is_small or count <= max(FEW, _kept(distance))
 
     def row(self, array: ir.Value, index: ir.Value) -> ir.Value:
         """A row, at the insertion point.
@@ -240,6 +257,11 @@ class Place:
                 return None
             found = view._placed(array, places)
         return Place(found, (*self.ops, (op, number)), tuple(sooner))
+
+
+def _kept(distance: int) -> int:
+    """How many lines the cache keeps that are so many bytes apart."""
+    return WAYS * SETS // (math.gcd(SETS, distance // LINE) if distance % LINE == 0 else 1)
 
 
 def _unit_dims(
