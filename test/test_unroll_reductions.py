@@ -68,6 +68,26 @@ def test_few_results_are_left_alone():
 
 
 @pytest.mark.compat
+@pytest.mark.compat
+@pytest.mark.parametrize(
+    ("shape", "axes", "unrolled"),
+    [
+        ((20, 200, 100), (0,), True),
+        ((4, 5, 20_000), (0, 1), True),
+        ((20, 100, 100), (0,), False),
+        ((200, 20, 100), (1,), False),
+        ((65, 20_000), (0,), False),
+    ],
+)
+def test_many_results_with_jax_0_10(shape, axes, unrolled):
+    x = np.random.RandomState(0).randn(*shape).astype(np.float32)
+    program = jaxmlir.trace(lambda x: jnp.sum(jnp.sin(x), axes))(x).optimize(1)
+    after = program.run_passes("jaxpr-unroll-reductions{platform=cpu}")
+    is_old = jaxmlir._compat.jax_version() < (0, 11)
+    assert ("reduce_sum" in str(after)) != (unrolled and is_old)
+    np.testing.assert_allclose(after(x), np.sum(np.sin(x), axes), 1e-4, 1e-4)
+
+
 def test_what_is_reduced_is_used_by_others():
     """The slices are of the points: nothing of the size of all differences is only sliced."""
     x, y = (np.random.RandomState(k).randn(n, 3).astype(np.float32) for k, n in enumerate((5, 4)))

@@ -7,7 +7,8 @@ A sum over the three coordinates of many points is two additions for each of the
 XLA's CPU compiler makes a kernel for reductions that goes through one axis element by element, and
 that is fast where the axis is long.  Additions are elementwise: they are vectorized over all other
 axes, and are a part of the kernels that use their result, as what is reduced is of them.  It pays
-for up to ``MAX_SIZE`` elements, whatever the axis, unless there are few results.
+for up to ``MAX_SIZE`` elements, whatever the axis, unless there are few results; and for more, with
+jax 0.10, where many results are behind the axis.
 
 Where what is reduced is computed by a few cheap ops, and something on the way is used by others,
 too, the slices are of what these ops begin with, and the ops are done for each of them: XLA would
@@ -35,7 +36,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jax import lax
 
-from jaxmlir._compat import dtypes
+from jaxmlir._compat import dtypes, jax_version
 from jaxmlir.ir import ir, scope
 from jaxmlir.ops import bitwise, comparison, elementwise
 from jaxmlir.passes._base import Count, Pass
@@ -62,6 +63,15 @@ if TYPE_CHECKING:
 #   100 x 4                     1.1, 1.1
 MAX_SIZE = 8
 MIN_RESULTS = 1000
+# XLA of jax 0.10 keeps sums for up to so many results behind the axes, and goes through the rows of
+# the array; for more, it goes through the array once for each result.  Nanoseconds of an element,
+# squares of float32 summed over their first axis / of slices:
+#   32 x 16,000          0.50, 0.58      32 x 20,000          3.5, 0.55
+#   32 x 500 x 64        3.5, 0.48       32 x 20,000 x 4      14, 0.68
+#   64 x 500 x 64        8.4, 1.6        4 x 4,000 x 64       8.3, 0.49
+MAX_SUMMED = 16_384
+MAX_SIZE_OF_MANY = 64
+SUMMED_UNTIL = (0, 11)
 # So many cheap ops are done again for the slices. Gradients of exp(-|x - y|^2) of 1,500 x 1,500
 # pairs in 8 dimensions, times of JAX's, jax 0.10 and 0.12: slices of squares 1.35, 1.43, with
 # 81 MB of temporaries; of the points 0.99, 0.95, with 9 MB.
@@ -148,8 +158,13 @@ def _is_short(node: OpNode, max_size: int, min_results: int) -> bool:
     aval = aval_of(node.operands[0].type)
     if isinstance(aval.dtype, dtypes.ExtendedDType):
         return False
-    size = math.prod(aval.shape[d] for d in node.get("axes"))
-    return 1 < size <= max_size and aval.size >= min_results * size
+    axes = node.get("axes")
+    size = math.prod(aval.shape[d] for d in axes)
+    if size < 2:
+        return False
+    if jax_version() < SUMMED_UNTIL and math.prod(aval.shape[max(axes) + 1 :]) > MAX_SUMMED:
+        max_size = max(max_size, MAX_SIZE_OF_MANY)
+    return size <= max_size and aval.size >= min_results * size
 
 
 def _is_made_of_less(node: OpNode, max_kept: int, min_results: int) -> bool:
