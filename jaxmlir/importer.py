@@ -16,8 +16,7 @@ import itertools
 import re
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -447,8 +446,7 @@ class _Function:
         ).result
 
 
-@dataclass(frozen=True)
-class _Opening:
+class _Opening(NamedTuple):
     """The ``Writer`` for parameters of a primitive whose rules we know nothing of.
 
     They may pass operands for a jaxpr's constants, and so count on all of them, in this order.
@@ -475,8 +473,7 @@ def _parts(jaxpr: Any, consts: list[Any], opened: bool) -> dict[Any, tuple[Any, 
     return {(id(jaxpr),): (jaxpr, []), key: open_jaxpr(values)}
 
 
-@dataclass(frozen=True)
-class _Each:
+class _Each(NamedTuple):
     """The default of a tuple with one entry for each operand or result."""
 
     value: Any

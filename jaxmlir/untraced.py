@@ -20,8 +20,7 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jaxmlir._compat import ConfigSnapshot, core
 from jaxmlir.errors import JaxmlirError, UntracedRuleError
@@ -157,8 +156,7 @@ def marked_ops(functions: Iterable[Any]) -> Iterator[Any]:
                 yield op
 
 
-@dataclass(frozen=True)
-class Backward:
+class Backward(NamedTuple):
     """The rules of a custom_lin: the backward rules of a forward rule that was told zeros."""
 
     of: Source
@@ -169,7 +167,7 @@ class Backward:
         return self.of.in_rule
 
     def numbered_by(self, identity: Identities) -> Backward:
-        return replace(self, of=self.of.numbered_by(identity))
+        return self._replace(of=self.of.numbered_by(identity))
 
     def trace(self, attributes: Attributes, pending: Pending) -> Given:
         return self.of.backward(pending, self.in_zeros, None)
