@@ -374,10 +374,10 @@ _RULES: dict[str, _Rule] = {
 
 def _call_without_rules(liveness: Liveness, op: Any, results: Mask) -> Cut:
     cut = _call("call_jaxpr")(liveness, op, results)
-    cut.counts["num_consts"] = sum(cut.operands[: count_of(op, "num_consts")])
+    num_consts = sum(cut.operands[: count_of(op, "num_consts")])
     rule_attributes = (*rules.ATTRIBUTES, untraced.MARK)
-    cut.dropped = tuple(key for key in rule_attributes if key in op.attributes)
-    return cut
+    dropped = tuple(key for key in rule_attributes if key in op.attributes)
+    return cut._replace(counts={"num_consts": num_consts}, dropped=dropped)
 
 
 _WITHOUT_CUSTOM_RULES: dict[str, _Rule] = {
