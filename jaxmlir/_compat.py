@@ -25,6 +25,7 @@ import functools
 import importlib
 import inspect
 import re
+import sys
 import types
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -74,10 +75,14 @@ def __getattr__(name: str) -> Any:
 
 @functools.cache
 def jax_version() -> tuple[int, ...]:
-    """The installed JAX's version as integers, read from its metadata without importing it."""
-    from importlib.metadata import version
+    """The installed JAX's version as integers, read from its metadata where it is not imported."""
+    if "jax" in sys.modules:
+        version = sys.modules["jax"].__version__
+    else:
+        from importlib.metadata import version as version_of
 
-    return tuple(int(part) for part in re.findall(r"\d+", version("jax"))[:3])
+        version = version_of("jax")
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
 # The classes whose instances may stand in an equation's parameters and can be written down, by the

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import jax
 
+from jaxmlir._collector import collector_paused
 from jaxmlir._setting import setting
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def derived_once(method: Method) -> Method:
     defaults = {p.name: p.default for p in parameters}
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
 
+    # In one go: what comes between two pauses would set off a collection of what the first made.
+    @collector_paused
     @functools.wraps(method)
     def derived(program: Program, *args: Any, **kwargs: Any) -> Any:
         by_position = dict(zip(positional, args, strict=False))

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from jaxmlir._cache_directory import rule_cache
 from jaxmlir._compat import mlir
 from jaxmlir._pointwise import Kind, Shape
 from jaxmlir._signature import Signature
 from jaxmlir.ir import bytecode, ir
-from jaxmlir.rule_cache import RuleCache, current
+
+if TYPE_CHECKING:
+    from jaxmlir.rule_cache import RuleCache
 
 
 class Template:
@@ -104,7 +107,7 @@ def kept_leaves(module_context: Any, platforms: Any) -> KeptLeaves | None:
     is_plain = type(axes) is mlir.sharding_impls.ShardingContext and (mesh is None or mesh.empty)
     if not is_plain or parameters.override_lowering_rules:
         return None
-    cache, backend = current(), module_context.backend
+    cache, backend = (keeps := rule_cache()) and keeps.current(), module_context.backend
     if cache is None:
         return None
     client = backend and (backend.platform, backend.platform_version)

@@ -16,7 +16,7 @@ _NO_BRACKETS = bytes(set(range(256)) - {*b"([{<>}])\n"})
 _DEPTH = np.zeros(256, np.int8)
 _DEPTH[[*b"([{<"]] = 1
 _DEPTH[[*b")]}>"]] = -1
-_STRING_OR_COMMENT = re.compile(rb'"(?:[^"\\\n]|\\.)*+"?|//[^\n]*+')
+_STRING_OR_COMMENT = rb'"(?:[^"\\\n]|\\.)*+"?|//[^\n]*+'
 
 
 def without_strings(text: bytes) -> bytes:
@@ -32,7 +32,7 @@ def nesting(text: bytes) -> int:
 
 def first_too_deep(text: bytes) -> int | None:
     """The line of an MLIR text, from 1, where brackets are nested deeper than ``MAX_NESTING``."""
-    plain = _STRING_OR_COMMENT.sub(b"", text) if b"//" in text else without_strings(text)
+    plain = re.sub(_STRING_OR_COMMENT, b"", text) if b"//" in text else without_strings(text)
     depths = _depths(plain)
     if depths.max(initial=0) <= MAX_NESTING:
         return None

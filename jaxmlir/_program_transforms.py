@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir._collector import collector_paused
 from jaxmlir._derived import derived_once
 
 if TYPE_CHECKING:
@@ -252,7 +251,6 @@ class Transformations:
         return _transforms().inverse(self, argnums, known, log_det=True)
 
 
-@collector_paused
 def _transforms() -> Any:
     """Loaded late: transforms are made of programs."""
     from jaxmlir import transforms

@@ -131,7 +131,7 @@ def called(program: Program, function: Callable[..., Any], as_name: str) -> Call
     return call
 
 
-_ROOT = re.compile(r"[^\W\d]\w*")
+_ROOT = r"[^\W\d]\w*"
 
 
 def signature_of(program: Program) -> inspect.Signature | None:
@@ -140,7 +140,7 @@ def signature_of(program: Program) -> inspect.Signature | None:
     parameters: list[inspect.Parameter] = []
     for arg in args:
         leaves = jax.tree_util.tree_flatten_with_path(arg)[0]
-        root = _ROOT.match(leaves[0][1]) if leaves else None
+        root = re.match(_ROOT, leaves[0][1]) if leaves else None
         if root is None:
             return None
         # `rest[1]` is all there is to an argument where the function has `*rest`.

@@ -62,7 +62,7 @@ def undense(attr: ir.DenseElementsAttr) -> np.ndarray:
     return _parse_dense(str(attr), dtype, shape)
 
 
-_ATOM = re.compile(r"true|false|0x[0-9A-Fa-f]+|[-+]?\d[\d.]*(?:[eE][-+]?\d+)?")
+_ATOM = r"true|false|0x[0-9A-Fa-f]+|[-+]?\d[\d.]*(?:[eE][-+]?\d+)?"
 
 
 def _parse_dense(text: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
@@ -73,7 +73,7 @@ def _parse_dense(text: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarr
         flat = np.frombuffer(bytes.fromhex(body[3:-1]), dtype)
         return np.broadcast_to(flat, size).reshape(shape).copy()
     part = np.empty((), dtype).real.dtype if dtype.kind == "c" else dtype
-    atoms = [_parse_atom(match[0], part) for match in _ATOM.finditer(body)]
+    atoms = [_parse_atom(match[0], part) for match in re.finditer(_ATOM, body)]
     flat = np.array(atoms, part)
     if dtype.kind == "c":
         flat = flat.view(dtype)

@@ -4,8 +4,8 @@ An equation becomes one op, a variable one value, a sub-jaxpr one private functi
 symbol.  A jaxpr that several equations share becomes one function.  The work per equation is kept
 to a few dictionary look-ups: types, attributes and locations are memoised process-wide.
 
-Custom derivative rules are Python thunks in a jaxpr; :mod:`jaxmlir.rules` runs them, and this
-module writes what they return as functions like any other.
+Custom derivative rules are Python thunks in a jaxpr; :mod:`jaxmlir.rules_thunks` runs them, and
+this module writes what they return as functions like any other.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import itertools
 import re
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +29,6 @@ from jaxmlir import (
     normalize,
     primitives,
     rules,
-    rules_closures,
-    rules_hijax,
 )
 from jaxmlir._compat import (
     close_jaxpr,
@@ -42,6 +39,7 @@ from jaxmlir._compat import (
     state_types,
     version_matches,
 )
+from jaxmlir._origins import PASSING, note_origins
 from jaxmlir.constants import Constants
 from jaxmlir.dense import dense
 from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError, cause_of, message_of
@@ -337,10 +335,8 @@ class _Function:
             if eqn.primitive.name == "jaxmlir_call":
                 self.splice(eqn, env, loc)
                 continue
-            if eqn.primitive.name in rules_hijax.PRIMITIVES:
-                eqn = rules_hijax.ordinary(eqn)
-            if eqn.primitive.name in rules.PRIMITIVES:
-                eqn = rules_closures.with_constants(eqn, self.importer.origins, env)
+            if eqn.primitive.name in _WITH_RULES:
+                eqn = self.with_rules(eqn, env)
             try:
                 operands = [
                     self.literal(v, loc) if type(v) is literal_type else env[v] for v in eqn.invars
@@ -372,6 +368,17 @@ class _Function:
         end = self.location
         return [self.literal(v, end) if type(v) is literal_type else env[v] for v in jaxpr.outvars]
 
+    def with_rules(self, eqn: Any, env: dict[Any, ir.Value]) -> Any:
+        """An equation with custom rules in JAX's ordinary form, and with all that these need."""
+        # Few programs have any, and a derivative that was loaded needs none of this.
+        from jaxmlir import rules_closures, rules_hijax
+
+        if eqn.primitive.name in rules.HIGH_LEVEL:
+            eqn = rules_hijax.ordinary(eqn)
+        if eqn.primitive.name in rules.PRIMITIVES:
+            eqn = rules_closures.with_constants(eqn, self.importer.origins, env)
+        return eqn
+
     def splice(self, eqn: Any, env: dict[Any, ir.Value], loc: ir.Location) -> None:
         """Writes the equations of a program that this one calls in place of the call."""
         callee = manual_axes.retyped(eqn.params["callee"], [v.aval for v in eqn.invars])
@@ -394,8 +401,8 @@ class _Function:
         attributes: dict[str, ir.Attribute] = {}
         if rewrite is not None and rewrite is not rules.write:
             params = rewrite(params, eqn)
-        if name in rules_closures.PASSING:
-            rules_closures.note_origins(self.importer.origins, name, params, eqn.invars)
+        if name in PASSING:
+            note_origins(self.importer.origins, name, params, eqn.invars)
         if rewrite is rules.write:
             return name, rewrite(eqn, self.importer)
         importer: codec.Writer = self.importer
@@ -439,8 +446,7 @@ class _Function:
         ).result
 
 
-@dataclass(frozen=True)
-class _Opening:
+class _Opening(NamedTuple):
     """The ``Writer`` for parameters of a primitive whose rules we know nothing of.
 
     They may pass operands for a jaxpr's constants, and so count on all of them, in this order.
@@ -467,12 +473,13 @@ def _parts(jaxpr: Any, consts: list[Any], opened: bool) -> dict[Any, tuple[Any, 
     return {(id(jaxpr),): (jaxpr, []), key: open_jaxpr(values)}
 
 
-@dataclass(frozen=True)
-class _Each:
+class _Each(NamedTuple):
     """The default of a tuple with one entry for each operand or result."""
 
     value: Any
 
+
+_WITH_RULES = rules.PRIMITIVES | rules.HIGH_LEVEL
 
 _REQUIRED = object()
 _FOREIGN = "jaxpr.<another primitive of that name>"

@@ -57,11 +57,12 @@ def _context() -> ir.Context:
     registry = ir.DialectRegistry()
     _compat.jax_mlir_ext.register_dialects(registry)
     ctx.append_dialect_registry(registry)
-    ctx.load_all_available_dialects()
+    # Those of which ops are made here; the parser loads others when it meets them.
+    ctx.get_dialect_descriptor("func")
     for dialect in (sdy, mpmd, chlo, stablehlo):
         dialect.register_dialect(ctx)
     # The dialect's Python classes take long to import, and are so when an op of it is met.
-    _compat.mlir_hlo.register_mhlo_dialect(ctx)
+    _compat.mlir_hlo.register_mhlo_dialect(ctx, load=False)
     ctx.allow_unregistered_dialects = True
     _cast_dense_elements(ctx)
     return ctx
@@ -137,7 +138,7 @@ def check_nesting(source: str, filename: str) -> None:
 
 # What it begins with is found at once, which a boundary before it is not.
 _UNREADABLE = re.compile(r"array<(?<![\w.$]array<)\s*+(?!(?:i(?:1|8|16|32|64)|f(?:32|64))\s*+[:>])")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_STRING = r'"(?:[^"\\]|\\.)*"'
 
 
 def check_arrays(module: ir.Module, source: str, filename: str) -> None:
@@ -151,7 +152,7 @@ def check_arrays(module: ir.Module, source: str, filename: str) -> None:
     """
     found = _UNREADABLE.search(source)
     # As printed, a module has no comments and no type has another name.
-    if found is None or not _UNREADABLE.search(_STRING.sub('""', module_text(module))):
+    if found is None or not _UNREADABLE.search(re.sub(_STRING, '""', module_text(module))):
         return
     before = source[: found.start()]
     line, col = before.count("\n") + 1, found.start() - before.rfind("\n")
@@ -185,7 +186,7 @@ def diagnostics_of(error: ir.MLIRError, filename: str = "-") -> list[Diagnostic]
     return [convert(info) for info in error.error_diagnostics] or [Diagnostic("error", str(error))]
 
 
-_FILE_LINE_COL = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
+_FILE_LINE_COL = r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)'
 
 
 def file_line_col(location: ir.Location) -> tuple[str, int, int]:
@@ -201,13 +202,13 @@ def file_line_col(location: ir.Location) -> tuple[str, int, int]:
     else:
         return inner.filename, inner.start_line, inner.start_col
     # The innermost has none, or there are several: the first in the text.
-    match = _FILE_LINE_COL.search(str(location))
+    match = re.search(_FILE_LINE_COL, str(location))
     return (match[1], int(match[2]), int(match[3])) if match else ("", 0, 0)
 
 
 def frames(location: ir.Location) -> list[tuple[str, int, int]]:
     """File, line and column of every frame of a location, innermost first."""
-    found = _FILE_LINE_COL.finditer(str(location))
+    found = re.finditer(_FILE_LINE_COL, str(location))
     return [(match[1], int(match[2]), int(match[3])) for match in found]
 
 

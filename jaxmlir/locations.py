@@ -75,7 +75,7 @@ def _new_location(traceback: Any) -> ir.Location | None:
     return location
 
 
-_SOURCE = re.compile(r"^(?P<name>.*?) at (?P<file>.*):(?P<line>\d+)$")
+_SOURCE = r"^(?P<name>.*?) at (?P<file>.*):(?P<line>\d+)$"
 
 
 def of_function(debug_info: Any) -> ir.Location:
@@ -89,7 +89,7 @@ def of_function(debug_info: Any) -> ir.Location:
 @functools.lru_cache(1024)
 def _of_source(info: str) -> ir.Location:
     """The location that JAX's ``name at file:line`` tells."""
-    match = _SOURCE.match(info)
+    match = re.match(_SOURCE, info)
     if not match:
         return ir.Location.unknown()
     child = ir.Location.file(match["file"], int(match["line"]), 1)
@@ -153,7 +153,7 @@ def name_stack(location: ir.Location) -> Any:
     return _name_stack(name) if name else _NO_STACK
 
 
-_OPEN_TRANSFORMS = re.compile(r"((?:[^()/]+\()+)(\)+)")
+_OPEN_TRANSFORMS = r"((?:[^()/]+\()+)(\)+)"
 
 
 @functools.lru_cache(maxsize=4096)
@@ -171,7 +171,7 @@ def _name_stack(text: str) -> Any:
         else:
             parts[-1] += char
     stack: list[Any] = list(map(source_info_util.Scope, parts))
-    opened = _OPEN_TRANSFORMS.fullmatch(parts[-1])
+    opened = re.fullmatch(_OPEN_TRANSFORMS, parts[-1])
     if opened and opened[1].count("(") == len(opened[2]):
         names = opened[1].split("(")[:-1]
         stack[-1:] = map(source_info_util.Transform, names)

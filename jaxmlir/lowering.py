@@ -36,8 +36,8 @@ from jaxmlir import (
     locations,
     ops,
     params,
-    rule_cache,
 )
+from jaxmlir._cache_directory import rule_cache
 from jaxmlir._compat import (
     ad,
     config,
@@ -140,7 +140,8 @@ def lower_function(
     lowered = lowering.lower(args, live)
     if is_outermost:
         del lowering.cache[_OUTERMOST]
-        rule_cache.settle()
+        if keeps := rule_cache():
+            keeps.settle()
     return lowered
 
 

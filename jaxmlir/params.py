@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from jaxmlir import codec, normalize, ops, primitives, rules, rules_export
+from jaxmlir import codec, normalize, ops, primitives, rules
 from jaxmlir._compat import (
     OPEN_JAXPR_PARAMS,
     closed_and_open_differ,
@@ -26,6 +26,8 @@ def of_op(op: Any, name: str, reader: codec.Reader) -> tuple[Any, dict[str, Any]
       ExportError: the installed JAX lacks the primitive or a parameter, or one cannot be read.
     """
     if name in rules.OPS:
+        from jaxmlir import rules_export  # few programs have such ops
+
         return rules_export.read(op, name, reader)
     attributes = op.attributes
     given = {key: attributes[key] for key in attributes}

@@ -42,6 +42,7 @@ from jaxmlir._compat import (
     stages,
     tree_util,
 )
+from jaxmlir._origins import chain_of
 
 THUNKS = ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd")
 """The parameters of equations that are rules."""
@@ -57,13 +58,13 @@ class Constants(NamedTuple):
     own: int = 0
     """How many of them the function itself closes over."""
     origins: Mapping[Any, Any] = {}
-    """See :func:`note_origins`."""
+    """See :func:`jaxmlir._origins.note_origins`."""
 
     @property
     def chains(self) -> list[tuple[Any, ...]]:
         """Of each its variable, and those that this stands for in the jaxprs around: the value is
         the same."""
-        return [tuple(_chain(v, self.origins)) for v in self.variables]
+        return [tuple(chain_of(v, self.origins)) for v in self.variables]
 
     @property
     def values(self) -> tuple[Any, ...]:
@@ -87,7 +88,7 @@ def with_constants(eqn: Any, origins: Mapping[Any, Any], at_hand: Iterable[Any])
     it has no constants then.
 
     Args:
-      origins: see :func:`note_origins`.
+      origins: see :func:`jaxmlir._origins.note_origins`.
       at_hand: the variables of the jaxpr that have a value where the equation is.
     """
     params = eqn.params
@@ -95,10 +96,10 @@ def with_constants(eqn: Any, origins: Mapping[Any, Any], at_hand: Iterable[Any])
     if "call_jaxpr" not in params or not (found := _closed_over(rules)):
         return eqn
     own = params["num_consts"]
-    missing = found.difference(*(_chain(v, origins) for v in eqn.invars[:own]))
+    missing = found.difference(*(chain_of(v, origins) for v in eqn.invars[:own]))
     more = {}
     for variable in at_hand if missing else ():
-        same = missing.intersection(_chain(variable, origins))
+        same = missing.intersection(chain_of(variable, origins))
         more.update(dict.fromkeys(same, variable))
     operands = [*eqn.invars[:own], *more.values()]
     if missing == found and not more:
@@ -112,26 +113,6 @@ def with_constants(eqn: Any, origins: Mapping[Any, Any], at_hand: Iterable[Any])
         called = rebound(called, list(called.constvars), invars)
         params["call_jaxpr"] = close_jaxpr(called, consts)
     return eqn.replace(invars=[*operands, *eqn.invars[own:]], params=params)
-
-
-def note_origins(
-    origins: dict[Any, Any], name: str, params: Mapping[str, Any], operands: Sequence[Any]
-) -> None:
-    """Takes note of the jaxprs that an op passes operands to: which variables of theirs stand for
-    which of the jaxpr around.
-
-    A jaxpr may be called from several places: ``None`` where its variable does not stand for one.
-    """
-    for variable, operand in _passed(name, params, operands):
-        if origins.setdefault(variable, operand) is not operand:
-            origins[variable] = None
-
-
-def _chain(variable: Any, origins: Mapping[Any, Any]) -> Iterator[Any]:
-    # An operand may be a number that stands in the jaxpr.
-    while isinstance(variable, core.Var):
-        yield variable
-        variable = origins.get(variable)
 
 
 def bound(
@@ -179,48 +160,6 @@ def _known(value: Any) -> Any:
     """A value, which is a number if it stands for one in a jaxpr."""
     atom = atom_of(value)
     return np.asarray(atom.val, atom.aval.dtype) if isinstance(atom, core.Literal) else value
-
-
-PASSING = frozenset(
-    {
-        "jaxpr.closed_call",
-        "jaxpr.cond",
-        "jaxpr.custom_jvp_call_jaxpr",
-        "jaxpr.custom_vjp_call_jaxpr",
-        "jaxpr.jit",
-        "jaxpr.remat2",
-        "jaxpr.scan",
-        "jaxpr.while",
-    }
-)
-"""The ops of which :func:`note_origins` takes note."""
-
-
-def _passed(
-    name: str, params: Mapping[str, Any], operands: Sequence[Any]
-) -> Iterator[tuple[Any, Any]]:
-    """Of an op the jaxprs that get operands as they are: pairs of a jaxpr's variables and these."""
-    match name:
-        case "jaxpr.jit" | "jaxpr.closed_call" | "jaxpr.remat2":
-            yield from _pairs(params["jaxpr" if "jaxpr" in params else "call_jaxpr"], operands)
-        case "jaxpr.custom_jvp_call_jaxpr" | "jaxpr.custom_vjp_call_jaxpr":
-            yield from _pairs(params["call_jaxpr"], operands)
-        case "jaxpr.scan":
-            yield from _pairs(params["jaxpr"], operands[: params["num_consts"]])
-        case "jaxpr.while":
-            first, last = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
-            yield from _pairs(params["cond_jaxpr"], operands[:first])
-            yield from _pairs(params["body_jaxpr"], operands[first:last])
-        case "jaxpr.cond":
-            for branch in params["branches"]:
-                yield from _pairs(branch, operands[1:])
-
-
-def _pairs(jaxpr: Any, operands: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    jaxpr, _ = open_jaxpr(jaxpr)
-    for variable, operand in zip(jaxpr.invars, operands, strict=False):
-        if not isinstance(operand, core.Literal):
-            yield variable, operand
 
 
 def holds_tracer(rule: Any) -> bool:

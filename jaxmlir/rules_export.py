@@ -1,6 +1,6 @@
 """Custom derivative rules: functions in the dialect, thunks in the jaxpr that goes back to JAX.
 
-The counterpart of :mod:`jaxmlir.rules`.
+The counterpart of :mod:`jaxmlir.rules_thunks`.
 """
 
 from __future__ import annotations

@@ -48,8 +48,6 @@ from jaxmlir._compat import (
 )
 from jaxmlir.errors import JaxmlirError
 
-PRIMITIVES = frozenset({"call_hi_primitive", "call_hi_primitive_linearized"})
-
 # What a program has too of the parameters of primitives with custom rules.  How a backward rule
 # gives cotangents, and what it logs, are no matter there.
 _MATCHED = frozenset(

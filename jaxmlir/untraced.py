@@ -20,26 +20,18 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from jaxmlir._compat import ConfigSnapshot, config, core, in_context, named_axes
+from jaxmlir._compat import ConfigSnapshot, core
 from jaxmlir.errors import JaxmlirError, UntracedRuleError
 from jaxmlir.ir import functions, ir
-from jaxmlir.rules import (
-    ATTRIBUTES,
-    OPS,
-    TELLERS,
-    TRACERS,
-    tell_backward,
-    trace_backward,
-)
-from jaxmlir.rules_identity import Alike, Identities, rules_key
+from jaxmlir.rules import ATTRIBUTES, OPS
 
 if TYPE_CHECKING:
     from jaxmlir.importer import Importer
     from jaxmlir.passes._rules import Rules
     from jaxmlir.program import Program
+    from jaxmlir.rules_identity import Alike, Identities
 
 # How often a rule is traced within itself, for other arguments each time: how many derivatives
 # there are.  Each of an ODE's is several times the program of the one before, so only short rules
@@ -110,6 +102,8 @@ class Untraced:
     """
 
     def __init__(self, config: ConfigSnapshot | None = None) -> None:
+        from jaxmlir.rules_identity import Identities
+
         self.config = config or ConfigSnapshot()
         self.identity = Identities()
         self._sources: dict[int, Source] = {}
@@ -162,69 +156,7 @@ def marked_ops(functions: Iterable[Any]) -> Iterator[Any]:
                 yield op
 
 
-@dataclass(frozen=True, eq=False)
-class _OfEquation:
-    """The rules of an imported op: those of its equation."""
-
-    eqn: Any
-    within: collections.Counter[str]
-    """How often each rule, by its source line, is around this op: the order of the derivative."""
-    check_vma: bool
-    """Whether types tell the mesh axes that values vary over: around it is a shard_map that checks
-    them."""
-    identity: Identities
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _OfEquation) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    @functools.cached_property
-    def _key(self) -> Any:
-        within = frozenset(self.within.items())
-        # JAX has one context of a kind only.
-        return rules_key(self.eqn, self.identity), id(self.eqn.ctx), within, self.check_vma
-
-    @property
-    def in_rule(self) -> bool:
-        return bool(self.within)
-
-    def numbered_by(self, identity: Identities) -> _OfEquation:
-        return replace(self, identity=identity)
-
-    def trace(self, attributes: Attributes, pending: Pending) -> Given:
-        with self._in_place(pending):
-            yield from TRACERS[self.eqn.primitive.name](self.eqn, pending)
-
-    def tell(self, attributes: Attributes, pending: Pending, zeros: tuple[bool, ...]) -> Given:
-        with self._in_place(pending):
-            yield TELLERS[self.eqn.primitive.name](self.eqn, pending)(zeros)
-
-    def backward(
-        self, pending: Pending, in_zeros: tuple[bool, ...], ct_zeros: tuple[bool, ...] | None
-    ) -> Given:
-        with self._in_place(pending):
-            if ct_zeros is None:
-                yield from trace_backward(self.eqn, pending, in_zeros)
-            else:
-                yield tell_backward(self.eqn, pending, in_zeros, ct_zeros)
-
-    @contextlib.contextmanager
-    def _in_place(self, pending: Pending) -> Iterator[None]:
-        ctx = self.eqn.ctx
-        with (
-            pending.around(self.within, self.check_vma),
-            # As JAX would trace where the equation is: on its mesh, say.
-            in_context(ctx),
-            named_axes(ctx.cur_abstract_mesh),
-            config._check_vma(self.check_vma),
-        ):
-            yield
-
-
-@dataclass(frozen=True)
-class Backward:
+class Backward(NamedTuple):
     """The rules of a custom_lin: the backward rules of a forward rule that was told zeros."""
 
     of: Source
@@ -235,7 +167,7 @@ class Backward:
         return self.of.in_rule
 
     def numbered_by(self, identity: Identities) -> Backward:
-        return replace(self, of=self.of.numbered_by(identity))
+        return self._replace(of=self.of.numbered_by(identity))
 
     def trace(self, attributes: Attributes, pending: Pending) -> Given:
         return self.of.backward(pending, self.in_zeros, None)
@@ -273,9 +205,11 @@ class Pending:
 
     def add(self, op: ir.Operation, eqn: Any) -> None:
         """Puts off the rules of the op of a custom-derivative equation."""
+        from jaxmlir.rules_thunks import OfEquation
+
         if self.table is None:
             self.table = Untraced()
-        source = _OfEquation(eqn, self._within, self._check_vma, self.table.identity)
+        source = OfEquation(eqn, self._within, self._check_vma, self.table.identity)
         self.table.add(op, source)
         self._queue.append(op)
 
@@ -424,6 +358,8 @@ class Pending:
 
     def alike(self, rule: Any) -> Alike:
         """What stands for a rule in a key."""
+        from jaxmlir.rules_identity import Alike
+
         return Alike(rule, self.table.identity)
 
 

@@ -16,7 +16,7 @@ VERSION = 1
 
 MODULE = "module"
 CONSTANT = "constant."
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,254}")
+_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,254}"
 
 # Element types of the dialect that safetensors has a dtype for.
 _DTYPES = {
@@ -37,7 +37,7 @@ def check_name(name: Any) -> str:
     Raises:
       ArtifactError: it is something else.
     """
-    if isinstance(name, str) and _NAME.fullmatch(name) and ".." not in name:
+    if isinstance(name, str) and re.fullmatch(_NAME, name) and ".." not in name:
         return name
     raise ArtifactError(
         f"{name!r} cannot name a constant: expected up to 255 letters, digits, '_', '-' and '.', "

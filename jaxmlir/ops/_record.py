@@ -93,7 +93,8 @@ class Op(NamedTuple):
     operands: int | None
     """How many operands; ``None``: any number."""
     results: int | None
-    attributes: tuple[Attr, ...] = ()
+    notation: tuple[str | Attr, ...] = ()
+    """The attributes, as :func:`attr` reads them: a process asks for those of a few ops."""
     primitives: tuple[str, ...] = ()
     """JAX's names of the primitive, where they are not ``name``."""
     linear: tuple[int | EllipsisType, ...] | None = None
@@ -117,6 +118,10 @@ class Op(NamedTuple):
     bodies: str = "opaque"
     """Of an op with sub-jaxprs: ``"opaque"`` when JAX's lowering rule only evaluates or calls them,
     ``"inspected"`` when it looks into their equations or emits them into a region."""
+
+    @property
+    def attributes(self) -> tuple[Attr, ...]:
+        return tuple(attr(a) if isinstance(a, str) else a for a in self.notation)
 
     @property
     def has_inverse(self) -> bool:
@@ -212,8 +217,7 @@ def op(
     **fields: Any,
 ) -> Op:
     """A record; the attributes are in the notation of :func:`attr`."""
-    parsed = tuple(attr(a) if isinstance(a, str) else a for a in attributes)
-    return Op(name, summary, operands, results, parsed, **fields)
+    return Op(name, summary, operands, results, attributes, **fields)
 
 
 def without_inverse(reason: str, records: tuple[Op, ...]) -> tuple[Op, ...]:

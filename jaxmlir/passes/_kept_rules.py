@@ -44,30 +44,33 @@ class Place(NamedTuple):
         self.cache.keep_alike(self.key, like.key, shape)
 
 
-def place(cache: RuleCache | None, known: Signature, *pattern: Any) -> Place | None:
-    """Where to keep what a rule gives for ops of a signature and a pattern; ``None`` if it is not
-    to be kept."""
-    if cache is None or known.text is None or known.name in cache.without:
-        return None
-    return place_of(cache, known.text, pattern)
+class KeptRules:
+    """Where what JAX's rules give is kept."""
 
+    def __init__(self, cache: RuleCache):
+        self._cache = cache
 
-def place_of(cache: RuleCache, text: str, pattern: Any) -> Place | None:
-    """The same of what a text stands for."""
-    parts = _plain(pattern)
-    return parts and Place(cache, cache.key(text, parts))
+    def place(self, known: Signature, *pattern: Any) -> Place | None:
+        """The place of what a rule gives for ops of a signature and a pattern; ``None`` if it is
+        not to be kept."""
+        if known.text is None or known.name in self._cache.without:
+            return None
+        return self.place_of(known.text, pattern)
 
+    def place_of(self, text: str, pattern: Any) -> Place | None:
+        """The same of what a text stands for."""
+        parts = _plain(pattern)
+        return parts and Place(self._cache, self._cache.key(text, parts))
 
-def pullback_place(
-    cache: RuleCache | None, halves: Linearization, nonzero: tuple[bool, ...]
-) -> Place | None:
-    """The same of the pullback of a linearized op, whose linear half is transposed op by op."""
-    if cache is None or halves.origin is None:
-        return None
-    ops = halves.tangent.function.regions[0].blocks[0] if cache.without else ()
-    if any(op.name in cache.without for op in ops):
-        return None
-    return place_of(cache, halves.origin.hex(), ("pullback", nonzero))
+    def pullback_place(self, halves: Linearization, nonzero: tuple[bool, ...]) -> Place | None:
+        """The same of the pullback of a linearized op, whose linear half is transposed op by op."""
+        if halves.origin is None:
+            return None
+        without = self._cache.without
+        ops = halves.tangent.function.regions[0].blocks[0] if without else ()
+        if any(op.name in without for op in ops):
+            return None
+        return self.place_of(halves.origin.hex(), ("pullback", nonzero))
 
 
 def _plain(value: Any) -> str | None:

@@ -17,8 +17,7 @@ custom derivative rules are, have to stay as they are; they are *pinned*.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jaxmlir import codec, rules, untraced
@@ -45,21 +44,20 @@ def whole(function: func.FuncOp) -> Variant:
     return Variant(function.name.value, (True,) * len(type_.results), (True,) * len(type_.inputs))
 
 
-@dataclass
-class Cut:
+class Cut(NamedTuple):
     """What remains of an op that has functions."""
 
     operands: Mask
     results: Mask
     functions: dict[str, list[Variant]]
     """By attribute, what stands in the place of the functions that the op named there."""
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = {}
     """Attributes that count operands."""
     dropped: tuple[str, ...] = ()
     """Attributes that go."""
     name: str | None = None
     """What the op is now, where that is another one."""
-    added: dict[str, ir.Attribute] = field(default_factory=dict)
+    added: Mapping[str, ir.Attribute] = {}
     """Attributes that the other one has besides."""
 
     @property
@@ -74,8 +72,7 @@ class Cut:
         )
 
 
-@dataclass
-class Live:
+class Live(NamedTuple):
     """The answer for one function and mask; ops by their index in the function."""
 
     arguments: Mask
@@ -234,30 +231,31 @@ class Liveness:
         for value, used in zip(body.returned, results, strict=True):
             if used:
                 live[value] = True
-        found = Live((), [], {}, set())
+        dead: list[int] = []
+        cuts: dict[int, Cut] = {}
+        pinned: set[str] = set()
         for i in range(len(body.names) - 1, -1, -1):
             first, last = body.results[i]
             if True not in live[first:last] and not body.signatures[i].is_lasting:
-                found.dead.append(i)
+                dead.append(i)
                 continue
             name, operands = body.names[i], body.operands[i]
             if may_have_functions(name):
-                cut = self._cut(body, i, tuple(map(bool, live[first:last])), found)
+                cut = self._cut(body, i, tuple(map(bool, live[first:last])), pinned)
                 if cut is not None:
-                    found.cuts[i] = cut
+                    cuts[i] = cut
                     operands = [v for v, used in zip(operands, cut.operands, strict=True) if used]
             for value in operands:
                 live[value] = True
-        found.arguments = tuple(map(bool, live[: body.arity]))
-        return found
+        return Live(tuple(map(bool, live[: body.arity])), dead, cuts, pinned)
 
-    def _cut(self, body: Body, index: int, results: Mask, found: Live) -> Cut | None:
+    def _cut(self, body: Body, index: int, results: Mask, pinned: set[str]) -> Cut | None:
         op, name = body.ops[index], body.names[index]
         rule, symbols = self._rules.get(name), set(symbols_of(op))
         # A function that calls itself is left as it is.
         if rule is not None and not symbols & self._walking:
             return rule(self, op, results)
-        found.pinned |= symbols
+        pinned |= symbols
         return None
 
 
@@ -376,10 +374,10 @@ _RULES: dict[str, _Rule] = {
 
 def _call_without_rules(liveness: Liveness, op: Any, results: Mask) -> Cut:
     cut = _call("call_jaxpr")(liveness, op, results)
-    cut.counts["num_consts"] = sum(cut.operands[: count_of(op, "num_consts")])
+    num_consts = sum(cut.operands[: count_of(op, "num_consts")])
     rule_attributes = (*rules.ATTRIBUTES, untraced.MARK)
-    cut.dropped = tuple(key for key in rule_attributes if key in op.attributes)
-    return cut
+    dropped = tuple(key for key in rule_attributes if key in op.attributes)
+    return cut._replace(counts={"num_consts": num_consts}, dropped=dropped)
 
 
 _WITHOUT_CUSTOM_RULES: dict[str, _Rule] = {

@@ -21,8 +21,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaxmlir import _pointwise, _signature, locations, rule_cache, rules
+from jaxmlir import _pointwise, _signature, locations, rules
 from jaxmlir import exporter as exporting
+from jaxmlir._cache_directory import rule_cache
 from jaxmlir._compat import (
     ad_util,
     close_jaxpr,
@@ -43,12 +44,12 @@ from jaxmlir.passes import _jax_rules, higher_order
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import inline, ops_with_symbols, reachable, symbols_of, zeros
 from jaxmlir.passes._functions import Functions
-from jaxmlir.passes._kept_rules import place, place_of, pullback_place
 from jaxmlir.passes.higher_order import Halves, Linearization, Written
 from jaxmlir.types import aval_of, widths_of
 from jaxmlir.untraced import MARK, is_untraced
 
 if TYPE_CHECKING:
+    from jaxmlir.passes._kept_rules import KeptRules
     from jaxmlir.passes.linearize import LinearOp
     from jaxmlir.program import Program
 
@@ -180,7 +181,7 @@ class Rules:
         if found is None:
             from jaxmlir.passes._pullback import transposed
 
-            kept = pullback_place(self._disk, halves, nonzero)
+            kept = self._disk and self._disk.pullback_place(halves, nonzero)
             found = kept and kept.find()
             if found is not None:
                 halves.pullbacks[nonzero] = found
@@ -414,13 +415,13 @@ class Rules:
         found = self._kept(key)
         if found is not None:
             return found
-        kept = place(self._disk, known, kind, reverse, pattern)
+        kept = self._disk and self._disk.place(known, kind, reverse, pattern)
         found = kept and kept.find()
         alike = _pointwise.kind_of(known) if kind in _OF_ANY_SHAPE else None
         if found is None and alike is not None:
             of_kind = (kind, self._setting, reverse, alike.key, pattern)
             how = ("any shape", kind, reverse, pattern)
-            any_shape = kept and place_of(kept.cache, alike.text, how)
+            any_shape = kept and self._disk.place_of(alike.text, how)
             if any_shape and of_kind not in _of_kind:
                 _of_kind[of_kind] = any_shape.find_alike()
             found = _at_shape(alike.shape, *_of_kind.get(of_kind, ()))
@@ -444,9 +445,14 @@ class Rules:
         return found
 
     @functools.cached_property
-    def _disk(self) -> rule_cache.RuleCache | None:
+    def _disk(self) -> KeptRules | None:
         """What other processes have kept."""
-        return rule_cache.current()
+        cache = (keeps := rule_cache()) and keeps.current()
+        if cache is None:
+            return None
+        from jaxmlir.passes._kept_rules import KeptRules
+
+        return KeptRules(cache)
 
     def _kept(self, key: Any) -> Any | None:
         """What has been made for a key, of all programs or of this one."""

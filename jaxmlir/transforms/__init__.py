@@ -6,9 +6,18 @@ Each returns a new program whose public function is the transformed one.  Argume
 
 from __future__ import annotations
 
-from jaxmlir.transforms._batches import vmap
-from jaxmlir.transforms._gradients import grad, jacobian
-from jaxmlir.transforms._inverses import inverse
-from jaxmlir.transforms._linear import jvp, linearize, vjp
+from jaxmlir._lazy import lazy_names
 
 __all__ = ["grad", "inverse", "jacobian", "jvp", "linearize", "vjp", "vmap"]
+
+# A process needs one or two of them, as a rule.
+_EXPORTS = {
+    "grad": "_gradients",
+    "inverse": "_inverses",
+    "jacobian": "_gradients",
+    "jvp": "_linear",
+    "linearize": "_linear",
+    "vjp": "_linear",
+    "vmap": "_batches",
+}
+__getattr__ = lazy_names(__name__, _EXPORTS, ())

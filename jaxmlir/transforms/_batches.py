@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from jaxmlir import arguments, pytrees
-from jaxmlir._collector import collector_paused
 from jaxmlir._compat import core
 from jaxmlir.errors import ArgumentError
 from jaxmlir.ir import scope
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-@collector_paused
 @library_first
 def vmap(
     program: Program,

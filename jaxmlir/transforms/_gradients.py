@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from jaxmlir import arguments
-from jaxmlir._collector import collector_paused
 from jaxmlir._compat import core
 from jaxmlir.errors import JaxmlirError, TransformError
 from jaxmlir.ir import ir, scope
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-@collector_paused
 @library_first
 def grad(
     program: Program,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import jax
 
-from jaxmlir._collector import collector_paused
 from jaxmlir.errors import ArgumentError, TransformError
 from jaxmlir.ir import scope
 from jaxmlir.transforms._ends import finish, start
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-@collector_paused
 def inverse(
     program: Program,
     argnums: int | Sequence[int] | None,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from jaxmlir._collector import collector_paused
 from jaxmlir.errors import ArgumentError
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._build import adapt, reachable
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 
-@collector_paused
 @library_first
 def jvp(program: Program, custom_vjp_forward: str = "error") -> Program:
     """The program ``(primals, tangents) -> (result, tangent of result)``.
@@ -79,7 +77,6 @@ def _expand_custom_lin(rules: Rules, symbol: str) -> None:
     expand_custom_lin(rules, [symbol])
 
 
-@collector_paused
 @library_first
 def linearize(
     program: Program,
@@ -110,7 +107,6 @@ def linearize(
     return _pair(program, rules, found, found.lin, f"{symbol}.lin", tangents, results, *trees)
 
 
-@collector_paused
 @library_first
 def vjp(
     program: Program, while_loops: str = "error", checkpoints: int | None = None
