@@ -107,18 +107,21 @@ class RuleFiles:
 
     def _names(self) -> list[str]:
         """The files in the directory, the oldest first."""
-        found = []
-        with os.scandir(self.directory) as entries:
-            for entry in entries:
-                if entry.name.endswith(SUFFIX):
-                    found.append((entry.stat(follow_symlinks=False).st_mtime_ns, entry.name))
-        return [name for _, name in sorted(found)]
+        return [name for _, name in sorted(self._entries(SUFFIX))]
 
     def _left_behind(self) -> list[str]:
         """What processes began to write that were ended."""
+        long_ago = time.time_ns() - 3600 * 10**9
+        return [name for written, name in self._entries(_UNFINISHED) if written < long_ago]
+
+    def _entries(self, suffix: str) -> Iterator[tuple[int, str]]:
+        """When files with a suffix were written, in nanoseconds, and their names."""
         with os.scandir(self.directory) as entries:
-            found = [entry for entry in entries if entry.name.endswith(_UNFINISHED)]
-            return [entry.name for entry in found if entry.stat().st_mtime < time.time() - 3600]
+            for entry in entries:
+                # Another process may remove it meanwhile.
+                with contextlib.suppress(FileNotFoundError):
+                    if entry.name.endswith(suffix):
+                        yield entry.stat(follow_symlinks=False).st_mtime_ns, entry.name
 
     def _open(self, name: str) -> None:
         """Reads the rows of a file that this user wrote."""

@@ -57,12 +57,12 @@ def _context() -> ir.Context:
     registry = ir.DialectRegistry()
     _compat.jax_mlir_ext.register_dialects(registry)
     ctx.append_dialect_registry(registry)
-    # Those of which ops are made here; the parser loads others when it meets them.
-    ctx.get_dialect_descriptor("func")
+    # Of each dialect ops may be made, by passes from outside as well.
+    ctx.load_all_available_dialects()
     for dialect in (sdy, mpmd, chlo, stablehlo):
         dialect.register_dialect(ctx)
     # The dialect's Python classes take long to import, and are so when an op of it is met.
-    _compat.mlir_hlo.register_mhlo_dialect(ctx, load=False)
+    _compat.mlir_hlo.register_mhlo_dialect(ctx)
     ctx.allow_unregistered_dialects = True
     _cast_dense_elements(ctx)
     return ctx

@@ -310,6 +310,24 @@ def test_neighbouring_cxx_passes_share_a_pass_manager():
 # -- failures --
 
 
+def test_passes_make_ops_of_other_dialects():
+    """In a process that has read none: those of MLIR are all there."""
+    code = """if True:
+        import jaxmlir
+        from jaxlib.mlir.dialects import arith
+        from jaxmlir.ir import context, functions, ir
+
+        program = jaxmlir.trace(lambda x: x)(1.0)
+        with context(), ir.Location.unknown():
+            (function,) = functions(program.module).values()
+            with ir.InsertionPoint.at_block_begin(function.entry_block):
+                arith.ConstantOp(ir.F32Type.get(), 1.0)
+        print(program.module)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "%cst = arith.constant 1.000000e+00 : f32" in done.stdout
+
+
 def test_a_crash_names_the_pass():
     with pytest.raises(PassError, match="pass 'test-sample' crashed: KeyError: 'lost'") as e:
         parse_pipeline("cse,test-sample{action=crash}").run(program())

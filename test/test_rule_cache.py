@@ -1,6 +1,7 @@
 """What JAX's rules gave, kept on disk for later processes: that it is found there, that it changes
 nothing, and what is never found."""
 
+import contextlib
 import functools
 import os
 import shutil
@@ -369,6 +370,27 @@ def test_several_processes_write_at_once(tmp_path):
         for number in range(40):
             values = entries(20, f"{tag} {number}")
             assert read(tmp_path, values) == values
+
+
+def test_a_file_that_goes_while_files_are_listed(tmp_path, monkeypatch):
+    listed = os.scandir
+
+    class Gone:
+        name = "gone.rules"
+
+        def stat(self, **_):
+            raise FileNotFoundError
+
+    @contextlib.contextmanager
+    def with_another(directory):
+        with listed(directory) as entries:
+            yield [Gone(), *entries]
+
+    write(tmp_path, entries(5, "before"))
+    monkeypatch.setattr(os, "scandir", with_another)
+    write(tmp_path, entries(5))
+    assert read(tmp_path, entries(5)) == entries(5)
+    assert read(tmp_path, entries(5, "before")) == entries(5, "before")
 
 
 def test_killed_while_writing(tmp_path):
