@@ -181,6 +181,14 @@ def test_columns_for_the_cache(shape, written):
     assert run(lambda x: scan(x)[1].T, x)[1] == (["0, written in place: 1"] if written else [])
 
 
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0, 3), (0, 5, 2)])
+def test_arrays_without_elements(shape):
+    def function(x):
+        return jnp.swapaxes(scan(jnp.swapaxes(x, 0, 1))[1], 0, 1)
+
+    run(function, np.zeros(shape, np.float32))
+
+
 def test_no_memory_is_taken():
     x = np.ones((64, 50, 32), np.float32)
 

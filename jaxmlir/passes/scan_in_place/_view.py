@@ -76,7 +76,7 @@ class View:
     def _pieces(self) -> tuple[int, int, int]:
         """Of how many pieces of memory a row is, the bytes of one, and from one to the next."""
         shape, sizes = self.array.type.shape, self._row_sizes
-        step = size(self.array.type) // elements(self.array.type)
+        step = size(with_shape(self.array.type, ()))
         piece, count, distance = step, 1, 0
         for d in reversed(range(len(shape))):
             if piece == step and d != self.along:
@@ -261,7 +261,8 @@ class Place:
 
 def _kept(distance: int) -> int:
     """How many lines the cache keeps that are so many bytes apart."""
-    return WAYS * SETS // (math.gcd(SETS, distance // LINE) if distance % LINE == 0 else 1)
+    shared = math.gcd(SETS, distance // LINE) if distance % LINE == 0 else 1
+    return WAYS * SETS // shared
 
 
 def _unit_dims(
