@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jaxmlir.rule_cache import RuleCache
 
 
 def directory() -> str:
@@ -12,10 +15,11 @@ def directory() -> str:
     return os.path.abspath(root) if root else ""
 
 
-def rule_cache() -> ModuleType | None:
-    """:mod:`jaxmlir.rule_cache`, which need not be imported where nothing is to be kept."""
+def rule_cache() -> RuleCache | None:
+    """The cache for the present configuration; ``None`` where nothing is to be kept, and then its
+    module is not imported."""
     if not directory():
         return None
-    from jaxmlir import rule_cache
+    from jaxmlir.rule_cache import current
 
-    return rule_cache
+    return current()

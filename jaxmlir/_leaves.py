@@ -107,7 +107,7 @@ def kept_leaves(module_context: Any, platforms: Any) -> KeptLeaves | None:
     is_plain = type(axes) is mlir.sharding_impls.ShardingContext and (mesh is None or mesh.empty)
     if not is_plain or parameters.override_lowering_rules:
         return None
-    cache, backend = (keeps := rule_cache()) and keeps.current(), module_context.backend
+    cache, backend = rule_cache(), module_context.backend
     if cache is None:
         return None
     client = backend and (backend.platform, backend.platform_version)

@@ -37,7 +37,7 @@ from jaxmlir import (
     ops,
     params,
 )
-from jaxmlir._cache_directory import rule_cache
+from jaxmlir._cache_directory import directory
 from jaxmlir._compat import (
     ad,
     config,
@@ -140,8 +140,10 @@ def lower_function(
     lowered = lowering.lower(args, live)
     if is_outermost:
         del lowering.cache[_OUTERMOST]
-        if keeps := rule_cache():
-            keeps.settle()
+        if directory():
+            from jaxmlir import rule_cache
+
+            rule_cache.settle()
     return lowered
 
 

@@ -447,7 +447,7 @@ class Rules:
     @functools.cached_property
     def _disk(self) -> KeptRules | None:
         """What other processes have kept."""
-        cache = (keeps := rule_cache()) and keeps.current()
+        cache = rule_cache()
         if cache is None:
             return None
         from jaxmlir.passes._kept_rules import KeptRules
