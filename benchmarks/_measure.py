@@ -80,6 +80,7 @@ def side_by_side(
     repetitions: int,
     *,
     calls: int = 1,
+    call_seconds: float = 0.0,
     in_order: bool = False,
     warm_up: bool = True,
     seconds: float = math.inf,
@@ -93,6 +94,8 @@ def side_by_side(
         let a later repetition find its work done.
       repetitions: how many timings there are of each, and more until `least_seconds` are over.
       calls: how often one timing calls the work; the timing is their mean.
+      call_seconds: one timing calls it until so long is over, after a call that is not counted: for
+        work that is short, and slower the first time after something else was done.
       in_order: the second needs what the first leaves; otherwise each goes first in turn.
       warm_up: there is a first round that is not counted.
       seconds: no round is begun after so long, once one is counted.
@@ -107,20 +110,24 @@ def side_by_side(
             break
         works = prepare()
         for side in (0, 1) if in_order or i % 2 else (1, 0):
-            timing = _seconds(works[side], calls, clock)
+            timing = _seconds(works[side], calls, call_seconds, clock)
             if i >= 0:
                 times[side].append(timing)
     return Sides(Timing.of(times[0]), Timing.of(times[1]))
 
 
-def _seconds(work: Work, calls: int, clock: Callable[[], float]) -> float:
+def _seconds(work: Work, calls: int, least_seconds: float, clock: Callable[[], float]) -> float:
     """Seconds per call; the garbage collector runs before, not meanwhile (as in ``timeit``)."""
     gc.collect()
     gc.disable()
     try:
-        start = clock()
-        for _ in range(calls):
+        if least_seconds:
             work()
-        return (clock() - start) / calls
+        start = clock()
+        for count in itertools.count(1):
+            work()
+            seconds = clock() - start
+            if count >= calls and seconds >= least_seconds:
+                return seconds / count
     finally:
         gc.enable()
