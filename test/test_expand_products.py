@@ -39,12 +39,58 @@ def test_random_products(data):
     program = jaxmlir.trace(function)(x, y)
     after = program.run_passes(EXPAND)
     after.verify()
-    size = int(np.prod(summed))
-    kept = size != 1 and not (1 < size <= 8 and not left and not right)
+    size, rows, columns = (int(np.prod(sizes)) for sizes in (summed, left, right))
+    of_vectors = min(rows, columns) == 1 < max(rows, columns)
+    kept = size != 1 and (
+        not 1 < size <= 8
+        or 0 in (*batch, *left, *right)
+        or (of_vectors and (np.prod(batch) == 1 or size > 4))
+    )
     assert ("dot_general" in str(after)) == kept
     want = jax.jit(function)(x, y)
     assert after(x, y).dtype == want.dtype
     np.testing.assert_allclose(after(x, y), want, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "kept"),
+    [
+        ((100, 4, 6), (100, 6, 5), False),
+        ((100, 4, 9), (100, 9, 5), True),
+        ((2000, 3), (3, 3), False),
+        ((32, 8), (8, 32), False),
+        ((48, 4), (4, 48), True),
+        ((500, 4, 4), (500, 4), False),
+        ((500, 5, 5), (500, 5), True),
+        ((8, 8), (8,), True),
+    ],
+)
+def test_which_products_are_of_small_matrices(x, y, kept):
+    x, y = (RNG.randn(*shape).astype(np.float32) for shape in (x, y))
+    of_batch = (0,) if x.ndim == 3 else ()
+    dims = (((x.ndim - 1,), (len(of_batch),)), (of_batch, of_batch))
+    program = jaxmlir.trace(lambda x, y: lax.dot_general(x, y, dims))(x, y)
+    after = program.run_passes(EXPAND)
+    assert ("dot_general" in str(after)) == kept
+    np.testing.assert_allclose(after(x, y), program(x, y), 1e-5, 1e-5)
+
+
+@pytest.mark.compat
+def test_gradient_of_a_batch_of_filters():
+    """Chains of products of small matrices, of functions of them, and transposed, in a loop."""
+
+    def function(a, x):
+        def step(p, x):
+            p = jnp.tanh(a @ p @ jnp.swapaxes(a, -1, -2)) + jnp.exp(-(x**2)) @ jnp.sin(x)
+            return p, jnp.sum(p @ x)
+
+        return jnp.sum(lax.scan(step, x[0], x)[1])
+
+    a, x = RNG.randn(80, 4, 4).astype(np.float32) / 4, RNG.randn(6, 80, 4, 4).astype(np.float32)
+    after = jaxmlir.trace(function)(a, x).optimize(2).grad((0, 1)).optimize(2)
+    assert "dot_general" not in str(after)
+    for got, want in zip(after(a, x), jax.jit(jax.grad(function, (0, 1)))(a, x), strict=True):
+        np.testing.assert_allclose(got, want, 1e-4, 1e-4)
 
 
 @pytest.mark.parametrize(

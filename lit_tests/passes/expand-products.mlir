@@ -21,17 +21,57 @@
 // CHECK:         "jaxpr.reduce_sum"(%[[ROWS]]) {axes = array<i64: 1>
 // CHECK:         "jaxpr.dot_general"(%arg2, %arg1)
 
+// Few results of small matrices are sums, many are added up term by term.
+// CHECK-LABEL: func.func private @few
+// CHECK:         %[[FEW:.*]] = "jaxpr.mul"({{.*}}) : (tensor<2x2x2xf32>, tensor<2x2x2xf32>) -> tensor<2x2x2xf32>
+// CHECK:         "jaxpr.reduce_sum"(%[[FEW]]) {axes = array<i64: 2>
+// CHECK-LABEL: func.func private @many
+// CHECK:         %[[LEFT:.*]] = "jaxpr.slice"(%arg0) {limit_indices = array<i64: 500, 2, 1>, start_indices = array<i64: 0, 0, 0>}
+// CHECK:         %[[FIRST:.*]] = "jaxpr.mul"({{.*}}) : (tensor<500x2x2xf32>, tensor<500x2x2xf32>)
+// CHECK:         %[[SECOND:.*]] = "jaxpr.mul"({{.*}}) : (tensor<500x2x2xf32>, tensor<500x2x2xf32>)
+// CHECK:         %[[BOTH:.*]] = "jaxpr.add"(%[[FIRST]], %[[SECOND]])
+// CHECK:         return %[[BOTH]]
+// CHECK-LABEL: func.func private @large
+// CHECK-NEXT:    "jaxpr.dot_general"
+
 // SHORT:         "jaxpr.mul"
 // SHORT-NOT:     "jaxpr.mul"
 
 // EXEC: result[0]: f32[2] = [26.0, 124.0]
 // EXEC: result[1]: f32[2] = [26.0, 62.0]
-func.func public @main(%x: tensor<2xf32>, %y: tensor<3xf32>, %m: tensor<2x3xf32>) -> (tensor<2xf32>, tensor<2xf32>) {
+// EXEC: result[2]: f32[2,2] = {{\[\[}}19.0, 22.0],
+// EXEC-NEXT: [43.0, 50.0]]
+// EXEC: result[3]: f32[2,2] = {{\[\[}}19.0, 22.0],
+// EXEC-NEXT: [43.0, 50.0]]
+func.func public @main(%x: tensor<2xf32>, %y: tensor<3xf32>, %m: tensor<2x3xf32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<2x2xf32>, tensor<2x2xf32>) {
   // x[i] * y[j]
   %0 = "jaxpr.dot_general"(%x, %y) {dimension_numbers = [[[], []], [[], []]], preferred_element_type = f32} : (tensor<2xf32>, tensor<3xf32>) -> tensor<2x3xf32>
   // The sum of the products of each row.
   %1 = "jaxpr.dot_general"(%0, %m) {dimension_numbers = [[array<i64: 1>, array<i64: 1>], [array<i64: 0>, array<i64: 0>]], preferred_element_type = f32} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2xf32>
   // A product of a matrix and a vector stays.
   %2 = "jaxpr.dot_general"(%m, %y) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<2x3xf32>, tensor<3xf32>) -> tensor<2xf32>
-  return %1, %2 : tensor<2xf32>, tensor<2xf32>
+  %left = "jaxpr.constant"() {value = dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>} : () -> tensor<2x2xf32>
+  %right = "jaxpr.constant"() {value = dense<[[5.0, 6.0], [7.0, 8.0]]> : tensor<2x2xf32>} : () -> tensor<2x2xf32>
+  %3 = "jaxpr.jit"(%left, %right) {jaxpr = @few, name = "few"} : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  %lefts = "jaxpr.broadcast_in_dim"(%left) {broadcast_dimensions = array<i64: 1, 2>, shape = array<i64: 500, 2, 2>} : (tensor<2x2xf32>) -> tensor<500x2x2xf32>
+  %rights = "jaxpr.broadcast_in_dim"(%right) {broadcast_dimensions = array<i64: 1, 2>, shape = array<i64: 500, 2, 2>} : (tensor<2x2xf32>) -> tensor<500x2x2xf32>
+  %all = "jaxpr.jit"(%lefts, %rights) {jaxpr = @many, name = "many"} : (tensor<500x2x2xf32>, tensor<500x2x2xf32>) -> tensor<500x2x2xf32>
+  %one = "jaxpr.slice"(%all) {start_indices = array<i64: 499, 0, 0>, limit_indices = array<i64: 500, 2, 2>} : (tensor<500x2x2xf32>) -> tensor<1x2x2xf32>
+  %4 = "jaxpr.squeeze"(%one) {dimensions = array<i64: 0>} : (tensor<1x2x2xf32>) -> tensor<2x2xf32>
+  return %1, %2, %3, %4 : tensor<2xf32>, tensor<2xf32>, tensor<2x2xf32>, tensor<2x2xf32>
+}
+
+func.func private @few(%x: tensor<2x2xf32>, %y: tensor<2x2xf32>) -> tensor<2x2xf32> {
+  %0 = "jaxpr.dot_general"(%x, %y) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  return %0 : tensor<2x2xf32>
+}
+
+func.func private @many(%x: tensor<500x2x2xf32>, %y: tensor<500x2x2xf32>) -> tensor<500x2x2xf32> {
+  %0 = "jaxpr.dot_general"(%x, %y) {dimension_numbers = [[array<i64: 2>, array<i64: 1>], [array<i64: 0>, array<i64: 0>]], preferred_element_type = f32} : (tensor<500x2x2xf32>, tensor<500x2x2xf32>) -> tensor<500x2x2xf32>
+  return %0 : tensor<500x2x2xf32>
+}
+
+func.func private @large(%x: tensor<64x4xf32>, %y: tensor<4x64xf32>) -> tensor<64x64xf32> {
+  %0 = "jaxpr.dot_general"(%x, %y) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<64x4xf32>, tensor<4x64xf32>) -> tensor<64x64xf32>
+  return %0 : tensor<64x64xf32>
 }

@@ -105,6 +105,37 @@ func.func private @few_spread(%x: tensor<8xf32>) -> tensor<512x8xf32> {
   return %1 : tensor<512x8xf32>
 }
 
+// Of what rows of a product read, or what is read by index, all is stored, not each part.
+// CHECK-LABEL: func.func private @parts_spread
+// CHECK-NEXT:    %[[SIN:.*]] = "jaxpr.sin"
+// CHECK-NEXT:    %[[STORED:.*]] = "jaxpr.{{jit|optimization_barrier}}"(%[[SIN]])
+// CHECK-NEXT:    %[[FIRST:.*]] = "jaxpr.slice"(%[[STORED]])
+// CHECK-NEXT:    %[[SECOND:.*]] = "jaxpr.slice"(%[[STORED]])
+// CHECK-NEXT:    "jaxpr.broadcast_in_dim"(%[[FIRST]])
+// CHECK-NEXT:    "jaxpr.broadcast_in_dim"(%[[SECOND]])
+func.func private @parts_spread(%x: tensor<64x2xf32>) -> (tensor<64x1x64xf32>, tensor<64x1x64xf32>) {
+  %0 = "jaxpr.sin"(%x) : (tensor<64x2xf32>) -> tensor<64x2xf32>
+  %1 = "jaxpr.slice"(%0) {start_indices = array<i64: 0, 0>, limit_indices = array<i64: 64, 1>} : (tensor<64x2xf32>) -> tensor<64x1xf32>
+  %2 = "jaxpr.slice"(%0) {start_indices = array<i64: 0, 1>, limit_indices = array<i64: 64, 2>} : (tensor<64x2xf32>) -> tensor<64x1xf32>
+  %3 = "jaxpr.broadcast_in_dim"(%1) {broadcast_dimensions = array<i64: 0, 1>, shape = array<i64: 64, 1, 64>} : (tensor<64x1xf32>) -> tensor<64x1x64xf32>
+  %4 = "jaxpr.broadcast_in_dim"(%2) {broadcast_dimensions = array<i64: 0, 1>, shape = array<i64: 64, 1, 64>} : (tensor<64x1xf32>) -> tensor<64x1x64xf32>
+  return %3, %4 : tensor<64x1x64xf32>, tensor<64x1x64xf32>
+}
+
+// CHECK-LABEL: func.func private @gathered
+// CHECK:         %[[SUM:.*]] = "jaxpr.add"
+// CHECK-NEXT:    %[[STORED:.*]] = "jaxpr.{{jit|optimization_barrier}}"(%[[SUM]])
+// CHECK-NEXT:    "jaxpr.gather"(%[[STORED]],
+func.func private @gathered(%x: tensor<64xf32>, %i: tensor<5000x1xi32>) -> tensor<5000xf32> {
+  %0 = "jaxpr.mul"(%x, %x) : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %1 = "jaxpr.exp"(%0) : (tensor<64xf32>) -> tensor<64xf32>
+  %2 = "jaxpr.mul"(%1, %x) : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %3 = "jaxpr.mul"(%2, %x) : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %4 = "jaxpr.add"(%3, %x) : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %5 = "jaxpr.gather"(%4, %i) {dimension_numbers = {GatherDimensionNumbers = {collapsed_slice_dims = array<i64: 0>, offset_dims = [], start_index_map = array<i64: 0>}}, mode = {GatherScatterMode = "CLIP"}, slice_sizes = array<i64: 1>} : (tensor<64xf32>, tensor<5000x1xi32>) -> tensor<5000xf32>
+  return %5 : tensor<5000xf32>
+}
+
 // What is added up of nine arrays or more is stored part by part.
 // CHECK-LABEL: func.func private @many(
 // CHECK-COUNT-8:  "jaxpr.add"
