@@ -110,13 +110,15 @@ def side_by_side(
             break
         works = prepare()
         for side in (0, 1) if in_order or i % 2 else (1, 0):
-            timing = _seconds(works[side], calls, call_seconds, clock)
+            timing = _seconds(works[side], calls, clock, call_seconds)
             if i >= 0:
                 times[side].append(timing)
     return Sides(Timing.of(times[0]), Timing.of(times[1]))
 
 
-def _seconds(work: Work, calls: int, least_seconds: float, clock: Callable[[], float]) -> float:
+def _seconds(
+    work: Work, calls: int, clock: Callable[[], float], least_seconds: float = 0.0
+) -> float:
     """Seconds per call; the garbage collector runs before, not meanwhile (as in ``timeit``)."""
     gc.collect()
     gc.disable()

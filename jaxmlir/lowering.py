@@ -50,6 +50,7 @@ from jaxmlir._compat import (
 )
 from jaxmlir._leaves import KeptLeaves, Template, kept_leaves
 from jaxmlir._lists import chosen
+from jaxmlir._parallel_loops import ATTRIBUTE, keep_parallel
 from jaxmlir._signature import Signature
 from jaxmlir.errors import JaxmlirError, LoweringError, cause_of
 from jaxmlir.exporter import constant_value
@@ -278,6 +279,10 @@ class _Lowering:
                 rules[2],
                 **eqn.params,
             )
+        if ATTRIBUTE in op.attributes:
+            platforms = self.ctx.platforms or self.module_context.platforms
+            devices = getattr(self.module_context.axis_context, "num_devices", 1)
+            keep_parallel(entry.func, platforms, devices)
         written = entry.func.entry_block.operations
         _check_rule(written[len(written) - 1], entry.func.type.results)
         plain = (

@@ -81,6 +81,7 @@ BUILTIN_PASSES = (
     ("jaxpr-matmul-precision", "jaxmlir.passes.matmul_precision:MatmulPrecision"),
     ("jaxpr-outline", "jaxmlir.passes.outline:Outline"),
     ("jaxpr-partial-eval", "jaxmlir.passes.partial_eval:PartialEval"),
+    ("jaxpr-parallel-loops", "jaxmlir.passes.parallel_loops:ParallelLoops"),
     ("jaxpr-raise-convolutions", "jaxmlir.passes.raise_convolutions:RaiseConvolutions"),
     ("jaxpr-raise-loops", "jaxmlir.passes.raise_loops:RaiseLoops"),
     ("jaxpr-reassociate", "jaxmlir.passes.reassociate:Reassociate"),

@@ -70,6 +70,7 @@ STORAGE = (
     "jaxpr-compute-late",
     # A fence is put on a sine, not in it.
     "jaxpr-expand-trigonometry",
+    "jaxpr-parallel-loops",
 )
 
 LEVELS: dict[int, tuple[str, ...]] = {

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
 
 PLAIN_SCAN = frozenset(
-    {"jaxpr", "length", "num_consts", "num_carry", "reverse", "unroll", "jaxpr.ctx"}
+    {
+        *("jaxpr", "length", "num_consts", "num_carry", "reverse", "unroll"),
+        *("jaxpr.ctx", "jaxpr.parallel"),
+    }
 )
 """The attributes of a scan that is no more than a loop: without effects, say."""
 

@@ -27,7 +27,7 @@ def while_to_scan(rules: Rules, op: Any, known: Known) -> Any | None:
       known: the integers that are known around it.
     """
     loop = WhileOp.of(op)
-    if loop.other.keys() - {"jaxpr.ctx"}:
+    if loop.other.keys() - {"jaxpr.ctx", "jaxpr.parallel"}:
         return None
     of_cond, of_body, init = loop.operands(list(op.operands))
     length = _trip_count(rules, loop, of_cond, init, known)
