@@ -37,7 +37,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections import ChainMap, Counter
+from collections import ChainMap, Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -405,21 +405,26 @@ GATHERED_FACTOR = 4
 def _spread(body: Body, counts: Sequence[int]) -> dict[int, bool]:
     """The values that an op reads each element of several times, for as many of its own, and
     whether it finds them by index."""
-    found: dict[int, bool] = {}
     views: dict[int, int] = {}
-    for index, (name, operands) in enumerate(zip(body.names, body.operands, strict=True)):
-        first, _ = body.results[index]
+    parts: defaultdict[int, dict[int, bool]] = defaultdict(dict)
+    for name, operands, (first, _) in zip(body.names, body.operands, body.results, strict=True):
         is_gather = name == "jaxpr.gather"
         if name in FUSED or name == "jaxpr.broadcast_in_dim" or is_gather:
             size = counts[first]
             if size >= MIN_ELEMENTS:
                 for v in operands[:1] if is_gather else operands:
                     if 1 < counts[v] <= size // 2:
-                        # What parts are read of is stored as a whole.
-                        v = views.get(v, v)
-                        found[v] = found.get(v, False) or is_gather
+                        read = parts[views.get(v, v)]
+                        read[v] = read.get(v, False) or is_gather
         if name in _VIEWS:
             views[first] = views.get(operands[0], operands[0])
+    found: dict[int, bool] = {}
+    for whole, read in parts.items():
+        # Of what is read part by part, all is stored at once.
+        if sum([counts[v] for v in read]) >= counts[whole]:
+            found[whole] = any(read.values())
+        else:
+            found |= read
     return found
 
 

@@ -122,6 +122,19 @@ func.func private @parts_spread(%x: tensor<64x2xf32>) -> (tensor<64x1x64xf32>, t
   return %3, %4 : tensor<64x1x64xf32>, tensor<64x1x64xf32>
 }
 
+// Not if other parts are not read.
+// CHECK-LABEL: func.func private @part_spread
+// CHECK-NEXT:    %[[SIN:.*]] = "jaxpr.sin"
+// CHECK-NEXT:    %[[FIRST:.*]] = "jaxpr.slice"(%[[SIN]])
+// CHECK-NEXT:    %[[STORED:.*]] = "jaxpr.{{jit|optimization_barrier}}"(%[[FIRST]])
+// CHECK-NEXT:    "jaxpr.broadcast_in_dim"(%[[STORED]])
+func.func private @part_spread(%x: tensor<64x2xf32>) -> tensor<64x1x64xf32> {
+  %0 = "jaxpr.sin"(%x) : (tensor<64x2xf32>) -> tensor<64x2xf32>
+  %1 = "jaxpr.slice"(%0) {start_indices = array<i64: 0, 0>, limit_indices = array<i64: 64, 1>} : (tensor<64x2xf32>) -> tensor<64x1xf32>
+  %2 = "jaxpr.broadcast_in_dim"(%1) {broadcast_dimensions = array<i64: 0, 1>, shape = array<i64: 64, 1, 64>} : (tensor<64x1xf32>) -> tensor<64x1x64xf32>
+  return %2 : tensor<64x1x64xf32>
+}
+
 // CHECK-LABEL: func.func private @gathered
 // CHECK:         %[[SUM:.*]] = "jaxpr.add"
 // CHECK-NEXT:    %[[STORED:.*]] = "jaxpr.{{jit|optimization_barrier}}"(%[[SUM]])
