@@ -62,6 +62,7 @@ STORAGE = (
     "jaxpr-expand-select-and-scatter",
     "jaxpr-expand-scatter",
     "jaxpr-expand-cumlogsumexp",
+    "jaxpr-expand-factorizations",
     "jaxpr-expand-products",
     "jaxpr-flatten-products",
     "jaxpr-unroll-reductions",
