@@ -172,7 +172,7 @@ def _seconds_of(pipeline: Pipeline, program: jaxmlir.Program, repetitions: int) 
     most = MOST if repetitions > 1 else 1
     while len(times) < repetitions or (sum(times) < SECONDS and len(times) < most):
         copy = program.clone()
-        times.append(_seconds(lambda: pipeline.run(copy, quiet), 1, time.thread_time))  # noqa: B023
+        times.append(_seconds(lambda: pipeline.run(copy, quiet), 1, 0, time.thread_time))  # noqa: B023
     return Timing.of(times)
 
 

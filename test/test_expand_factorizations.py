@@ -89,9 +89,9 @@ def test_gradients(n):
 
     def density(a, b):
         s = a @ a.T + jnp.eye(n)
-        l = jnp.linalg.cholesky(s)
-        z = jax.scipy.linalg.solve_triangular(l, b, lower=True)
-        return z @ z + jnp.sum(jnp.log(jnp.diag(l))) + jnp.sum(jnp.linalg.solve(s + a, b))
+        factor = jnp.linalg.cholesky(s)
+        z = jax.scipy.linalg.solve_triangular(factor, b, lower=True)
+        return z @ z + jnp.sum(jnp.log(jnp.diag(factor))) + jnp.sum(jnp.linalg.solve(s + a, b))
 
     def function(a, b):
         loop = lax.scan(lambda c, ab: (c + jnp.tanh(density(*ab)), None), 0.0, (a, b))[0]

@@ -1,4 +1,4 @@
-"""``jaxpr-expand-factorizations``: factors of small matrices, and solutions by them, entry by entry.
+"""``jaxpr-expand-factorizations``: factors of small matrices and solutions by them, by entries.
 
 XLA's CPU compiler has a library factor each matrix of a batch, and solve with its factors.  Of
 small matrices the calls cost more than the arithmetic, which is that of textbooks, and is
@@ -107,9 +107,7 @@ def expand_factorizations(program: Program, max_size: int = MAX_SIZE) -> int:
         solve = _cholesky if node.name == "jaxpr.cholesky" else _Solve.of(node)
         return rules.emit(solve, node.operands, solve)
 
-    return replace_ops(
-        program, {"jaxpr.cholesky", "jaxpr.triangular_solve", "jaxpr.lu"}, expanded
-    )
+    return replace_ops(program, {"jaxpr.cholesky", "jaxpr.triangular_solve", "jaxpr.lu"}, expanded)
 
 
 def _entry(a: Any, *indices: int) -> Any:
@@ -142,23 +140,23 @@ def _less(a: Any, *factors: tuple[Any, Any]) -> Any:
 
 def _cholesky(a: Any) -> list[Any]:
     # The library leaves the upper triangle as it is.
-    l = _entries(a)
-    size = range(len(l))
+    factor = _entries(a)
+    size = range(len(factor))
     rests = []
     for j in size:
         for i in size[j:]:
-            l[i][j] = _less(l[i][j], *((l[i][k], l[j][k]) for k in size[:j]))
+            factor[i][j] = _less(factor[i][j], *((factor[i][k], factor[j][k]) for k in size[:j]))
             if i == j:
-                rests.append(l[j][j])
-                l[j][j] = lax.sqrt(l[j][j])
-                scale = lax.div(lax.full_like(l[j][j], 1), l[j][j])
+                rests.append(factor[j][j])
+                factor[j][j] = lax.sqrt(factor[j][j])
+                scale = lax.div(lax.full_like(factor[j][j], 1), factor[j][j])
             else:
-                l[i][j] = lax.mul(l[i][j], scale)
+                factor[i][j] = lax.mul(factor[i][j], scale)
     fails = functools.reduce(
         lax.bitwise_or, (lax.le(rest, lax.full_like(rest, 0)) for rest in rests)
     )
-    nan = lax.full_like(fails, np.nan, l[0][0].dtype)
-    return [_matrix([[lax.select(fails, nan, x) for x in row] for row in l])]
+    nan = lax.full_like(fails, np.nan, factor[0][0].dtype)
+    return [_matrix([[lax.select(fails, nan, x) for x in row] for row in factor])]
 
 
 @dataclass(frozen=True)
