@@ -62,14 +62,14 @@ STORAGE = (
     "jaxpr-expand-select-and-scatter",
     "jaxpr-expand-scatter",
     "jaxpr-expand-cumlogsumexp",
-    "jaxpr-expand-factorizations",
     "jaxpr-expand-products",
     "jaxpr-flatten-products",
     "jaxpr-unroll-reductions",
     "jaxpr-halo",
     "jaxpr-fence",
     "jaxpr-compute-late",
-    # A fence is put on a sine, not in it.
+    # A fence is put on a matrix, and on a sine, not in it.
+    "jaxpr-expand-factorizations",
     "jaxpr-expand-trigonometry",
 )
 
