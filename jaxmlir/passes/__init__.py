@@ -59,6 +59,7 @@ BUILTIN_PASSES = (
     ("jaxpr-expand-cumlogsumexp", "jaxmlir.passes.expand_cumlogsumexp:ExpandCumlogsumexp"),
     ("jaxpr-expand-custom-lin", "jaxmlir.passes.expand_custom_lin:ExpandCustomLin"),
     ("jaxpr-expand-depthwise", "jaxmlir.passes.expand_depthwise:ExpandDepthwise"),
+    ("jaxpr-expand-factorizations", "jaxmlir.passes.expand_factorizations:ExpandFactorizations"),
     ("jaxpr-expand-products", "jaxmlir.passes.expand_products:ExpandProducts"),
     ("jaxpr-expand-scatter", "jaxmlir.passes.expand_scatter:ExpandScatter"),
     (

@@ -68,7 +68,8 @@ STORAGE = (
     "jaxpr-halo",
     "jaxpr-fence",
     "jaxpr-compute-late",
-    # A fence is put on a sine, not in it.
+    # A fence is put on a matrix, and on a sine, not in it.
+    "jaxpr-expand-factorizations",
     "jaxpr-expand-trigonometry",
     "jaxpr-parallel-loops",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from jaxmlir.ir import ir, scope
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 def replace_ops(
     program: Program,
     names: Collection[str],
-    write: Callable[[Rules, OpNode], ir.Value | None],
+    write: Callable[[Rules, OpNode], ir.Value | Sequence[ir.Value] | None],
 ) -> int:
-    """Puts values in the place of ops with one result; how many.
+    """Puts values in the place of ops; how many ops.
 
     Args:
       names: of the ops, outside of kernels.
-      write: writes the value, at the op; gives ``None``, and writes nothing, where the op stays.
+      write: writes the value, or those of several results, at the op; gives ``None``, and writes
+        nothing, where the op stays.
     """
     count = 0
     with scope():
@@ -35,11 +36,13 @@ def replace_ops(
                 if name not in names:
                     continue
                 with ir.InsertionPoint(op), op.location:
-                    value = write(rules, OpNode(op, name, operands))
-                    if value is None:
+                    written = write(rules, OpNode(op, name, operands))
+                    if written is None:
                         continue
-                    value = converted(value, op.results[0].type)
-                replace(op, [value])
+                    values = [written] if isinstance(written, ir.Value) else written
+                    types = [result.type for result in op.results]
+                    values = list(map(converted, values, types))
+                replace(op, values)
                 count += 1
     if count:
         program.changed()

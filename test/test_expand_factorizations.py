@@ -1,0 +1,107 @@
+"""Factorizations of small matrices entry by entry: numbers are JAX's, of what fails as well."""
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxmlir
+
+EXPAND = "jaxpr-expand-factorizations{platform=cpu}"
+NAMES = ("jaxpr.cholesky", "jaxpr.triangular_solve", "jaxpr.lu")
+RNG = np.random.RandomState(0)
+
+BATCHES = st.sampled_from(((), (3,), (2, 1), (17,)))
+SIZES = st.integers(1, 4)
+
+
+def _check(function, *args):
+    program = jaxmlir.trace(function)(*args)
+    after = program.run_passes(EXPAND)
+    after.verify()
+    assert not any(f'"{name}"' in str(after) for name in NAMES)
+    assert str(after.run_passes(EXPAND)) == str(after)
+    got, want = (jax.tree.leaves(f(*args)) for f in (after, jax.jit(function)))
+    for x, y in zip(got, want, strict=True):
+        assert x.dtype == y.dtype
+        np.testing.assert_allclose(x, y, 2e-3, 1e-4)
+
+
+def _integers(*shape):
+    """Matrices with equal pivots and zeros, some of them singular."""
+    return RNG.randint(-2, 3, shape).astype(np.float32)
+
+
+@hypothesis.settings(max_examples=15, deadline=None)
+@hypothesis.given(BATCHES, SIZES, st.sampled_from(("definite", "indefinite", "singular", "nan")))
+def test_cholesky(batch, n, kind):
+    a = _integers(*batch, n, n)
+    a = (a @ np.swapaxes(a, -1, -2) + 0.5 * np.eye(n)).astype(np.float32)
+    j = RNG.randint(n)
+    if kind == "indefinite":
+        a[..., j, j] -= 40
+    elif kind == "singular":
+        a[..., j] = a[..., j, :] = 0
+    elif kind == "nan":
+        a[..., n - 1, j] = np.nan
+    _check(lambda a: lax.linalg.cholesky(a, symmetrize_input=False), a)
+
+
+@hypothesis.settings(max_examples=15, deadline=None)
+@hypothesis.given(BATCHES, SIZES, SIZES)
+def test_lu(batch, rows, columns):
+    # Of these nothing that pivots are chosen of is rounded, and many are equal.
+    _check(lax.linalg.lu, np.sign(_integers(*batch, rows, columns)))
+
+
+@hypothesis.settings(max_examples=25, deadline=None)
+@hypothesis.given(BATCHES, SIZES, SIZES, st.lists(st.booleans(), min_size=6, max_size=6))
+def test_triangular_solve(batch, n, sides, flags):
+    left, lower, transposed, conjugated, unit, is_singular = flags
+    a = _integers(*batch, n, n)
+    if not is_singular:
+        a[..., range(n), range(n)] = 2.5
+    # The other triangle is not read.
+    a = np.where((np.tri(n) if lower else np.tri(n).T) > 0, a, np.nan)
+    b = _integers(*batch, *((n, sides) if left else (sides, n)))
+    params = {
+        "left_side": left,
+        "lower": lower,
+        "transpose_a": transposed,
+        "conjugate_a": conjugated,
+        "unit_diagonal": unit,
+    }
+    _check(lambda a, b: lax.linalg.triangular_solve(a, b, **params), a, b)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.float32])
+def test_others_are_left_alone(dtype):
+    n = 4 if dtype == np.complex64 else 5
+    program = jaxmlir.trace(lax.linalg.lu)(jnp.eye(n, dtype=dtype))
+    assert str(program.run_passes(EXPAND)) == str(program)
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_gradients(n):
+    """Of a solution and of a density, in a loop and of batches."""
+    a = RNG.randn(20, n, n).astype(np.float32)
+    b = RNG.randn(20, n).astype(np.float32)
+
+    def density(a, b):
+        s = a @ a.T + jnp.eye(n)
+        factor = jnp.linalg.cholesky(s)
+        z = jax.scipy.linalg.solve_triangular(factor, b, lower=True)
+        return z @ z + jnp.sum(jnp.log(jnp.diag(factor))) + jnp.sum(jnp.linalg.solve(s + a, b))
+
+    def function(a, b):
+        loop = lax.scan(lambda c, ab: (c + jnp.tanh(density(*ab)), None), 0.0, (a, b))[0]
+        return loop + jnp.mean(jax.vmap(density)(a, b))
+
+    after = jaxmlir.trace(function)(a, b).optimize(2).grad((0, 1)).optimize(2)
+    assert not any(f'"{name}"' in str(after) for name in NAMES)
+    for x, y in zip(after(a, b), jax.jit(jax.grad(function, (0, 1)))(a, b), strict=True):
+        np.testing.assert_allclose(x, y, 1e-3, 1e-4 * np.abs(y).max())
