@@ -14,7 +14,7 @@ EXPAND = "jaxpr-expand-factorizations{platform=cpu}"
 NAMES = ("jaxpr.cholesky", "jaxpr.triangular_solve", "jaxpr.lu")
 RNG = np.random.RandomState(0)
 
-BATCHES = st.sampled_from(((), (3,), (2, 1), (17,)))
+BATCHES = st.sampled_from(((), (1,), (64,), (35, 2)))
 SIZES = st.integers(1, 4)
 
 
@@ -84,12 +84,20 @@ def test_others_are_left_alone(dtype):
     assert str(program.run_passes(EXPAND)) == str(program)
 
 
+def test_few_matrices_are_left_to_the_library_but_in_loops():
+    a = np.tile(4 * np.eye(3, dtype=np.float32), (16, 1, 1))
+    program = jaxmlir.trace(jnp.linalg.cholesky)(a)
+    assert str(program.run_passes(EXPAND)) == str(program)
+    factored = jax.jit(jnp.linalg.cholesky)
+    _check(lambda a: lax.fori_loop(0, 3, lambda i, a: factored(a) + i, a), a)
+
+
 @pytest.mark.compat
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_gradients(n):
     """Of a solution and of a density, in a loop and of batches."""
-    a = RNG.randn(20, n, n).astype(np.float32)
-    b = RNG.randn(20, n).astype(np.float32)
+    a = RNG.randn(70, n, n).astype(np.float32)
+    b = RNG.randn(70, n).astype(np.float32)
 
     def density(a, b):
         s = a @ a.T + jnp.eye(n)
