@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import ops
@@ -81,8 +81,23 @@ class CallGraph:
 
     def kernels(self) -> set[str]:
         """The functions of kernels (Pallas and the like), in which not every op may stand."""
+        return self._below(self._of_kernels)
+
+    def run_by(self, names: Collection[str]) -> set[str]:
+        """The functions that ops of some names refer to, directly or not."""
+        return self._below(
+            symbol
+            for function, ops in self.ops.items()
+            if self.have(function, names)
+            for op, name in ops
+            if name in names
+            for symbol in symbols_of(op)
+        )
+
+    def _below(self, symbols: Iterable[str]) -> set[str]:
+        """Some functions, and those that they refer to, directly or not."""
         found: set[str] = set()
-        pending = list(self._of_kernels)
+        pending = list(symbols)
         while pending:
             symbol = pending.pop()
             if symbol in self.uses and symbol not in found:

@@ -30,8 +30,6 @@ from jax import lax
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._bodies import LOOPS
-from jaxmlir.passes._build import symbols_of
-from jaxmlir.passes._call_graph import CallGraph
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._options import is_for_cpu
 from jaxmlir.passes._remarks import remark
@@ -77,6 +75,7 @@ STORED_FROM = 3
 # 121/99, 64 129/92 142/100, 1024 423/134 639/173.  In a loop there is no such difference.
 FEW = range(2, 64)
 
+_NAMES = frozenset({"jaxpr.cholesky", "jaxpr.triangular_solve", "jaxpr.lu"})
 _DTYPES = (np.float32, np.float64)
 
 
@@ -99,9 +98,12 @@ class ExpandFactorizations(Pass):
 
 def expand_factorizations(program: Program, max_size: int = MAX_SIZE) -> int:
     """Expands factorizations and solutions in place; how many."""
-    put = fences(program, "cpu")
     with scope():
-        repeated = _of_loops(program.reading.graph)
+        graph = program.reading.graph
+        if not graph.outside_kernels(_NAMES):
+            return 0
+        repeated = graph.run_by(LOOPS)
+    put = fences(program, "cpu")
 
     def expanded(rules: Rules, node: OpNode) -> Sequence[ir.Value] | None:
         aval = aval_of(node.operands[0].type)
@@ -119,25 +121,7 @@ def expand_factorizations(program: Program, max_size: int = MAX_SIZE) -> int:
         solve = _cholesky if node.name == "jaxpr.cholesky" else _Solve.of(node)
         return rules.emit(solve, node.operands, solve)
 
-    return replace_ops(program, {"jaxpr.cholesky", "jaxpr.triangular_solve", "jaxpr.lu"}, expanded)
-
-
-def _of_loops(graph: CallGraph) -> set[str]:
-    """The functions that loops run, those that these call among them."""
-    found: set[str] = set()
-    pending = [
-        symbol
-        for ops in graph.ops.values()
-        for op, name in ops
-        if name in LOOPS
-        for symbol in symbols_of(op)
-    ]
-    while pending:
-        symbol = pending.pop()
-        if symbol in graph.uses and symbol not in found:
-            found.add(symbol)
-            pending += graph.uses[symbol]
-    return found
+    return replace_ops(program, _NAMES, expanded)
 
 
 def _function(op: Any) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 from jaxmlir._parallel_loops import ATTRIBUTE
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._bodies import loops_of
+from jaxmlir.passes._bodies import LOOPS, loops_of
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._fusion import FUSED, MOVED, inlined_calls
@@ -69,7 +69,7 @@ def parallel_loops(program: Program) -> int:
     count = 0
     with scope():
         steps = _Steps(program)
-        for function in outside_kernels(program):
+        for function in outside_kernels(program, LOOPS):
             for op, name in loops_of(function):
                 if ATTRIBUTE in op.attributes:
                     continue
