@@ -36,6 +36,7 @@ from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._replace import replace_ops
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import is_plain_op
+from jaxmlir.passes.expand_products import at_indices
 from jaxmlir.passes.fence import fences
 from jaxmlir.types import aval_of
 
@@ -130,11 +131,7 @@ def _function(op: Any) -> str:
 
 def _entry(a: Any, *indices: int) -> Any:
     """The array of one entry of each matrix, or, of one index, of one row."""
-    start, limit = [0] * a.ndim, list(a.shape)
-    dims = range(a.ndim - 2, a.ndim - 2 + len(indices))
-    for d, i in zip(dims, indices, strict=True):
-        start[d], limit[d] = i, i + 1
-    return lax.squeeze(lax.slice(a, start, limit), tuple(dims))
+    return at_indices(a, range(a.ndim - 2, a.ndim - 2 + len(indices)), indices)
 
 
 def _entries(a: Any) -> list[list[Any]]:

@@ -142,7 +142,10 @@ class _Product:
             left = tuple(map(_without, batch, summed))
             product = _Product((((), ()), left), self.shape)
             indices = itertools.product(*map(range, sizes))
-            terms = [product(_at(x, summed[0], i), _at(y, summed[1], i))[0] for i in indices]
+            terms = [
+                product(at_indices(x, summed[0], i), at_indices(y, summed[1], i))[0]
+                for i in indices
+            ]
             return [functools.reduce(lax.add, terms)]
         ends = range(len(self.shape), len(self.shape) + len(sizes))
         first, end = len(batch[0]), len(self.shape)
@@ -161,7 +164,7 @@ def _without(dims: Sequence[int], gone: Collection[int]) -> tuple[int, ...]:
     return tuple(d - sum(g < d for g in gone) for d in dims)
 
 
-def _at(array: Any, dims: Sequence[int], indices: Sequence[int]) -> Any:
+def at_indices(array: Any, dims: Sequence[int], indices: Sequence[int]) -> Any:
     """An array at indices of some dimensions, without these."""
     start, limit = [0] * array.ndim, list(array.shape)
     for d, i in zip(dims, indices, strict=True):
