@@ -11,12 +11,14 @@ import functools
 import types as py_types
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxmlir import rules_closures, rules_hijax
 from jaxmlir._compat import (
     batching,
     core,
+    is_registered_node,
     lu,
     rule_transforms,
     tree_util,
@@ -38,16 +40,16 @@ def rules_key(eqn: Any, identity: Identities) -> Any:
 
 _ATOMS = (
     *(str, bytes, int, float, complex, bool, type(None), type, np.dtype),
-    *(tree_util.PyTreeDef, batching.AxisData),
+    *(tree_util.PyTreeDef, batching.AxisData, jax.ShapeDtypeStruct),
 )
 
 
 class Identities:
     """Numbers for objects: equal for rules that would trace alike.
 
-    Functions are their code with what they close over, wrapped functions what they wrap; a new
-    closure over equal things gets the same number.  What cannot be compared is its own address, so
-    everything numbered is kept alive.
+    Functions are their code with what they close over, wrapped functions what they wrap, nodes of
+    pytrees (a layer, a solver) their class and attributes; a new closure over equal things gets the
+    same number.  What cannot be compared is its own address, so everything numbered is kept alive.
     """
 
     def __init__(self) -> None:
@@ -110,6 +112,8 @@ class Identities:
                 return tuple((self(k), self(v)) for k, v in value.items())
             case "aval":
                 return value
+            case "node":
+                return (type(value), self(vars(value)))
         return ("object", id(value))
 
 
@@ -166,7 +170,19 @@ _KINDS: dict[Any, str] = {
 def _kind(cls: type) -> str:
     if cls is object:
         return "incidental"
-    return next((kind for classes, kind in _KINDS.items() if issubclass(cls, classes)), "object")
+    kinds = (kind for classes, kind in _KINDS.items() if issubclass(cls, classes))
+    return next(kinds, "node" if is_registered_node(cls) and _is_plain(cls) else "object")
+
+
+class _Plain:
+    pass
+
+
+def _is_plain(cls: type) -> bool:
+    """Whether objects of a class hold nothing but their attributes."""
+    size = (_Plain.__basicsize__, _Plain.__itemsize__)
+    has_slots = any(vars(c).get("__slots__") for c in cls.__mro__)
+    return (cls.__basicsize__, cls.__itemsize__) == size and not has_slots
 
 
 def innermost(value: Any) -> Any:

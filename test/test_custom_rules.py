@@ -540,6 +540,54 @@ def test_functions_with_rules_of_jax(f):
     np.testing.assert_allclose(*second, rtol=1e-5)
 
 
+@jax.tree_util.register_pytree_node_class
+class Wave:
+    """A node that compares by address, as layers and solvers of libraries do."""
+
+    def __init__(self, frequency):
+        self.frequency = frequency
+
+    def tree_flatten(self):
+        return (), self.frequency
+
+    @classmethod
+    def tree_unflatten(cls, frequency, _):
+        return cls(frequency)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def rise(wave, x):
+    return jnp.sin(wave.frequency * x)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def fall(wave, x):
+    return jnp.cos(wave.frequency * x)
+
+
+@rise.defjvp
+def _rise_jvp(wave, primals, tangents):
+    anew = Wave(wave.frequency)
+    return rise(anew, *primals), wave.frequency * fall(anew, *primals) * tangents[0]
+
+
+@fall.defjvp
+def _fall_jvp(wave, primals, tangents):
+    anew = Wave(wave.frequency)
+    return fall(anew, *primals), -wave.frequency * rise(anew, *primals) * tangents[0]
+
+
+@compat
+def test_rules_that_make_nodes_anew_are_one_for_equal_nodes(monkeypatch):
+    monkeypatch.setattr(untraced, "MAX_ORDER_OF_SHORT", 2)  # the numbers of others would multiply
+    program = reread(jaxmlir.trace(lambda x: rise(Wave(2.0), x) + rise(Wave(3.0), x))(1.0))
+    assert str(program).count("custom_jvp_call_jaxpr") == 2 + 4 * 2
+    ours, jaxs = program, lambda x: jnp.sin(2.0 * x) + jnp.sin(3.0 * x)
+    for _ in range(4):
+        np.testing.assert_allclose(ours(0.4), jaxs(0.4), rtol=1e-5)
+        ours, jaxs = jax.grad(ours), jax.grad(jaxs)
+
+
 @jax.custom_vjp
 def growing(x):
     return x.sum()
