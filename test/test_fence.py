@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import random_programs
+from jax import lax
 
 import jaxmlir
 from jaxmlir._compat import jax_version
@@ -286,3 +287,47 @@ def test_a_sum_takes_the_memory_of_what_is_summed_and_of_nothing_else():
     compiled = jaxmlir.trace(f)(m).grad().optimize(2, without=["jaxpr-tile"]).lower().compile()
     np.testing.assert_allclose(compiled(m), jax.jit(jax.grad(f))(m), rtol=1e-3, atol=1e-3)
     assert compiled.memory_analysis().temp_size_in_bytes < 2.5 * x.nbytes * len(m)
+
+
+def pairs_in_a_scan(rows, weights):
+    def step(sums, row):
+        return sums + weights * jnp.tanh(row[:, None] - row), None
+
+    return lax.scan(step, weights, rows)[0]
+
+
+def pairs_in_a_loop(rows, weights):
+    def step(i, sums):
+        return sums + weights * jnp.tanh(rows[i][:, None] - 2 * rows[i])
+
+    return lax.fori_loop(0, rows.shape[0], step, weights)
+
+
+def one_arrangement(rows, weights):
+    def step(sums, row):
+        return sums + weights * jnp.tanh(row[:, None] - sums[0]), None
+
+    return lax.scan(step, weights, rows)[0]
+
+
+@pytest.mark.parametrize(
+    "function, columns, fences",
+    [
+        (pairs_in_a_scan, 64, 1),
+        (pairs_in_a_loop, 64, 1),
+        (pairs_in_a_scan, 16, 0),  # so few are quick enough
+        (one_arrangement, 64, 0),
+        (pairs_in_a_scan, 0, 0),
+    ],
+)
+def test_a_slice_that_is_read_in_two_arrangements_is_stored(function, columns, fences):
+    rng = np.random.RandomState(0)
+    rows, weights = (rng.rand(n, columns).astype(np.float32) for n in (5, columns))
+    weights = weights.reshape(columns, columns)
+    remarks = []
+    program = jaxmlir.trace(function)(rows, weights).optimize(1)
+    fenced = program.run_passes("jaxpr-fence{platform=cpu}", remarks=remarks.append)
+    fenced.verify()
+    assert ["this slice in two arrangements" in r.message for r in remarks] == [True] * fences
+    want = jax.jit(function)(rows, weights)
+    np.testing.assert_allclose(fenced(rows, weights), want, rtol=1e-5)

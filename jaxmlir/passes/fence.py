@@ -25,7 +25,8 @@ of its callers.
 
 Sums of many arrays are fenced as well, part by part, whatever they cost
 (:mod:`jaxmlir.passes._partial_sums`), and what is summed along an axis, where something else would
-be stored for that (:mod:`jaxmlir.passes._apart`).
+be stored for that (:mod:`jaxmlir.passes._apart`); and slices that are read in two arrangements
+(:mod:`jaxmlir.passes._sliced`).
 
 What a call returns twice, as it is and reshaped, is one array, and is fenced once.  XLA takes the
 identity of a call and its operand for one buffer, and does not see that a kernel which reads both
@@ -52,6 +53,7 @@ from jaxmlir.passes._fusion import FEW_ELEMENTS, FUSED, MOVED, SLOW, inlined_cal
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._partial_sums import MAX_READ, crowded_sums
 from jaxmlir.passes._remarks import remark
+from jaxmlir.passes._sliced import read_in_two_ways, slices_of_scans
 from jaxmlir.passes._work import elements
 from jaxmlir.types import aval_of
 
@@ -103,7 +105,17 @@ def fence(program: Program, platform: str = "cpu", threshold: int = Fence.thresh
             if found:
                 reason = "a sum of it would store what others compute again"
                 _cut(bodies.change(symbol), [(index, 0) for index in found], put, reason)
-    count = sum(map(len, (*chosen.values(), *sums.values(), *apart.values())))
+        slices = slices_of_scans(program.functions, bodies)
+        sliced = {
+            symbol: read_in_two_ways(bodies(symbol), slices.get(symbol, ()))
+            for symbol in program.functions
+        }
+        for symbol, found in sliced.items():
+            if found:
+                reason = "its user reads this slice in two arrangements"
+                _cut(bodies.change(symbol), found, put, reason)
+    fenced = (chosen, sums, apart, sliced)
+    count = sum(len(found) for of_function in fenced for found in of_function.values())
     if count:
         program.changed()
     return count
@@ -167,13 +179,13 @@ def _fence(function: func.FuncOp, values: list[_Expensive], put: Callable[..., i
 
 
 def _cut(
-    function: func.FuncOp, sums: list[tuple[int, int]], put: Callable[..., ir.Value], reason: str
+    function: func.FuncOp, cuts: list[tuple[int, int]], put: Callable[..., ir.Value], reason: str
 ) -> None:
-    """Puts fences on values: of which ops they are which results."""
+    """Puts fences on values: of which ops they are which results, or which arguments (-1)."""
     body = list(function.entry_block.operations)
-    for index, number in reversed(sums):
-        op = body[index]
-        value = op.results[number]
+    for index, number in reversed(cuts):
+        op = function if index < 0 else body[index]
+        value = function.arguments[number] if index < 0 else op.results[number]
         remark(op, f"stored: {reason}")
         with ir.InsertionPoint(body[index + 1]), op.location:
             fenced = put(value)
