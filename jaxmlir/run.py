@@ -345,10 +345,11 @@ def _cast(array: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
     import jax
     import numpy as np
 
-    real = not jax.numpy.issubdtype(dtype, np.complexfloating)
+    # Of an array of integers that no dtype holds NumPy 2.5 gives no array as the real part.
+    drops = np.iscomplexobj(array) and not jax.numpy.issubdtype(dtype, np.complexfloating)
     with np.errstate(invalid="ignore", over="ignore"):
-        result = (array.real if real else array).astype(dtype)
-    rounds = jax.numpy.issubdtype(dtype, np.inexact) and not (real and np.iscomplexobj(array))
+        result = (array.real if drops else array).astype(dtype)
+    rounds = jax.numpy.issubdtype(dtype, np.inexact) and not drops
     if not rounds and np.any(result != array):
         raise ValueError(f"the value is none of {np.dtype(dtype)}")
     return result
