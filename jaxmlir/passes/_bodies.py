@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from jaxmlir import codec
 from jaxmlir._lists import split
 from jaxmlir.ir import func, ir, is_private
+from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import (
-    NewFunction,
+    copy_function,
     drop_dead_ops,
     erase,
     is_used,
@@ -25,7 +26,6 @@ from jaxmlir.passes._build import (
     set_results,
     trip_count,
 )
-from jaxmlir.passes._build import inline as inline_body
 from jaxmlir.passes._call_graph import SCANS, CallGraph, outside_kernels
 from jaxmlir.passes._edit import set_arguments
 from jaxmlir.passes.higher_order._scan_op import ScanOp
@@ -61,16 +61,16 @@ class Bodies:
             self._uses[symbol] += 1
             self.drop(function)
 
-    def copy(self, symbol: str) -> func.FuncOp:
-        """A private copy of ``@symbol``, for one op."""
-        function = self.rules.program.function(symbol)
-        new = NewFunction(self.rules, symbol, function.type.inputs, function)
-        with new.body(), function.location:
-            results = inline_body(function, new.args)
-        new.finish(results)
-        self._uses.update(references(new.op))
-        self._uses[new.name] = 1
-        return new.op
+    def copy(self, symbol: str, body: Body | None = None) -> func.FuncOp:
+        """A private copy of ``@symbol``, for one op.
+
+        Args:
+          body: the same, from who has read it.
+        """
+        new = copy_function(self.rules, symbol)
+        self._uses.update(references(new) if body is None else body.references())
+        self._uses[new.name.value] = 1
+        return new
 
     def drop(self, function: func.FuncOp) -> None:
         """Erases a copy that is not needed after all."""

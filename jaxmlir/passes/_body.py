@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir import _signature, rules, untraced
 from jaxmlir._signature import Signature
-from jaxmlir.ir import func, ir
+from jaxmlir.ir import func, ir, symbol_uses
 from jaxmlir.passes._build import may_have_functions, named_ops, returned
 
 if TYPE_CHECKING:
@@ -120,6 +120,16 @@ class Body:
         new.function = function
         *new.ops, _ = function.entry_block.operations
         return new
+
+    def references(self) -> list[str]:
+        """The symbols that the ops refer to, as often as they do."""
+        return [
+            symbol
+            for signature in self.signatures
+            if may_have_functions(signature.name)
+            for _, attr in signature.attributes
+            for symbol in symbol_uses(attr)
+        ]
 
     def of_alike(self, function: func.FuncOp) -> Body:
         """The body of a function of the same structure, of which its constants are read only."""

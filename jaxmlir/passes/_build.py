@@ -76,6 +76,25 @@ class NewFunction:
         return self.name
 
 
+_OF_PRIVATE = frozenset({"function_type", "sym_name", "sym_visibility"})
+
+
+def copy_function(rules: Rules, symbol: str) -> func.FuncOp:
+    """A private function of the same ops, of which nothing else is known."""
+    program = rules.program
+    with ir.InsertionPoint(program.module.body):
+        new = program.function(symbol).operation.clone()
+    attributes = new.attributes
+    for key in set(attributes.keys()) - _OF_PRIVATE:
+        del attributes[key]
+    name = rules.importer.unique_symbol(symbol)
+    attributes["sym_name"] = ir.StringAttr.get(name)
+    attributes["sym_visibility"] = ir.StringAttr.get("private")
+    program.functions[name] = new
+    rules.functions.given_effects.list_in(new)
+    return new
+
+
 def ops_of(function: func.FuncOp) -> Iterator[tuple[Any, str, list[ir.Value]]]:
     """The ops before the return: each with its name and operands."""
     for op in function.entry_block.operations:

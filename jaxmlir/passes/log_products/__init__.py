@@ -22,7 +22,7 @@ or divided by them; what does not change along the summed dimensions is added af
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jax import lax
@@ -140,7 +140,7 @@ class _Loops:
         scan = ScanOp.of(op)
         if not scan.num_consts or not scan.is_counted or scan.length < self._min_iterations:
             return False
-        if not PLAIN_SCAN.issuperset(name for name, _ in op.attributes.items()):
+        if not PLAIN_SCAN.issuperset(scan.other):
             return False
         key = scan.body, *scan.counts
         if key not in self._known:
@@ -150,12 +150,12 @@ class _Loops:
             return False
         self._changed.add(function.name.value)
         operands = list(op.operands)
-        near = replace(scan, body=versions.near.function.name.value)
+        near = scan.with_body(versions.near.function.name.value, *scan.counts)
         split = self._splits.of_scan(near, len(operands), versions.near)
         if split is not None:
             report(split, f"{scan.length} times")
         branches = [
-            self._branch("far_apart", replace(scan, body=versions.far), op, operands),
+            self._branch("far_apart", scan.with_body(versions.far, *scan.counts), op, operands),
             self._branch("near", near, op, operands, split),
         ]
         with ir.InsertionPoint(op), op.location:
@@ -185,7 +185,7 @@ class _Loops:
             if split is not None:
                 values = inline(split.template, chosen(args, split.uses.fixed))
                 args = split.arguments(args, values)
-                scan = replace(scan, body=split.symbol, num_consts=split.num_before)
+                scan = scan.with_body(split.symbol, split.num_before, scan.num_carry)
             results = scan.write(self._rules, args)
         return new.finish(results)
 
@@ -201,7 +201,7 @@ class _Loops:
         plan = self._plans.of(body, num_consts)
         if plan is None:
             return None
-        far, near = (body.of_copy(self._bodies.copy(symbol)) for _ in range(2))
+        far, near = (body.of_copy(self._bodies.copy(symbol, body)) for _ in range(2))
         for f, exponentials in zip(plan.found, plan.exponentials, strict=True):
             self._recompute(f, exponentials, far)
         self._put(plan.found, near)
