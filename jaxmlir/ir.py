@@ -76,13 +76,17 @@ def _cast_dense_elements(ctx: ir.Context) -> None:
     """
     typeid = ir.Attribute.parse("dense<true> : tensor<i1>", ctx).typeid
 
+    @functools.cache
+    def class_of(type_: ir.Type) -> type[ir.Attribute]:
+        element = ir.ShapedType(type_).element_type
+        if isinstance(element, ir.ComplexType):
+            return ir.DenseElementsAttr
+        is_float = isinstance(element, ir.FloatType)
+        return ir.DenseFPElementsAttr if is_float else ir.DenseIntElementsAttr
+
     @ir.register_type_caster(typeid, replace=True)
     def cast(attr: ir.Attribute) -> ir.Attribute:
-        element = ir.ShapedType(attr.type).element_type
-        if isinstance(element, ir.ComplexType):
-            return ir.DenseElementsAttr(attr)
-        is_float = isinstance(element, ir.FloatType)
-        return (ir.DenseFPElementsAttr if is_float else ir.DenseIntElementsAttr)(attr)
+        return class_of(attr.type)(attr)
 
 
 class scope:
