@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir import codec
 from jaxmlir._lists import split
-from jaxmlir.ir import func, ir, is_private
+from jaxmlir.ir import body_of, func, ir, is_private
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import (
     copy_function,
@@ -108,7 +108,7 @@ def loop_constants(program: Program) -> dict[ir.Value, int]:
         trips = trip_count(codec.decode(length))
         if not trips:
             continue
-        arguments = list(program.function(body.value).entry_block.arguments)
+        arguments = list(body_of(program.function(body.value)).arguments)
         for argument in arguments[: codec.decode(num_consts)]:
             found[argument] = min(trips, found.get(argument, trips))
     return found
@@ -174,7 +174,7 @@ class ScanEditor:
         self.scan = scan or ScanOp.of(op)
         self.body = bodies.own(self.scan.body)
         operands = self.scan.operands(list(op.operands))
-        arguments = self.scan.operands(list(self.body.arguments))
+        arguments = self.scan.operands(list(body_of(self.body).arguments))
         pairs = [list(zip(*group, strict=True)) for group in zip(operands, arguments, strict=True)]
         final, rows = self.scan.results(list(op.results))
         self.consts = [Constant(operand, arg) for operand, arg in pairs[0]]
@@ -184,7 +184,7 @@ class ScanEditor:
 
     def new_argument(self, type_: ir.Type) -> ir.Value:
         """An argument of the body; its place is that of the record it is put in."""
-        return self.body.entry_block.add_argument(type_, ir.Location.unknown())
+        return body_of(self.body).add_argument(type_, ir.Location.unknown())
 
     def out(self, item: Carried | Stacked) -> ir.Value:
         """The value of the body that it returns for a carried or stacked item."""

@@ -14,7 +14,7 @@ from jaxmlir import codec, locations, ops
 from jaxmlir._compat import core, dtypes, jax_mlir_ext
 from jaxmlir.dense import dense
 from jaxmlir.errors import Diagnostic, PassError
-from jaxmlir.ir import func, ir, is_private, new_function, symbol_uses
+from jaxmlir.ir import body_of, func, ir, is_private, new_function, symbol_uses
 from jaxmlir.rules import ATTRIBUTES
 from jaxmlir.types import aval_of, type_of
 
@@ -97,7 +97,7 @@ def copy_function(rules: Rules, symbol: str) -> func.FuncOp:
 
 def ops_of(function: func.FuncOp) -> Iterator[tuple[Any, str, list[ir.Value]]]:
     """The ops before the return: each with its name and operands."""
-    for op in function.entry_block.operations:
+    for op in body_of(function).operations:
         name = op.name if type(op) is ir.OpView else op.operation.name
         if name == "func.return":
             return
@@ -125,14 +125,14 @@ def window_sizes(numbers: Any, update: Sequence[int]) -> list[int]:
 
 def named_ops(function: func.FuncOp) -> list[tuple[Any, str]]:
     """The ops before the return, with their names."""
-    ops = function.entry_block.operations
+    ops = body_of(function).operations
     named = [(op, op.name if type(op) is ir.OpView else op.operation.name) for op in ops]
     return named[:-1]
 
 
 def returned(function: func.FuncOp) -> list[ir.Value]:
     """The values that a function returns."""
-    return list(_return_of(function.entry_block).operands)
+    return list(_return_of(body_of(function)).operands)
 
 
 def _return(values: Sequence[ir.Value]) -> None:
@@ -147,7 +147,7 @@ def _return_of(block: ir.Block) -> ir.Operation:
 
 def set_results(function: func.FuncOp, results: Sequence[ir.Value]) -> None:
     """Makes a function return other values of its body."""
-    block = function.entry_block
+    block = body_of(function)
     old = _return_of(block)
     if list(old.operands) != list(results):
         old.erase()
@@ -192,10 +192,14 @@ def take_in(function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
 
 def drop_dead_ops(function: func.FuncOp) -> None:
     """Erases ops without effects whose results nobody uses."""
-    *ops, _ = function.entry_block.operations
+    *ops, _ = body_of(function).operations
     for op in reversed(ops):
-        if not any(map(is_used, op.results)) and "jaxpr.effects" not in op.attributes:
-            op.operation.erase()
+        for result in op.results:
+            if next(result.uses, None) is not None:
+                break
+        else:
+            if "jaxpr.effects" not in op.attributes:
+                op.operation.erase()
 
 
 def is_used(value: ir.Value) -> bool:
@@ -396,7 +400,7 @@ def reachable(
 
 def ops_with_symbols(function: func.FuncOp) -> Iterator[tuple[Any, str]]:
     """The ops that refer to functions, with their names."""
-    for op in function.entry_block.operations:
+    for op in body_of(function).operations:
         name = op.name if type(op) is ir.OpView else op.operation.name
         if may_have_functions(name) and any(True for _ in symbols_of(op)):
             yield op, name
@@ -436,7 +440,7 @@ def symbols_of(op: Any) -> Iterator[str]:
 
 def references(function: func.FuncOp, *, custom_rules: bool = True) -> Iterator[str]:
     """The symbols that a function's ops refer to, as often as they do."""
-    for op in function.entry_block.operations:
+    for op in body_of(function).operations:
         if may_have_functions(op.name if type(op) is ir.OpView else op.operation.name):
             for name, attr in op.attributes.items():
                 if custom_rules or name not in ATTRIBUTES:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jaxmlir.ir import func, ir
+from jaxmlir.ir import body_of, func, ir
 from jaxmlir.passes._build import (
     NewFunction,
     clone,
@@ -29,7 +29,7 @@ def set_arguments(function: func.FuncOp, arguments: Sequence[ir.Value | ir.Type]
     Old arguments that are left out must have no uses.  The attributes
     that speak of the old ones go.
     """
-    block = function.entry_block
+    block = body_of(function)
     old = list(block.arguments)
     # Those at the beginning that stay where they are.
     same = 0
@@ -57,7 +57,7 @@ def set_arguments(function: func.FuncOp, arguments: Sequence[ir.Value | ir.Type]
 @contextmanager
 def before_return(function: func.FuncOp) -> Iterator[None]:
     """Ops built meanwhile go to the end of a finished function."""
-    with ir.InsertionPoint.at_block_terminator(function.entry_block):
+    with ir.InsertionPoint.at_block_terminator(body_of(function)):
         yield
 
 
@@ -119,7 +119,7 @@ def _dependent_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> tu
     :func:`jaxmlir.passes.partial_eval.unknown_results` knows of more ops, but asks for their rules.
     """
     function = rules.program.function(symbol)
-    waiting = {v for v, u in zip(function.arguments, unknown, strict=True) if u}
+    waiting = {v for v, u in zip(body_of(function).arguments, unknown, strict=True) if u}
     for op, name, operands in ops_of(function):
         pattern = tuple([v in waiting for v in operands])
         if True in pattern:
@@ -139,7 +139,7 @@ def hoist(rules: Rules, function: func.FuncOp, num_constants: int, first: int) -
     computed from them.  Of its results from the ``first`` on it returns those that are not
     determined so.  Constants are no reason to compute anything elsewhere, and stay.
     """
-    arguments = list(function.arguments)
+    arguments = list(body_of(function).arguments)
     wanted = set(returned(function)[first:])
     _split_calls(rules, function, set(arguments[:num_constants]), wanted)
     outer = NewFunction(
@@ -173,7 +173,7 @@ def hoist(rules: Rules, function: func.FuncOp, num_constants: int, first: int) -
     set_results(function, [v for i, v in enumerate(outs) if i not in taken])
     given = []
     for value in computed:
-        given.append(function.entry_block.add_argument(value.type, ir.Location.unknown()))
+        given.append(body_of(function).add_argument(value.type, ir.Location.unknown()))
         value.replace_all_uses_with(given[-1])
     for op in reversed(moved):
         erase(op)

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir._lists import chosen
-from jaxmlir.ir import func, ir, scope
+from jaxmlir.ir import body_of, func, ir, scope
 from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._build import NewFunction, copy, erase, is_used, ops_of, returned
 from jaxmlir.passes._call_graph import SCANS, keep_reachable
@@ -144,7 +144,7 @@ class _Batches:
         types = [*(op.results[0].type for op in varying[0]), *function.type.inputs]
         new = NewFunction(self.rules, symbol, types, function)
         count = len(varying[0])
-        values = dict(zip(function.arguments, new.args[count:], strict=True))
+        values = dict(zip(body_of(function).arguments, new.args[count:], strict=True))
         given = {op.results[0]: arg for op, arg in zip(varying[0], new.args, strict=False)}
         with new.body():
             for op, name, operands in ops_of(function):

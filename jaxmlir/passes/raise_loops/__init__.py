@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxmlir.ir import func, scope
+from jaxmlir.ir import body_of, func, scope
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._bodies import LOOPS, Bodies, ScanEditor, can_change, loops_of
 from jaxmlir.passes._call_graph import CallGraph, visit_functions
@@ -120,7 +120,7 @@ class _Raiser:
         if not can_change(body) or not scan.is_counted:
             return count
         # Without an argument that could be a counter, it does nothing by one.
-        if scan.length and any(map(is_integer, body.arguments)):
+        if scan.length and any(map(is_integer, body_of(body).arguments)):
             raised = self._raise_arrays(op, known, depth)
             count += raised is not op
             op = raised

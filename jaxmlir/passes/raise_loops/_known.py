@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxmlir import codec
-from jaxmlir.ir import func, ir, is_private
+from jaxmlir.ir import body_of, func, ir, is_private
 from jaxmlir.passes._build import attribute, may_have_functions, returned, symbols_of
 from jaxmlir.passes.canonicalize.constants import ANY, INTEGERS
 from jaxmlir.passes.higher_order._scan_op import ScanOp
@@ -139,7 +139,7 @@ def in_body(
       operands: of the scan.
       outer: the known values of the function that it is in, which has ``depth`` loops around it.
     """
-    groups = zip(scan.operands(operands), scan.operands(list(body.arguments)), strict=True)
+    groups = zip(scan.operands(operands), scan.operands(list(body_of(body).arguments)), strict=True)
     consts, carry, xs = (list(zip(*group, strict=True)) for group in groups)
     given: dict[ir.Value, np.ndarray] = {}
     for operand, arg in consts:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir.ir import func, ir
+from jaxmlir.ir import body_of, func, ir
 from jaxmlir.passes._bodies import Bodies, Carried, ScanEditor, Stacked, can_change
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import (
@@ -94,7 +94,7 @@ def would_gain(editor: ScanEditor, gains: Gains, known: Known, platform: str) ->
         if item.arg not in known and _added(item.arg, editor.out(item)) is None:
             return False
     constants = {item.arg for item in editor.consts}
-    batched = [v not in constants for v in editor.body.entry_block.arguments]
+    batched = [v not in constants for v in body_of(editor.body).arguments]
     gain = gains.of_body(Body(editor.body), batched)
     return gain is not None and replace(gain, indexed=0).pays(platform)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir import _signature
 from jaxmlir._lists import split
-from jaxmlir.ir import func, ir
+from jaxmlir.ir import body_of, func, ir
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import NewFunction, erase, inline, named_ops, returned
 from jaxmlir.passes.higher_order._scan_op import PLAIN_SCAN, ScanOp
@@ -168,7 +168,7 @@ class Joint:
     def of(cls, rules: Rules, pair: Pair) -> Joint:
         first, second = pair.first, pair.second
         bodies = [rules.program.function(loop.scan.body) for loop in (first, second)]
-        of_first, of_second = (list(body.arguments) for body in bodies)
+        of_first, of_second = (list(body_of(body).arguments) for body in bodies)
         given_c, given_k, given_x = first.operands
         taken_c, _, taken_x = second.operands
         sliced = {*given_x, *first.stacked}
