@@ -98,7 +98,8 @@ class Node(OpNode):
         self.op = op
         self.name = name
         self.operands = operands
-        self._attributes = attributes
+        if attributes is not None:
+            self.attributes = attributes
         self._value = value
         self.type = type_
         self.shape, self.dtype = _kind_of(type_)
