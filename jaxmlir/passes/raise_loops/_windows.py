@@ -18,14 +18,12 @@ from jaxmlir import codec
 from jaxmlir.ir import func, ir
 from jaxmlir.passes._build import filled, named_ops, overwrites, window_sizes
 from jaxmlir.passes.raise_loops._accesses import Access, is_retyped
-from jaxmlir.passes.raise_loops._known import Known
+from jaxmlir.passes.raise_loops._known import Bounds, Known, bounds_of
 from jaxmlir.passes.raise_loops._rows import dynamic_slice, dynamic_update_slice
 from jaxmlir.passes.toolbox import replace
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from jaxmlir.passes._rules import Rules
 
 
@@ -162,27 +160,33 @@ def _is_single(
     # The index of a whole array, as `x[:]` has it, is of no dimension.
     if len(aval_of(index.type).shape) != 1 or not targets:
         return False
-    numbers = _numbers(index, known)
-    if numbers is None:
+    bounds = _bounds(index, known)
+    if bounds is None:
         return False
     mode = codec.decode(op.attributes["mode"])
     if mode.name == "CLIP":
         return True
     return mode.name in ("FILL_OR_DROP", "PROMISE_IN_BOUNDS") and all(
-        part.min() >= 0 and part.max() + sizes[d] <= shape[d]
-        for part, d in zip(numbers, targets, strict=True)
+        least >= 0 and greatest + sizes[d] <= shape[d]
+        for (least, greatest), d in zip(bounds, targets, strict=True)
     )
 
 
-def _numbers(index: ir.Value, known: Known) -> list[np.ndarray] | None:
-    """What the scalars that an index is made of are, if that is known."""
-    found: list[np.ndarray] = []
+def _bounds(index: ir.Value, known: Known) -> list[Bounds] | None:
+    """The least and the greatest of each scalar that an index is made of, if they are known."""
+    found: list[Bounds] = []
     for piece in _pieces(index):
-        array = known.get(piece)
-        if array is None:
-            return None
         shape = aval_of(piece.type).shape
-        found += [array[..., i] for i in range(*shape)] if shape else [array]
+        if not shape:
+            bounds = known.bounds(piece)
+            if bounds is None:
+                return None
+            found.append(bounds)
+        else:
+            array = known.get(piece)
+            if array is None:
+                return None
+            found += [bounds_of(array[..., i]) for i in range(*shape)]
     return found
 
 
