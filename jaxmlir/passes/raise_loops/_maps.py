@@ -53,14 +53,20 @@ MIN_BATCH = 8
 
 
 def batch_map(
-    rules: Rules, bodies: Bodies, gains: Gains, op: Any, batch_bytes: int, platform: str
+    rules: Rules,
+    bodies: Bodies,
+    gains: Gains,
+    op: Any,
+    scan: ScanOp,
+    batch_bytes: int,
+    platform: str,
 ) -> int:
     """Batches a scan with independent iterations, if that pays; 1 if it did.
 
     Args:
+      scan: the op without its operands.
       batch_bytes: how much memory the values of a batch may take.
     """
-    scan = ScanOp.of(op)
     body = rules.program.function(scan.body)
     if scan.length < 2 or not can_change(body):
         return 0
@@ -113,7 +119,7 @@ def _sums(scan: ScanOp, body: func.FuncOp) -> list[ir.Value] | None:
     """What an iteration adds to each carried value, if that is all it does with them."""
     if not scan.num_carry:
         return []
-    _, carry, _ = scan.operands(list(body.arguments))
+    _, carry, _ = scan.operands(list(body_of(body).arguments))
     added = [_added(arg, out) for arg, out in zip(carry, returned(body), strict=False)]
     if any(v is None for v in added) or not all(is_array(v.type) for v in carry):
         return None
