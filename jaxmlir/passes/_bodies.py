@@ -203,13 +203,15 @@ class ScanEditor:
         """
         outs = returned(self.body)
         items = (*self.carry, *self.ys)
-        set_results(self.body, [outs[i.out] if isinstance(i.out, int) else i.out for i in items])
+        outs = [outs[i.out] if isinstance(i.out, int) else i.out for i in items]
+        types = [v.type for v in outs]
+        set_results(self.body, outs)
         drop_dead_ops(self.body)
         self.consts, self.xs = (
             [item for item in group if is_used(item.arg)] for group in (self.consts, self.xs)
         )
         arguments = [item.arg for item in (*self.consts, *self.carry, *self.xs)]
-        arguments = set_arguments(self.body, arguments)
+        arguments = set_arguments(self.body, arguments, types)
         new = self.scan.with_body(self.body.name.value, len(self.consts), len(self.carry))
         operands = [
             *(item.operand for item in self.consts),
@@ -217,7 +219,7 @@ class ScanEditor:
             *(item.operand for item in self.xs),
         ]
         with ir.InsertionPoint(self.op), self.op.location:
-            results = new.write(self.rules, operands)
+            results = new.write(self.rules, operands, types)
         self.written = results[0].owner if results else None
         final, rows = split(results, len(self.carry))
         for item, value in zip(items, results, strict=True):

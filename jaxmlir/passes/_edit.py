@@ -23,11 +23,18 @@ if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
 
 
-def set_arguments(function: func.FuncOp, arguments: Sequence[ir.Value | ir.Type]) -> list[ir.Value]:
+def set_arguments(
+    function: func.FuncOp,
+    arguments: Sequence[ir.Value | ir.Type],
+    results: Sequence[ir.Type] | None = None,
+) -> list[ir.Value]:
     """Gives a function other arguments: old ones in a new order, and new ones of a type.
 
     Old arguments that are left out must have no uses.  The attributes
     that speak of the old ones go.
+
+    Args:
+      results: the types of its results, from who has them.
     """
     block = body_of(function)
     old = list(block.arguments)
@@ -46,11 +53,13 @@ def set_arguments(function: func.FuncOp, arguments: Sequence[ir.Value | ir.Type]
         new.append(value)
     for i in reversed(range(same, len(old))):
         block.erase_argument(i)
-    type_ = ir.FunctionType.get([v.type for v in new], list(function.type.results))
-    function.attributes["function_type"] = ir.TypeAttr.get(type_)
+    results = function.type.results if results is None else results
+    type_ = ir.FunctionType.get([v.type for v in new], list(results))
+    attributes = function.attributes
+    attributes["function_type"] = ir.TypeAttr.get(type_)
     for key in ("jaxpr.num_res", "jaxpr.active"):
-        if key in function.attributes:
-            del function.attributes[key]
+        if key in attributes:
+            del attributes[key]
     return new
 
 
