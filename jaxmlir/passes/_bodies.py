@@ -24,6 +24,7 @@ from jaxmlir.passes._build import (
     references,
     returned,
     set_results,
+    set_return,
     trip_count,
 )
 from jaxmlir.passes._call_graph import SCANS, CallGraph, outside_kernels
@@ -205,7 +206,7 @@ class ScanEditor:
         items = (*self.carry, *self.ys)
         outs = [outs[i.out] if isinstance(i.out, int) else i.out for i in items]
         types = [v.type for v in outs]
-        set_results(self.body, outs)
+        set_return(self.body, outs)
         drop_dead_ops(self.body)
         self.consts, self.xs = (
             [item for item in group if is_used(item.arg)] for group in (self.consts, self.xs)

@@ -147,14 +147,19 @@ def _return_of(block: ir.Block) -> ir.Operation:
 
 def set_results(function: func.FuncOp, results: Sequence[ir.Value]) -> None:
     """Makes a function return other values of its body."""
+    set_return(function, results)
+    types = [v.type for v in body_of(function).arguments], [v.type for v in results]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
+
+
+def set_return(function: func.FuncOp, results: Sequence[ir.Value]) -> None:
+    """Likewise, of a function whose type is still to be set."""
     block = body_of(function)
     old = _return_of(block)
     if list(old.operands) != list(results):
         old.erase()
         with ir.InsertionPoint(block):
             _return(results)
-    type_ = ir.FunctionType.get([v.type for v in block.arguments], [v.type for v in results])
-    function.attributes["function_type"] = ir.TypeAttr.get(type_)
 
 
 def copy(op: Any, name: str, operands: Sequence[ir.Value]) -> list[ir.Value]:
