@@ -76,13 +76,17 @@ def _cast_dense_elements(ctx: ir.Context) -> None:
     """
     typeid = ir.Attribute.parse("dense<true> : tensor<i1>", ctx).typeid
 
+    @functools.cache
+    def class_of(type_: ir.Type) -> type[ir.Attribute]:
+        element = ir.ShapedType(type_).element_type
+        if isinstance(element, ir.ComplexType):
+            return ir.DenseElementsAttr
+        is_float = isinstance(element, ir.FloatType)
+        return ir.DenseFPElementsAttr if is_float else ir.DenseIntElementsAttr
+
     @ir.register_type_caster(typeid, replace=True)
     def cast(attr: ir.Attribute) -> ir.Attribute:
-        element = ir.ShapedType(attr.type).element_type
-        if isinstance(element, ir.ComplexType):
-            return ir.DenseElementsAttr(attr)
-        is_float = isinstance(element, ir.FloatType)
-        return (ir.DenseFPElementsAttr if is_float else ir.DenseIntElementsAttr)(attr)
+        return class_of(attr.type)(attr)
 
 
 class scope:
@@ -290,6 +294,11 @@ def new_function(
     return op.opview, op.regions[0].blocks.append(*inputs, arg_locs=nowhere)
 
 
+def body_of(function: func.FuncOp) -> ir.Block:
+    """The block of a function's ops; the binding's ``entry_block`` takes twice as long."""
+    return function.operation.regions[0].blocks[0]
+
+
 def is_private(function: func.FuncOp) -> bool:
     """Whether only the module itself can call a function; in a text, silence means public."""
     return "sym_visibility" in function.attributes and function.visibility.value != "public"
@@ -323,6 +332,7 @@ __all__ = [
     "DIALECT",
     "DIALECT_VERSION",
     "TREES",
+    "body_of",
     "bytecode",
     "clone_module",
     "context",

@@ -118,6 +118,25 @@ def test_each_loop_has_its_own_numbers():
     same(program, function, X, B)
 
 
+@pytest.mark.parametrize("limits", [(-np.inf, 0.0), (0.0, -np.inf)])
+def test_constants_are_asked_for_what_decides(limits):
+    """Of bodies that are alike but for constants, one shifts by the maximum, and one may not."""
+
+    def step(x, b, least):
+        t = x[:, None] + b
+        m = jnp.maximum(np.float32(least), jnp.max(t, axis=0))
+        return m + jnp.log(jnp.sum(jnp.exp(t - m[None, :]), axis=0))
+
+    def function(x, b):
+        for least in limits:
+            x = loop(functools.partial(step, least=least))(x, b)
+        return x
+
+    program, found = rewritten(function, X, B)
+    assert found == 1
+    same(program, function, X, B)
+
+
 NOT_FOUND = {
     "matrix changes": lambda x, b: logsumexp(x[:, None] + b * x[0], axis=0),
     "nothing is the same": lambda x, b: logsumexp(x[:, None] + x[None] * b[0, 0], axis=0),

@@ -344,6 +344,25 @@ def test_what_is_the_same_along_a_sum_is_multiplied_by_once(function, shape):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("passes", ["jaxpr-reassociate", "jaxpr-distribute"])
+def test_products_of_one_structure_have_factors_of_their_own(passes):
+    """The order is found once; what is multiplied in it is not the same, and one is a square."""
+    rng = np.random.RandomState(0)
+    a, b, c = (rng.randint(-3, 4, (6, 6)) for _ in range(3))
+    v, w = (rng.randint(-3, 4, 6) for _ in range(2))
+
+    def function(a, b, c, v, w):
+        squares = a @ a @ v, (b @ b) @ w
+        others = (a @ b) @ v, (b @ c) @ w, (c @ a) @ w
+        sums = (v[:, None] * w + w[:, None] * v) @ a, (w[:, None] * w + v[:, None] * v) @ b
+        return (*squares, *others, *sums)
+
+    after = jaxmlir.trace(function)(a, b, c, v, w).run_passes(passes)
+    after.verify()
+    for got, want in zip(after(a, b, c, v, w), function(a, b, c, v, w), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_a_sum_of_one_is_no_sum():
     program = traced(lambda x, s: jnp.sum((x * s)[:, None], 1), SQUARE, SQUARE[:1])
     assert str(program.run_passes("jaxpr-reassociate")) == str(program)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir import codec
 from jaxmlir._lists import split
-from jaxmlir.ir import func, ir, is_private
+from jaxmlir.ir import body_of, func, ir, is_private
+from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import (
-    NewFunction,
+    copy_function,
     drop_dead_ops,
     erase,
     is_used,
@@ -23,9 +24,9 @@ from jaxmlir.passes._build import (
     references,
     returned,
     set_results,
+    set_return,
     trip_count,
 )
-from jaxmlir.passes._build import inline as inline_body
 from jaxmlir.passes._call_graph import SCANS, CallGraph, outside_kernels
 from jaxmlir.passes._edit import set_arguments
 from jaxmlir.passes.higher_order._scan_op import ScanOp
@@ -61,16 +62,16 @@ class Bodies:
             self._uses[symbol] += 1
             self.drop(function)
 
-    def copy(self, symbol: str) -> func.FuncOp:
-        """A private copy of ``@symbol``, for one op."""
-        function = self.rules.program.function(symbol)
-        new = NewFunction(self.rules, symbol, function.type.inputs, function)
-        with new.body(), function.location:
-            results = inline_body(function, new.args)
-        new.finish(results)
-        self._uses.update(references(new.op))
-        self._uses[new.name] = 1
-        return new.op
+    def copy(self, symbol: str, body: Body | None = None) -> func.FuncOp:
+        """A private copy of ``@symbol``, for one op.
+
+        Args:
+          body: the same, from who has read it.
+        """
+        new = copy_function(self.rules, symbol)
+        self._uses.update(references(new) if body is None else body.references())
+        self._uses[new.name.value] = 1
+        return new
 
     def drop(self, function: func.FuncOp) -> None:
         """Erases a copy that is not needed after all."""
@@ -108,7 +109,7 @@ def loop_constants(program: Program) -> dict[ir.Value, int]:
         trips = trip_count(codec.decode(length))
         if not trips:
             continue
-        arguments = list(program.function(body.value).entry_block.arguments)
+        arguments = list(body_of(program.function(body.value)).arguments)
         for argument in arguments[: codec.decode(num_consts)]:
             found[argument] = min(trips, found.get(argument, trips))
     return found
@@ -174,7 +175,7 @@ class ScanEditor:
         self.scan = scan or ScanOp.of(op)
         self.body = bodies.own(self.scan.body)
         operands = self.scan.operands(list(op.operands))
-        arguments = self.scan.operands(list(self.body.arguments))
+        arguments = self.scan.operands(list(body_of(self.body).arguments))
         pairs = [list(zip(*group, strict=True)) for group in zip(operands, arguments, strict=True)]
         final, rows = self.scan.results(list(op.results))
         self.consts = [Constant(operand, arg) for operand, arg in pairs[0]]
@@ -184,7 +185,7 @@ class ScanEditor:
 
     def new_argument(self, type_: ir.Type) -> ir.Value:
         """An argument of the body; its place is that of the record it is put in."""
-        return self.body.entry_block.add_argument(type_, ir.Location.unknown())
+        return body_of(self.body).add_argument(type_, ir.Location.unknown())
 
     def out(self, item: Carried | Stacked) -> ir.Value:
         """The value of the body that it returns for a carried or stacked item."""
@@ -203,13 +204,15 @@ class ScanEditor:
         """
         outs = returned(self.body)
         items = (*self.carry, *self.ys)
-        set_results(self.body, [outs[i.out] if isinstance(i.out, int) else i.out for i in items])
+        outs = [outs[i.out] if isinstance(i.out, int) else i.out for i in items]
+        types = [v.type for v in outs]
+        set_return(self.body, outs)
         drop_dead_ops(self.body)
         self.consts, self.xs = (
             [item for item in group if is_used(item.arg)] for group in (self.consts, self.xs)
         )
         arguments = [item.arg for item in (*self.consts, *self.carry, *self.xs)]
-        arguments = set_arguments(self.body, arguments)
+        arguments = set_arguments(self.body, arguments, types)
         new = self.scan.with_body(self.body.name.value, len(self.consts), len(self.carry))
         operands = [
             *(item.operand for item in self.consts),
@@ -217,7 +220,7 @@ class ScanEditor:
             *(item.operand for item in self.xs),
         ]
         with ir.InsertionPoint(self.op), self.op.location:
-            results = new.write(self.rules, operands)
+            results = new.write(self.rules, operands, types)
         self.written = results[0].owner if results else None
         final, rows = split(results, len(self.carry))
         for item, value in zip(items, results, strict=True):

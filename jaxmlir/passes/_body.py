@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir import _signature, rules, untraced
 from jaxmlir._signature import Signature
-from jaxmlir.ir import func, ir
+from jaxmlir.ir import body_of, func, ir, symbol_uses
 from jaxmlir.passes._build import may_have_functions, named_ops, returned
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Body:
             each op was is known from there.
         """
         self.function = function
-        arguments = list(function.arguments)
+        arguments = list(body_of(function).arguments)
         numbers: dict[ir.Value, int] = {v: i for i, v in enumerate(arguments)}
         self.arity = len(arguments)
         self.types: list[ir.Type] = [v.type for v in arguments]
@@ -118,8 +118,18 @@ class Body:
         new = copy.copy(self)
         new.__dict__.pop("text", None)
         new.function = function
-        *new.ops, _ = function.entry_block.operations
+        *new.ops, _ = body_of(function).operations
         return new
+
+    def references(self) -> list[str]:
+        """The symbols that the ops refer to, as often as they do."""
+        return [
+            symbol
+            for signature in self.signatures
+            if may_have_functions(signature.name)
+            for _, attr in signature.attributes
+            for symbol in symbol_uses(attr)
+        ]
 
     def of_alike(self, function: func.FuncOp) -> Body:
         """The body of a function of the same structure, of which its constants are read only."""
@@ -189,7 +199,7 @@ class Body:
     def value(self, number: int) -> ir.Value:
         """The value of a number."""
         if number < self.arity:
-            return self.function.arguments[number]
+            return body_of(self.function).arguments[number]
         index = bisect.bisect_right(self.results, number, key=lambda numbers: numbers[1])
         return self.ops[index].results[number - self.results[index][0]]
 

@@ -14,7 +14,7 @@ from jaxmlir import codec, locations, ops
 from jaxmlir._compat import core, dtypes, jax_mlir_ext
 from jaxmlir.dense import dense
 from jaxmlir.errors import Diagnostic, PassError
-from jaxmlir.ir import func, ir, is_private, new_function, symbol_uses
+from jaxmlir.ir import body_of, func, ir, is_private, new_function, symbol_uses
 from jaxmlir.rules import ATTRIBUTES
 from jaxmlir.types import aval_of, type_of
 
@@ -76,9 +76,28 @@ class NewFunction:
         return self.name
 
 
+_OF_PRIVATE = frozenset({"function_type", "sym_name", "sym_visibility"})
+
+
+def copy_function(rules: Rules, symbol: str) -> func.FuncOp:
+    """A private function of the same ops, of which nothing else is known."""
+    program = rules.program
+    with ir.InsertionPoint(program.module.body):
+        new = program.function(symbol).operation.clone()
+    attributes = new.attributes
+    for key in set(attributes.keys()) - _OF_PRIVATE:
+        del attributes[key]
+    name = rules.importer.unique_symbol(symbol)
+    attributes["sym_name"] = ir.StringAttr.get(name)
+    attributes["sym_visibility"] = ir.StringAttr.get("private")
+    program.functions[name] = new
+    rules.functions.given_effects.list_in(new)
+    return new
+
+
 def ops_of(function: func.FuncOp) -> Iterator[tuple[Any, str, list[ir.Value]]]:
     """The ops before the return: each with its name and operands."""
-    for op in function.entry_block.operations:
+    for op in body_of(function).operations:
         name = op.name if type(op) is ir.OpView else op.operation.name
         if name == "func.return":
             return
@@ -106,14 +125,14 @@ def window_sizes(numbers: Any, update: Sequence[int]) -> list[int]:
 
 def named_ops(function: func.FuncOp) -> list[tuple[Any, str]]:
     """The ops before the return, with their names."""
-    ops = function.entry_block.operations
+    ops = body_of(function).operations
     named = [(op, op.name if type(op) is ir.OpView else op.operation.name) for op in ops]
     return named[:-1]
 
 
 def returned(function: func.FuncOp) -> list[ir.Value]:
     """The values that a function returns."""
-    return list(_return_of(function.entry_block).operands)
+    return list(_return_of(body_of(function)).operands)
 
 
 def _return(values: Sequence[ir.Value]) -> None:
@@ -128,14 +147,19 @@ def _return_of(block: ir.Block) -> ir.Operation:
 
 def set_results(function: func.FuncOp, results: Sequence[ir.Value]) -> None:
     """Makes a function return other values of its body."""
-    block = function.entry_block
+    set_return(function, results)
+    types = [v.type for v in body_of(function).arguments], [v.type for v in results]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
+
+
+def set_return(function: func.FuncOp, results: Sequence[ir.Value]) -> None:
+    """Likewise, of a function whose type is still to be set."""
+    block = body_of(function)
     old = _return_of(block)
     if list(old.operands) != list(results):
         old.erase()
         with ir.InsertionPoint(block):
             _return(results)
-    type_ = ir.FunctionType.get([v.type for v in block.arguments], [v.type for v in results])
-    function.attributes["function_type"] = ir.TypeAttr.get(type_)
 
 
 def copy(op: Any, name: str, operands: Sequence[ir.Value]) -> list[ir.Value]:
@@ -173,10 +197,14 @@ def take_in(function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
 
 def drop_dead_ops(function: func.FuncOp) -> None:
     """Erases ops without effects whose results nobody uses."""
-    *ops, _ = function.entry_block.operations
+    *ops, _ = body_of(function).operations
     for op in reversed(ops):
-        if not any(map(is_used, op.results)) and "jaxpr.effects" not in op.attributes:
-            op.operation.erase()
+        for result in op.results:
+            if next(result.uses, None) is not None:
+                break
+        else:
+            if "jaxpr.effects" not in op.attributes:
+                op.operation.erase()
 
 
 def is_used(value: ir.Value) -> bool:
@@ -377,7 +405,7 @@ def reachable(
 
 def ops_with_symbols(function: func.FuncOp) -> Iterator[tuple[Any, str]]:
     """The ops that refer to functions, with their names."""
-    for op in function.entry_block.operations:
+    for op in body_of(function).operations:
         name = op.name if type(op) is ir.OpView else op.operation.name
         if may_have_functions(name) and any(True for _ in symbols_of(op)):
             yield op, name
@@ -417,7 +445,7 @@ def symbols_of(op: Any) -> Iterator[str]:
 
 def references(function: func.FuncOp, *, custom_rules: bool = True) -> Iterator[str]:
     """The symbols that a function's ops refer to, as often as they do."""
-    for op in function.entry_block.operations:
+    for op in body_of(function).operations:
         if may_have_functions(op.name if type(op) is ir.OpView else op.operation.name):
             for name, attr in op.attributes.items():
                 if custom_rules or name not in ATTRIBUTES:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jaxmlir.ir import func, ir
+from jaxmlir.ir import body_of, func, ir
 from jaxmlir.passes._build import (
     NewFunction,
     clone,
@@ -23,13 +23,20 @@ if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
 
 
-def set_arguments(function: func.FuncOp, arguments: Sequence[ir.Value | ir.Type]) -> list[ir.Value]:
+def set_arguments(
+    function: func.FuncOp,
+    arguments: Sequence[ir.Value | ir.Type],
+    results: Sequence[ir.Type] | None = None,
+) -> list[ir.Value]:
     """Gives a function other arguments: old ones in a new order, and new ones of a type.
 
     Old arguments that are left out must have no uses.  The attributes
     that speak of the old ones go.
+
+    Args:
+      results: the types of its results, from who has them.
     """
-    block = function.entry_block
+    block = body_of(function)
     old = list(block.arguments)
     # Those at the beginning that stay where they are.
     same = 0
@@ -46,18 +53,20 @@ def set_arguments(function: func.FuncOp, arguments: Sequence[ir.Value | ir.Type]
         new.append(value)
     for i in reversed(range(same, len(old))):
         block.erase_argument(i)
-    type_ = ir.FunctionType.get([v.type for v in new], list(function.type.results))
-    function.attributes["function_type"] = ir.TypeAttr.get(type_)
+    results = function.type.results if results is None else results
+    type_ = ir.FunctionType.get([v.type for v in new], list(results))
+    attributes = function.attributes
+    attributes["function_type"] = ir.TypeAttr.get(type_)
     for key in ("jaxpr.num_res", "jaxpr.active"):
-        if key in function.attributes:
-            del function.attributes[key]
+        if key in attributes:
+            del attributes[key]
     return new
 
 
 @contextmanager
 def before_return(function: func.FuncOp) -> Iterator[None]:
     """Ops built meanwhile go to the end of a finished function."""
-    with ir.InsertionPoint.at_block_terminator(function.entry_block):
+    with ir.InsertionPoint.at_block_terminator(body_of(function)):
         yield
 
 
@@ -119,7 +128,7 @@ def _dependent_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> tu
     :func:`jaxmlir.passes.partial_eval.unknown_results` knows of more ops, but asks for their rules.
     """
     function = rules.program.function(symbol)
-    waiting = {v for v, u in zip(function.arguments, unknown, strict=True) if u}
+    waiting = {v for v, u in zip(body_of(function).arguments, unknown, strict=True) if u}
     for op, name, operands in ops_of(function):
         pattern = tuple([v in waiting for v in operands])
         if True in pattern:
@@ -139,7 +148,7 @@ def hoist(rules: Rules, function: func.FuncOp, num_constants: int, first: int) -
     computed from them.  Of its results from the ``first`` on it returns those that are not
     determined so.  Constants are no reason to compute anything elsewhere, and stay.
     """
-    arguments = list(function.arguments)
+    arguments = list(body_of(function).arguments)
     wanted = set(returned(function)[first:])
     _split_calls(rules, function, set(arguments[:num_constants]), wanted)
     outer = NewFunction(
@@ -173,7 +182,7 @@ def hoist(rules: Rules, function: func.FuncOp, num_constants: int, first: int) -
     set_results(function, [v for i, v in enumerate(outs) if i not in taken])
     given = []
     for value in computed:
-        given.append(function.entry_block.add_argument(value.type, ir.Location.unknown()))
+        given.append(body_of(function).add_argument(value.type, ir.Location.unknown()))
         value.replace_all_uses_with(given[-1])
     for op in reversed(moved):
         erase(op)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir import codec
 from jaxmlir._compat import effects
-from jaxmlir.ir import func, ir, symbol_uses
+from jaxmlir.ir import body_of, func, ir, symbol_uses
 from jaxmlir.rules import ATTRIBUTES
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class GivenEffects:
         """Has each op of a finished function list the effects that its functions were given."""
         if not self._found:
             return
-        for op in function.entry_block.operations:
+        for op in body_of(function).operations:
             given: set[ir.Attribute] = set()
             for name, attribute in op.attributes.items():
                 if name not in ATTRIBUTES:
@@ -57,7 +57,7 @@ def _listed_by(rules: Rules, symbol: str) -> set[ir.Attribute]:
 
 def _listed(function: func.FuncOp) -> set[ir.Attribute]:
     """The effects of a function's ops, but for those on operands."""
-    listed = set().union(*map(_effects, function.entry_block.operations))
+    listed = set().union(*map(_effects, body_of(function).operations))
     return {e for e in listed if not isinstance(codec.decode(e), effects.JaxprInputEffect)}
 
 

@@ -16,19 +16,21 @@ from jaxmlir.types import aval_of
 class OpNode:
     """An op, its operands, and its attributes when somebody asks for them."""
 
-    __slots__ = ("_attributes", "name", "op", "operands")
+    __slots__ = ("attributes", "name", "op", "operands")
+
+    attributes: dict[str, ir.Attribute]
 
     def __init__(self, op: Any, name: str, operands: Sequence[ir.Value]):
         self.op = op
         self.name = name
         self.operands = operands
-        self._attributes: dict[str, ir.Attribute] | None = None
 
-    @property
-    def attributes(self) -> dict[str, ir.Attribute]:
-        if self._attributes is None:
-            self._attributes = dict(self.op.attributes.items())
-        return self._attributes
+    def __getattr__(self, name: str) -> Any:
+        """Reads the attributes when they are first asked for."""
+        if name != "attributes":
+            raise AttributeError(name=name, obj=self)
+        self.attributes = dict(self.op.attributes.items())
+        return self.attributes
 
     def get(self, name: str, default: Any = None) -> Any:
         """A decoded attribute."""

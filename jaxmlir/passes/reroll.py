@@ -48,7 +48,8 @@ from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._stacking import stack
 from jaxmlir.passes._work import KERNEL, Work, is_array, size
 from jaxmlir.passes.higher_order._scan_op import ScanOp
-from jaxmlir.passes.log_products import NEEDED, worthwhile
+from jaxmlir.passes.log_products._plan import worthwhile
+from jaxmlir.passes.log_products._reader import NEEDED, Reader
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -265,7 +266,7 @@ class _Loop(Blocks):
         if not names >= NEEDED:
             return set()
         function = self.rules.program.functions.pop(self.write_body())
-        found = worthwhile(work, Body(function), len(self.consts))
+        found = worthwhile(work, Reader(Body(function), len(self.consts)))
         function.operation.erase()
         return {f.sum.shape for f in found}
 

@@ -24,7 +24,7 @@ from jaxmlir import exporter, locations
 from jaxmlir._compat import core
 from jaxmlir.errors import Diagnostic, PassError
 from jaxmlir.importer import Importer
-from jaxmlir.ir import func, functions, ir, scope
+from jaxmlir.ir import body_of, func, functions, ir, scope
 from jaxmlir.passes._build import attribute, copy, erase, returned
 from jaxmlir.passes._remarks import remark
 from jaxmlir.types import aval_of
@@ -38,7 +38,7 @@ def ops_of(function: func.FuncOp) -> Iterator[tuple[Any, str, list[ir.Value]]]:
 
     The op at hand may be replaced; those after it are seen with the operands they then have.
     """
-    for op in list(function.entry_block.operations):
+    for op in list(body_of(function).operations):
         name = op.operation.name
         if name != "func.return":
             yield op, name, list(op.operands)

@@ -124,7 +124,7 @@ def vmap(
     function, body = rules.program.function(symbol), rules.functions.read(symbol)
     types = [
         batched_type(type_, dim, axis.size, axis.explicit_mesh_axis)
-        for type_, dim in zip(function.type.inputs, in_axes, strict=True)
+        for type_, dim in zip(body.types[: body.arity], in_axes, strict=True)
     ]
     new = NewFunction(
         rules, reserved or f"{symbol}.vmap", types, function, reserved=reserved is not None

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir._lists import chosen
-from jaxmlir.ir import func, ir, scope
+from jaxmlir.ir import body_of, func, ir, scope
 from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._build import NewFunction, copy, erase, is_used, ops_of, returned
 from jaxmlir.passes._call_graph import SCANS, keep_reachable
@@ -98,6 +98,7 @@ class _Batches:
         operands = [list(op.operands) for op in members]
         order = _in_order(operands)
         members, operands = ([each[i] for i in order] for each in (members, operands))
+        known = group.function.signatures[group.members[order[0]]]
         lifted, differing = self.lifted(members)
         axis = batch_axis(len(members))
         with ir.InsertionPoint(last), first.location:
@@ -116,7 +117,7 @@ class _Batches:
                 example.erase()
             else:
                 with self.rules.functions.having_read(lifted, self.finder.body(lifted)):
-                    rule = self.rules.batch(members[0], "jaxpr.scan", tuple(dims), axis)
+                    rule = self.rules.batch(members[0], "jaxpr.scan", tuple(dims), axis, known)
             args = [
                 c[0] if d is None else self.stack(c, d) for c, d in zip(columns, dims, strict=True)
             ]
@@ -134,6 +135,8 @@ class _Batches:
         the ops of these."""
         symbols = [op.attributes["jaxpr"].value for op in members]
         symbol = symbols[0]
+        if len(set(symbols)) == 1:
+            return symbol, [[] for _ in members]
         constants = [self.finder.constants(symbol) for symbol in symbols]
         columns = zip(*constants, strict=True)
         differ = [len({_value(op) for op in column}) > 1 for column in columns]
@@ -144,7 +147,7 @@ class _Batches:
         types = [*(op.results[0].type for op in varying[0]), *function.type.inputs]
         new = NewFunction(self.rules, symbol, types, function)
         count = len(varying[0])
-        values = dict(zip(function.arguments, new.args[count:], strict=True))
+        values = dict(zip(body_of(function).arguments, new.args[count:], strict=True))
         given = {op.results[0]: arg for op, arg in zip(varying[0], new.args, strict=False)}
         with new.body():
             for op, name, operands in ops_of(function):

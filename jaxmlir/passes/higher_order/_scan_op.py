@@ -78,9 +78,17 @@ class ScanOp:
         # As `replace` would, which takes three times as long.
         return ScanOp(body, num_consts, num_carry, self.length, self.reverse, self.other)
 
-    def write(self, rules: Rules, args: Sequence[ir.Value]) -> list[ir.Value]:
-        """The op at the current insertion point; its results."""
-        carry, slices = self.results(list(rules.program.function(self.body).type.results))
+    def write(
+        self, rules: Rules, args: Sequence[ir.Value], given: Sequence[ir.Type] | None = None
+    ) -> list[ir.Value]:
+        """The op at the current insertion point; its results.
+
+        Args:
+          given: the types of the body's results, from who has them.
+        """
+        if given is None:
+            given = list(rules.program.function(self.body).type.results)
+        carry, slices = self.results(given)
         types = [*carry, *(stacked(t, self.length) for t in slices)]
         if not types:
             return []

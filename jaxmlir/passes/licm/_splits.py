@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from jaxmlir import _signature
 from jaxmlir._lists import chosen
-from jaxmlir.ir import func, ir
+from jaxmlir.ir import body_of, func, ir
 from jaxmlir.passes import toolbox
 from jaxmlir.passes._bodies import Bodies, can_change
 from jaxmlir.passes._body import Body
@@ -152,7 +152,7 @@ class Splits:
     def _split(self, body: Body, uses: Uses, in_remat: bool) -> Split | None:
         """Takes a function apart that nobody else uses."""
         function = body.function
-        arguments = list(function.arguments)
+        arguments = list(body_of(function).arguments)
         if not _CALLS.isdisjoint(body.names):
             if self._split_calls(function, chosen(arguments, uses.fixed)):
                 self.change(function)
@@ -168,9 +168,9 @@ class Splits:
         template = self._template(body, choice)
         values = [body.value(v) for v in choice.kept]
         for value in values:
-            argument = function.entry_block.add_argument(value.type, ir.Location.unknown())
+            argument = body_of(function).add_argument(value.type, ir.Location.unknown())
             value.replace_all_uses_with(argument)
-        new = list(function.arguments)[len(arguments) :]
+        new = list(body_of(function).arguments)[len(arguments) :]
         # A constant may have lost its last user, too.
         for index in sorted({*choice.moved, *choice.constants.values()}, reverse=True):
             if not any(map(is_used, body.ops[index].results)):

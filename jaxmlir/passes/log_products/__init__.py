@@ -21,8 +21,8 @@ or divided by them; what does not change along the summed dimensions is added af
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jax import lax
@@ -38,37 +38,29 @@ from jaxmlir.passes._build import (
     NewFunction,
     clone,
     converted,
-    drop_dead_ops,
     inline,
-    is_constant,
     named_ops,
-    returned,
-    set_results,
 )
 from jaxmlir.passes._call_graph import SCANS, keep_reachable, outside_kernels
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes._work import TRANSCENDENTAL, Work
+from jaxmlir.passes._work import Work
 from jaxmlir.passes.higher_order._custom_rules import create, symbol_ref
 from jaxmlir.passes.higher_order._scan_op import PLAIN_SCAN, ScanOp
 from jaxmlir.passes.licm import GROWTH, report
 from jaxmlir.passes.licm._splits import Split, Splits
-from jaxmlir.passes.log_products._reader import NEEDED, Found, Reader
+from jaxmlir.passes.log_products._plan import (
+    MIN_ELEMENTS,
+    MIN_ITERATIONS,
+    MIN_RATIO,
+    Exponentials,
+    Plan,
+    Plans,
+)
+from jaxmlir.passes.log_products._reader import NEEDED, Found
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
-
-# Gradients of hidden Markov models, of the time that they took without, jax 0.10 and 0.12:
-#   states                 8           16          32          64          128
-#   200 iterations         1.0, 1.1    0.74, 0.73  0.47, 0.48  0.30, 0.23  0.25, 0.24
-#   10                                                         0.85, 0.87  0.59, 0.48
-#   4                                                          1.1, 0.9    0.84, 0.94
-#   50, of 16 sequences    1.5, 1.2    0.46, 0.45  0.29, 0.29
-MIN_ITERATIONS = 8
-MIN_ELEMENTS = 256
-MIN_RATIO = 12
-# Of the work of an iteration, the part that the exponentials are: two loops take longer to compile.
-MIN_SHARE = 0.5
 
 
 class LogProducts(Pass):
@@ -111,27 +103,6 @@ def log_products(
     return count
 
 
-def worthwhile(
-    work: Work,
-    body: Body,
-    num_consts: int,
-    min_elements: float = MIN_ELEMENTS,
-    min_ratio: float = MIN_RATIO,
-) -> list[Found]:
-    """The log-sum-exps of the body of a long loop that become products; none if they are too small
-    a part of its work."""
-    found = [
-        f
-        for f in Reader(body, num_consts).found()
-        if f.sum.size >= max(min_elements, min_ratio * f.sum.inner_size)
-    ]
-    if not found:
-        return []
-    taken = TRANSCENDENTAL * sum(f.sum.size for f in found)
-    all_ = sum(work.at(body, index) for index in range(len(body.ops)))
-    return found if taken >= MIN_SHARE * all_ else []
-
-
 @dataclass(frozen=True)
 class _Versions:
     """What the body of a loop becomes."""
@@ -155,23 +126,21 @@ class _Loops:
         self._graph = program.reading.graph
         self._bodies = Bodies(self._rules, self._graph)
         self._splits = Splits(self._rules, self._graph, self._bodies, GROWTH)
-        self._work = Work(program)
+        self._plans = Plans(Work(program), min_elements, min_ratio)
         self._min_iterations = min_iterations
-        self._min_elements = min_elements
-        self._min_ratio = min_ratio
         # By the body, and what of its arguments are constants and carried.
         self._known: dict[tuple[str, int, int], _Versions | None] = {}
         # The functions that are no more as they were read.
         self._changed: set[str] = set()
-        # Bodies with products, by what they are made of but for constants.
-        self._near: dict[Hashable, Body] = {}
+        # A body with products of each plan.
+        self._near: dict[Plan, Body] = {}
 
     def rewrite(self, function: func.FuncOp, op: Any) -> bool:
         """Gives a loop in a function a second version, if that pays; whether it does."""
         scan = ScanOp.of(op)
         if not scan.num_consts or not scan.is_counted or scan.length < self._min_iterations:
             return False
-        if not PLAIN_SCAN.issuperset(name for name, _ in op.attributes.items()):
+        if not PLAIN_SCAN.issuperset(scan.other):
             return False
         key = scan.body, *scan.counts
         if key not in self._known:
@@ -181,12 +150,12 @@ class _Loops:
             return False
         self._changed.add(function.name.value)
         operands = list(op.operands)
-        near = replace(scan, body=versions.near.function.name.value)
+        near = scan.with_body(versions.near.function.name.value, *scan.counts)
         split = self._splits.of_scan(near, len(operands), versions.near)
         if split is not None:
             report(split, f"{scan.length} times")
         branches = [
-            self._branch("far_apart", replace(scan, body=versions.far), op, operands),
+            self._branch("far_apart", scan.with_body(versions.far, *scan.counts), op, operands),
             self._branch("near", near, op, operands, split),
         ]
         with ir.InsertionPoint(op), op.location:
@@ -216,7 +185,7 @@ class _Loops:
             if split is not None:
                 values = inline(split.template, chosen(args, split.uses.fixed))
                 args = split.arguments(args, values)
-                scan = replace(scan, body=split.symbol, num_consts=split.num_before)
+                scan = scan.with_body(split.symbol, split.num_before, scan.num_carry)
             results = scan.write(self._rules, args)
         return new.finish(results)
 
@@ -229,44 +198,33 @@ class _Loops:
             return None
         is_as_read = symbol not in self._changed
         body = self._program.reading.body(function) if is_as_read else Body(function)
-        large = self._min_elements, self._min_ratio
-        found = worthwhile(self._work, body, num_consts, *large)
-        if not found:
+        plan = self._plans.of(body, num_consts)
+        if plan is None:
             return None
-        far, near = (body.of_copy(self._bodies.copy(symbol)) for _ in range(2))
-        for f in found:
-            self._recompute(f, far)
-        answers = self._put(found, near)
-        outs = returned(near.function)
-        set_results(near.function, [*outs, *answers])
-        check = self._check(near.function, num_consts, len(answers))
-        set_results(near.function, outs)
-        for version in (far, near):
-            drop_dead_ops(version.function)
-        key = body.structure, num_consts, tuple(found)
-        alike = self._near.get(key)
+        far, near = (body.of_copy(self._bodies.copy(symbol, body)) for _ in range(2))
+        for f, exponentials in zip(plan.found, plan.exponentials, strict=True):
+            self._recompute(f, exponentials, far)
+        self._put(plan.found, near)
+        for version, unused in ((far, plan.unused_far), (near, plan.unused_near)):
+            for index in unused:
+                version.ops[index].operation.erase()
+        alike = self._near.get(plan)
         read = Body(near.function) if alike is None else alike.of_alike(near.function)
-        self._near[key] = read
-        return _Versions(check, far.function.name.value, read)
+        self._near[plan] = read
+        return _Versions(self._check(plan, body, num_consts), far.function.name.value, read)
 
-    def _recompute(self, found: Found, body: Body) -> None:
+    def _recompute(self, found: Found, exponentials: Exponentials, body: Body) -> None:
         """Has the derivative of a log-sum-exp compute its exponentials again."""
-        made = {v for step in found.steps for v in range(*body.results[step])}
-        operands = dict.fromkeys(
-            v for step in found.steps for v in body.operands[step] if v not in made
-        )
-        constants = {v for v in operands if is_constant(body.value(v))}
-        args = [v for v in operands if v not in constants]
+        args, constants, total = exponentials
         types = [body.types[v] for v in args]
         new = NewFunction(self._rules, "exponentials", types, body.function)
         location = body.ops[found.op].location
         with new.body(), location:
             values = dict(zip(args, new.args, strict=True))
-            values.update((v, clone(body.value(v))) for v in operands if v in constants)
+            values.update((v, clone(body.value(v))) for v in constants)
             for step in found.steps:
                 copies = body.copy(step, [values[v] for v in body.operands[step]])
                 values.update(zip(range(*body.results[step]), copies, strict=True))
-        (total,) = range(*body.results[found.steps[-1]])
         symbol = new.finish([values[total]])
         attributes = {"jaxpr": symbol_ref(symbol), "prevent_cse": codec.encode(False)}
         with ir.InsertionPoint(body.ops[found.steps[-1]]), location:
@@ -274,32 +232,36 @@ class _Loops:
             (again,) = create("jaxpr.remat2", [body.types[total]], given, attributes)
         body.value(total).replace_all_uses_with(again)
 
-    def _put(self, found: Sequence[Found], body: Body) -> list[ir.Value]:
-        """Writes logs of products in the place of log-sum-exps, which stay without users; of each,
-        whether its constants are near enough to one another."""
+    def _put(self, found: Sequence[Found], body: Body) -> None:
+        """Writes logs of products in the place of log-sum-exps, which stay without users."""
         new: dict[int, ir.Value] = {}
-        answers = []
         for f in found:
             op, (old,) = body.ops[f.op], range(*body.results[f.op])
             remark(op, f"{f.sum.size} exponentials of an iteration become a product")
             with ir.InsertionPoint(op), op.location:
                 operands = [new[v] if v in new else body.value(v) for v in f.operands]
-                out, near = self._rules.emit(f.sum, operands, f.sum)
+                (out,) = self._rules.emit(f.sum, operands, f.sum)
                 new[old] = converted(out, body.types[old])
             body.value(old).replace_all_uses_with(new[old])
-            answers.append(near)
-        return answers
 
-    def _check(self, body: func.FuncOp, num_consts: int, count: int) -> func.FuncOp:
-        """The number of the version, of the constants of a body whose last results are answers."""
-        types = list(body.type.inputs)
-        new = NewFunction(self._rules, "near", types[:num_consts], body, detached=True)
-        with new.body(), body.location:
-            others = [self._rules.filler(t) for t in types[num_consts:]]
-            answers = inline(body, [*new.args, *others])[-count:]
-            index = self._rules.emit(_as_index, answers, "log_products.index")
+    def _check(self, plan: Plan, body: Body, num_consts: int) -> func.FuncOp:
+        """The number of the version, of the constants of a body."""
+        types = body.types[:num_consts]
+        new = NewFunction(self._rules, "near", types, body.function, detached=True)
+        values = dict(enumerate(new.args))
+        answers = []
+        with new.body():
+            for f in plan.found:
+                for index in plan.check:
+                    if index < f.op and body.results[index][0] not in values:
+                        copies = body.copy(index, [values[v] for v in body.operands[index]])
+                        values.update(zip(range(*body.results[index]), copies, strict=True))
+                constants = [values[f.operands[i]] for i in f.sum.constants]
+                with body.ops[f.op].location:
+                    answers += self._rules.emit(f.sum.near, constants, ("near", f.sum))
+            with body.function.location:
+                index = self._rules.emit(_as_index, answers, "log_products.index")
         new.finish(index)
-        drop_dead_ops(new.op)
         return new.op
 
 

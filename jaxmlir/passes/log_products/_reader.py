@@ -48,15 +48,23 @@ class Found:
     sum: LogSumExp
 
 
+Answers = dict[tuple[int, float], bool]
+"""Whether values are numbers: all that is asked of the constants of a body."""
+
+
 class Reader:
     """Reads a body.
 
     Args:
       num_consts: how many of its arguments are the same in every iteration.
+
+    Attributes:
+      answers: what has been asked of the body's constants.
     """
 
     def __init__(self, body: Body, num_consts: int):
-        self._body = body
+        self.body = body
+        self.answers: Answers = {}
         self._same = same = set(range(num_consts))
         for index, name in enumerate(body.names):
             if name in _SAME and same.issuperset(body.operands[index]) and self._is_plain(index):
@@ -64,7 +72,7 @@ class Reader:
 
     def found(self) -> list[Found]:
         """The log-sum-exps with terms that are the same in every iteration, in order."""
-        body = self._body
+        body = self.body
         sums = [index for index, name in enumerate(body.names) if name == "jaxpr.add"]
         found = (
             self._read(index, *pair) for index in sums for pair in _both_ways(body.operands[index])
@@ -73,7 +81,7 @@ class Reader:
 
     def _read(self, index: int, log: int, shift: int) -> Found | None:
         """``log(sum(exp(terms - shift))) + shift``."""
-        names, operands = self._body.names, self._body.operands
+        names, operands = self.body.names, self.body.operands
         log_op = self._op(log, "jaxpr.log")
         if log_op is None or not self._is_plain(index):
             return None
@@ -89,7 +97,7 @@ class Reader:
         terms, subtracted = operands[sub]
         shape, axes = self._shape(terms), tuple(map(int, self._get(total, "axes")))
         shifted = tuple(1 if d in axes else size for d, size in enumerate(shape))
-        if aval_of(self._body.types[terms]).dtype not in (np.float32, np.float64):
+        if aval_of(self.body.types[terms]).dtype not in (np.float32, np.float64):
             return None
         if self._shape(subtracted) != shifted or self._shape(log) != self._shape(shift):
             return None
@@ -100,17 +108,17 @@ class Reader:
 
     def _op(self, value: int, name: str) -> int | None:
         """The op that gives a value, if it has that name and rounds as usual."""
-        index = self._body.makers[value]
+        index = self.body.makers[value]
         found = (
             index is not None
-            and self._body.names[index] == name
-            and "accuracy" not in self._body.signatures[index].named
+            and self.body.names[index] == name
+            and "accuracy" not in self.body.signatures[index].named
         )
         return index if found else None
 
     def _behind(self, value: int, names: frozenset[str] = _STOP) -> int | None:
         """The op that gives the elements of a value, in their order, but for ops of some names."""
-        body = self._body
+        body = self.body
         index = body.makers[value]
         while index is not None and (body.names[index] in names or self._is_reshape(index)):
             index = body.makers[body.operands[index][0]]
@@ -119,16 +127,16 @@ class Reader:
     def _is_guarded(self, value: int, terms: int, axes: tuple[int, ...]) -> bool | None:
         """Whether a value is zero where the maximum of the terms is not finite, and that elsewhere;
         ``None`` if it is not the maximum."""
-        names, operands = self._body.names, self._body.operands
+        names, operands = self.body.names, self.body.operands
         index, guarded = self._behind(value), False
         if index is not None and names[index] == "jaxpr.select_n":
             is_finite, zero, value = operands[index]
             asked = self._op(is_finite, "jaxpr.is_finite")
-            if asked is None or operands[asked][0] != value or self._number(zero) != 0:
+            if asked is None or operands[asked][0] != value or not self._is(zero, 0):
                 return None
             index, guarded = self._behind(value), True
         if index is not None and names[index] == "jaxpr.max":
-            others = [v for v in operands[index] if self._number(v) != -math.inf]
+            others = [v for v in operands[index] if not self._is(v, -math.inf)]
             index = self._behind(others[0]) if len(others) == 1 else None
         if index is None or names[index] != "jaxpr.reduce_max":
             return None
@@ -175,7 +183,7 @@ class Reader:
             axes=axes,
             guarded=guarded,
             inner_size=math.prod(shape[d] for d in inner_dims),
-            out=self._shape(self._body.results[index][0]),
+            out=self._shape(self.body.results[index][0]),
             **{kind: tuple(of) for kind, of in kinds.items()},
         )
         return Found(index, tuple(operands), (*dict.fromkeys(steps), *then), found)
@@ -188,7 +196,7 @@ class Reader:
         Args:
           steps: where to put the ops that add them up, each after those that it needs.
         """
-        body = self._body
+        body = self.body
         index = body.makers[value]
         if index is None or value in self._same or not self._is_plain(index):
             yield value, scalings
@@ -219,36 +227,43 @@ class Reader:
         index = self._op(value, "jaxpr.broadcast_in_dim")
         if index is not None:
             dims = self._get(index, "broadcast_dimensions")
-            return self._body.operands[index][0], tuple(map(int, dims))
+            return self.body.operands[index][0], tuple(map(int, dims))
         return value, tuple(range(len(self._shape(value))))
 
-    def _number(self, value: int) -> Any:
-        return number_of(value, self._node)
-
-    def _node(self, value: int) -> OpNode | None:
-        index = self._body.makers[value]
-        if index is None:
-            return None
-        return OpNode(self._body.ops[index], self._body.names[index], self._body.operands[index])
+    def _is(self, value: int, number: float) -> bool:
+        answer = self.answers[value, number] = is_number(self.body, value, number)
+        return answer
 
     def _shape(self, value: int) -> tuple[int, ...]:
-        return tuple(aval_of(self._body.types[value]).shape)
+        return tuple(aval_of(self.body.types[value]).shape)
 
     def _get(self, index: int, name: str) -> Any:
-        return codec.decode(self._body.signatures[index].named[name])
+        return codec.decode(self.body.signatures[index].named[name])
 
     def _is_plain(self, index: int) -> bool:
-        return is_plain_signature(self._body.signatures[index])
+        return is_plain_signature(self.body.signatures[index])
 
     def _is_used_once(self, index: int) -> bool:
-        return only_user(self._body.ops[index].results[0]) is not None
+        return only_user(self.body.ops[index].results[0]) is not None
 
     def _is_reshape(self, index: int) -> bool:
         """Whether an op gives the elements of its operand in the same order."""
-        signature = self._body.signatures[index]
+        signature = self.body.signatures[index]
         if signature.name not in _RESHAPES:
             return False
         return elements(signature.operands[0]) == elements(signature.results[0])
+
+
+def is_number(body: Body, value: int, number: float) -> bool:
+    """Whether a constant says that every element of a value is a number."""
+
+    def node_of(value: int) -> OpNode | None:
+        index = body.makers[value]
+        if index is None:
+            return None
+        return OpNode(body.ops[index], body.names[index], body.operands[index])
+
+    return bool(number_of(value, node_of) == number)
 
 
 def _both_ways(operands: list[int]) -> list[tuple[int, int]]:

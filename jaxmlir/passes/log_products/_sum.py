@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -13,6 +13,9 @@ from jax import lax
 from jaxmlir._compat import dtypes
 
 _SCALINGS: dict[str, Callable[..., Any]] = {"neg": lax.neg, "mul": lax.mul, "div": lax.div}
+
+# The operands by their numbers.
+Args = Sequence[Any] | Mapping[int, Any]
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Term:
     scalings: tuple[tuple[str, tuple[int, ...]], ...]
     """The functions of it, and of a number, that give the term; the innermost first."""
 
-    def of(self, args: Sequence[Any], ndim: int) -> Any:
+    def of(self, args: Args, ndim: int) -> Any:
         """The term as an array of so many dimensions, of size 1 along those that are not its."""
         x = args[self.value]
         shape = [1] * ndim
@@ -66,29 +69,51 @@ class LogSumExp:
         """How many exponentials are summed up."""
         return math.prod(self.shape)
 
+    @property
+    def constants(self) -> tuple[int, ...]:
+        """The numbers of the operands that the constant terms are of."""
+        numbers = (
+            n for t in self.constant for n in (t.value, *(i for _, of in t.scalings for i in of))
+        )
+        return tuple(dict.fromkeys(numbers))
+
     def __call__(self, *args: Any) -> list[Any]:
-        """The result, and whether the constant terms are near enough to one another for it."""
+        """The result."""
         import jax.numpy as jnp
 
-        def total(terms: Sequence[Term]) -> Any:
-            return reduce(jnp.add, (term.of(args, len(self.shape)) for term in terms))
-
-        def greatest(x: Any) -> Any:
-            return jnp.max(lax.stop_gradient(x), self.axes, keepdims=True)
-
-        b, x = total(self.constant), total(self.inner)
-        r, m = greatest(b), greatest(x)
+        b, x = self._total(self.constant, args), self._total(self.inner, args)
+        r, m = self._greatest(b), self._greatest(x)
         if self.guarded:
             m = lax.select(lax.is_finite(m), m, lax.full_like(m, 0))
-        b = b - r
-        # Four derivatives divide by the fourth power of a sum, which is to be a normal number.
-        near = jnp.min(lax.stop_gradient(b)) >= math.log(dtypes.finfo(b.dtype).tiny) / 4
         shape = [1 if d in self.axes else size for d, size in enumerate(self.shape)]
-        log = jnp.log(jnp.reshape(self._product(jnp.exp(x - m), jnp.exp(b)), shape))
+        log = jnp.log(jnp.reshape(self._product(jnp.exp(x - m), jnp.exp(b - r)), shape))
         shift = m + r
         if self.outer:
-            shift = shift + total(self.outer)
-        return [jnp.reshape(shift + log, self.out), near]
+            shift = shift + self._total(self.outer, args)
+        return [jnp.reshape(shift + log, self.out)]
+
+    def near(self, *constants: Any) -> list[Any]:
+        """Whether the constant terms are near enough to one another for that.
+
+        Args:
+          constants: the operands that they are of.
+        """
+        import jax.numpy as jnp
+
+        b = self._total(self.constant, dict(zip(self.constants, constants, strict=True)))
+        b = b - self._greatest(b)
+        # Four derivatives divide by the fourth power of a sum, which is to be a normal number.
+        return [jnp.min(lax.stop_gradient(b)) >= math.log(dtypes.finfo(b.dtype).tiny) / 4]
+
+    def _total(self, terms: Sequence[Term], args: Args) -> Any:
+        import jax.numpy as jnp
+
+        return reduce(jnp.add, (term.of(args, len(self.shape)) for term in terms))
+
+    def _greatest(self, x: Any) -> Any:
+        import jax.numpy as jnp
+
+        return jnp.max(lax.stop_gradient(x), self.axes, keepdims=True)
 
     def _product(self, *factors: Any) -> Any:
         """The sum over the axes of the products of two arrays, without dimensions of size 1."""

@@ -13,7 +13,7 @@ from jaxmlir.passes._bodies import loop_constants
 from jaxmlir.passes._build import build, conversion, drop_dead_ops, only_user, ops_of
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode, node_of
-from jaxmlir.passes._remarks import remark
+from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import elements, size, with_shape
 from jaxmlir.passes.products._cost import FREE, Cost
@@ -76,11 +76,12 @@ def _distribute(
         elif each.node not in best or cost.ns < best[each.node][0].ns:
             best[each.node] = cost, each, trees
     for cost, each, trees in best.values():
-        remark(
-            each.node.op,
-            f"product with a sum of {len(each.terms)} terms as a sum of products: {cost} "
-            f"instead of {each.before}",
-        )
+        if remarks_wanted():
+            remark(
+                each.node.op,
+                f"product with a sum of {len(each.terms)} terms as a sum of products: {cost} "
+                f"instead of {each.before}",
+            )
         each.take_place(rules, trees)
     if best:
         drop_dead_ops(function)

@@ -98,7 +98,8 @@ class Node(OpNode):
         self.op = op
         self.name = name
         self.operands = operands
-        self._attributes = attributes
+        if attributes is not None:
+            self.attributes = attributes
         self._value = value
         self.type = type_
         self.shape, self.dtype = _kind_of(type_)
@@ -136,12 +137,14 @@ class Rule:
         :class:`Unfit` where it has none.
       free: whether computing the op again costs next to nothing, as it is fused into its users.
       contracts: whether it sums products, so that their order can matter.
+      has_others: whether its term has values besides those of its operands that are parts.
     """
 
     operands: Callable[[Node], tuple[int, ...] | None]
     read: Callable[[Node, list[Term]], Term]
     free: bool = False
     contracts: bool = False
+    has_others: bool = False
 
 
 def leaf(value: Node) -> Term:
@@ -419,7 +422,7 @@ RULES: dict[str, Rule] = {
     "jaxpr.broadcast_in_dim": Rule(_broadcast_operands, _broadcast_in_dim, free=True),
     "jaxpr.reduce_sum": Rule(_first, _reduce_sum, contracts=True),
     "jaxpr.convert_element_type": Rule(convert_operands, convert, free=True),
-    "jaxpr.div": Rule(_divided, _div, free=True),
+    "jaxpr.div": Rule(_divided, _div, free=True, has_others=True),
     "jaxpr.select_n": Rule(_diagonal_operands, _diagonal, contracts=True),
     "jaxpr.gather": Rule(_picked_operands, _picked, contracts=True),
 }

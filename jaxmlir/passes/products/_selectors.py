@@ -426,12 +426,14 @@ def _whole(node: Node) -> tuple[int, ...]:
 
 
 SELECTING: dict[str, Rule] = {
-    "jaxpr.convert_element_type": Rule(_one_hot_operands, _one_hot, free=True),
-    "jaxpr.gather": Rule(_gather_operands, _gather, contracts=True),
-    "jaxpr.scatter_add": Rule(_scatter_operands, _scatter_add, contracts=True),
-    "jaxpr.slice": Rule(_whole, _slice, contracts=True),
-    "jaxpr.dynamic_slice": Rule(_whole, _dynamic_slice, contracts=True),
-    "jaxpr.pad": Rule(_pad_operands, _pad, contracts=True),
-    "jaxpr.dynamic_update_slice": Rule(_update_operands, _dynamic_update_slice, contracts=True),
+    "jaxpr.convert_element_type": Rule(_one_hot_operands, _one_hot, free=True, has_others=True),
+    "jaxpr.gather": Rule(_gather_operands, _gather, contracts=True, has_others=True),
+    "jaxpr.scatter_add": Rule(_scatter_operands, _scatter_add, contracts=True, has_others=True),
+    "jaxpr.slice": Rule(_whole, _slice, contracts=True, has_others=True),
+    "jaxpr.dynamic_slice": Rule(_whole, _dynamic_slice, contracts=True, has_others=True),
+    "jaxpr.pad": Rule(_pad_operands, _pad, contracts=True, has_others=True),
+    "jaxpr.dynamic_update_slice": Rule(
+        _update_operands, _dynamic_update_slice, contracts=True, has_others=True
+    ),
 }
 """Of the ops that a selector is read from."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from jaxmlir.ir import func, ir
@@ -38,12 +38,15 @@ class Function:
         body of a loop.
       nodes: what is known of values: those that ops that are looked at take and give.
       products: those that are read as products, in order.
+      plans: the best orders that were found, for products of the same structure, each with the
+        places of what it is computed from among the product's values.
     """
 
     rules: Mapping[str, Rule]
     fixed: Mapping[ir.Value, int]
     nodes: dict[ir.Value, Node] = field(default_factory=dict)
     products: list[Node] = field(default_factory=list)
+    plans: dict[Hashable, tuple[Planned | None, list[int]]] = field(default_factory=dict)
 
     @staticmethod
     def of(
@@ -279,7 +282,30 @@ class Tree:
     @functools.cached_property
     def best(self) -> Planned | None:
         """The best order, if there is any."""
-        return _plan(self)
+        if any([node.rule.has_others for node in self.ops]):
+            return _plan(self)
+        structure, places = self._structure()
+        known = self.function.plans.get(structure)
+        if known is None:
+            planned = _plan(self)
+            values = [] if planned is None else planned.values
+            self.function.plans[structure] = planned, [places[value] for value in values]
+            return planned
+        planned, taken = known
+        if planned is None:
+            return None
+        return Planned(planned.cost, planned.plan, [self.values[i][0] for i in taken])
+
+    def _structure(self) -> tuple[Hashable, dict[Node, int]]:
+        """What the best order depends on, and where each value is met first."""
+        places: dict[Node, int] = {}
+        found = []
+        for i, (node, is_inside) in enumerate(self.values):
+            if is_inside:
+                found.append((node.name, node.shape, *node.attributes.items()))
+            else:
+                found.append((node.shape, node.fixed, places.setdefault(node, i)))
+        return (self.root.dtype, *found), places
 
 
 def _precision(node: Node) -> list[tuple[str, ir.Attribute]]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxmlir.ir import func, scope
+from jaxmlir.ir import body_of, func, scope
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._bodies import LOOPS, Bodies, ScanEditor, can_change, loops_of
 from jaxmlir.passes._call_graph import CallGraph, visit_functions
@@ -120,17 +120,19 @@ class _Raiser:
         if not can_change(body) or not scan.is_counted:
             return count
         # Without an argument that could be a counter, it does nothing by one.
-        if scan.length and any(map(is_integer, body.arguments)):
-            raised = self._raise_arrays(op, known, depth)
-            count += raised is not op
-            op = raised
-        if self._batch_bytes and op is not None:
+        if scan.length and any(map(is_integer, body_of(body).arguments)):
+            raised = self._raise_arrays(op, scan, known, depth)
+            if raised is None:
+                return count + 1
+            if raised is not op:
+                count, op, scan = count + 1, raised, ScanOp.of(raised)
+        if self._batch_bytes:
             count += batch_map(
-                self._rules, self._bodies, self._gains, op, self._batch_bytes, self._platform
+                self._rules, self._bodies, self._gains, op, scan, self._batch_bytes, self._platform
             )
         return count
 
-    def _raise_arrays(self, op: Any, outer: Known, depth: int) -> Any | None:
+    def _raise_arrays(self, op: Any, scan: ScanOp, outer: Known, depth: int) -> Any | None:
         """The scan with its arrays raised, or as it was; ``None`` of one that gives nothing."""
         from jaxmlir.passes.raise_loops._arrays import ArrayRaiser
         from jaxmlir.passes.raise_loops._counters import drop_counters
@@ -140,7 +142,7 @@ class _Raiser:
 
         # Windows are simplified whatever becomes of the loop.
         self._changed = True
-        editor = ScanEditor(self._bodies, op)
+        editor = ScanEditor(self._bodies, op, scan)
         known = in_body(editor.scan, editor.body, list(op.operands), outer, depth)
         arrays = {item.arg for item in (*editor.consts, *editor.carry)}
         combined = simplify_windows(self._rules, editor.body, known, arrays)

@@ -156,7 +156,7 @@ class ArrayRaiser:
     def raise_reads(self) -> None:
         """Turns parts of constants into slices; those that overlap are kept for later."""
         consts = {item.arg: item for item in self.editor.consts}
-        for op, name in named_ops(self.editor.body):
+        for op, name in named_ops(self.editor.body) if consts else ():
             if name == "jaxpr.dynamic_slice" and (item := consts.get(op.operands[0])) is not None:
                 self._raise_read(op, item, overlapping=False)
 

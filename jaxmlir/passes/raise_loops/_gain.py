@@ -14,7 +14,7 @@ Elsewhere each op of an iteration is a kernel of its own, and everything is bett
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +77,8 @@ class Gains:
         self._work = Work(program)
         self._bodies: dict[str, Body] = {}
         self._of_symbol: dict[tuple[str, tuple[bool, ...]], Gain | None] = {}
+        # Of bodies that are alike but for their constants.
+        self._of_structure: dict[tuple[Hashable, tuple[bool, ...]], Gain | None] = {}
 
     def read(self, symbol: str, ops: Sequence[tuple[Any, str]] | None = None) -> Body:
         """A body that does not change any more.
@@ -102,8 +104,12 @@ class Gains:
 
     def of_body(self, body: Body, batched: Sequence[bool]) -> Gain | None:
         """Likewise, of a body as it was read."""
-        gain = Gain()
-        return gain if _Walk(self, self._work, gain).body(body, batched, 1) else None
+        key = (body.structure, tuple(batched))
+        if key not in self._of_structure:
+            gain = Gain()
+            can_batch = _Walk(self, self._work, gain).body(body, batched, 1)
+            self._of_structure[key] = gain if can_batch else None
+        return self._of_structure[key]
 
 
 def callee_of(signature: Signature) -> str | None:

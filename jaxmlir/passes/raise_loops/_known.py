@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxmlir import codec
-from jaxmlir.ir import func, ir, is_private
+from jaxmlir.ir import body_of, func, ir, is_private
 from jaxmlir.passes._build import attribute, may_have_functions, returned, symbols_of
 from jaxmlir.passes.canonicalize.constants import ANY, INTEGERS
 from jaxmlir.passes.higher_order._scan_op import ScanOp
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 MAX_ELEMENTS = 1 << 20
 """Larger arrays of known integers are not looked at."""
+
+
+Bounds = tuple[int, int]
 
 
 class Known:
@@ -44,6 +47,7 @@ class Known:
         self._depth = depth
         self._known = dict(given)
         self._unknown: set[ir.Value] = set()
+        self._bounds: dict[ir.Value, Bounds] = {}
 
     def __contains__(self, value: ir.Value) -> bool:
         return self.get(value) is not None
@@ -66,6 +70,13 @@ class Known:
             else:
                 pending.pop()
         return known.get(value)
+
+    def bounds(self, value: ir.Value) -> Bounds | None:
+        """The least and the greatest number that a scalar is in any iteration, if it is known."""
+        found = self._bounds.get(value)
+        if found is None and (array := self.get(value)) is not None:
+            found = self._bounds[value] = bounds_of(array)
+        return found
 
     def _look_at(self, value: ir.Value) -> list[ir.Value]:
         """Finds out about a value, or of which others that has to be found out before."""
@@ -93,6 +104,15 @@ class Known:
     def changed(self) -> None:
         """Takes note of new ops, and of ops that are gone, of which nothing was known."""
         self._unknown.clear()
+
+
+def bounds_of(array: np.ndarray) -> Bounds:
+    """The least and the greatest of some numbers; 0 of none, where no iteration runs."""
+    if array.size > 1:
+        return int(array.min()), int(array.max())
+    # As most are, of which NumPy's functions take ten times as long.
+    number = int(array.item()) if array.size else 0
+    return number, number
 
 
 class Contexts:
@@ -139,7 +159,7 @@ def in_body(
       operands: of the scan.
       outer: the known values of the function that it is in, which has ``depth`` loops around it.
     """
-    groups = zip(scan.operands(operands), scan.operands(list(body.arguments)), strict=True)
+    groups = zip(scan.operands(operands), scan.operands(list(body_of(body).arguments)), strict=True)
     consts, carry, xs = (list(zip(*group, strict=True)) for group in groups)
     given: dict[ir.Value, np.ndarray] = {}
     for operand, arg in consts:
@@ -350,14 +370,6 @@ def vector(known: Known, value: ir.Value, length: int) -> np.ndarray | None:
     if len(rows) > 1 and not (rows == rows[:1]).all():
         return None
     return _spread(rows[0], (length,)).astype(np.int64)
-
-
-def bounds(known: Known, value: ir.Value) -> tuple[int, int] | None:
-    """The least and the greatest number that a scalar is in any iteration."""
-    array = known.get(value)
-    if array is None or not array.size:
-        return None
-    return int(array.min()), int(array.max())
 
 
 def affine(numbers: np.ndarray) -> tuple[int, int] | None:

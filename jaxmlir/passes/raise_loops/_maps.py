@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir.ir import func, ir
+from jaxmlir.ir import body_of, func, ir
 from jaxmlir.passes._bodies import Bodies, Carried, ScanEditor, Stacked, can_change
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import (
@@ -53,14 +53,20 @@ MIN_BATCH = 8
 
 
 def batch_map(
-    rules: Rules, bodies: Bodies, gains: Gains, op: Any, batch_bytes: int, platform: str
+    rules: Rules,
+    bodies: Bodies,
+    gains: Gains,
+    op: Any,
+    scan: ScanOp,
+    batch_bytes: int,
+    platform: str,
 ) -> int:
     """Batches a scan with independent iterations, if that pays; 1 if it did.
 
     Args:
+      scan: the op without its operands.
       batch_bytes: how much memory the values of a batch may take.
     """
-    scan = ScanOp.of(op)
     body = rules.program.function(scan.body)
     if scan.length < 2 or not can_change(body):
         return 0
@@ -94,7 +100,7 @@ def would_gain(editor: ScanEditor, gains: Gains, known: Known, platform: str) ->
         if item.arg not in known and _added(item.arg, editor.out(item)) is None:
             return False
     constants = {item.arg for item in editor.consts}
-    batched = [v not in constants for v in editor.body.entry_block.arguments]
+    batched = [v not in constants for v in body_of(editor.body).arguments]
     gain = gains.of_body(Body(editor.body), batched)
     return gain is not None and replace(gain, indexed=0).pays(platform)
 
@@ -113,7 +119,7 @@ def _sums(scan: ScanOp, body: func.FuncOp) -> list[ir.Value] | None:
     """What an iteration adds to each carried value, if that is all it does with them."""
     if not scan.num_carry:
         return []
-    _, carry, _ = scan.operands(list(body.arguments))
+    _, carry, _ = scan.operands(list(body_of(body).arguments))
     added = [_added(arg, out) for arg, out in zip(carry, returned(body), strict=False)]
     if any(v is None for v in added) or not all(is_array(v.type) for v in carry):
         return None

@@ -18,7 +18,7 @@ from jaxmlir import codec
 from jaxmlir.ir import func, ir
 from jaxmlir.passes._build import filled, named_ops, overwrites, window_sizes
 from jaxmlir.passes.raise_loops._accesses import Access, is_retyped
-from jaxmlir.passes.raise_loops._known import Known
+from jaxmlir.passes.raise_loops._known import Bounds, Known, bounds_of
 from jaxmlir.passes.raise_loops._rows import dynamic_slice, dynamic_update_slice
 from jaxmlir.passes.toolbox import replace
 from jaxmlir.types import aval_of
@@ -158,15 +158,36 @@ def _is_single(
     """Whether a gather or scatter has one window, which is where its index says."""
     shape = aval_of(x.type).shape
     # The index of a whole array, as `x[:]` has it, is of no dimension.
-    if len(aval_of(index.type).shape) != 1 or not targets or index not in known:
+    if len(aval_of(index.type).shape) != 1 or not targets:
+        return False
+    bounds = _bounds(index, known)
+    if bounds is None:
         return False
     mode = codec.decode(op.attributes["mode"])
     if mode.name == "CLIP":
         return True
     return mode.name in ("FILL_OR_DROP", "PROMISE_IN_BOUNDS") and all(
-        (part := known[index][..., i]).min() >= 0 and part.max() + sizes[d] <= shape[d]
-        for i, d in enumerate(targets)
+        least >= 0 and greatest + sizes[d] <= shape[d]
+        for (least, greatest), d in zip(bounds, targets, strict=True)
     )
+
+
+def _bounds(index: ir.Value, known: Known) -> list[Bounds] | None:
+    """The least and the greatest of each scalar that an index is made of, if they are known."""
+    found: list[Bounds] = []
+    for piece in _pieces(index):
+        shape = aval_of(piece.type).shape
+        if not shape:
+            bounds = known.bounds(piece)
+            if bounds is None:
+                return None
+            found.append(bounds)
+        else:
+            array = known.get(piece)
+            if array is None:
+                return None
+            found += [bounds_of(array[..., i]) for i in range(*shape)]
+    return found
 
 
 def _starts(index: Sequence[Any], targets: Sequence[int], rank: int) -> list[Any]:
@@ -176,20 +197,31 @@ def _starts(index: Sequence[Any], targets: Sequence[int], rank: int) -> list[Any
     return [index[targets.index(d)] if d in targets else zero for d in range(rank)]
 
 
+def _pieces(index: ir.Value) -> list[ir.Value]:
+    """What an index is put together from: scalars, and vectors that are given as such."""
+    owner = index.owner
+    if not isinstance(owner, ir.Block):
+        if owner.name == "jaxpr.concatenate":
+            return [v for piece in owner.operands for v in _pieces(piece)]
+        if owner.name in ("jaxpr.broadcast_in_dim", "jaxpr.reshape"):
+            (scalar,) = owner.operands
+            if not aval_of(scalar.type).shape and aval_of(index.type).shape == (1,):
+                return [scalar]
+    return [index]
+
+
 def _components(rules: Rules, index: ir.Value) -> list[ir.Value]:
     """The scalars that an index is made of."""
-    owner = index.owner
-    is_op = not isinstance(owner, ir.Block)
-    if is_op and owner.name == "jaxpr.concatenate":
-        return [v for piece in owner.operands for v in _components(rules, piece)]
-    if is_op and owner.name in ("jaxpr.broadcast_in_dim", "jaxpr.reshape"):
-        (scalar,) = owner.operands
-        if not aval_of(scalar.type).shape and aval_of(index.type).shape == (1,):
-            return [scalar]
-    count = aval_of(index.type).shape[0]
-    return rules.emit(
-        lambda x: [_scalar(x, i) for i in range(count)], [index], ("components", count)
-    )
+    found: list[ir.Value] = []
+    for piece in _pieces(index):
+        shape = aval_of(piece.type).shape
+        found += _scalars(rules, piece, *shape) if shape else [piece]
+    return found
+
+
+def _scalars(rules: Rules, vector: ir.Value, count: int) -> list[ir.Value]:
+    key = ("components", count)
+    return rules.emit(lambda x: [_scalar(x, i) for i in range(count)], [vector], key)
 
 
 def _replace(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir import _signature
 from jaxmlir._lists import split
-from jaxmlir.ir import func, ir
+from jaxmlir.ir import body_of, func, ir
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import NewFunction, erase, inline, named_ops, returned
 from jaxmlir.passes.higher_order._scan_op import PLAIN_SCAN, ScanOp
@@ -89,6 +89,16 @@ class Pair:
         """The stacked values that nobody else reads."""
 
     @functools.cached_property
+    def given(self) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value]]:
+        """The operands of the first loop, once other loops are rewritten."""
+        return self.first.operands
+
+    @functools.cached_property
+    def taken(self) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value]]:
+        """Those of the second."""
+        return self.second.operands
+
+    @functools.cached_property
     def stored(self) -> float:
         """The bytes of these."""
         return sum(size_of(v.type) for v in self.links)
@@ -107,10 +117,10 @@ class Pair:
     def retained(self) -> tuple[int, ...]:
         """The slices that only the first loop reads so far, of values that a program computes:
         they are in memory, but for the second loop would have to stay there."""
-        later = {*self.second.op.operands}
+        later = set().union(*self.taken)
         return tuple(
             i
-            for i, v in enumerate(self.first.operands[2])
+            for i, v in enumerate(self.given[2])
             if not _is_argument(v)
             and v not in later
             and all(use.owner == self.first.op.operation for use in v.uses)
@@ -120,7 +130,9 @@ class Pair:
     def likeness(self) -> Hashable:
         """What decides what is stored: pairs of which it is the same are written alike."""
         numbers: dict[ir.Value, int] = {}
-        first, second = (list(loop.op.operands) for loop in (self.first, self.second))
+        first, second = (
+            [*consts, *carry, *slices] for consts, carry, slices in (self.given, self.taken)
+        )
         stacked = self.first.stacked
         return (
             _signature.of_op(self.first.op, "jaxpr.scan", first),
@@ -168,10 +180,11 @@ class Joint:
     def of(cls, rules: Rules, pair: Pair) -> Joint:
         first, second = pair.first, pair.second
         bodies = [rules.program.function(loop.scan.body) for loop in (first, second)]
-        of_first, of_second = (list(body.arguments) for body in bodies)
-        given_c, given_k, given_x = first.operands
-        taken_c, _, taken_x = second.operands
-        sliced = {*given_x, *first.stacked}
+        of_first, of_second = (list(body_of(body).arguments) for body in bodies)
+        given_c, given_k, given_x = pair.given
+        taken_c, _, taken_x = pair.taken
+        rows = first.stacked
+        sliced = {*given_x, *rows}
         types_c, types_k, types_x = second.scan.operands([v.type for v in of_second])
         own_c = [i for i, v in enumerate(taken_c) if v not in given_c]
         own_x = [i for i, v in enumerate(taken_x) if v not in sliced]
@@ -195,11 +208,11 @@ class Joint:
             values = dict(zip(given_c, consts, strict=True))
             values |= {taken_c[i]: arg for i, arg in zip(own_c, consts2, strict=True)}
             xs = dict(zip(given_x, slices, strict=True))
-            xs |= dict(zip(first.stacked, stacked, strict=True))
+            xs |= dict(zip(rows, stacked, strict=True))
             xs |= {taken_x[i]: arg for i, arg in zip(own_x, slices2, strict=True)}
             args = [*(values[v] for v in taken_c), *carry2, *(xs[v] for v in taken_x)]
             outs2 = inline(bodies[1], args)
-        links = [v for outer, v in zip(first.stacked, stacked, strict=True) if outer in pair.links]
+        links = [v for outer, v in zip(rows, stacked, strict=True) if outer in pair.links]
         carried, _ = split(outs, len(carry))
         new.finish([*carried, *(stacked[i] for i in pair.kept), *outs2])
         consts, carry, slices, consts2, carry2, slices2 = split(range(len(new.args)), *counts)

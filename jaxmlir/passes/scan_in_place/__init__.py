@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jaxmlir._compat import core
-from jaxmlir.ir import func, ir, scope
+from jaxmlir.ir import body_of, func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._bodies import Bodies, Carried, Constant, ScanEditor, can_change, loops_of
 from jaxmlir.passes._build import build, drop_dead_ops, filled
@@ -162,7 +162,7 @@ class _Counter:
     """The number of the step, in the body of a loop; the last step first, if it runs backwards."""
 
     def __init__(self, editor: ScanEditor):
-        self._block, self._location = editor.body.entry_block, editor.op.location
+        self._block, self._location = body_of(editor.body), editor.op.location
         self._indices: dict[tuple[int, int], ir.Value] = {}
         type_ = _number_type()
         first, by = (editor.scan.length - 1, -1) if editor.scan.reverse else (0, 1)
