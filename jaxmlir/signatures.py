@@ -391,7 +391,8 @@ def _sort(op: _Op) -> Iterator[str]:
 
 def _product(op: _Op) -> Iterator[str]:
     precision = op.get("precision", None)
-    if isinstance(precision, tuple) and len(precision) != 2:
+    # An algorithm is a named tuple, of both operands.
+    if type(precision) is tuple and len(precision) != 2:
         yield (
             " attribute 'precision': expected one for both operands, or one for each, "
             f"got {len(precision)}"

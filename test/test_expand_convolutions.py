@@ -151,3 +151,26 @@ def test_in_a_loop():
     want = jax.jit(jax.grad(loss, (0, 1)))(*args)
     for a, b in zip(after(*args), want, strict=True):
         np.testing.assert_allclose(a, b, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dilations", "padding", "spread"),
+    [
+        ((3, 1), (2, 1), ((3, 0), (1, -1)), (1, 2)),
+        ((1, 3), (1, 3), ((-1, 1), (3, 0)), (2, 1)),
+        ((1, 2), (1, 2), ((2, -1), (0, 1)), (1, 1)),
+        ((1, 3), (1, 2), ((0, 0), (1, 1)), (1, 1)),
+    ],
+)
+def test_what_is_cut_off_is_not_read(kernel, dilations, padding, spread):
+    """Of one image, XLA multiplies an element in place of the zero beside it."""
+    x, k = normal(1, 1, 1, 64), normal(*kernel, 64, 2)
+    options = {"padding": padding, "lhs_dilation": dilations, "rhs_dilation": spread}
+    program = jaxmlir.trace(convolved(2, **options))(x, k)
+    after, done = remarked(program)
+    edges = [(0, 0, 0), *((*p, d - 1) for p, d in zip(padding, dilations, strict=True)), (0, 0, 0)]
+    padded = np.asarray(lax.pad(x, np.float32(0), edges))
+    want = convolved(2, padding="VALID", rhs_dilation=spread)(padded, k)
+    np.testing.assert_allclose(after(x, k), want, 1e-4, 1e-4)
+    is_cut = any(low < 0 or high < 0 for low, high in padding)
+    assert bool(done) == (not is_cut)

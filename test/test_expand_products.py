@@ -106,6 +106,21 @@ def test_other_types_are_left_alone(dtypes):
     assert str(program.run_passes(EXPAND)) == str(program)
 
 
+def test_products_by_a_named_algorithm_are_left_alone():
+    """Digits that are lost in single precision are not in that which is asked for."""
+    with jax.enable_x64(True):
+        x, y = RNG.randn(80, 4, 6).astype(np.float32), RNG.randn(80, 6, 5).astype(np.float32)
+        x[..., 0], x[..., 1], y[:, 1] = 3e4, -3e4, y[:, 0]
+
+        def function(x, y):
+            return jnp.matmul(x, y, precision="F64_F64_F64")
+
+        program = jaxmlir.trace(function)(x, y)
+        assert str(program.run_passes(EXPAND)) == str(program)
+        want = jax.jit(function)(x, y)
+        np.testing.assert_allclose(program.optimize(2)(x, y), want, 1e-5, 1e-6)
+
+
 @pytest.mark.compat
 def test_gradient_of_a_kernel_of_pairs():
     """Batched twice, products of vectors and their derivatives are elementwise."""

@@ -116,6 +116,29 @@ def test_what_is_inverted(function, args, count):
     same_as_jax(program, function, *args)
 
 
+def test_a_product_by_a_named_algorithm_is_not_known_to_be_exact():
+    def function(a, x):
+        lu, _, permutation = lax.linalg.lu(lax.stop_gradient(a))
+
+        def solve(_, b):
+            for lower in (True, False):
+                b = lax.linalg.triangular_solve(
+                    lu, b, left_side=True, lower=lower, unit_diagonal=lower
+                )
+            return b[permutation]
+
+        def times(x):
+            return jnp.matmul(a, x, precision="F32_F32_F32")
+
+        return lax.fori_loop(
+            0, 20, lambda _, x: lax.custom_linear_solve(times, jnp.sin(x), solve, solve), x
+        )
+
+    program, found = rewritten(function, A, X[:, None])
+    assert found == 0
+    np.testing.assert_allclose(program(A, X[:, None]), jax.jit(function)(A, X[:, None]), 1e-5)
+
+
 @hypothesis.settings(max_examples=6, deadline=None)
 @hypothesis.given(
     n=st.integers(2, 9),

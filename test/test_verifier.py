@@ -6,7 +6,9 @@ import re
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from comparing import reread
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
@@ -58,6 +60,14 @@ def test_programs_of_the_ecosystem_are_valid(name):
 def test_gradients_are_valid(name):
     function, arguments = BENCHMARKS[name].make("small")
     jaxmlir.trace(jax.grad(function))(*arguments).verify()
+
+
+def test_an_algorithm_is_the_precision_of_both_operands():
+    algorithm = lax.DotAlgorithm(np.float32, np.float32, np.float32)
+    program = jaxmlir.trace(lambda x: jnp.matmul(x, x, precision=algorithm))(jnp.ones((2, 2)))
+    again = reread(program)
+    again.verify()
+    assert "algorithm = <lhs_precision_type = f32" in again.lower(platforms=("cuda",)).as_text()
 
 
 def test_64_bit_programs_are_valid_where_64_bits_are_off():

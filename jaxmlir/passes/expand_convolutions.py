@@ -129,6 +129,8 @@ def _expanded(rules: Rules, node: OpNode) -> ir.Value | None:
     expanded = _Expanded.of(node)
     x, k = (aval_of(v.type) for v in node.operands)
     is_empty = 0 in (*x.shape, *k.shape, *aval_of(node.op.results[0].type).shape)
+    sizes = [x.shape[d] for d in expanded.lhs[2:]]
+    is_empty |= not _is_read(expanded.axes, sizes)
     # The gradient in kernels of one channel is what XLA has code for.
     if is_empty or 1 < expanded.batches == x.shape[expanded.lhs[0]]:
         return None
@@ -154,6 +156,11 @@ class _Axis(NamedTuple):
         """Of results."""
         whole = (size - 1) * self.dilation + 1 + self.low + self.high
         return (whole - (taps - 1) * self.spread - 1) // self.stride + 1
+
+    def keeps(self, size: int) -> bool:
+        """Whether negative padding leaves any of so many elements."""
+        first = -(-max(-self.low, 0) // self.dilation) * self.dilation
+        return first <= (size - 1) * self.dilation + min(self.high, 0)
 
     @property
     def is_plainly_dilated(self) -> bool:
@@ -254,6 +261,12 @@ class _Expanded:
         return [lax.transpose(y, np.argsort(_batch_first(self.out)))]
 
 
+def _is_read(axes: Sequence[_Axis], sizes: Sequence[int]) -> bool:
+    """Whether anything of an array is left.  Of one image, XLA takes an element that is cut off for
+    the zero beside it."""
+    return all(axis.keeps(size) for axis, size in zip(axes, sizes, strict=True))
+
+
 def _batch_first(dims: Sequence[int]) -> tuple[int, ...]:
     return (dims[0], *dims[2:], dims[1])
 
@@ -340,7 +353,8 @@ def _by_phase(convolved: Any, x: Any, k: Any, axes: Sequence[_Axis], groups: int
             begin = (r + first - axis.low) // step
             end = begin + rows[i] - 1 + part.shape[i] - x.shape[1 + i]
             moved.append(_Axis(1, -begin, end, 1, 1))
-        parts.append(None if 0 in part.shape else convolved(x, part, moved, groups))
+        is_zero = 0 in part.shape or not _is_read(moved, x.shape[1:-1])
+        parts.append(None if is_zero else convolved(x, part, moved, groups))
     zeros = lax.full_like(next(p for p in parts if p is not None), 0)
     stacked = lax.concatenate([lax.expand_dims(zeros if p is None else p, [0]) for p in parts], 0)
     stacked = lax.reshape(stacked, (*steps, *stacked.shape[1:]))

@@ -60,6 +60,9 @@ MAX_MATRIX = 1024
 # 6 x 6 142/127 and 154/73, 8 x 8 175/218.
 MAX_OF_VECTORS = 4
 
+# These say which types operands are rounded to, and which ones are added up in.
+_ALGORITHMS = (lax.DotAlgorithm, lax.DotAlgorithmPreset)
+
 
 class ExpandProducts(Pass):
     """Write products that sum nothing, or few elements of rows or of small matrices, elementwise.
@@ -96,6 +99,8 @@ def _product(node: OpNode, max_size: int) -> _Product | None:
     avals = [aval_of(v.type) for v in (*node.operands, node.op.operation.results[0])]
     types = {aval.dtype for aval in avals}
     if not is_plain_op(node) or len(types) > 1 or any(map(_is_left_alone, types)):
+        return None
+    if isinstance(node.get("precision"), _ALGORITHMS):
         return None
     x, y, result = (aval.shape for aval in avals)
     dims = tuple(tuple(map(tuple, sides)) for sides in node.get("dimension_numbers"))

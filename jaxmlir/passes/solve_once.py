@@ -206,7 +206,9 @@ def _product(node: OpNode, position: int, ndim: int) -> tuple[int, list[int]] | 
     leading = list(range(ndim - 2))
     if batch != [leading, leading] or len(contracting[0]) != 1:
         return None
-    if set(node.get("precision") or ()) != {lax.Precision.HIGHEST}:
+    # Not a pair where an algorithm is named.
+    precision = node.get("precision")
+    if not isinstance(precision, Sequence) or set(precision) != {lax.Precision.HIGHEST}:
         return None
     (of_matrix,), (of_x,) = contracting[position], contracting[1 - position]
     x_ndim = len(aval_of(node.operands[1 - position].type).shape)
