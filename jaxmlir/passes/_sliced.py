@@ -31,8 +31,8 @@ _VIEWS = frozenset(
 # What is made of more slices than these is not followed.
 _MAX_READS = 8
 
-# A slice, and the ops that turn it into the arrangement that it is read in.
-_Read = tuple[int, tuple[Any, ...]]
+# A slice, and the number of the arrangement that it is read in.
+_Read = tuple[int, int]
 
 
 def slices_of_scans(symbols: Iterable[str], bodies: Callable[[str], Body]) -> dict[str, range]:
@@ -56,24 +56,29 @@ def read_in_two_ways(body: Body, slices: Iterable[int] = ()) -> list[tuple[int, 
     Returns:
       the index of the op of each and the number of its result; an argument has the index -1.
     """
-    reads: dict[int, tuple[_Read, ...]] = {v: ((v, ()),) for v in slices}
+    reads: dict[int, tuple[_Read, ...]] = {v: ((v, 0),) for v in slices}
     sources = {v: (-1, v) for v in slices}
     if not reads and "jaxpr.dynamic_slice" not in body.names:
         return []
     counts = [elements(type_) for type_ in body.types]
-    ways: defaultdict[int, set[tuple[Any, ...]]] = defaultdict(set)
+    # By the arrangement before and the op that makes it of that.
+    numbers: dict[tuple[int, Any], int] = {}
+    ways: defaultdict[int, set[int]] = defaultdict(set)
     for index, (name, operands, (first, _)) in enumerate(
         zip(body.names, body.operands, body.results, strict=True)
     ):
         if name == "jaxpr.dynamic_slice":
-            reads[first], sources[first] = ((first, ()),), (index, 0)
+            reads[first], sources[first] = ((first, 0),), (index, 0)
             continue
         if name not in FUSED and name not in MOVED:
             continue
         found = dict.fromkeys(read for v in operands for read in reads.get(v, ()))
         if name in _VIEWS:
             signature = body.signatures[index]
-            found = {(source, (*way, signature)): None for source, way in found}
+            found = {
+                (source, numbers.setdefault((way, signature), len(numbers) + 1)): None
+                for source, way in found
+            }
         for source, way in list(found):
             if counts[first] >= MIN_ELEMENTS and 1 < counts[source] <= counts[first] // 2:
                 ways[source].add(way)
