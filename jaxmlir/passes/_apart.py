@@ -47,8 +47,8 @@ _LONG = frozenset(f"jaxpr.{op.name}" for op in transcendental.OPS) | SLOW.keys()
 _Shared = tuple[ir.Value, ir.Type]
 
 
-def summed_apart(body: Body) -> list[int]:
-    """The ops of a function whose results are to be stored before they are summed, by index."""
+def summed_apart(body: Body) -> list[tuple[int, int]]:
+    """What is to be stored before it is summed: of which ops of a function it is which results."""
     if not any(
         name in _SUMS and elements(signature.operands[0]) >= MIN_SUMMED
         for name, signature in zip(body.names, body.signatures, strict=True)
@@ -63,7 +63,7 @@ def summed_apart(body: Body) -> list[int]:
     }
     sums = Counter(one for found in reads.values() for one in found.shared)
     return sorted(
-        i
+        (i, 0)
         for i, found in reads.items()
         if len(found.arrays) > 1 and any(sums[one] == 1 for one in found.shared)
     )

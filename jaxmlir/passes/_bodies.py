@@ -95,6 +95,11 @@ def loops_of(function: func.FuncOp) -> Iterator[tuple[Any, str]]:
             yield op, name
 
 
+def body_symbol(op: Any, name: str) -> str:
+    """The function that a scan or while repeats."""
+    return op.attributes["jaxpr" if name == "jaxpr.scan" else "body_jaxpr"].value
+
+
 def loop_constants(program: Program) -> dict[ir.Value, int]:
     """The arguments of the bodies of scans that are the same in each iteration, and of how many
     iterations at least."""

@@ -15,8 +15,8 @@ from typing import Any
 
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._fusion import FUSED, MOVED
-from jaxmlir.passes._liveness import count_of
 from jaxmlir.passes._work import elements
+from jaxmlir.passes.higher_order._scan_op import ScanOp
 
 # Functions of all differences of the 200 elements of a slice / of an array, jax 0.10 and 0.12, us:
 # sin 590/155 and 580/145, logistic 270/85 and 330/90, tanh 330/120 and 320/140, exp 260/65 and
@@ -35,15 +35,15 @@ _MAX_READS = 8
 _Read = tuple[int, int]
 
 
-def slices_of_scans(symbols: Iterable[str], bodies: Callable[[str], Body]) -> dict[str, range]:
+def slices_of_scans(symbols: Iterable[str], bodies: Callable[[str], Body]) -> dict[str, list[int]]:
     """For each function that a scan repeats, which of its arguments are slices."""
     found = {}
     for symbol in symbols:
         body = bodies(symbol)
         for op, name in zip(body.ops, body.names, strict=True):
             if name == "jaxpr.scan":
-                whole = count_of(op, "num_consts") + count_of(op, "num_carry")
-                found[op.attributes["jaxpr"].value] = range(whole, len(op.operands))
+                scan = ScanOp.of(op)
+                _, _, found[scan.body] = scan.operands(range(len(op.operands)))
     return found
 
 

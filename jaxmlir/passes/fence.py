@@ -95,27 +95,24 @@ def fence(program: Program, platform: str = "cpu", threshold: int = Fence.thresh
         for symbol, values in chosen.items():
             if values:
                 _fence(bodies.change(symbol), values, put)
+        count = sum(map(len, chosen.values()))
+
+        def cut(found: Mapping[str, list[tuple[int, int]]], reason: str) -> int:
+            for symbol, cuts in found.items():
+                if cuts:
+                    _cut(bodies.change(symbol), cuts, put, reason)
+            return sum(map(len, found.values()))
+
         sums = crowded_sums(list(program.functions), bodies)
-        for symbol, indices in sums.items():
-            if indices:
-                reason = f"what is added up reads more than {MAX_READ} arrays"
-                _cut(bodies.change(symbol), indices, put, reason)
+        count += cut(sums, f"what is added up reads more than {MAX_READ} arrays")
         apart = {symbol: summed_apart(bodies(symbol)) for symbol in program.functions}
-        for symbol, found in apart.items():
-            if found:
-                reason = "a sum of it would store what others compute again"
-                _cut(bodies.change(symbol), [(index, 0) for index in found], put, reason)
+        count += cut(apart, "a sum of it would store what others compute again")
         slices = slices_of_scans(program.functions, bodies)
         sliced = {
             symbol: read_in_two_ways(bodies(symbol), slices.get(symbol, ()))
             for symbol in program.functions
         }
-        for symbol, found in sliced.items():
-            if found:
-                reason = "its user reads this slice in two arrangements"
-                _cut(bodies.change(symbol), found, put, reason)
-    fenced = (chosen, sums, apart, sliced)
-    count = sum(len(found) for of_function in fenced for found in of_function.values())
+        count += cut(sliced, "its user reads this slice in two arrangements")
     if count:
         program.changed()
     return count

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 from jaxmlir._parallel_loops import ATTRIBUTE
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._bodies import LOOPS, loops_of
+from jaxmlir.passes._bodies import LOOPS, body_symbol, loops_of
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._fusion import FUSED, MOVED, inlined_calls
@@ -73,8 +73,7 @@ def parallel_loops(program: Program) -> int:
             for op, name in loops_of(function):
                 if ATTRIBUTE in op.attributes:
                     continue
-                symbol = op.attributes["jaxpr" if name == "jaxpr.scan" else "body_jaxpr"].value
-                time, kernels = steps.of(symbol)
+                time, kernels = steps.of(body_symbol(op, name))
                 if time / THREADS > MARGIN * KERNEL * max(kernels, 1):
                     remark(op, f"a step takes {time / 1e3:.0f} us, by an estimate")
                     op.attributes[ATTRIBUTE] = ir.UnitAttr.get()
@@ -108,8 +107,7 @@ class _Steps:
         large = [elements(type_) >= MIN_ELEMENTS for type_ in body.types]
         for index, name in enumerate(body.names):
             if name == "jaxpr.jit":
-                symbol = dict(body.signatures[index].attributes)["jaxpr"].value
-                own, more = self.of(symbol)
+                own, more = self.of(body.signatures[index].named["jaxpr"].value)
                 time, kernels = time + own, kernels + more + (index not in calls)
                 continue
             first, last = body.results[index]

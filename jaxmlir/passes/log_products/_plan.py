@@ -9,7 +9,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._build import SPREAD
+from jaxmlir.passes._build import is_constant
 from jaxmlir.passes._work import TRANSCENDENTAL, Work
 from jaxmlir.passes.log_products._reader import Answers, Found, Reader, is_number
 
@@ -110,20 +110,10 @@ def _exponentials(body: Body, found: Found) -> Exponentials:
     operands = dict.fromkeys(
         v for step in found.steps for v in body.operands[step] if v not in made
     )
-    constants = [v for v in operands if _is_constant(body, v)]
+    constants = [v for v in operands if is_constant(body.value(v))]
     (total,) = range(*body.results[found.steps[-1]])
     args = [v for v in operands if v not in constants]
     return Exponentials(tuple(args), tuple(constants), total)
-
-
-def _is_constant(body: Body, value: int) -> bool:
-    """As :func:`jaxmlir.passes._build.is_constant` of the value."""
-    index = body.makers[value]
-    if index is None:
-        return False
-    name = body.names[index]
-    spread = name in SPREAD and all(_is_constant(body, v) for v in body.operands[index])
-    return name == "jaxpr.constant" or spread
 
 
 def _needed(body: Body, values: Iterable[int]) -> list[int]:

@@ -22,7 +22,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.ir import body_of, func, scope
 from jaxmlir.passes._base import Count, Pass
-from jaxmlir.passes._bodies import LOOPS, Bodies, ScanEditor, can_change, loops_of
+from jaxmlir.passes._bodies import (
+    LOOPS,
+    Bodies,
+    ScanEditor,
+    body_symbol,
+    can_change,
+    loops_of,
+)
 from jaxmlir.passes._call_graph import CallGraph, visit_functions
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._rules import Rules
@@ -90,7 +97,7 @@ class _Raiser:
         self._changed = False
         known, depth = self._contexts.of(function.name.value)
         for op, name in loops_of(function):
-            body = op.attributes["jaxpr" if name == "jaxpr.scan" else "body_jaxpr"].value
+            body = body_symbol(op, name)
             raise_ = self._alike if self._uses[body] > 1 else self._raise
             count = raise_(op, name, known, depth)
             if count:
