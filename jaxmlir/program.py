@@ -256,21 +256,27 @@ class Program(Functions, Transformations, Running):
           PipelineError: the pipeline is malformed, or names a pass that does not exist.
           PassError: a pass failed, or left an invalid module.
         """
-        result = self._after_passes(pipeline, verify_each, remarks)
+        result = self._after_passes(pipeline, remarks, verify_each=verify_each, hold_rules=False)
         # What passes have done to custom rules is not done to those that would be traced now.
         result.rule_tracing.forget()
         return result
 
     @collector_paused
     def _after_passes(
-        self, pipeline: str, verify_each: bool, remarks: Callable[[Diagnostic], None] | None
+        self,
+        pipeline: str,
+        remarks: Callable[[Diagnostic], None] | None,
+        *,
+        verify_each: bool = False,
+        hold_rules: bool = True,
     ) -> Program:
         from jaxmlir.passes import Instrumentation, parse_pipeline
 
-        result = self.clone()
+        result = self.clone(hold_rules=hold_rules)
         instrumentation = Instrumentation(verify_each=verify_each, remarks=remarks)
-        parse_pipeline(pipeline).run(result, instrumentation)
-        result.changed()
+        with result.rule_tracing.holding():
+            parse_pipeline(pipeline).run(result, instrumentation)
+            result.changed()
         return result
 
     @derived_once
@@ -283,6 +289,8 @@ class Program(Functions, Transformations, Running):
     ) -> Program:
         """The program after the passes of an optimization level; see ``jaxmlir.passes.LEVELS``.
 
+        Custom rules that are still to be traced wait on, and are not optimized when they are.
+
         Args:
           level: 0 does nothing; 1 is cheap and changes no bit of a result.
           without: names of passes to leave out.
@@ -294,7 +302,7 @@ class Program(Functions, Transformations, Running):
         from jaxmlir.passes import level_pipeline
 
         pipeline = level_pipeline(level, without)
-        return self._after_passes(pipeline, False, remarks)
+        return self._after_passes(pipeline, remarks)
 
     @derived_once
     def remat(
@@ -322,7 +330,7 @@ class Program(Functions, Transformations, Running):
             raise ArgumentError(f"memory_budget: expected a number, got {memory_budget!r}")
         option = "" if memory_budget is None else f"{{memory-budget={memory_budget}}}"
         pipeline = f"jaxpr-inline,jaxpr-remat{option}"
-        return self._after_passes(pipeline, False, remarks)
+        return self._after_passes(pipeline, remarks)
 
     def clone(self, *, hold_rules: bool = False, among: Collection[str] | None = None) -> Program:
         """A copy whose module can be changed; constants and handles are shared.

@@ -2,7 +2,7 @@
 
 What waits to be traced is :mod:`jaxmlir.untraced`.  The rules of an imported program are traced
 when its module, or a side table, is first looked at: calling and lowering do without, and so do the
-passes that ``jit`` runs.
+passes of ``optimize`` and ``jit``.
 Differentiating it traces those of its own ops; those of the ops in these rules are traced when the
 derivative is differentiated or looked at.  Batching it traces none, but JVP rules by which more may
 have to be batched.  A rule that is told which tangents are zero is traced for those that a

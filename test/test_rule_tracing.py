@@ -80,6 +80,27 @@ def test_optimizing_for_jit_traces_no_rule(level):
     assert traced
 
 
+@pytest.mark.parametrize("level", [1, 2])
+def test_optimizing_a_program_traces_no_rule(level):
+    square, traced = square_with_counted_rule()
+
+    def loss(x):
+        return jnp.sum(square(jnp.sin(x)) * jax.jit(square)(jnp.sin(x)))
+
+    optimized = jaxmlir.trace(loss)(matrix()).optimize(level)
+    np.testing.assert_allclose(optimized(matrix()), loss(matrix()), rtol=1e-6)
+    assert not traced
+    gradient = optimized.grad().optimize(level).remat()
+    assert traced
+    wanted = jax.grad(loss)(matrix())
+    np.testing.assert_allclose(gradient(matrix()), wanted, rtol=1e-5, atol=1e-5)
+    second = gradient.jvp()(matrix(), matrix())[1]
+    np.testing.assert_allclose(
+        second, jax.jvp(jax.grad(loss), (matrix(),), (matrix(),))[1], rtol=1e-4, atol=1e-4
+    )
+    assert "jvp_jaxpr = @square_jvp" in optimized.as_text()
+
+
 def test_rules_are_traced_under_the_configuration_of_the_import():
     square, _ = square_with_counted_rule()
     with jax.default_matmul_precision("highest"):
