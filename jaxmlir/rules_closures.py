@@ -115,6 +115,17 @@ def with_constants(eqn: Any, origins: Mapping[Any, Any], at_hand: Iterable[Any])
     return eqn.replace(invars=[*operands, *eqn.invars[own:]], params=params)
 
 
+def reads(consts: Sequence[Any], chains: Sequence[tuple[Any, ...]]) -> tuple[bool, ...]:
+    """Which values, of those that it may close over, a rule does use, by the constants of its
+    jaxpr: an object that it closes over may hold others.
+
+    Args:
+      chains: see :class:`Constants`.
+    """
+    variables = set(map(_variable, consts))
+    return tuple(not variables.isdisjoint(chain) for chain in chains)
+
+
 def bound(
     jaxpr: Any,
     consts: Sequence[Any],
@@ -148,6 +159,16 @@ def bound(
         origins.update(itertools.pairwise((variables[-1], *chain)))
     invars = [*jaxpr.invars[:at], *variables, *jaxpr.invars[at:]]
     return rebound(jaxpr, list(rest), invars), list(rest.values())
+
+
+def ignoring(jaxpr: Any, avals: Sequence[Any], at: int) -> Any:
+    """A rule's jaxpr that takes more arguments, which it has no use for.
+
+    Args:
+      at: which argument the first of these is.
+    """
+    unused = list(map(core.Var, avals))
+    return rebound(jaxpr, list(jaxpr.constvars), [*jaxpr.invars[:at], *unused, *jaxpr.invars[at:]])
 
 
 def _variable(value: Any) -> Any | None:

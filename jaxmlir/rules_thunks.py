@@ -74,13 +74,23 @@ def _jvp_rule(eqn: Any, pending: Pending) -> Told:
     fixed = len(constants.variables)
 
     def trace(in_zeros: tuple[bool, ...]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-        _check_closed_over(in_zeros[:fixed])
         with _Turns.at(thunk).lock:
             jaxpr, consts, out_zeros = rules_of_jax.trace_jvp(eqn, in_avals, in_zeros[fixed:])
         _check_count(len(out_zeros), eqn)
+        read = rules_closures.reads(consts, constants.chains)
         jaxpr, consts = rules_closures.bound(
             jaxpr, consts, in_avals, constants.chains, pending.origins
         )
+        # It may have a tangent, and makes no difference, where it is not read.
+        of_constants = [zero or r for zero, r in zip(in_zeros, read, strict=False)]
+        in_zeros = (*of_constants, *in_zeros[fixed:])
+        ignored = [
+            aval.to_tangent_aval()
+            for aval, zero in zip(in_avals, of_constants, strict=False)
+            if not zero
+        ]
+        if ignored:
+            jaxpr = rules_closures.ignoring(jaxpr, ignored, len(in_avals))
         zeros = {"jaxpr.in_zeros": in_zeros, "jaxpr.out_zeros": tuple(out_zeros)}
         return jaxpr, consts, {name: value for name, value in zeros.items() if any(value)}
 
@@ -96,27 +106,38 @@ def _jvp_rule(eqn: Any, pending: Pending) -> Told:
 def _trace_jvp_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
     params, function = eqn.params, _jvp_rule(eqn, pending)
     in_avals = [v.aval for v in eqn.invars[params["num_consts"] :]]
-    taken_for_zero = _taken_for_zero(eqn, params["jvp_jaxpr_fun"], len(in_avals))
+    taken_for_zero = _taken_for_zero(eqn, params["jvp_jaxpr_fun"], in_avals)
     yield function(taken_for_zero)
     if params["symbolic_zeros"] and not pending.in_rule:
-        tangible = [not z and has_tangent(a) for z, a in zip(taken_for_zero, in_avals, strict=True)]
+        fixed = len(rules_closures.constants_of(eqn).variables)
+        tangible = [
+            i >= fixed and not zero and has_tangent(aval)
+            for i, (zero, aval) in enumerate(zip(taken_for_zero, in_avals, strict=True))
+        ]
         found = map(function, _zeros(tangible))
         symbols = [symbol for name, symbol in found if name == "jvp_jaxpr"]
         if symbols:
             yield "jvp_with_zeros", ir.ArrayAttr.get(symbols)
 
 
-def _taken_for_zero(eqn: Any, thunk: Any, count: int) -> tuple[bool, ...]:
-    """The tangents that a rule takes for zero whatever it is told: of what it closes over, or those
-    of a rule that was exported."""
-    fixed = len(rules_closures.constants_of(eqn).variables)
+def _taken_for_zero(eqn: Any, thunk: Any, in_avals: Sequence[Any]) -> tuple[bool, ...]:
+    """The tangents that a rule takes for zero whatever it is told: of what its function closes
+    over, and of what it reads itself, which shows when it is traced; or those of a rule that was
+    exported."""
     exported = getattr(thunk.f, "taken_for_zero", None)
-    return exported() if exported else (True,) * fixed + (False,) * (count - fixed)
+    if exported:
+        return exported()
+    constants = rules_closures.constants_of(eqn)
+    fixed = len(constants.variables)
+    return tuple(
+        i < fixed and (i < constants.own or not has_tangent(aval))
+        for i, aval in enumerate(in_avals)
+    )
 
 
-def _check_closed_over(zeros: Sequence[bool]) -> None:
-    """Raises an error if a value that a rule closes over has a tangent."""
-    if not all(zeros):
+def _check_closed_over(read: Iterable[bool], in_zeros: Iterable[bool]) -> None:
+    """Raises an error if a value that a rule closes over, and reads, has a tangent."""
+    if any(r and not zero for r, zero in zip(read, in_zeros, strict=False)):
         raise JaxmlirError("it closes over a value that has a tangent; pass it as an argument")
 
 
@@ -200,7 +221,7 @@ class _VjpRules:
         functions = pending.alike(self.fwd), pending.alike(self.bwd)
         self.shared = (*functions, tuple(self.in_avals), self.constants.values)
         # Integers have no tangents, nor has what the function closed over.
-        zero = _taken_for_zero(eqn, self.fwd, len(self.in_avals))
+        zero = _taken_for_zero(eqn, self.fwd, self.in_avals)
         fixed = self.fixed + closed_over(self.fwd)
         self.tangible = tuple(
             i >= fixed and not zero[i] and has_tangent(a) for i, a in enumerate(self.in_avals)
@@ -210,7 +231,9 @@ class _VjpRules:
         )
         self._turns = _Turns.at(self.fwd)
         self._owner = object()
+        # What was traced last: the forward rule, and a backward rule of it.
         self._found: Any = None
+        self._found_bwd: Any = None
 
     def forward(self, in_zeros: tuple[bool, ...] | None = None) -> tuple[str, ir.Attribute]:
         """The forward rule, told which tangents are zero; by default that none is, or as few as it
@@ -226,38 +249,39 @@ class _VjpRules:
 
         def trace() -> tuple[Any, Sequence[Any], dict[str, Any]]:
             with self._turns.lock:
-                jaxpr, _, about = self._run(in_zeros)
-                own = iter(jaxpr.outvars)
-                # From JAX 0.11 the constants of a jaxpr may stand before its operands.
-                operands = jaxpr.invars[len(jaxpr.invars) - len(self.in_avals) :]
-                input_fwds = about["jaxpr.input_fwds"]
-                atoms = [next(own) if i is None else operands[i] for i in input_fwds]
-                # A residual that is a Python value is one in the backward rule as well.
-                known = {i: v.val for i, v in enumerate(atoms) if isinstance(v, core.Literal)}
-                residuals = [atom.aval for atom in atoms][: len(atoms) - self.num_passed]
-                found = _trace_bwd(self.bwd, residuals, self.cotangents, ct_zeros, known)
-                return self._with_constants(*found, at=len(residuals))
+                fwd = self._run(in_zeros)
+                bwd = (None if ct_zeros else self._found_bwd) or self._traced_bwd(fwd, ct_zeros)
+                jaxpr, consts, about = bwd
+                passed = self.constants.chains[: self.num_passed]
+                if in_zeros is not None:
+                    _check_closed_over(rules_closures.reads(consts, passed), in_zeros)
+                at = fwd[2]["jaxpr.num_res"] - self.num_passed
+                jaxpr, consts = rules_closures.bound(
+                    jaxpr, consts, self.in_avals, passed, self.pending.origins, at
+                )
+                if self.fixed:
+                    # What the function closes over has no cotangents.
+                    own = (False,) * (len(self.in_avals) - self.fixed)
+                    zeros = about.get("jaxpr.out_zeros", own)
+                    about = about | {"jaxpr.out_zeros": (True,) * self.fixed + zeros}
+                return jaxpr, consts, about
 
         key = ("bwd", self.shared, in_zeros, ct_zeros)
         return self.pending.function("bwd_jaxpr", key, self.bwd.debug_info, trace)
 
-    def _with_constants(
-        self, jaxpr: Any, consts: Sequence[Any], about: dict[str, Any], at: int
+    def _traced_bwd(
+        self, fwd: tuple[Any, Sequence[Any], dict[str, Any]], ct_zeros: tuple[bool, ...]
     ) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-        """A backward rule that gets what it may close over behind its residuals, and has no
-        cotangents for what the function closes over.
-
-        Args:
-          at: how many residuals it has.
-        """
-        passed = self.constants.chains[: self.num_passed]
-        jaxpr, consts = rules_closures.bound(
-            jaxpr, consts, self.in_avals, passed, self.pending.origins, at
-        )
-        if not self.fixed:
-            return jaxpr, consts, about
-        zeros = about.get("jaxpr.out_zeros", (False,) * (len(self.in_avals) - self.fixed))
-        return jaxpr, consts, about | {"jaxpr.out_zeros": (True,) * self.fixed + zeros}
+        jaxpr, _, about = fwd
+        own = iter(jaxpr.outvars)
+        # From JAX 0.11 the constants of a jaxpr may stand before its operands.
+        operands = jaxpr.invars[len(jaxpr.invars) - len(self.in_avals) :]
+        input_fwds = about["jaxpr.input_fwds"]
+        atoms = [next(own) if i is None else operands[i] for i in input_fwds]
+        # A residual that is a Python value is one in the backward rule as well.
+        known = {i: v.val for i, v in enumerate(atoms) if isinstance(v, core.Literal)}
+        residuals = [atom.aval for atom in atoms][: len(atoms) - self.num_passed]
+        return _trace_bwd(self.bwd, residuals, self.cotangents, ct_zeros, known)
 
     def _run(self, in_zeros: tuple[bool, ...] | None) -> tuple[Any, Sequence[Any], dict[str, Any]]:
         """Traces the forward rule, unless that is what it was traced for last."""
@@ -270,7 +294,7 @@ class _VjpRules:
             return self._found
 
     def _traced(self, in_zeros: Any) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-        tangible = self.tangible
+        tangible, self._found_bwd = self.tangible, None
         if in_zeros is None:
             taken, (jaxpr, consts) = _call_fwd(self._call, tangible, self.choosy)
         else:
@@ -281,6 +305,7 @@ class _VjpRules:
         start = self.fixed - self.constants.own
         operands = [i if i is None else start + i for i in input_fwds]
         _check_count(len(jaxpr.outvars) - operands.count(None), self.eqn)
+        read = rules_closures.reads(consts, self.constants.chains)
         jaxpr, consts = rules_closures.bound(
             jaxpr, consts, self.in_avals, self.constants.chains, self.pending.origins
         )
@@ -288,15 +313,32 @@ class _VjpRules:
         operands += range(self.num_passed)
         num_res = res_tree.num_leaves + self.num_passed
         found = {"jaxpr.num_res": num_res, "jaxpr.input_fwds": tuple(operands)}
+        if in_zeros is None:
+            by_bwd = self._read_by_bwd((jaxpr, consts, found))
+            constant = [a or b for a, b in zip(read, by_bwd, strict=True)]
+        else:
+            _check_closed_over(read, in_zeros)
+            constant = in_zeros[: self.fixed]
         never = zip(self.taken_for_zero, tangible, taken, strict=True)
-        zeros = tuple(zero or (may and not does) for zero, may, does in never)
+        zeros = [zero or (may and not does) for zero, may, does in never]
+        zeros[: self.fixed] = [a or b for a, b in zip(zeros, constant, strict=False)]
         if any(zeros):
-            found["jaxpr.in_zeros"] = zeros
+            found["jaxpr.in_zeros"] = tuple(zeros)
         return jaxpr, consts, found
+
+    def _read_by_bwd(self, fwd: tuple[Any, Sequence[Any], dict[str, Any]]) -> Sequence[bool]:
+        """Which of the values that it may close over the backward rule reads: all, if it cannot be
+        traced."""
+        if not self.num_passed:
+            return [False] * self.fixed
+        try:
+            self._found_bwd = self._traced_bwd(fwd, ())
+        except Exception:
+            return [True] * self.fixed
+        return rules_closures.reads(self._found_bwd[1], self.constants.chains)
 
     def _call(self, nonzeros: Sequence[bool]) -> Any:
         """Calls the forward rule, told which tangents are not zero."""
-        _check_closed_over([not nonzero for nonzero in nonzeros[: self.fixed]])
         forget_traced(self.fwd)
         return self.fwd.call_wrapped(*nonzeros[self.fixed :])
 

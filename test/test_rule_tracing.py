@@ -94,7 +94,7 @@ def test_optimizing_a_program_traces_no_rule(level):
     assert traced
     wanted = jax.grad(loss)(matrix())
     np.testing.assert_allclose(gradient(matrix()), wanted, rtol=1e-5, atol=1e-5)
-    second = gradient.jvp()(matrix(), matrix())[1]
+    second = gradient.jvp()((matrix(),), (matrix(),))[1]
     np.testing.assert_allclose(
         second, jax.jvp(jax.grad(loss), (matrix(),), (matrix(),))[1], rtol=1e-4, atol=1e-4
     )

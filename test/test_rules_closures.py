@@ -4,6 +4,7 @@ gives where it differentiates while these values are at hand."""
 import functools
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -248,6 +249,85 @@ def test_rules_that_alone_close_over_something(place):
     program = jaxmlir.trace(function)(X, Y)
     for gradient in (program.grad(1), jaxmlir.parse(str(program)).grad(1), jax.grad(program, 1)):
         np.testing.assert_allclose(gradient(X, Y), want, 1e-5, 1e-6)
+
+
+class Holder:
+    """Has methods with custom rules, which close over all that it holds, and read the scale."""
+
+    def __init__(self, weight):
+        self.weight, self.scale = weight, 3.0
+
+    def with_jvp(self):
+        @jax.custom_jvp
+        def f(z, w):
+            return jnp.sin(z) * self.scale + w
+
+        @f.defjvp
+        def f_jvp(primals, tangents):
+            (z, w), (t, u) = primals, tangents
+            return f(z, w), self.scale**2 * t * jnp.cos(z) + u
+
+        return f
+
+    def with_jvp_told_zeros(self):
+        f = jax.custom_jvp(lambda z, w: jnp.sin(z) * self.scale + w)
+
+        @functools.partial(f.defjvp, symbolic_zeros=True)
+        def f_jvp(primals, tangents):
+            z, w = primals
+            t, u = (0.0 if type(t) is jax.custom_derivatives.SymbolicZero else t for t in tangents)
+            return f(z, w), self.scale**2 * t * jnp.cos(z) + u + 0.0 * z
+
+        return f
+
+    def with_vjp(self):
+        f = jax.custom_vjp(lambda z, w: jnp.sin(z) * self.scale + w)
+        f.defvjp(
+            lambda z, w: (f(z, w), z * self.scale),
+            lambda r, ct: (self.scale * ct * jnp.cos(r / self.scale), ct),
+        )
+        return f
+
+    def with_vjp_told_zeros(self):
+        f = jax.custom_vjp(lambda z, w: jnp.sin(z) * self.scale + w)
+        f.defvjp(
+            lambda z, w: (f(z.value, w.value), z.value * self.scale),
+            lambda r, ct: (self.scale * ct * jnp.cos(r / self.scale), ct),
+            symbolic_zeros=True,
+        )
+        return f
+
+
+HELD = [name for name in vars(Holder) if name.startswith("with")]
+
+
+@pytest.mark.parametrize("make", HELD)
+def test_rules_that_close_over_an_object_and_do_not_read_what_is_differentiated(make, tmp_path):
+    def function(x, y):
+        holder = Holder(x)
+        return jnp.sum(getattr(holder, make)()(y, x) * jnp.tanh(holder.weight))
+
+    program = jaxmlir.trace(jax.jit(function))(X, Y)
+    program.save(tmp_path / "program")
+    exported = jax.extend.core.jaxpr_as_fun(program.to_jaxpr())
+    for argnums in ((0,), (1,), (0, 1)):
+        want = jax.grad(function, argnums)(X, Y)
+        for gradient in (
+            program.grad(argnums),
+            jaxmlir.load(tmp_path / "program").grad(argnums),
+            program.optimize(2).grad(argnums).optimize(2),
+            jax.jit(jax.grad(program, argnums)),
+            jax.grad(lambda x, y: exported(x, y)[0], argnums),
+        ):
+            np.testing.assert_allclose(gradient(X, Y), want, 1e-5, 1e-6)
+    xs, ys = np.stack([X, 2 * X]), np.stack([Y, 3 * Y])
+    want = jax.vmap(jax.grad(function, (0, 1)))(xs, ys)
+    np.testing.assert_allclose(program.grad((0, 1)).vmap()(xs, ys), want, 1e-5, 1e-6)
+    of_batch = jaxmlir.trace(lambda xs, ys: jnp.sum(program.vmap()(xs, ys)))(xs, ys)
+    np.testing.assert_allclose(of_batch.grad((0, 1))(xs, ys), want, 1e-5, 1e-6)
+    if "jvp" in make:
+        want = jax.hessian(function, (0, 1))(X, Y)
+        np.testing.assert_allclose(program.hessian((0, 1))(X, Y), want, 1e-5, 1e-5)
 
 
 def test_rules_that_close_over_numbers_alone():

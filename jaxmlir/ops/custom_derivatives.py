@@ -12,7 +12,8 @@ so left out too.  ``jaxpr.in_zeros`` tells which of its tangents a JVP rule, or 
 cotangents a backward rule, takes for zero, and so does not take; there is a rule for each of these
 patterns, or for those of a single tangent, where there are more than a few.  Of a forward rule it
 tells which operands have no tangents: that is what it was told.  Each has its own residuals, and so
-backward rules of its own.  Operands that a rule closes over have no tangents for it either.
+backward rules of its own.  Operands that a rule closes over, and reads, have no tangents for it
+either.
 """
 
 from __future__ import annotations

@@ -178,17 +178,16 @@ def _rules_of(attributes: Any) -> list[str]:
 def _fitting(rules: Rules, op: Any, active: tuple[bool, ...]) -> tuple[str, tuple[bool, ...]]:
     """The rule that takes the fewest tangents besides those there are, and which it leaves out."""
     told = rules.told(op, tuple(not a for a in active)) if any(active) else {}
-    if "jvp_jaxpr" in told:
-        symbol = told["jvp_jaxpr"].value
-        return symbol, in_zeros(rules.program.function(symbol), len(active))
-    rules.program.trace_rules(of=op)
+    if "jvp_jaxpr" not in told:
+        rules.program.trace_rules(of=op)
+        told = op.attributes
     zeros = {
-        symbol: in_zeros(rules.program.function(symbol), len(active))
-        for symbol in _rules_of(op.attributes)
+        symbol: in_zeros(rules.program.function(symbol), len(active)) for symbol in _rules_of(told)
     }
     symbol = fitting([not a for a in active], zeros.items())
     if symbol is None:
-        symbol = rule_symbol(op, "jvp_jaxpr")
+        found = "jvp_jaxpr" in told
+        symbol = told["jvp_jaxpr"].value if found else rule_symbol(op, "jvp_jaxpr")
         raise error_at(op, refused(symbol, active, zeros[symbol]))
     return symbol, zeros[symbol]
 
