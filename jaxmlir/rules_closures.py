@@ -43,6 +43,7 @@ from jaxmlir._compat import (
     tree_util,
 )
 from jaxmlir._origins import chain_of
+from jaxmlir.rules import HIGH_LEVEL, PRIMITIVES
 
 THUNKS = ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd")
 """The parameters of equations that are rules."""
@@ -186,6 +187,27 @@ def _known(value: Any) -> Any:
 def holds_tracer(rule: Any) -> bool:
     """Whether a rule, or what it is made of, closes over a value of a trace."""
     return bool(_closed_over([rule]))
+
+
+def rules_may_read(closed_jaxpr: Any) -> bool:
+    """Whether a custom rule in a jaxpr, or in one that it names, may close over a value of it.
+
+    What that value is computed by looks dead where nothing else uses it.
+    """
+    pending, seen = [open_jaxpr(closed_jaxpr)[0]], set()
+    while pending:
+        jaxpr = pending.pop()
+        if id(jaxpr) in seen:
+            continue
+        seen.add(id(jaxpr))
+        for eqn in jaxpr.eqns:
+            if eqn.primitive.name in HIGH_LEVEL:
+                eqn = rules_hijax.ordinary(eqn)
+            if eqn.primitive.name in PRIMITIVES:
+                if _closed_over(eqn.params[name] for name in THUNKS if name in eqn.params):
+                    return True
+            pending += core.jaxprs_in_params(eqn.params)
+    return False
 
 
 def _closed_over(rules: Iterable[Any]) -> set[Any]:

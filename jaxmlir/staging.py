@@ -183,6 +183,7 @@ class JitFunction:
         without: Collection[str] = (),
     ):
         from jaxmlir.passes import Instrumentation, level_stages, parse_pipeline
+        from jaxmlir.rules_closures import rules_may_read
 
         functools.update_wrapper(self, fun)
         name = name_of(fun)
@@ -205,7 +206,7 @@ class JitFunction:
             if len(leaves) != traced._in_tree.num_leaves:
                 # Nothing is staged out where JAX looks for a NaN.
                 return fun(*args, **kwargs)
-            if not options.get("keep_unused"):
+            if not (options.get("keep_unused") or rules_may_read(jaxpr)):
                 jaxpr, used = without_dead_code(jaxpr)
                 values = [value for value, use in zip(values, used, strict=True) if use]
             program = from_jaxpr(jaxpr, name)

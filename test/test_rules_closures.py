@@ -330,6 +330,23 @@ def test_rules_that_close_over_an_object_and_do_not_read_what_is_differentiated(
         np.testing.assert_allclose(program.hessian((0, 1))(X, Y), want, 1e-5, 1e-5)
 
 
+def reads_what_is_stopped(x, y):
+    """Nothing but the rule uses the value, so that it looks dead."""
+    stopped = jnp.tanh(jax.lax.stop_gradient(x))
+    f = jax.custom_jvp(jnp.sin)
+    f.defjvp(lambda primals, tangents: (f(*primals), tangents[0] * stopped))
+    return jnp.sum(f(y) * x)
+
+
+@pytest.mark.parametrize("function", [reads_what_is_stopped, jax.jit(reads_what_is_stopped)])
+def test_what_rules_alone_close_over_is_not_dead(function):
+    want = of_jax(jax.grad(function, (0, 1)), X, Y)
+    for level in (0, 2):
+        jitted = jaxmlir.jit(function, optimize=level)
+        np.testing.assert_allclose(jax.grad(jitted, (0, 1))(X, Y), want, 1e-5, 1e-6)
+        np.testing.assert_allclose(jax.jit(jax.grad(jitted, (0, 1)))(X, Y), want, 1e-5, 1e-6)
+
+
 def test_rules_that_close_over_numbers_alone():
     def function(y):
         scale = jnp.float32(3)
