@@ -28,6 +28,13 @@ class Signature(NamedTuple):
     uses_refs: bool
 
 
+class Code(NamedTuple):
+    """Where a function is, under the names that Python's code objects have for it."""
+
+    co_filename: str
+    co_firstlineno: int
+
+
 class _OfInstances(property):
     """A property that the class has not: where ``inspect`` asks that for its own signature."""
 
@@ -101,6 +108,14 @@ class Functions:
     def __name__(self) -> str:
         """The same, as JAX calls functions that it stages out."""
         return self.name
+
+    @property
+    def __code__(self) -> Code:
+        """Where the user's function is: JAX asks that of all that it traces, and asks for the text
+        of what cannot say."""
+        with context():
+            file, line, _ = locations.position(self._function(self.name).location)
+        return Code(file, line)
 
     @_OfInstances
     def __signature__(self) -> Any:

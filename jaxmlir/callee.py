@@ -116,7 +116,7 @@ class Pruned(Callee):
     @property
     def program(self) -> Program:
         if self._program is None:
-            self._program = self._whole.clone()
+            self._program = self._whole.clone(hold_rules=True)
             prune(self._program, self.variant)
         return self._program
 
@@ -173,6 +173,7 @@ def signature_of(program: Program, symbol: str) -> Any:
 @collector_paused
 def derive(program: Program, symbol: str, transformation: str, pattern: Any) -> Any:
     """A copy of the program with the transformed function in it, and what the pass says of it."""
+    from jaxmlir.passes._build import reachable
     from jaxmlir.passes._rules import Rules
     from jaxmlir.passes._vary import vary
     from jaxmlir.passes.higher_order._residuals import linearize_call, partial_eval_call
@@ -180,9 +181,12 @@ def derive(program: Program, symbol: str, transformation: str, pattern: Any) -> 
     from jaxmlir.passes.transpose import transpose_nonzero
     from jaxmlir.passes.vmap import vmap
 
-    result = program.clone()
-    # Nobody looks at it, and rules that are told zeros while it is written wait with what they use.
-    result.rule_tracing.held = True
+    if transformation == "vary":
+        program.trace_rules()
+    elif transformation != "vmap" and program.has_untraced_rules:
+        program.trace_rules(within=reachable(program._functions, symbol, custom_rules=False))
+    # Nobody looks at it: the rules of what it does not run wait, and those that are told zeros.
+    result = program.clone(hold_rules=True)
     with scope():
         rules = Rules(result)
         if transformation == "jvp":

@@ -268,6 +268,27 @@ def test_a_derivative_traces_the_rules_of_the_ops_that_it_meets():
     np.testing.assert_allclose(second.grad()(x), jax.grad(jax.grad(jax.grad(f)))(x), rtol=1e-5)
 
 
+def test_a_derivative_in_jax_code_traces_the_rules_of_the_ops_that_it_meets():
+    sine, traced = sine_with_counted_rules()
+
+    def f(x, unused):
+        return sine(x) * x, unused
+
+    x = np.float32(1.3)
+    program = jaxmlir.trace(f)(x, x)
+    # JAX asks what it traces for the place of its code, and for its text if it cannot tell.
+    assert program.__code__.co_filename == __file__
+    np.testing.assert_array_equal(jax.jit(program)(x, x), jax.jit(f)(x, x))
+    assert not traced
+    for of in (program, jaxmlir.jit(f, optimize=2)):
+        first = jax.jit(jax.grad(lambda x, of=of: of(x, x)[0]))
+        np.testing.assert_array_equal(first(x), jax.jit(jax.grad(lambda x: f(x, x)[0]))(x))
+        assert "jvp" not in traced
+    second = jax.grad(jax.grad(lambda x: program(x, x)[0]))
+    np.testing.assert_allclose(second(x), jax.grad(jax.grad(lambda x: f(x, x)[0]))(x), rtol=1e-6)
+    assert "jvp" in traced
+
+
 def test_a_derivative_that_is_looked_at_has_all_rules():
     sine, _ = sine_with_counted_rules()
     x = np.float32(1.3)
