@@ -386,22 +386,23 @@ def _computed_once(body: Body, calls: Mapping[int, str]) -> set[int]:
     # Two places stand for many.
     found: dict[int, set[Any]] = {v: {v} for v in body.returned}
     sizes: Counter[Any] = Counter()
+    shapes = {type_: _shape(type_) for type_ in set(body.types)}
     for index in reversed(range(len(body.ops))):
         name, (first, last) = body.names[index], body.results[index]
         results = range(first, last)
         places = found.get(first, set()) if results else set()
         if len(places) > 1:
             places = {first}
-        sizes.update(places if name in FUSED else ())
+        is_fused = name in FUSED
+        if is_fused:
+            for place in places:
+                sizes[place] += 1
+        shape = shapes[body.types[first]] if is_fused and len(results) == 1 else None
         for v in dict.fromkeys(body.operands[index]):
             where = found.setdefault(v, set())
             if len(where) > 1:
                 continue
-            if (
-                name in FUSED
-                and len(results) == 1
-                and _shape(body.types[v]) == _shape(body.types[first])
-            ):
+            if is_fused and len(results) == 1 and shapes[body.types[v]] == shape:
                 where |= places
             elif name in MOVED or index in calls:
                 # Each element may be read several times.
