@@ -30,6 +30,7 @@ from jaxmlir.passes._bodies import (
     can_change,
     loops_of,
 )
+from jaxmlir.passes._build import named_ops
 from jaxmlir.passes._call_graph import CallGraph, visit_functions
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._rules import Rules
@@ -91,6 +92,8 @@ class _Raiser:
         self._gains = Gains(program)
         self._alike = Alike(self._rules, self._raise)
         self._changed = False
+        # Of the functions that are as they were.
+        self._ops = dict(graph.ops)
 
     def visit(self, function: func.FuncOp) -> bool:
         """Raises the loops of a function; whether it may have changed."""
@@ -104,6 +107,8 @@ class _Raiser:
                 known.changed()
                 self.count += count
                 self._changed = True
+        if self._changed:
+            self._ops.pop(function.name.value, None)
         return self._changed
 
     def _raise(self, op: Any, name: str, known: Known, depth: int) -> int:
@@ -135,7 +140,14 @@ class _Raiser:
                 count, op, scan = count + 1, raised, ScanOp.of(raised)
         if self._batch_bytes:
             count += batch_map(
-                self._rules, self._bodies, self._gains, op, scan, self._batch_bytes, self._platform
+                self._rules,
+                self._bodies,
+                self._gains,
+                op,
+                scan,
+                self._ops.get(scan.body),
+                self._batch_bytes,
+                self._platform,
             )
         return count
 
@@ -152,7 +164,8 @@ class _Raiser:
         editor = ScanEditor(self._bodies, op, scan)
         known = in_body(editor.scan, editor.body, list(op.operands), outer, depth)
         arrays = {item.arg for item in (*editor.consts, *editor.carry)}
-        combined = simplify_windows(self._rules, editor.body, known, arrays)
+        ops = self._ops.pop(editor.body.name.value, None) or named_ops(editor.body)
+        combined = simplify_windows(self._rules, ops, known, arrays)
         known.changed()
         raiser = ArrayRaiser(editor, known, combined)
         raiser.raise_reads()

@@ -25,20 +25,18 @@ from jaxmlir.ir import body_of, func, ir
 from jaxmlir.passes._bodies import Bodies, Carried, ScanEditor, Stacked, can_change
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import (
-    SPREAD,
     NewFunction,
     converted,
     erase,
     inline,
-    may_have_functions,
     named_ops,
     returned,
 )
 from jaxmlir.passes._remarks import remark
-from jaxmlir.passes._work import is_array, size
+from jaxmlir.passes._work import is_array
 from jaxmlir.passes.higher_order._loops import stacked
 from jaxmlir.passes.higher_order._scan_op import ScanOp
-from jaxmlir.passes.raise_loops._gain import Gains, callee_of, may_pay
+from jaxmlir.passes.raise_loops._gain import Gains, may_pay
 from jaxmlir.passes.raise_loops._known import Known
 from jaxmlir.passes.vmap import batch_axis
 from jaxmlir.types import aval_of
@@ -58,6 +56,7 @@ def batch_map(
     gains: Gains,
     op: Any,
     scan: ScanOp,
+    ops: Sequence[tuple[Any, str]] | None,
     batch_bytes: int,
     platform: str,
 ) -> int:
@@ -65,12 +64,13 @@ def batch_map(
 
     Args:
       scan: the op without its operands.
+      ops: those of its body, with their names, from a caller that has them.
       batch_bytes: how much memory the values of a batch may take.
     """
     body = rules.program.function(scan.body)
     if scan.length < 2 or not can_change(body):
         return 0
-    ops = named_ops(body)
+    ops = ops or named_ops(body)
     if not may_pay(ops, platform):
         return 0
     if not all([is_array(v.type) for v in (*op.operands, *op.results)]):
@@ -82,7 +82,7 @@ def batch_map(
     gain = gains.of(scan.body, (False,) * scan.num_consts + (True,) * others)
     if gain is None or not gain.pays(platform):
         return 0
-    taken = max(_bytes(gains, gains.read(scan.body)), 1)
+    taken = max(gains.bytes(gains.read(scan.body)), 1)
     batch = _batch_size(scan.length, batch_bytes // taken)
     if not batch:
         return 0
@@ -159,24 +159,6 @@ def _strong(value: ir.Value) -> ir.Value:
         return value
     (operand,) = owner.operands
     return operand if aval_of(operand.type).dtype == aval_of(value.type).dtype else value
-
-
-def _bytes(gains: Gains, body: Body) -> int:
-    """How many bytes the values of a function take if all are kept, those of its calls included."""
-    total = 0
-    constants: set[int] = set()
-    for signature, operands, results in zip(
-        body.signatures, body.operands, body.results, strict=True
-    ):
-        name = signature.name
-        if name == "jaxpr.constant" or (name in SPREAD and constants.issuperset(operands)):
-            constants.update(range(*results))
-        else:
-            total += sum(map(size, signature.results))
-        symbol = callee_of(signature) if may_have_functions(name) else None
-        if symbol is not None:
-            total += _bytes(gains, gains.read(symbol))
-    return total
 
 
 def _batch(rules: Rules, bodies: Bodies, gains: Gains, op: Any, scan: ScanOp, batch: int) -> None:
