@@ -100,6 +100,7 @@ def vmap(
     reserved: str | None = None,
     shared: Shared | None = None,
     of_first: Collection[int] = (),
+    copies: dict[int, Sequence[ir.Value]] | None = None,
 ) -> tuple[str, tuple[int | None, ...]]:
     """Writes ``@symbol.vmap``.
 
@@ -114,6 +115,7 @@ def vmap(
         batch, or the first element's.
       of_first: arguments without a batch dimension that are the first element's alone; the others
         have zeros.
+      copies: the results of the ops that stay as they are are added here, by index.
 
     Returns:
       The symbol, and each result's batch dimension.
@@ -139,7 +141,9 @@ def vmap(
             args = [values[v] for v in operands]
             first, last = body.results[i]
             if pattern is None:
-                values[first:last] = body.copy(i, args)
+                values[first:last] = copied = body.copy(i, args)
+                if copies is not None:
+                    copies[i] = copied
                 continue
             key = body.signature(i), pattern
             rule = known.get(key)

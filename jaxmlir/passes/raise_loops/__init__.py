@@ -18,6 +18,7 @@ In this order, and for inner loops first:
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.ir import body_of, func, scope
@@ -38,6 +39,7 @@ from jaxmlir.passes.higher_order._scan_op import ScanOp
 
 if TYPE_CHECKING:
     from jaxmlir.passes.raise_loops._known import Known
+    from jaxmlir.passes.raise_loops._maps import Maps
     from jaxmlir.program import Program
 
 # Of the values of a batch of iterations.  Gradients of 500 vectors times a matrix of 64 rows on two
@@ -118,7 +120,6 @@ class _Raiser:
           known: the integers that are known around it, where there are ``depth`` loops.
         """
         from jaxmlir.passes.raise_loops._known import is_integer
-        from jaxmlir.passes.raise_loops._maps import batch_map
         from jaxmlir.passes.raise_loops._trip_counts import while_to_scan
 
         count = 0
@@ -139,17 +140,14 @@ class _Raiser:
             if raised is not op:
                 count, op, scan = count + 1, raised, ScanOp.of(raised)
         if self._batch_bytes:
-            count += batch_map(
-                self._rules,
-                self._bodies,
-                self._gains,
-                op,
-                scan,
-                self._ops.get(scan.body),
-                self._batch_bytes,
-                self._platform,
-            )
+            count += self._maps.batch(op, scan, self._ops.get(scan.body))
         return count
+
+    @functools.cached_property
+    def _maps(self) -> Maps:
+        from jaxmlir.passes.raise_loops._maps import Maps
+
+        return Maps(self._rules, self._bodies, self._gains, self._batch_bytes, self._platform)
 
     def _raise_arrays(self, op: Any, scan: ScanOp, outer: Known, depth: int) -> Any | None:
         """The scan with its arrays raised, or as it was; ``None`` of one that gives nothing."""
