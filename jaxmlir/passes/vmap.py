@@ -100,7 +100,7 @@ def vmap(
     reserved: str | None = None,
     shared: Shared | None = None,
     of_first: Collection[int] = (),
-    copies: dict[int, Sequence[ir.Value]] | None = None,
+    written: list[ir.Value] | None = None,
 ) -> tuple[str, tuple[int | None, ...]]:
     """Writes ``@symbol.vmap``.
 
@@ -115,7 +115,7 @@ def vmap(
         batch, or the first element's.
       of_first: arguments without a batch dimension that are the first element's alone; the others
         have zeros.
-      copies: the results of the ops that stay as they are are added here, by index.
+      written: what each value of the function has become is added here.
 
     Returns:
       The symbol, and each result's batch dimension.
@@ -141,9 +141,7 @@ def vmap(
             args = [values[v] for v in operands]
             first, last = body.results[i]
             if pattern is None:
-                values[first:last] = copied = body.copy(i, args)
-                if copies is not None:
-                    copies[i] = copied
+                values[first:last] = body.copy(i, args)
                 continue
             key = body.signature(i), pattern
             rule = known.get(key)
@@ -151,6 +149,8 @@ def vmap(
                 rule = known[key] = rules.batch(op, body.names[i], pattern, axis, key[0])
             values[first:last] = rule.inline(args, op.location)
             dims[first:last] = rule.pattern
+        if written is not None:
+            written += values
         have = tuple([dims[v] for v in body.returned])
         found = _destinations(symbol, have, out_axes, shared)
         results = [

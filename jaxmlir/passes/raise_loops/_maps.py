@@ -157,12 +157,12 @@ class Maps:
                 for name, attr in body.signatures[i].attributes:
                     op.attributes[name] = attr
             return found.function
-        symbol, copies = body.function.name.value, {}
+        symbol, values = body.function.name.value, []
         out_dims = (0,) * len(body.returned)
         with self._rules.functions.having_read(symbol, body):
-            new, _ = vmap(self._rules, symbol, dims, batch_axis(size), out_dims, copies=copies)
+            new, _ = vmap(self._rules, symbol, dims, batch_axis(size), out_dims, written=values)
         function = self._rules.program.function(new)
-        owners = {i: copies[i][0].owner for i in constants}
+        owners = {i: values[body.results[i][0]].owner for i in constants}
         self._templates[key] = _Template(function, owners, places)
         return function
 
