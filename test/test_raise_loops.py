@@ -382,6 +382,29 @@ def test_independent_iterations_are_batched(batch_bytes, loops):
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize(("batch_bytes", "loops"), [(1 << 22, 0), (8000, 4)])
+def test_maps_that_are_alike_but_for_their_constants(batch_bytes, loops):
+    def layers(xs, w):
+        total = 0.0
+        for i in range(3):
+
+            def of_row(total, row, rate=0.1 + i):
+                row = jnp.tanh(row @ w) * rate - jnp.arange(16.0) * (1 - rate)
+                return total + jnp.sum(row * rate), row
+
+            total, xs = lax.scan(of_row, total, xs)
+        # The same ops elsewhere.
+        return lax.scan(lambda *args: of_row(*args, rate=0.7), total, xs)
+
+    rng = np.random.RandomState(3)
+    args = rng.randn(64, 16).astype(np.float32), rng.randn(16, 16).astype(np.float32) / 4
+    passes = f"jaxpr-raise-loops{{batch-bytes={batch_bytes} platform=cpu}}"
+    program, remarks = raised(layers, *args, passes=passes)
+    assert len(remarks) == 4 and str(program).count('"jaxpr.scan"') == loops
+    for got, want in zip(program(*args), layers(*args), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize(("features", "loops"), [(4, 0), (20, 1)])
 def test_images_of_few_features_are_batched(features, loops):
     def function(kernel, images):

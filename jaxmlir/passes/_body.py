@@ -11,7 +11,7 @@ import bisect
 import copy
 import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from jaxmlir import _signature, rules, untraced
 from jaxmlir._signature import Signature
@@ -20,6 +20,8 @@ from jaxmlir.passes._build import may_have_functions, named_ops, returned
 
 if TYPE_CHECKING:
     from jaxmlir.passes._repeats import Text
+
+B = TypeVar("B", bound="Body")
 
 
 class Body:
@@ -31,14 +33,11 @@ class Body:
         ops: Iterable[tuple[Any, str]] | None = None,
         *,
         custom_rules: bool = True,
-        before: Body | None = None,
     ):
         """
         Args:
           ops: those before the return, with their names, from a caller that has them.
           custom_rules: whether marks of rules that are still to be traced tell ops apart.
-          before: the function as it was before ops were put in, and made others read them: what
-            each op was is known from there.
         """
         self.function = function
         arguments = list(body_of(function).arguments)
@@ -52,22 +51,11 @@ class Body:
         self.results: list[tuple[int, int]] = []
         """Of each op, the number of its first result, and that after its last."""
         types, marked = self.types, frozenset() if custom_rules else rules.OPS
-        old = iter(()) if before is None else zip(before.ops, before.signatures, strict=True)
-        old_op, old_signature = next(old, (None, None))
         for op, name in named_ops(function) if ops is None else ops:
             self.ops.append(op)
             operands = [numbers[v] for v in op.operands]
             self.operands.append(operands)
             first = last = len(types)
-            if old_signature is not None and op == old_op:
-                for result in op.results:
-                    numbers[result] = last
-                    last += 1
-                types += old_signature.results
-                self.results.append((first, last))
-                self.signatures.append(old_signature)
-                old_op, old_signature = next(old, (None, None))
-                continue
             for result in op.results:
                 numbers[result] = last
                 types.append(result.type)
@@ -91,10 +79,7 @@ class Body:
           callee: what is to stand in the place of an op, its own calls inlined; ``None`` leaves
             it.
         """
-        new = object.__new__(Inlined)
-        new.function, new.arity = self.function, self.arity
-        new.types = self.types[: self.arity]
-        new.ops, new.signatures, new.operands, new.results = [], [], [], []
+        new = self._begun(Inlined)
         new.own = values = list(range(self.arity))
         new.tops, start = [], 0
         for i, name in enumerate(self.names):
@@ -109,9 +94,47 @@ class Body:
                 start = i + 1
         new._append(self, start, len(self.ops), values)
         new.tops += range(start, len(self.ops))
-        new.names = [signature.name for signature in new.signatures]
-        new.returned = [values[v] for v in self.returned]
+        new._finish(self, values)
         return new
+
+    def with_put_in(self, ops: Iterable[PutIn]) -> Body:
+        """The function after ops have been put in, in the order in which they stand.
+
+        To read it again is to ask the bindings what each op uses now.
+        """
+        new = self._begun(Body)
+        values, start = list(range(self.arity)), 0
+        for op, after, reads, replaced in ops:
+            new._append(self, start, after + 1, values)
+            start = after + 1
+            first = len(new.types)
+            new.ops.append(op)
+            new.signatures.append(_signature.of_op(op, op.operation.name, op.operands))
+            new.operands.append([values[v] for v in reads])
+            new.types += new.signatures[-1].results
+            new.results.append((first, len(new.types)))
+            for v in replaced:
+                values[v] = first
+        new._append(self, start, len(self.ops), values)
+        new._finish(self, values)
+        return new
+
+    def _begun(self, kind: type[B]) -> B:
+        """A function of the same arguments, of which no op is known yet."""
+        new = object.__new__(kind)
+        new.function, new.arity = self.function, self.arity
+        new.types = self.types[: self.arity]
+        new.ops, new.signatures, new.operands, new.results = [], [], [], []
+        return new
+
+    def _finish(self, body: Body, values: Sequence[int]) -> None:
+        """Notes what the ops tell, and that the function returns what another one does.
+
+        Args:
+          values: the numbers of its values here.
+        """
+        self.names = [signature.name for signature in self.signatures]
+        self.returned = [values[v] for v in body.returned]
 
     def of_copy(self, function: func.FuncOp) -> Body:
         """The body of a copy of the function, in which ops and values have the same numbers."""
@@ -206,6 +229,23 @@ class Body:
     def copy(self, index: int, operands: Sequence[ir.Value]) -> list[ir.Value]:
         """An op again, on other operands, at the current insertion point; its results."""
         return self.signatures[index].create(operands, self.ops[index].location)
+
+
+class PutIn(NamedTuple):
+    """An op that was put into a function.
+
+    Attributes:
+      op: one of one result.
+      after: the index of the function's op that it stands after, or after others that were put in
+        there; -1 where it is before all.
+      reads: its operands, as the numbers of what they were before.
+      replaced: the values whose place its result takes in all that comes after.
+    """
+
+    op: Any
+    after: int
+    reads: Sequence[int]
+    replaced: Sequence[int]
 
 
 class Inlined(Body):

@@ -163,6 +163,20 @@ class Text:
         made = int(self.made[number])
         return None if made < 0 else (made, number - self.result_number(made, (0, 0)))
 
+    def sources(self, word: Word) -> tuple[np.ndarray, np.ndarray]:
+        """For each place of a word, and each operand there, its number, and the letter that gives
+        it; -1 where none does."""
+        values = self._at(self._operands, word)
+        return values, self.made[values]
+
+    def numbers(self, word: Word) -> np.ndarray:
+        """For each place of a word, and each result there, its number."""
+        return self._at(self._results, word)
+
+    def readers(self, word: Word) -> np.ndarray:
+        """Of each operand of a word, which of its ops reads it."""
+        return self._operands.places(word.starts[0], word.length)[:, 0]
+
     def used_by(self, first: int, which: np.ndarray) -> np.ndarray:
         """The values that some letters use, by their numbers.
 
@@ -242,8 +256,7 @@ class Text:
 
         The kinds are told apart by how far above operands come from, if from another block.
         """
-        values = self._at(self._operands, word)
-        made = self.made[values]
+        values, made = self.sources(word)
         above = np.array(word.starts)[:, None] - made
         number = values - self._first_result[made]
         sources = np.where(made < word.starts[0], -1, above * self._most_results + number)
@@ -261,9 +274,8 @@ class Text:
     def _wiring(self, word: Word) -> np.ndarray:
         """For each place of a word, and each operand there, the result in the word that it is, by a
         number that is the same at all places; -1 where it comes from without."""
-        values = self._at(self._operands, word)
+        values, made = self.sources(word)
         starts = np.array(word.starts)[:, None]
-        made = self.made[values]
         within = made - starts
         number = values - self._first_result[made]
         return np.where(within < 0, -1, within * self._most_results + number)

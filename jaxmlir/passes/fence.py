@@ -39,15 +39,15 @@ import functools
 import itertools
 import math
 from collections import ChainMap, Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jaxmlir._compat import core, dtypes, jax_version
-from jaxmlir.ir import free_symbol, func, ir, scope
+from jaxmlir.ir import body_of, free_symbol, func, ir, scope
 from jaxmlir.passes._apart import summed_apart
 from jaxmlir.passes._base import Count, Pass
-from jaxmlir.passes._body import Body
+from jaxmlir.passes._body import Body, PutIn
 from jaxmlir.passes._build import build
 from jaxmlir.passes._fusion import FEW_ELEMENTS, FUSED, MOVED, SLOW, inlined_calls, kept_call
 from jaxmlir.passes._options import platform_or_default
@@ -94,13 +94,13 @@ def fence(program: Program, platform: str = "cpu", threshold: int = Fence.thresh
         chosen = {symbol: costs.of(symbol).fenced for symbol in program.functions}
         for symbol, values in chosen.items():
             if values:
-                _fence(bodies.change(symbol), values, put)
+                bodies.put_in(symbol, _fence(bodies(symbol), values, put))
         count = sum(map(len, chosen.values()))
 
         def cut(found: Mapping[str, list[tuple[int, int]]], reason: str) -> int:
             for symbol, cuts in found.items():
                 if cuts:
-                    _cut(bodies.change(symbol), cuts, put, reason)
+                    bodies.put_in(symbol, _cut(bodies(symbol), cuts, put, reason))
             return sum(map(len, found.values()))
 
         sums = crowded_sums(list(program.functions), bodies)
@@ -126,27 +126,23 @@ def fences(program: Program, platform: str) -> Callable[[ir.Value], ir.Value] | 
 
 
 class _Bodies:
-    """The functions of a program, each read once until it changes."""
+    """The functions of a program, each read once."""
 
     def __init__(self, program: Program):
         self._program = program
         self._found: dict[str, Body] = {}
-        self._changed: set[str] = set()
 
     def __call__(self, symbol: str) -> Body:
         found = self._found.get(symbol)
         if found is None:
             function = self._program.function(symbol)
             found = self._found[symbol] = self._program.reading.body(function)
-        elif symbol in self._changed:
-            found = self._found[symbol] = Body(found.function, before=found)
-            self._changed.discard(symbol)
         return found
 
-    def change(self, symbol: str) -> func.FuncOp:
-        """A function into which fences are about to be put."""
-        self._changed.add(symbol)
-        return self._program.function(symbol)
+    def put_in(self, symbol: str, fences: Iterable[PutIn]) -> None:
+        """Notes that a function has fences now."""
+        in_order = sorted(fences, key=lambda new: new.after)
+        self._found[symbol] = self(symbol).with_put_in(in_order)
 
 
 class _Expensive(NamedTuple):
@@ -161,32 +157,59 @@ class _Expensive(NamedTuple):
     """Other results of the op that are the same array in another shape."""
 
 
-def _fence(function: func.FuncOp, values: list[_Expensive], put: Callable[..., ir.Value]) -> None:
-    body = list(function.entry_block.operations)
+def _fence(body: Body, values: list[_Expensive], put: Callable[..., ir.Value]) -> list[PutIn]:
+    """Puts fences on values."""
+    found = []
     for index, result, cost, users, views in reversed(values):
-        op = body[index]
-        value = op.results[result]
         use = f"{users} ops use it" if users > 1 else "its user reads each element several times"
-        remark(op, f"stored: {use}, and an element costs {cost} ops")
-        with ir.InsertionPoint(body[index + 1]), op.location:
-            fenced = put(value)
-            for view in map(op.results.__getitem__, views):
-                view.replace_all_uses_with(_reshaped(fenced, view.type))
-        value.replace_all_uses_except(fenced, fenced.owner.operation)
+        reason = f"{use}, and an element costs {cost} ops"
+        found += _store(body, (index, result), views, put, reason)
+    return found
 
 
 def _cut(
-    function: func.FuncOp, cuts: list[tuple[int, int]], put: Callable[..., ir.Value], reason: str
-) -> None:
+    body: Body, cuts: list[tuple[int, int]], put: Callable[..., ir.Value], reason: str
+) -> list[PutIn]:
     """Puts fences on values: of which ops they are which results, or which arguments (-1)."""
-    body = list(function.entry_block.operations)
-    for index, number in reversed(cuts):
-        op = function if index < 0 else body[index]
-        value = function.arguments[number] if index < 0 else op.results[number]
-        remark(op, f"stored: {reason}")
-        with ir.InsertionPoint(body[index + 1]), op.location:
-            fenced = put(value)
-        value.replace_all_uses_except(fenced, fenced.owner.operation)
+    return [new for cut in reversed(cuts) for new in _store(body, cut, (), put, reason)]
+
+
+def _store(
+    body: Body,
+    place: tuple[int, int],
+    views: Sequence[int],
+    put: Callable[..., ir.Value],
+    reason: str,
+) -> list[PutIn]:
+    """Puts a fence on a value.
+
+    Args:
+      views: other results of the op that are the same array in another shape.
+    """
+    index, result = place
+    op = body.function if index < 0 else body.ops[index]
+    first, values = (0, op.arguments) if index < 0 else (body.results[index][0], op.results)
+    remark(op, f"stored: {reason}")
+    value, replaced = values[result], [first + result]
+    with _after(body, index), op.location:
+        fenced = put(value)
+        found = [PutIn(fenced.owner, index, [first + result], replaced)]
+        for v in views:
+            view = _reshaped(fenced, values[v].type)
+            values[v].replace_all_uses_with(view)
+            if view is fenced:
+                replaced.append(first + v)
+            else:
+                found.append(PutIn(view.owner, index, [first + result], [first + v]))
+    value.replace_all_uses_except(fenced, fenced.owner.operation)
+    return found
+
+
+def _after(body: Body, index: int) -> ir.InsertionPoint:
+    """After an op, and what has been put in after it."""
+    if index + 1 < len(body.ops):
+        return ir.InsertionPoint(body.ops[index + 1])
+    return ir.InsertionPoint.at_block_terminator(body_of(body.function))
 
 
 def _reshaped(value: ir.Value, type_: ir.Type) -> ir.Value:
@@ -363,22 +386,23 @@ def _computed_once(body: Body, calls: Mapping[int, str]) -> set[int]:
     # Two places stand for many.
     found: dict[int, set[Any]] = {v: {v} for v in body.returned}
     sizes: Counter[Any] = Counter()
+    shapes = {type_: _shape(type_) for type_ in set(body.types)}
     for index in reversed(range(len(body.ops))):
         name, (first, last) = body.names[index], body.results[index]
         results = range(first, last)
         places = found.get(first, set()) if results else set()
         if len(places) > 1:
             places = {first}
-        sizes.update(places if name in FUSED else ())
+        is_fused = name in FUSED
+        if is_fused:
+            for place in places:
+                sizes[place] += 1
+        shape = shapes[body.types[first]] if is_fused and len(results) == 1 else None
         for v in dict.fromkeys(body.operands[index]):
             where = found.setdefault(v, set())
             if len(where) > 1:
                 continue
-            if (
-                name in FUSED
-                and len(results) == 1
-                and _shape(body.types[v]) == _shape(body.types[first])
-            ):
+            if is_fused and len(results) == 1 and shapes[body.types[v]] == shape:
                 where |= places
             elif name in MOVED or index in calls:
                 # Each element may be read several times.

@@ -100,6 +100,7 @@ def vmap(
     reserved: str | None = None,
     shared: Shared | None = None,
     of_first: Collection[int] = (),
+    written: list[ir.Value] | None = None,
 ) -> tuple[str, tuple[int | None, ...]]:
     """Writes ``@symbol.vmap``.
 
@@ -114,6 +115,7 @@ def vmap(
         batch, or the first element's.
       of_first: arguments without a batch dimension that are the first element's alone; the others
         have zeros.
+      written: what each value of the function has become is added here.
 
     Returns:
       The symbol, and each result's batch dimension.
@@ -147,6 +149,8 @@ def vmap(
                 rule = known[key] = rules.batch(op, body.names[i], pattern, axis, key[0])
             values[first:last] = rule.inline(args, op.location)
             dims[first:last] = rule.pattern
+        if written is not None:
+            written += values
         have = tuple([dims[v] for v in body.returned])
         found = _destinations(symbol, have, out_axes, shared)
         results = [

@@ -9,7 +9,7 @@ batch.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 
@@ -44,58 +44,77 @@ class Candidate(Blocks):
     def of(cls, rules: Rules, text: Text, word: Word, batchable: Batchable) -> Candidate | None:
         """The blocks; ``None`` if they cannot be one."""
         found = cls(rules, text, word)
-        if not found._find_free(batchable) or len(found.free) < MIN_OPS:
+        if not found._find_free(batchable):
             return None
         found._find_edges()
         types = [*map(found.operand_type, found.inputs), *map(found.result_type, found.outputs)]
         return found if all(map(is_plain_array, types)) else None
 
     def _find_free(self, batchable: Batchable) -> bool:
-        """Finds the ops that are free; whether the others can move."""
+        """Finds the ops that are free; whether they are enough, and the others can move."""
         text, body = self.text, self.text.body
         first, length = self.word.starts[0], self.word.length
         if not all(text.signature(first + i).results for i in range(length)):
             return False
-        members = {
-            text.index[start + i]: (block, i)
-            for block, start in enumerate(self.word.starts)
-            for i in range(length)
-        }
-        is_common = cache(lambda i, j: self.is_same([(i, j)]))
-        # The blocks have the same signatures.
-        can_be = cache(lambda i: batchable.is_so(text.signature(first + i), partial(is_common, i)))
-        bound: set[int] = set()
-        # The block of which each value is made, or several.
-        several = len(self.word.starts)
-        block_of: dict[int, int] = {}
-        dependent = []
-        for index in range(min(members), max(members) + 1):
-            read = [block_of[v] for v in body.operands[index] if v in block_of]
-            block, i = members.get(index, (several, None))
-            if i is not None and (read.count(block) < len(read) or not can_be(i)):
-                bound.add(i)
-                block = several
-            if i is not None or read:
-                dependent.append(index)
-                for v in range(*body.results[index]):
-                    block_of[v] = block
+        between, given = self._between()
+        bound = self._bound(given)
+
+        def is_common(i: int, j: int) -> bool:
+            return self.is_same([(i, j)])
+
         # An op may be bound in one block only, by which those that use it are in all.
         missing: set[int] = set()
         for i, index in enumerate(text.index[first : first + length]):
-            if i in bound or not missing.isdisjoint(body.operands[index]):
+            # The blocks have the same signatures.
+            if (
+                i in bound
+                or not missing.isdisjoint(body.operands[index])
+                or not batchable.is_so(body.signatures[index], partial(is_common, i))
+            ):
                 missing.update(range(*body.results[index]))
             else:
                 self.free.append(i)
-        if not self.free:
+        if len(self.free) < MIN_OPS:
             return False
-        free = set(self.free)
         last = text.index[self.word.starts[-1] + self.free[-1]]
-        self.moved = [
-            index
-            for index in dependent
-            if index < last and not (index in members and members[index][1] in free)
-        ]
+        others = sorted({*range(length)} - {*self.free})
+        stay = [text.index[start + i] for start in self.word.starts for i in others]
+        self.moved = [index for index in sorted([*between, *stay]) if index < last]
         return all(body.signatures[index].effects is None for index in self.moved)
+
+    def _between(self) -> tuple[list[int], set[int]]:
+        """The ops between the blocks that need results of theirs, by index in the body, and the
+        values that they give."""
+        text, body, starts = self.text, self.text.body, self.word.starts
+        letters = [letter for start in starts for letter in range(start, start + self.word.length)]
+        members = {text.index[letter] for letter in letters}
+        of_blocks = set(text.numbers(self.word).ravel().tolist())
+        found: list[int] = []
+        given: set[int] = set()
+        for index in range(min(members), max(members)):
+            if index not in members and not of_blocks.isdisjoint(body.operands[index]):
+                found.append(index)
+                given.update(range(*body.results[index]))
+                of_blocks.update(range(*body.results[index]))
+        return found, given
+
+    def _bound(self, given: set[int]) -> set[int]:
+        """The ops of a block that in one of the blocks need what another one has made.
+
+        Args:
+          given: what is made between them of what they have made.
+        """
+        text, word = self.text, self.word
+        first = word.starts[0]
+        block = np.full(word.starts[-1] + word.length - first, -1)
+        for number, start in enumerate(word.starts):
+            block[start - first :][: word.length] = number
+        values, made = text.sources(word)
+        maker = np.where(made < first, -1, block[np.maximum(made - first, 0)])
+        of_others = (maker >= 0) & (maker != np.arange(len(word.starts))[:, None])
+        if given:
+            of_others |= np.isin(values, [*given])
+        return set(text.readers(word)[of_others.any(0)].tolist())
 
     def _find_edges(self) -> None:
         """Finds what goes in and what comes out."""

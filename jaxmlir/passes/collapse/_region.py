@@ -27,7 +27,7 @@ import numpy as np
 from jaxmlir._compat import dtypes
 from jaxmlir.passes.collapse._cost import cost, price
 from jaxmlir.passes.collapse._reading import LINEAR, Reading
-from jaxmlir.passes.collapse._tensors import Algebra, Expr, Tensor, Wiring
+from jaxmlir.passes.collapse._tensors import Algebra, Expr, Tensor, Wiring, numbered
 from jaxmlir.passes.products._cost import BYTE_NS
 
 
@@ -174,7 +174,11 @@ class Walk:
             labels = (*labels, *fresh)
             self.precision.update(dict.fromkeys(fresh, expr.params))
             self._labels = fresh.stop
-        operands = [Tensor(e, tuple([labels[i] for i in w]), s) for e, w, s in expr.operands]
+        own = numbered(len(labels))
+        operands = [
+            Tensor(e, labels if w == own else tuple([labels[i] for i in w]), s)
+            for e, w, s in expr.operands
+        ]
         first = []
         for operand, cotangent, factors in self._handed(_Op(place, labels, operands)):
             place.price += self._price(cotangent)
@@ -192,10 +196,10 @@ class Walk:
 
     def _add(self, known: Place, operand: Tensor, cotangent: Tensor, factors: Factors) -> None:
         """Hands a cotangent to an expression that has one, by other labels."""
-        at = dict(zip(operand.labels, known.labels, strict=True))
-        if any(a != b and min(a, b) < self.root.rank for a, b in at.items()):
-            raise Unfit
         if operand.labels != known.labels:
+            at = dict(zip(operand.labels, known.labels, strict=True))
+            if any(a != b and min(a, b) < self.root.rank for a, b in at.items()):
+                raise Unfit
             cotangent, *others = (
                 t.relabelled({k: at.get(k, k) for k in t.labels}) for t in (cotangent, *factors)
             )

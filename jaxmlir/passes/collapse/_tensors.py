@@ -264,7 +264,7 @@ class Algebra:
             labels = a.labels
             own = numbered(len(labels))
             terms = [t for x in (a, b) for t in _terms(Tensor(x.expr, own, x.sign), is_whole)]
-            terms.sort(key=_by_number)
+            terms.sort(key=_number)
             sign = terms[0][2]
             sizes = terms[0][3].sizes[: len(own)]
             flat = tuple(_times(terms, sign))
@@ -321,6 +321,7 @@ def _times(terms: Sequence[Term], sign: int) -> Sequence[Term]:
     return terms if sign == 1 else [(number, w, -s, e) for number, w, s, e in terms]
 
 
+_number = operator.itemgetter(0)
 _by_number = operator.itemgetter(0, 1)
 
 

@@ -292,12 +292,11 @@ class _Distributed:
     def take_place(self, rules: Rules, trees: Sequence[Tree]) -> None:
         """Uses the sum of the products instead of the product."""
         op, products = self.node.op, []
-        for tree in trees:
-            if tree.is_mixed and tree.best is not None:
-                emit_best(rules, tree, op)
-            with ir.InsertionPoint(op), op.location:
-                products.append(tree.root.value)
         with ir.InsertionPoint(op), op.location:
+            for tree in trees:
+                if tree.is_mixed and tree.best is not None:
+                    emit_best(rules, tree, op)
+                products.append(tree.root.value)
             self.node.replace(_sum(products, [term.is_negative for term in self.terms]))
 
 

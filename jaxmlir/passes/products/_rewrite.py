@@ -85,7 +85,9 @@ def _rewrite(
     trees.absorb()
     count = 0
     for tree in trees.chosen():
-        emit_best(rules, tree, tree.root.op)
+        place = tree.root.op
+        with ir.InsertionPoint(place), place.location:
+            emit_best(rules, tree, place)
         count += 1
     if count:
         drop_dead_ops(function)
@@ -179,17 +181,16 @@ def _ns(tree: Tree) -> float:
 
 
 def emit_best(rules: Rules, tree: Tree, place: Any) -> None:
-    """Writes a product in its best order, which takes the place of the root.
+    """Writes a product in its best order at the insertion point; it takes the place of the root.
 
     Args:
-      place: the op before which it is written.
+      place: the op before which that is.
     """
     best = tree.best
     if remarks_wanted():
         remark(place, _message(tree.cost, best.cost, best.plan))
-    with ir.InsertionPoint(place), place.location:
-        (value,) = rules.emit(best.plan, [v.value for v in best.values], best.plan)
-        tree.root.replace(converted(value, tree.root.type))
+    (value,) = rules.emit(best.plan, [v.value for v in best.values], best.plan)
+    tree.root.replace(converted(value, tree.root.type))
 
 
 def _message(before: Cost, after: Cost, plan: Plan) -> str:

@@ -18,6 +18,7 @@ In this order, and for inner loops first:
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.ir import body_of, func, scope
@@ -30,6 +31,7 @@ from jaxmlir.passes._bodies import (
     can_change,
     loops_of,
 )
+from jaxmlir.passes._build import named_ops
 from jaxmlir.passes._call_graph import CallGraph, visit_functions
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._rules import Rules
@@ -37,6 +39,7 @@ from jaxmlir.passes.higher_order._scan_op import ScanOp
 
 if TYPE_CHECKING:
     from jaxmlir.passes.raise_loops._known import Known
+    from jaxmlir.passes.raise_loops._maps import Maps
     from jaxmlir.program import Program
 
 # Of the values of a batch of iterations.  Gradients of 500 vectors times a matrix of 64 rows on two
@@ -91,6 +94,8 @@ class _Raiser:
         self._gains = Gains(program)
         self._alike = Alike(self._rules, self._raise)
         self._changed = False
+        # Of the functions that are as they were.
+        self._ops = dict(graph.ops)
 
     def visit(self, function: func.FuncOp) -> bool:
         """Raises the loops of a function; whether it may have changed."""
@@ -104,6 +109,8 @@ class _Raiser:
                 known.changed()
                 self.count += count
                 self._changed = True
+        if self._changed:
+            self._ops.pop(function.name.value, None)
         return self._changed
 
     def _raise(self, op: Any, name: str, known: Known, depth: int) -> int:
@@ -113,7 +120,6 @@ class _Raiser:
           known: the integers that are known around it, where there are ``depth`` loops.
         """
         from jaxmlir.passes.raise_loops._known import is_integer
-        from jaxmlir.passes.raise_loops._maps import batch_map
         from jaxmlir.passes.raise_loops._trip_counts import while_to_scan
 
         count = 0
@@ -134,10 +140,14 @@ class _Raiser:
             if raised is not op:
                 count, op, scan = count + 1, raised, ScanOp.of(raised)
         if self._batch_bytes:
-            count += batch_map(
-                self._rules, self._bodies, self._gains, op, scan, self._batch_bytes, self._platform
-            )
+            count += self._maps.batch(op, scan, self._ops.get(scan.body))
         return count
+
+    @functools.cached_property
+    def _maps(self) -> Maps:
+        from jaxmlir.passes.raise_loops._maps import Maps
+
+        return Maps(self._rules, self._bodies, self._gains, self._batch_bytes, self._platform)
 
     def _raise_arrays(self, op: Any, scan: ScanOp, outer: Known, depth: int) -> Any | None:
         """The scan with its arrays raised, or as it was; ``None`` of one that gives nothing."""
@@ -152,7 +162,8 @@ class _Raiser:
         editor = ScanEditor(self._bodies, op, scan)
         known = in_body(editor.scan, editor.body, list(op.operands), outer, depth)
         arrays = {item.arg for item in (*editor.consts, *editor.carry)}
-        combined = simplify_windows(self._rules, editor.body, known, arrays)
+        ops = self._ops.pop(editor.body.name.value, None) or named_ops(editor.body)
+        combined = simplify_windows(self._rules, ops, known, arrays)
         known.changed()
         raiser = ArrayRaiser(editor, known, combined)
         raiser.raise_reads()

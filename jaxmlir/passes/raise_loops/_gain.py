@@ -22,9 +22,9 @@ from jaxmlir._signature import Signature
 from jaxmlir.ir import symbol_uses
 from jaxmlir.passes._batchable import is_slow_alone
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._build import may_have_functions
+from jaxmlir.passes._build import SPREAD, may_have_functions
 from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
-from jaxmlir.passes._work import Work, elements
+from jaxmlir.passes._work import Work, elements, size
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class Gains:
         self._of_symbol: dict[tuple[str, tuple[bool, ...]], Gain | None] = {}
         # Of bodies that are alike but for their constants.
         self._of_structure: dict[tuple[Hashable, tuple[bool, ...]], Gain | None] = {}
+        self._bytes: dict[Hashable, int] = {}
 
     def read(self, symbol: str, ops: Sequence[tuple[Any, str]] | None = None) -> Body:
         """A body that does not change any more.
@@ -110,6 +111,29 @@ class Gains:
             can_batch = _Walk(self, self._work, gain).body(body, batched, 1)
             self._of_structure[key] = gain if can_batch else None
         return self._of_structure[key]
+
+    def bytes(self, body: Body) -> int:
+        """How many bytes the values of a function take if all are kept, those of its calls
+        included."""
+        if body.structure not in self._bytes:
+            self._bytes[body.structure] = self._bytes_of(body)
+        return self._bytes[body.structure]
+
+    def _bytes_of(self, body: Body) -> int:
+        total = 0
+        constants: set[int] = set()
+        for signature, operands, results in zip(
+            body.signatures, body.operands, body.results, strict=True
+        ):
+            name = signature.name
+            if name == "jaxpr.constant" or (name in SPREAD and constants.issuperset(operands)):
+                constants.update(range(*results))
+            else:
+                total += sum(map(size, signature.results))
+            symbol = callee_of(signature) if may_have_functions(name) else None
+            if symbol is not None:
+                total += self.bytes(self.read(symbol))
+        return total
 
 
 def callee_of(signature: Signature) -> str | None:

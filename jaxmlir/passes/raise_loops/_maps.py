@@ -17,30 +17,28 @@ take all of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir.ir import body_of, func, ir
 from jaxmlir.passes._bodies import Bodies, Carried, ScanEditor, Stacked, can_change
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import (
-    SPREAD,
     NewFunction,
     converted,
     erase,
     inline,
-    may_have_functions,
     named_ops,
     returned,
 )
 from jaxmlir.passes._remarks import remark
-from jaxmlir.passes._work import is_array, size
+from jaxmlir.passes._work import is_array
 from jaxmlir.passes.higher_order._loops import stacked
 from jaxmlir.passes.higher_order._scan_op import ScanOp
-from jaxmlir.passes.raise_loops._gain import Gains, callee_of, may_pay
+from jaxmlir.passes.raise_loops._gain import Gains, may_pay
 from jaxmlir.passes.raise_loops._known import Known
-from jaxmlir.passes.vmap import batch_axis
+from jaxmlir.passes.vmap import batch_axis, vmap
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -52,46 +50,129 @@ if TYPE_CHECKING:
 MIN_BATCH = 8
 
 
-def batch_map(
-    rules: Rules,
-    bodies: Bodies,
-    gains: Gains,
-    op: Any,
-    scan: ScanOp,
-    batch_bytes: int,
-    platform: str,
-) -> int:
-    """Batches a scan with independent iterations, if that pays; 1 if it did.
+class Maps:
+    """Batches the loops of a program.
 
     Args:
-      scan: the op without its operands.
       batch_bytes: how much memory the values of a batch may take.
     """
-    body = rules.program.function(scan.body)
-    if scan.length < 2 or not can_change(body):
-        return 0
-    ops = named_ops(body)
-    if not may_pay(ops, platform):
-        return 0
-    if not all([is_array(v.type) for v in (*op.operands, *op.results)]):
-        return 0
-    if _sums(scan, body) is None:
-        return 0
-    others = len(op.operands) - scan.num_consts
-    gains.read(scan.body, ops)
-    gain = gains.of(scan.body, (False,) * scan.num_consts + (True,) * others)
-    if gain is None or not gain.pays(platform):
-        return 0
-    taken = max(_bytes(gains, gains.read(scan.body)), 1)
-    batch = _batch_size(scan.length, batch_bytes // taken)
-    if not batch:
-        return 0
-    remark(
-        op,
-        f"its {scan.length} iterations are independent: {batch} at a time, of {taken} bytes each",
-    )
-    _batch(rules, bodies, gains, op, scan, batch)
-    return 1
+
+    def __init__(self, rules: Rules, bodies: Bodies, gains: Gains, batch_bytes: int, platform: str):
+        self._rules, self._bodies, self._gains = rules, bodies, gains
+        self._batch_bytes, self._platform = batch_bytes, platform
+        self._templates: dict[Hashable, _Template] = {}
+
+    def batch(self, op: Any, scan: ScanOp, ops: Sequence[tuple[Any, str]] | None) -> int:
+        """Batches a scan with independent iterations, if that pays; 1 if it did.
+
+        Args:
+          scan: the op without its operands.
+          ops: those of its body, with their names, from a caller that has them.
+        """
+        body = self._rules.program.function(scan.body)
+        if scan.length < 2 or not can_change(body):
+            return 0
+        ops = ops or named_ops(body)
+        if not may_pay(ops, self._platform):
+            return 0
+        if not all([is_array(v.type) for v in (*op.operands, *op.results)]):
+            return 0
+        if _sums(scan, body) is None:
+            return 0
+        others = len(op.operands) - scan.num_consts
+        gains = self._gains
+        gains.read(scan.body, ops)
+        gain = gains.of(scan.body, (False,) * scan.num_consts + (True,) * others)
+        if gain is None or not gain.pays(self._platform):
+            return 0
+        taken = max(gains.bytes(gains.read(scan.body)), 1)
+        batch = _batch_size(scan.length, self._batch_bytes // taken)
+        if not batch:
+            return 0
+        remark(
+            op,
+            f"its {scan.length} iterations are independent: {batch} at a time, "
+            f"of {taken} bytes each",
+        )
+        self._write(op, scan, batch)
+        return 1
+
+    def _write(self, op: Any, scan: ScanOp, batch: int) -> None:
+        """Writes the batched loop in the place of the scan."""
+        rules = self._rules
+        sums: list[Carried] = []
+        subtracted: list[bool] = []
+        results: list[ir.Value | None] = list(op.results)
+        if scan.num_carry:
+            editor = ScanEditor(self._bodies, op)
+            sums = list(editor.carry)
+            subtracted = [editor.out(item).owner.name == "jaxpr.sub" for item in sums]
+            results = [item.result for item in editor.ys]
+            op = _of_rows(editor)
+            scan = ScanOp.of(op)
+            body = Body(editor.body)
+        else:
+            body = self._gains.read(scan.body)
+        operands = list(op.operands)
+        consts, _, xs = scan.operands(operands)
+        dims = (*[None] * len(consts), *[0] * len(xs))
+        batched = self._batched(body, dims, batch)
+        with ir.InsertionPoint(op), op.location:
+            if batch == scan.length:
+                values = inline(batched, operands)
+                totals = [
+                    _total(rules, item.init, value, negative)
+                    for item, value, negative in zip(
+                        sums, values[len(results) :], subtracted, strict=True
+                    )
+                ]
+            else:
+                values, totals = _in_batches(
+                    rules, scan, batched, consts, xs, sums, subtracted, scan.length // batch
+                )
+        for result, value in zip(results, values, strict=False):
+            result.replace_all_uses_with(value)
+        for item, value in zip(sums, totals, strict=True):
+            item.result.replace_all_uses_with(value)
+        erase(op)
+        if sums:
+            editor.finish()
+
+    def _batched(self, body: Body, dims: tuple[int | None, ...], size: int) -> func.FuncOp:
+        """A body on a batch, to be copied in before another one is asked for.
+
+        Bodies that are alike but for their constants are batched once, and written by one function,
+        which is given the constants of each.
+
+        Args:
+          dims: of each argument the batch dimension.
+        """
+        constants = [i for i, name in enumerate(body.names) if name == "jaxpr.constant"]
+        named = tuple([tuple(body.signatures[i].named) for i in constants])
+        key = body.structure, named, dims, size
+        places = [body.function.location, *[op.location for op in body.ops]]
+        found = self._templates.get(key)
+        if found is not None and found.places == places:
+            for i, op in found.constants.items():
+                for name, attr in body.signatures[i].attributes:
+                    op.attributes[name] = attr
+            return found.function
+        symbol, values = body.function.name.value, []
+        out_dims = (0,) * len(body.returned)
+        with self._rules.functions.having_read(symbol, body):
+            new, _ = vmap(self._rules, symbol, dims, batch_axis(size), out_dims, written=values)
+        function = self._rules.program.function(new)
+        owners = {i: values[body.results[i][0]].owner for i in constants}
+        self._templates[key] = _Template(function, owners, places)
+        return function
+
+
+class _Template(NamedTuple):
+    """A body on a batch; its constants, by index in the body; and where that and its ops were."""
+
+    function: func.FuncOp
+    constants: dict[int, Any]
+    places: list[ir.Location]
 
 
 def would_gain(editor: ScanEditor, gains: Gains, known: Known, platform: str) -> bool:
@@ -159,74 +240,6 @@ def _strong(value: ir.Value) -> ir.Value:
         return value
     (operand,) = owner.operands
     return operand if aval_of(operand.type).dtype == aval_of(value.type).dtype else value
-
-
-def _bytes(gains: Gains, body: Body) -> int:
-    """How many bytes the values of a function take if all are kept, those of its calls included."""
-    total = 0
-    constants: set[int] = set()
-    for signature, operands, results in zip(
-        body.signatures, body.operands, body.results, strict=True
-    ):
-        name = signature.name
-        if name == "jaxpr.constant" or (name in SPREAD and constants.issuperset(operands)):
-            constants.update(range(*results))
-        else:
-            total += sum(map(size, signature.results))
-        symbol = callee_of(signature) if may_have_functions(name) else None
-        if symbol is not None:
-            total += _bytes(gains, gains.read(symbol))
-    return total
-
-
-def _batch(rules: Rules, bodies: Bodies, gains: Gains, op: Any, scan: ScanOp, batch: int) -> None:
-    """Writes the batched loop in the place of the scan."""
-    sums: list[Carried] = []
-    subtracted: list[bool] = []
-    results: list[ir.Value | None] = list(op.results)
-    body = None
-    if scan.num_carry:
-        editor = ScanEditor(bodies, op)
-        sums = list(editor.carry)
-        subtracted = [editor.out(item).owner.name == "jaxpr.sub" for item in sums]
-        results = [item.result for item in editor.ys]
-        op = _of_rows(editor)
-        scan = ScanOp.of(op)
-    else:
-        body = gains.read(scan.body)
-    operands = list(op.operands)
-    consts, _, xs = scan.operands(operands)
-    axis = batch_axis(batch)
-    dims = (*[None] * len(consts), *[0] * len(xs))
-    with rules.functions.having_read(scan.body, body):
-        symbol, _ = rules.functions.batch(scan.body, dims, axis, (0,) * len(op.results))
-    with ir.InsertionPoint(op), op.location:
-        if batch == scan.length:
-            values = inline(rules.program.function(symbol), operands)
-            totals = [
-                _total(rules, item.init, value, negative)
-                for item, value, negative in zip(
-                    sums, values[len(results) :], subtracted, strict=True
-                )
-            ]
-        else:
-            values, totals = _in_batches(
-                rules,
-                scan,
-                rules.program.function(symbol),
-                consts,
-                xs,
-                sums,
-                subtracted,
-                scan.length // batch,
-            )
-    for result, value in zip(results, values, strict=False):
-        result.replace_all_uses_with(value)
-    for item, value in zip(sums, totals, strict=True):
-        item.result.replace_all_uses_with(value)
-    erase(op)
-    if sums:
-        editor.finish()
 
 
 def _of_rows(editor: ScanEditor) -> Any:

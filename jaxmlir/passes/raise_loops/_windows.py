@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import codec
-from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import filled, named_ops, overwrites, window_sizes
+from jaxmlir.ir import ir
+from jaxmlir.passes._build import filled, overwrites, window_sizes
 from jaxmlir.passes.raise_loops._accesses import Access, is_retyped
 from jaxmlir.passes.raise_loops._known import Bounds, Known, bounds_of
 from jaxmlir.passes.raise_loops._rows import dynamic_slice, dynamic_update_slice
@@ -28,16 +28,17 @@ if TYPE_CHECKING:
 
 
 def simplify_windows(
-    rules: Rules, body: func.FuncOp, known: Known, arrays: set[ir.Value]
+    rules: Rules, ops: Sequence[tuple[Any, str]], known: Known, arrays: set[ir.Value]
 ) -> dict[ir.Value, Access]:
     """Rewrites the gathers and scatters of a body; what scatters that combine do, by result.
 
     Args:
+      ops: of the body, with their names.
       arrays: those of which they are rewritten; what is scattered into one is one as well.
     """
     arrays = set(arrays)
     combined: dict[ir.Value, Access] = {}
-    for op, name in named_ops(body):
+    for op, name in ops:
         if name not in _WINDOWS:
             continue
         operands = list(op.operands)

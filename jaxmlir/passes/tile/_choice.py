@@ -7,6 +7,7 @@ Of what is left, the region that gains most is taken.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -147,6 +148,8 @@ class _Search:
         if self.tile_size is None and self._stored(region) <= self.tile_bytes:
             return None
         schedule = Schedule(self.uses, region)
+        if self.tile_size is None and self._fits(schedule):
+            return None
         again = computed_again(schedule, self.prices)
         estimates = {
             number: estimate(schedule, number, self.stored, again)
@@ -167,6 +170,17 @@ class _Search:
                 if dim is not None and v in stored:
                     total += bytes_of[v]
         return total
+
+    def _fits(self, schedule: Schedule) -> bool:
+        """Whether the rows that are stored of each stage, or for it, fit in a tile: no fewer bytes
+        than are there at once."""
+        places, bytes_of = self.uses.places, self.uses.bytes
+        for stage in schedule.stages:
+            values = set(itertools.chain.from_iterable([places[i] for i in stage.rows]))
+            values &= self.stored.values
+            if sum([bytes_of[v] for v in values if schedule.dim(v) is not None]) > self.tile_bytes:
+                return False
+        return True
 
     def _tiles(self, rows: int, bytes_: int) -> Tiles | None:
         if self.tile_size is None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from jaxmlir._signature import Signature
 from jaxmlir.passes._body import Body
@@ -156,6 +157,20 @@ class Stage:
     rows: list[int] = field(default_factory=list)
 
 
+class _Reads(NamedTuple):
+    """How values are read.
+
+    Attributes:
+      inner: :attr:`Schedule.inner`.
+      outside: those that are read outside of the loop that computes them, or returned, ...
+      whole: ... and those of them that are read otherwise than by rows.
+    """
+
+    inner: dict[int, list[bool]]
+    outside: set[int]
+    whole: set[int]
+
+
 class Schedule:
     """The ops of a function in stages.
 
@@ -163,8 +178,6 @@ class Schedule:
       rows: the ops that are computed in loops, by index.
       stages: in order; the ops of each in the order of the function.
       stage: of each row op the number of its stage.
-      inner: of each row op and operand, whether that is a row, or a part, that its own loop has
-        computed.
     """
 
     def __init__(self, uses: Uses, rows: Region):
@@ -178,11 +191,12 @@ class Schedule:
         self._place()
         self._sink()
         self.stages = self._staged()
-        self.inner: dict[int, list[bool]] = {}
-        # The values that are read outside of the loop that computes them, and those that are read
-        # otherwise than by rows.
-        self._left, self._whole_read = set(uses.is_returned), set(uses.is_returned)
-        self._read()
+
+    @property
+    def inner(self) -> dict[int, list[bool]]:
+        """Of each row op and operand, whether that is a row, or a part, that its own loop has
+        computed."""
+        return self._reads.inner
 
     def dim(self, value: int) -> int | None:
         """The batch dimension of a value that is computed by rows; else ``None``."""
@@ -198,35 +212,38 @@ class Schedule:
 
     def is_read_whole(self, value: int) -> bool:
         """Whether a value that is computed by rows is returned, or read otherwise than by rows."""
-        return value in self._whole_read
+        return value in self._reads.whole
 
     def _leaving(self, stage: int) -> list[int]:
         """The values that a stage computes and others read."""
         if stage not in self._found:
             results = (range(*self.uses.body.results[i]) for i in self.stages[stage].rows)
-            self._found[stage] = [v for group in results for v in group if v in self._left]
+            self._found[stage] = [v for group in results for v in group if v in self._reads.outside]
         return self._found[stage]
 
-    def _read(self) -> None:
-        """Finds how operands are read."""
+    @functools.cached_property
+    def _reads(self) -> _Reads:
         dims, maker, stage_of = self._dims, self.uses.maker, self.stage
+        returned = self.uses.is_returned
+        found = _Reads({}, set(returned), set(returned))
         for i, operands in enumerate(self.uses.body.operands):
             row = self.rows.get(i)
             if row is None:
-                self._left.update(operands)
-                self._whole_read.update(operands)
+                found.outside.update(operands)
+                found.whole.update(operands)
             elif row.is_of_parts:
-                self.inner[i] = [True] * len(operands)
+                found.inner[i] = [True] * len(operands)
             else:
-                inner = self.inner[i] = []
+                inner = found.inner[i] = []
                 stage = stage_of[i]
                 for v, d in zip(operands, row.operands, strict=True):
                     by_rows = d == dims[v]
                     inner.append(by_rows and d is not None and stage_of[maker[v]] == stage)
                     if not inner[-1]:
-                        self._left.add(v)
+                        found.outside.add(v)
                         if not by_rows:
-                            self._whole_read.add(v)
+                            found.whole.add(v)
+        return found
 
     def _place(self) -> None:
         """Each op in the first stage in which it can be computed."""
