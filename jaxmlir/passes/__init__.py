@@ -79,6 +79,7 @@ BUILTIN_PASSES = (
     ("jaxpr-licm", "jaxmlir.passes.licm:Licm"),
     ("jaxpr-linearize", "jaxmlir.passes.linearize:Linearize"),
     ("jaxpr-log-products", "jaxmlir.passes.log_products:LogProducts"),
+    ("jaxpr-map-calls", "jaxmlir.passes.map_calls:MapCalls"),
     ("jaxpr-matmul-precision", "jaxmlir.passes.matmul_precision:MatmulPrecision"),
     ("jaxpr-outline", "jaxmlir.passes.outline:Outline"),
     ("jaxpr-parallel-loops", "jaxmlir.passes.parallel_loops:ParallelLoops"),

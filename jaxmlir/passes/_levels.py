@@ -46,7 +46,7 @@ STRUCTURE = (
 )
 
 # What repeats is written once, when nothing else looks at it as a whole any more.
-SHARING = ("jaxpr-outline",)
+SHARING = ("jaxpr-map-calls", "jaxpr-outline")
 
 # Of a program as it is compiled: how arrays are laid out, and what is stored: of a batch, by loops
 # for their derivative, and by fusions. Its derivatives are taken before.

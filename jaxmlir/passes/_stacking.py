@@ -36,6 +36,11 @@ def rows_of(rules: Rules, array: ir.Value) -> list[ir.Value]:
     return rules.emit(_rows, [array], _rows)
 
 
+def row_of(rules: Rules, array: ir.Value, index: int) -> ir.Value:
+    """One row of an array."""
+    return rules.emit(lambda a: [a[index]], [array], ("row", index))[0]
+
+
 def total_of(rules: Rules, array: ir.Value) -> ir.Value:
     """The sum of the rows of an array."""
     return rules.emit(_total, [array], _total)[0]

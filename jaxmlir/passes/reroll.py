@@ -45,7 +45,7 @@ from jaxmlir.passes._own_slices import with_dynamic_slices
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._repeats import Place, Text, Word
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes._stacking import stack
+from jaxmlir.passes._stacking import row_of, stack
 from jaxmlir.passes._work import KERNEL, Work, is_array, size
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 from jaxmlir.passes.log_products._plan import worthwhile
@@ -324,8 +324,7 @@ class _Loop(Blocks):
         """Uses the rows of a stacked result."""
         for i, value in enumerate(self.results(place)):
             if is_used(value):
-                (row,) = self.rules.emit(lambda a, i=i: [a[i]], [rows], ("row", i))
-                value.replace_all_uses_with(row)
+                value.replace_all_uses_with(row_of(self.rules, rows, i))
 
     def stack(self, places: Sequence[Place]) -> ir.Value:
         """The slices together."""
