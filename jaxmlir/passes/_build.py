@@ -79,11 +79,15 @@ class NewFunction:
 _OF_PRIVATE = frozenset({"function_type", "sym_name", "sym_visibility"})
 
 
-def copy_function(rules: Rules, symbol: str) -> func.FuncOp:
-    """A private function of the same ops, of which nothing else is known."""
+def copy_function(rules: Rules, symbol: str, function: func.FuncOp | None = None) -> func.FuncOp:
+    """A private function of the same ops, of which nothing else is known.
+
+    Args:
+      function: the one to copy, if that is another than ``@symbol``, which gives the name.
+    """
     program = rules.program
     with ir.InsertionPoint(program.module.body):
-        new = program.function(symbol).operation.clone()
+        new = (function or program.function(symbol)).operation.clone()
     attributes = new.attributes
     for key in set(attributes.keys()) - _OF_PRIVATE:
         del attributes[key]

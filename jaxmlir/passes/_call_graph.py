@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir import ops
 from jaxmlir.ir import func, is_private
-from jaxmlir.passes._build import may_have_functions, named_ops, reachable, symbols_of
+from jaxmlir.passes._build import Uses, may_have_functions, named_ops, reachable, symbols_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -49,6 +49,13 @@ class CallGraph:
     def counts(self) -> collections.Counter[str]:
         """How often each symbol is referred to."""
         return collections.Counter(use for found in self.uses.values() for use in found)
+
+    def uses_in(self, program: Program) -> Uses:
+        """What each function refers to, for who takes out those that it changes: these are read
+        again."""
+        found = Uses(program)
+        found.update((symbol, tuple(uses)) for symbol, uses in self.uses.items())
+        return found
 
     def entry_points(self) -> list[str]:
         """The public functions, and those that no other refers to."""
@@ -159,13 +166,17 @@ def visit_functions(
         keep_reachable(program, entries)
 
 
-def keep_reachable(program: Program, entries: Sequence[str]) -> None:
-    """Erases what no entry point refers to any more, of a program whose functions have changed."""
+def keep_reachable(program: Program, entries: Sequence[str], uses: Uses | None = None) -> None:
+    """Erases what no entry point refers to any more, of a program whose functions have changed.
+
+    Args:
+      uses: what functions refer to now, of who knows of some.
+    """
     program.changed()
     if not entries:
         return
     functions = program.functions
-    reached = reachable(functions, *entries)
+    reached = reachable(functions, *entries, uses=uses)
     kept = {}
     for name, op in functions.items():
         if name in reached:

@@ -1,0 +1,92 @@
+"""Functions that were written for a body, and are written again for bodies that are alike.
+
+Many bodies of loops are the same but for the values of their constants
+(:attr:`jaxmlir.passes._body.Body.structure`), and so is what a pass makes of them.  MLIR copies a
+function in the time in which two or three of its ops are made one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from jaxmlir.ir import body_of, func, ir
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import Uses, copy_function
+
+if TYPE_CHECKING:
+    from jaxmlir.passes._rules import Rules
+
+
+def particulars(body: Body) -> Hashable:
+    """What bodies of one structure have to have in common besides, so that what is written for one
+    is a pattern for the others: where ops are in the source, and how constants are given."""
+    constants = [s.named.keys() for s in body.signatures if s.name == "jaxpr.constant"]
+    locations = [op.location.attr for op in (body.function, *body.ops)]
+    return tuple(map(tuple, constants)), tuple(locations)
+
+
+class Pattern:
+    """A function that was written for a body, which refers to no other.
+
+    Attributes:
+      sources: of its ops, the op of the body that each is a copy of, if it is a constant.
+    """
+
+    def __init__(
+        self,
+        function: func.FuncOp,
+        body: Body,
+        sources: Iterable[int | None],
+        references: Sequence[tuple[int, str]] = (),
+    ):
+        """
+        Args:
+          references: the ops that refer to functions that were written for the body as well, each
+            with the attribute that does.
+        """
+        self._function = function
+        self._references = references
+        self.sources = list(sources)
+        self._constants = [
+            (place, index, body.signatures[index])
+            for place, index in enumerate(self.sources)
+            if index is not None and body.names[index] == "jaxpr.constant"
+        ]
+
+    def write(self, rules: Rules, name: str, body: Body, uses: Uses) -> str:
+        """The function for a body that is alike, in the program; its symbol.
+
+        Args:
+          name: what the symbol is made from.
+          uses: what functions refer to, which is put down.
+        """
+        new = copy_function(rules, name, self._function)
+        self._give_constants(new, body)
+        symbol = new.name.value
+        uses[symbol] = ()
+        return symbol
+
+    def refer(self, rules: Rules, written: str, symbols: Sequence[str], uses: Uses) -> None:
+        """Has a function that was written refer to others that were."""
+        ops = body_of(rules.program.function(written)).operations
+        for (place, name), symbol in zip(self._references, symbols, strict=True):
+            ops[place].attributes[name] = ir.FlatSymbolRefAttr.get(symbol)
+        uses[written] = tuple(symbols)
+
+    def like(self, body: Body) -> func.FuncOp:
+        """The function for a body that is alike, where it is not in the program."""
+        if all(body.signatures[index] is old for _, index, old in self._constants):
+            return self._function
+        new = self._function.operation.clone(ip=False)
+        self._give_constants(new, body)
+        return new
+
+    def _give_constants(self, function: func.FuncOp, body: Body) -> None:
+        ops = body_of(function).operations
+        for place, index, old in self._constants:
+            signature = body.signatures[index]
+            if signature is not old:
+                attributes = ops[place].attributes
+                for name, attribute in signature.attributes:
+                    attributes[name] = attribute
