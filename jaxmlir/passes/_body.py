@@ -58,9 +58,13 @@ class Body:
             self.ops.append(op)
             operands = [numbers[v] for v in op.operands]
             self.operands.append(operands)
-            first = last = len(types)
+            first = len(types)
+            results = op.results
+            # Most have one, and to look whether there is a second one takes as long as the first.
+            results = (results[0],) if len(results) == 1 else results
+            last = first
             if old_signature is not None and op == old_op:
-                for result in op.results:
+                for result in results:
                     numbers[result] = last
                     last += 1
                 types += old_signature.results
@@ -68,7 +72,7 @@ class Body:
                 self.signatures.append(old_signature)
                 old_op, old_signature = next(old, (None, None))
                 continue
-            for result in op.results:
+            for result in results:
                 numbers[result] = last
                 types.append(result.type)
                 last += 1

@@ -79,24 +79,26 @@ class NewFunction:
 _OF_PRIVATE = frozenset({"function_type", "sym_name", "sym_visibility"})
 
 
-def copy_function(rules: Rules, symbol: str, function: func.FuncOp | None = None) -> func.FuncOp:
-    """A private function of the same ops, of which nothing else is known.
-
-    Args:
-      function: the one to copy, if that is another than ``@symbol``, which gives the name.
-    """
-    program = rules.program
-    with ir.InsertionPoint(program.module.body):
-        new = (function or program.function(symbol)).operation.clone()
+def copy_function(rules: Rules, symbol: str) -> func.FuncOp:
+    """A private function of the same ops, of which nothing else is known."""
+    _, new = clone_function(rules, rules.program.function(symbol), symbol)
     attributes = new.attributes
     for key in set(attributes.keys()) - _OF_PRIVATE:
         del attributes[key]
-    name = rules.importer.unique_symbol(symbol)
-    attributes["sym_name"] = ir.StringAttr.get(name)
     attributes["sym_visibility"] = ir.StringAttr.get("private")
-    program.functions[name] = new
-    rules.functions.given_effects.list_in(new)
     return new
+
+
+def clone_function(rules: Rules, function: func.FuncOp, name: str) -> tuple[str, func.FuncOp]:
+    """A function again, under a symbol that is made from a name."""
+    program = rules.program
+    with ir.InsertionPoint(program.module.body):
+        new = function.operation.clone()
+    symbol = rules.importer.unique_symbol(name)
+    new.attributes["sym_name"] = ir.StringAttr.get(symbol)
+    program.functions[symbol] = new
+    rules.functions.given_effects.list_in(new)
+    return symbol, new
 
 
 def ops_of(function: func.FuncOp) -> Iterator[tuple[Any, str, list[ir.Value]]]:

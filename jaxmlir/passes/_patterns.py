@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from jaxmlir._signature import Signature
 from jaxmlir.ir import body_of, func, ir
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._build import Uses, copy_function
+from jaxmlir.passes._build import Uses, clone_function
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -36,12 +37,13 @@ class Pattern:
     def __init__(
         self,
         function: func.FuncOp,
-        body: Body,
+        body: Sequence[Signature],
         sources: Iterable[int | None],
         references: Sequence[tuple[int, str]] = (),
     ):
         """
         Args:
+          body: its ops.
           references: the ops that refer to functions that were written for the body as well, each
             with the attribute that does.
         """
@@ -49,21 +51,20 @@ class Pattern:
         self._references = references
         self.sources = list(sources)
         self._constants = [
-            (place, index, body.signatures[index])
+            (place, index, body[index])
             for place, index in enumerate(self.sources)
-            if index is not None and body.names[index] == "jaxpr.constant"
+            if index is not None and body[index].name == "jaxpr.constant"
         ]
 
-    def write(self, rules: Rules, name: str, body: Body, uses: Uses) -> str:
+    def write(self, rules: Rules, name: str, body: Sequence[Signature], uses: Uses) -> str:
         """The function for a body that is alike, in the program; its symbol.
 
         Args:
           name: what the symbol is made from.
           uses: what functions refer to, which is put down.
         """
-        new = copy_function(rules, name, self._function)
+        symbol, new = clone_function(rules, self._function, name)
         self._give_constants(new, body)
-        symbol = new.name.value
         uses[symbol] = ()
         return symbol
 
@@ -74,18 +75,18 @@ class Pattern:
             ops[place].attributes[name] = ir.FlatSymbolRefAttr.get(symbol)
         uses[written] = tuple(symbols)
 
-    def like(self, body: Body) -> func.FuncOp:
+    def like(self, body: Sequence[Signature]) -> func.FuncOp:
         """The function for a body that is alike, where it is not in the program."""
-        if all(body.signatures[index] is old for _, index, old in self._constants):
+        if all(body[index] is old for _, index, old in self._constants):
             return self._function
         new = self._function.operation.clone(ip=False)
         self._give_constants(new, body)
         return new
 
-    def _give_constants(self, function: func.FuncOp, body: Body) -> None:
+    def _give_constants(self, function: func.FuncOp, body: Sequence[Signature]) -> None:
         ops = body_of(function).operations
         for place, index, old in self._constants:
-            signature = body.signatures[index]
+            signature = body[index]
             if signature is not old:
                 attributes = ops[place].attributes
                 for name, attribute in signature.attributes:

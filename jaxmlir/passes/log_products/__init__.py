@@ -136,13 +136,14 @@ class _Patterns:
 
     def write(self, rules: Rules, symbol: str, body: Body, uses: Uses) -> _Versions:
         """The same for one more."""
-        far, near = (pattern.write(rules, symbol, body, uses) for pattern in (self.far, self.near))
-        again = [pattern.write(rules, "exponentials", body, uses) for pattern in self.exponentials]
+        ops = body.signatures
+        far, near = (pattern.write(rules, symbol, ops, uses) for pattern in (self.far, self.near))
+        again = [pattern.write(rules, "exponentials", ops, uses) for pattern in self.exponentials]
         self.far.refer(rules, far, again, uses)
         split = self.split
         if split is not None and self.invariant is not None:
-            split = replace(split, symbol=near, template=self.invariant.like(body))
-        return _Versions(body, self.check.like(body), far, near, split, self)
+            split = replace(split, symbol=near, template=self.invariant.like(ops))
+        return _Versions(body, self.check.like(ops), far, near, split, self)
 
 
 class _Loops:
@@ -203,16 +204,20 @@ class _Loops:
     ) -> str:
         """A function that is a loop with another body, what is the same in each iteration being
         computed before it."""
-        body, patterns, types = versions.body, versions.patterns, [v.type for v in operands]
+        ops, patterns, types = (
+            versions.body.signatures,
+            versions.patterns,
+            [v.type for v in operands],
+        )
         symbol, split = (versions.far, None) if name == _FAR else (versions.near, versions.split)
         other = scan.length, scan.reverse, *scan.other.items(), *types
         key = patterns, name, other, op.location.attr
         pattern = None if patterns is None else self._loops.get(key)
         if pattern is not None:
-            branch = pattern.write(self._rules, name, body, self.uses)
+            branch = pattern.write(self._rules, name, ops, self.uses)
             pattern.refer(self._rules, branch, [symbol], self.uses)
             return branch
-        new = NewFunction(self._rules, name, types, body.function)
+        new = NewFunction(self._rules, name, types, versions.body.function)
         with new.body(), op.location:
             args, counts = new.args, scan.counts
             if split is not None:
@@ -222,7 +227,7 @@ class _Loops:
         symbol = new.finish(results)
         if patterns is not None:
             sources = [] if split is None else patterns.invariant.sources
-            self._loops[key] = Pattern(new.op, body, sources, [(len(sources), "jaxpr")])
+            self._loops[key] = Pattern(new.op, ops, sources, [(len(sources), "jaxpr")])
         return symbol
 
     def _versions(self, scan: ScanOp) -> _Versions | None:
@@ -275,16 +280,16 @@ class _Loops:
         # What others are to refer to as well is not kept track of.
         if body.returned and not body.references():
             left = range(len(read.ops)) if split is None else split.left
-            invariant = None
+            invariant, ops = None, body.signatures
             if split is not None:
-                invariant = Pattern(split.template, body, map(constants.get, split.moved))
+                invariant = Pattern(split.template, ops, map(constants.get, split.moved))
             references = [(plan.far.index(f.steps[-1]), "jaxpr") for f in plan.found]
             patterns = _Patterns(
-                check=Pattern(check, body, asked),
-                far=Pattern(far.function, body, plan.far, references),
-                near=Pattern(near.function, body, map(constants.get, left)),
+                check=Pattern(check, ops, asked),
+                far=Pattern(far.function, ops, plan.far, references),
+                near=Pattern(near.function, ops, map(constants.get, left)),
                 exponentials=[
-                    Pattern(function, body, exponentials.ops)
+                    Pattern(function, ops, exponentials.ops)
                     for function, exponentials in zip(again, plan.exponentials, strict=True)
                 ],
                 split=split,
