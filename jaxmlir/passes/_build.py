@@ -76,14 +76,15 @@ class NewFunction:
         return self.name
 
 
-_OF_PRIVATE = frozenset({"function_type", "sym_name", "sym_visibility"})
+OF_PRIVATE = frozenset({"function_type", "sym_name", "sym_visibility"})
+"""The attributes of a private function of which nothing else is known."""
 
 
 def copy_function(rules: Rules, symbol: str) -> func.FuncOp:
     """A private function of the same ops, of which nothing else is known."""
     _, new = clone_function(rules, rules.program.function(symbol), symbol)
     attributes = new.attributes
-    for key in set(attributes.keys()) - _OF_PRIVATE:
+    for key in set(attributes.keys()) - OF_PRIVATE:
         del attributes[key]
     attributes["sym_visibility"] = ir.StringAttr.get("private")
     return new

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,18 @@ class CallGraph:
                     found += symbols
                     if name in KERNELS:
                         self._of_kernels.update(symbols)
+
+    @functools.cached_property
+    def _lists(self) -> collections.Counter[tuple[str, ...]]:
+        """How many functions have ops of the same names in the same order."""
+        return collections.Counter(map(self._list, self.ops))
+
+    def _list(self, symbol: str) -> tuple[str, ...]:
+        return tuple([name for _, name in self.ops[symbol]])
+
+    def is_single(self, symbol: str) -> bool:
+        """Whether no other function has ops of the same names in the same order."""
+        return self._lists[self._list(symbol)] == 1
 
     def counts(self) -> collections.Counter[str]:
         """How often each symbol is referred to."""
@@ -147,6 +160,7 @@ def visit_functions(
     visit: Callable[[func.FuncOp], bool],
     graph: CallGraph,
     names: Collection[str],
+    uses: Uses | None = None,
 ) -> None:
     """Has the functions with an op of some names changed in place, those called before their
     callers, but none of a kernel.
@@ -155,6 +169,7 @@ def visit_functions(
 
     Args:
       visit: says whether it has changed anything.
+      uses: what functions refer to then, of who knows of some.
     """
     entries, skipped = graph.entry_points(), graph.kernels()
     changed = [
@@ -163,7 +178,7 @@ def visit_functions(
         if symbol not in skipped and graph.have(symbol, names)
     ]
     if any(changed):
-        keep_reachable(program, entries)
+        keep_reachable(program, entries, uses)
 
 
 def keep_reachable(program: Program, entries: Sequence[str], uses: Uses | None = None) -> None:

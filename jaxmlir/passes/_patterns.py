@@ -7,24 +7,28 @@ function in the time in which two or three of its ops are made one by one.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from jaxmlir._signature import Signature
-from jaxmlir.ir import body_of, func, ir
+from jaxmlir.ir import body_of, func, ir, is_private
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._build import Uses, clone_function
+from jaxmlir.passes._build import OF_PRIVATE, Uses, clone_function
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
 
 
-def particulars(body: Body) -> Hashable:
-    """What bodies of one structure have to have in common besides, so that what is written for one
-    is a pattern for the others: where ops are in the source, and how constants are given."""
-    constants = [s.named.keys() for s in body.signatures if s.name == "jaxpr.constant"]
-    locations = [op.location.attr for op in (body.function, *body.ops)]
-    return tuple(map(tuple, constants)), tuple(locations)
+def is_model(body: Body) -> bool:
+    """Whether a pattern can be made of a function that is changed in place: nothing else is known
+    of it, and each of its ops has a user and keeps its place."""
+    function, used = body.function, {*body.returned}.union(*body.operands)
+    return (
+        len(body.ops) > 0
+        and is_private(function)
+        and OF_PRIVATE.issuperset(function.attributes.keys())
+        and all(not used.isdisjoint(range(*results)) for results in body.results)
+    )
 
 
 class Pattern:
@@ -67,6 +71,17 @@ class Pattern:
         self._give_constants(new, body)
         uses[symbol] = ()
         return symbol
+
+    def replace(self, rules: Rules, symbol: str, body: Sequence[Signature], uses: Uses) -> None:
+        """The same in the place of ``@symbol``, which is gone then."""
+        functions = rules.program.functions
+        old = functions[symbol]
+        with ir.InsertionPoint(old):
+            new = functions[symbol] = self._function.operation.clone()
+        new.attributes["sym_name"] = ir.StringAttr.get(symbol)
+        old.operation.erase()
+        self._give_constants(new, body)
+        uses[symbol] = ()
 
     def refer(self, rules: Rules, written: str, symbols: Sequence[str], uses: Uses) -> None:
         """Has a function that was written refer to others that were."""

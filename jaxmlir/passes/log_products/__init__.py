@@ -43,7 +43,7 @@ from jaxmlir.passes._build import (
     named_ops,
 )
 from jaxmlir.passes._call_graph import SCANS, keep_reachable, outside_kernels
-from jaxmlir.passes._patterns import Pattern, particulars
+from jaxmlir.passes._patterns import Pattern
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import Work
@@ -245,7 +245,7 @@ class _Loops:
             return None
         for f in plan.found:
             remark(body.ops[f.op], f"{f.sum.size} exponentials of an iteration become a product")
-        key = plan, scan.counts, particulars(body)
+        key = plan, scan.counts, body.likeness
         patterns = self._patterns.get(key)
         if patterns is not None:
             return patterns.write(self._rules, symbol, body, self.uses)
@@ -266,7 +266,7 @@ class _Loops:
             for index in unused:
                 version.ops[index].operation.erase()
         alike = self._near.get(plan)
-        read = Body(near.function) if alike is None else alike.of_alike(near.function)
+        read = Body(near.function) if alike is None else alike.of_copy(near.function)
         self._near[plan] = read
         check, asked = self._check(plan, body, scan.num_consts)
         # Where the constants of the body are in the one with products.
@@ -278,7 +278,7 @@ class _Loops:
         split = self._splits.of_scan(scan.with_body(symbol, *scan.counts), body.arity, read)
         patterns = None
         # What others are to refer to as well is not kept track of.
-        if body.returned and not body.references():
+        if body.likeness and body.returned and not body.references():
             left = range(len(read.ops)) if split is None else split.left
             invariant, ops = None, body.signatures
             if split is not None:

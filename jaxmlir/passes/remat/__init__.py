@@ -21,7 +21,7 @@ from jaxmlir.ir import func, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import Uses
 from jaxmlir.passes._call_graph import SCANS, keep_reachable
-from jaxmlir.passes._patterns import Pattern, particulars
+from jaxmlir.passes._patterns import Pattern
 from jaxmlir.passes._remarks import listening, remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.remat._choice import Choice, choose
@@ -198,11 +198,10 @@ class _Loops:
     def _like_others(self, pair: Pair, depth: int) -> tuple[Choice, Parts] | None:
         """What :meth:`_cheapest` says, which is asked once of bodies that differ in constants."""
         program = self.rules.program
-        bodies = [program.reading.body(program.function(symbol)) for symbol in pair.symbols]
-        # Loops in bodies are rewritten, too.
-        if any(body.references() for body in bodies):
+        bodies = [program.reading.one_of_many(symbol) for symbol in pair.symbols]
+        if None in bodies:
             return self._cheapest(pair, depth)
-        key = depth, pair.likeness, *((body.structure, particulars(body)) for body in bodies)
+        key = depth, pair.likeness, *(body.likeness for body in bodies)
         ops = [signature for body in bodies for signature in body.signatures]
         known = self.patterns.get(key, ())
         if known:
