@@ -7,8 +7,8 @@ function in the time in which two or three of its ops are made one by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from jaxmlir._signature import Signature
 from jaxmlir.ir import body_of, func, ir, is_private
@@ -29,6 +29,19 @@ def is_model(body: Body) -> bool:
         and OF_PRIVATE.issuperset(function.attributes.keys())
         and all(not used.isdisjoint(range(*results)) for results in body.results)
     )
+
+
+def places(function: func.FuncOp, copies: Mapping[int, Any]) -> list[int | None]:
+    """Of the ops of a function which of a body's constants each is a copy of.
+
+    Args:
+      copies: those ops, by the number of the constant.
+    """
+    ops = list(body_of(function).operations)
+    found: list[int | None] = [None] * len(ops)
+    for index, op in copies.items():
+        found[ops.index(op)] = index
+    return found
 
 
 class Pattern:
@@ -60,7 +73,9 @@ class Pattern:
             if index is not None and body[index].name == "jaxpr.constant"
         ]
 
-    def write(self, rules: Rules, name: str, body: Sequence[Signature], uses: Uses) -> str:
+    def write(
+        self, rules: Rules, name: str, body: Sequence[Signature], uses: Uses | None = None
+    ) -> str:
         """The function for a body that is alike, in the program; its symbol.
 
         Args:
@@ -69,7 +84,8 @@ class Pattern:
         """
         symbol, new = clone_function(rules, self._function, name)
         self._give_constants(new, body)
-        uses[symbol] = ()
+        if uses is not None:
+            uses[symbol] = ()
         return symbol
 
     def replace(self, rules: Rules, symbol: str, body: Sequence[Signature], uses: Uses) -> None:

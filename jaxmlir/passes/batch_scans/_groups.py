@@ -251,7 +251,11 @@ class Finder:
             body = self._read(self._program.function(symbol))
             named = zip(body.ops, body.names, strict=True)
             self._constants[symbol] = [op for op, name in named if name == "jaxpr.constant"]
-            number = self._numbers.setdefault(body.structure, len(self._numbers))
+            number = self._numbers.get(body.likeness)
+            if number is None:
+                number = self._numbers.setdefault(body.structure, len(self._bodies))
+                if body.likeness is not None:
+                    self._numbers[body.likeness] = number
             self._number_of[symbol] = number
             if number == len(self._bodies):
                 self._bodies.append(body)
