@@ -45,8 +45,10 @@ class Functions:
         self._rules = rules
         self.loans: Loans | None = None
         self._made: dict[Any, Any] = {}
-        # What batches are patterns for, of functions that are alike.
+        # Batches that are patterns for those of functions that are alike, and what those refer to
+        # that were copied.
         self.batches: dict[Any, tuple[Pattern, Any]] = {}
+        self.copied = Uses(rules.program)
         self.batched_rules: dict[Any, BatchedRules] = {}
         self.given_effects = GivenEffects(rules)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmlir._signature import Signature
 from jaxmlir.ir import body_of, func, ir, is_private
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._build import OF_PRIVATE, Uses, clone_function
+from jaxmlir.passes._build import OF_PRIVATE, Uses, clone_function, references
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -45,7 +45,7 @@ def places(function: func.FuncOp, copies: Mapping[int, Any]) -> list[int | None]
 
 
 class Pattern:
-    """A function that was written for a body, which refers to no other.
+    """A function that was written for a body.
 
     Attributes:
       sources: of its ops, the op of the body that each is a copy of, if it is a constant.
@@ -56,16 +56,17 @@ class Pattern:
         function: func.FuncOp,
         body: Sequence[Signature],
         sources: Iterable[int | None],
-        references: Sequence[tuple[int, str]] = (),
+        others: Sequence[tuple[int, str]] = (),
     ):
         """
         Args:
           body: its ops.
-          references: the ops that refer to functions that were written for the body as well, each
+          others: the ops that refer to functions that were written for the body as well, each
             with the attribute that does.
         """
         self._function = function
-        self._references = references
+        self._uses = tuple(dict.fromkeys(references(function)))
+        self._others = others
         self.sources = list(sources)
         self._constants = [
             (place, index, body[index])
@@ -73,9 +74,7 @@ class Pattern:
             if index is not None and body[index].name == "jaxpr.constant"
         ]
 
-    def write(
-        self, rules: Rules, name: str, body: Sequence[Signature], uses: Uses | None = None
-    ) -> str:
+    def write(self, rules: Rules, name: str, body: Sequence[Signature], uses: Uses) -> str:
         """The function for a body that is alike, in the program; its symbol.
 
         Args:
@@ -84,8 +83,7 @@ class Pattern:
         """
         symbol, new = clone_function(rules, self._function, name)
         self._give_constants(new, body)
-        if uses is not None:
-            uses[symbol] = ()
+        uses[symbol] = self._uses
         return symbol
 
     def replace(self, rules: Rules, symbol: str, body: Sequence[Signature], uses: Uses) -> None:
@@ -97,12 +95,12 @@ class Pattern:
         new.attributes["sym_name"] = ir.StringAttr.get(symbol)
         old.operation.erase()
         self._give_constants(new, body)
-        uses[symbol] = ()
+        uses[symbol] = self._uses
 
     def refer(self, rules: Rules, written: str, symbols: Sequence[str], uses: Uses) -> None:
         """Has a function that was written refer to others that were."""
         ops = body_of(rules.program.function(written)).operations
-        for (place, name), symbol in zip(self._references, symbols, strict=True):
+        for (place, name), symbol in zip(self._others, symbols, strict=True):
             ops[place].attributes[name] = ir.FlatSymbolRefAttr.get(symbol)
         uses[written] = tuple(symbols)
 

@@ -128,7 +128,8 @@ def vmap(
         alike = body.likeness, tuple(in_axes), axis, out_axes, shared, tuple(of_first)
     if alike in rules.functions.batches:
         pattern, found = rules.functions.batches[alike]
-        return pattern.write(rules, f"{symbol}.vmap", body.signatures), found
+        uses = rules.functions.copied
+        return pattern.write(rules, f"{symbol}.vmap", body.signatures, uses), found
     types = [
         batched_type(type_, dim, axis.size, axis.explicit_mesh_axis)
         for type_, dim in zip(body.types[: body.arity], in_axes, strict=True)
