@@ -64,13 +64,9 @@ class Body:
             self.ops.append(op)
             operands = [numbers[v] for v in op.operands]
             self.operands.append(operands)
-            first = len(types)
-            results = op.results
-            # Most have one, and to look whether there is a second one takes as long as the first.
-            results = (results[0],) if len(results) == 1 else results
-            last = first
+            first = last = len(types)
             if old_signature is not None and op == old_op:
-                for result in results:
+                for result in op.results:
                     numbers[result] = last
                     last += 1
                 types += old_signature.results
@@ -78,7 +74,7 @@ class Body:
                 self.signatures.append(old_signature)
                 old_op, old_signature = next(old, (None, None))
                 continue
-            for result in results:
+            for result in op.results:
                 numbers[result] = last
                 types.append(result.type)
                 last += 1

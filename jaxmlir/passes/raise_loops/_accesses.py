@@ -3,6 +3,7 @@ determines in one dimension."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,8 @@ import numpy as np
 
 from jaxmlir import codec
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import ops_of, returned
+from jaxmlir.passes import toolbox
+from jaxmlir.passes._build import returned
 from jaxmlir.passes.raise_loops._known import Known, vector
 from jaxmlir.types import aval_of
 
@@ -151,25 +153,36 @@ class Uses:
     """
 
     def __init__(self, body: func.FuncOp):
-        self._users: dict[ir.Value, list[tuple[Any, str, list[ir.Value]]]] = {}
         self._same: dict[ir.Value, ir.Value] = {}
-        same, users = self._same, self._users
-        for op, name, operands in ops_of(body):
-            if same:
-                operands = [same.get(v, v) for v in operands]
-            if is_retyped(op, name):
-                same[op.results[0]] = operands[0]
-                continue
-            for v in dict.fromkeys(operands):
-                users.setdefault(v, []).append((op, name, operands))
         self.returned = [self.untyped(v) for v in returned(body)]
 
     def untyped(self, value: ir.Value) -> ir.Value:
         """The value that it is but for its type being weak or not."""
-        return self._same.get(value, value)
+        op, name = toolbox.definition(value) or (None, "")
+        while is_retyped(op, name):
+            value = op.operands[0]
+            op, name = toolbox.definition(value) or (None, "")
+        return value
 
     def __getitem__(self, value: ir.Value) -> Sequence[tuple[Any, str, list[ir.Value]]]:
-        return self._users.get(value, ())
+        """In order, each with its name and operands."""
+        same, found, pending = self._same, {}, [value]
+        while pending:
+            for use in pending.pop().uses:
+                op = use.owner.operation
+                if is_retyped(op, op.name):
+                    same[op.results[0]] = value
+                    pending.append(op.results[0])
+                elif op.name != "func.return":
+                    found[op] = None
+        ops = list(found)
+        if len(ops) > 1:
+            ops.sort(key=functools.cmp_to_key(_order))
+        return [(op, op.name, [same.get(v, v) for v in op.operands]) for op in ops]
+
+
+def _order(op: ir.Operation, other: ir.Operation) -> int:
+    return -1 if op.is_before_in_block(other) else 1
 
 
 def is_written(value: ir.Value, combined: Combined) -> bool:
