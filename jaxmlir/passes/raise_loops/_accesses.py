@@ -4,7 +4,6 @@ determines in one dimension."""
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,6 +60,7 @@ class Positions:
         self._length = length
         self._numbers: dict[tuple[ir.Value, int], np.ndarray] = {}
         self._spans: dict[tuple[ir.Value, int, int], _Span] = {}
+        self._places: dict[tuple[ir.Value, int, int], Hashable] = {}
         self._zeros = np.zeros(length, np.int64)
 
     def numbers(self, access: Access, axis: int) -> np.ndarray | None:
@@ -94,6 +94,15 @@ class Positions:
             if found is not None and found.size:
                 span = self._spans[key] = found.min(-1), found.max(-1) + size
         return span
+
+    def place(self, access: Access, axis: int) -> Hashable:
+        """The same of equal spans, and of those that are not known."""
+        key = access.starts[axis], access.sizes[axis], access.shape[axis]
+        place = self._places.get(key)
+        if place is None:
+            span = self.span(access, axis) or ()
+            place = self._places[key] = tuple([(array.shape, array.tobytes()) for array in span])
+        return place
 
     def _everywhere(self, access: Access, axis: int) -> np.ndarray | None:
         """Where it begins, as an array over the iterations of all loops around, this one last."""
@@ -214,10 +223,12 @@ class Chain:
     def is_apart(self, read: Access, axes: Sequence[int], positions: Positions) -> bool:
         """Whether for each write there is one of some dimensions along which no iteration of this
         loop touches what any touches of a read."""
-        spans = [positions.span(read, axis) for axis in axes]
         # Most of many reads are of what a write gives: that is found without asking all of them.
-        if 0 not in read.sizes and _key(spans) in self._places(tuple(axes), positions):
-            return False
+        if 0 not in read.sizes:
+            place = tuple([positions.place(read, axis) for axis in axes])
+            if place in self._places(tuple(axes), positions):
+                return False
+        spans = [positions.span(read, axis) for axis in axes]
         apart = np.zeros(len(self.writes), bool)
         for axis, own in zip(axes, spans, strict=True):
             written = self._written(axis, positions)
@@ -232,7 +243,7 @@ class Chain:
         """What the writes touch along some dimensions."""
         if axes not in self._touched:
             self._touched[axes] = {
-                _key([positions.span(write, axis) for axis in axes]) for write in self.writes
+                tuple([positions.place(write, axis) for axis in axes]) for write in self.writes
             }
         return self._touched[axes]
 
@@ -248,12 +259,6 @@ class Chain:
                 starts, ends = zip(*[spans[k] for k in at], strict=True)
                 self._spans[axis] = np.array(at), _stacked(starts), _stacked(ends)
         return self._spans[axis]
-
-
-def _key(spans: Sequence[_Span | None]) -> Hashable:
-    """The same of equal spans."""
-    arrays = itertools.chain.from_iterable(span or (np.zeros(0),) for span in spans)
-    return tuple([(array.shape, array.tobytes()) for array in arrays])
 
 
 def _stacked(arrays: Sequence[np.ndarray]) -> np.ndarray:
