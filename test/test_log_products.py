@@ -118,6 +118,31 @@ def test_each_loop_has_its_own_numbers():
     same(program, function, X, B)
 
 
+@pytest.mark.compat
+def test_loops_that_share_a_body_or_have_one_that_is_alike():
+    """Of two lengths, with several sums in an iteration and the other halves of constants."""
+
+    def step(x, b, rate):
+        y = logsumexp(x[:, None] + jnp.sin(b * rate), axis=0)
+        return logsumexp(y[:, None] * (1 - rate) + b / (rate + 1), axis=0)
+
+    def function(x, b):
+        total = 0.0
+        for rate in (0.5, 0.25, 0.75):
+
+            @jax.jit
+            def body(x, b, rate=rate):
+                return step(x, b, rate)
+
+            for start, length in enumerate((STEPS, STEPS + 3, STEPS)):
+                total += loop(body, length)(x * start, b)
+        return total
+
+    program, _ = rewritten(function, X, B)
+    assert str(program).count('"jaxpr.cond"') == 9
+    same(program, function, X, B)
+
+
 @pytest.mark.parametrize("limits", [(-np.inf, 0.0), (0.0, -np.inf)])
 def test_constants_are_asked_for_what_decides(limits):
     """Of bodies that are alike but for constants, one shifts by the maximum, and one may not."""

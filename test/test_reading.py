@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import random_programs
 from hypothesis import given
+from jax import lax
 
 import jaxmlir
 from jaxmlir import verifier
@@ -98,3 +99,27 @@ def test_a_function_is_read_as_if_its_calls_were_inlined():
 def test_random_programs_are_read_as_if_their_calls_were_inlined(steps):
     x = jnp.ones(3)
     check_inlined(jaxmlir.trace(lambda x, y: random_programs.run(steps, x, y))(x, x))
+
+
+def test_a_function_that_differs_in_constants_is_read_from_another_one():
+    def f(x):
+        for rate in (0.5, 0.25):
+
+            def step(h, _, rate=rate):
+                return jnp.sin(h * rate) + 1.0, None
+
+            x, _ = lax.scan(step, x, None, length=3)
+        # The same ops, elsewhere in the source.
+        x, _ = lax.scan(lambda h, _: (jnp.sin(h * 0.5) + 1.0, None), x, None, length=3)
+        return lax.scan(lambda h, _: (jnp.cos(h), None), x, None, length=3)[0]
+
+    program = jaxmlir.trace(f)(1.0)
+    with scope():
+        reading = Reading(program.functions)
+        assert reading.graph
+        bodies = [reading.body(function) for function in program.functions.values()]
+        for body in bodies:
+            plain = Body(body.function)
+            assert shape(body) == shape(plain) and body.ops == plain.ops
+        _, first, second, third, single = [body.likeness for body in bodies]
+        assert first == second != third and first and third and single is None

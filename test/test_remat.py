@@ -134,6 +134,26 @@ def test_pairs_of_loops_that_are_alike_share_their_bodies():
     assert_close(less(*args), jax.jit(jax.grad(f))(*args))
 
 
+@pytest.mark.compat
+@pytest.mark.parametrize("reverse", [False, True])
+def test_pairs_of_loops_whose_bodies_differ_in_constants(reverse):
+    def f(w, x):
+        for rate in (0.5, 0.25, 2.0, 1.5):
+
+            def step(x, scale, rate=rate):
+                return jnp.sin(jnp.tanh(x @ w * rate) ** 2) * scale - (1 - rate) * x, None
+
+            x, _ = lax.scan(step, x, jnp.linspace(0.5, 1.0, 12), reverse=reverse)
+        return jnp.sum(x)
+
+    args = (WEIGHTS, STATE)
+    program = jaxmlir.trace(f)(*args).grad().optimize(1)
+    less = program.remat()
+    less.verify()
+    assert str(less) != str(program)
+    assert_close(less(*args), jax.jit(jax.grad(f))(*args))
+
+
 @pytest.mark.parametrize("name", ["lstm_scan", "n_body", "kalman_filter"])
 def test_benchmark_programs(name):
     f, args = PROGRAMS[name].make("small")

@@ -397,6 +397,27 @@ def test_batched_scans(body, shared):
 
 
 @pytest.mark.compat
+def test_batches_of_scans_whose_bodies_differ_in_constants():
+    def f(w, xs, ys):
+        for rate in (0.5, 0.25, 2.0):
+
+            def final(h, rows, rate=rate):
+                def step(h, x):
+                    return jnp.tanh(h @ w * rate - (1 - rate) * x), h * rate
+
+                return lax.scan(step, h, rows)
+
+            pairs = [final(rows[0], rows) for rows in (xs, ys)]
+            xs, ys = (rows + h for h, rows in pairs)
+        return xs, ys
+
+    args = normal(4, 4), normal(5, 4), normal(5, 4)
+    plain, batched = after("jaxpr-batch-scans", f, *args)
+    assert ops(batched).count("scan") == 3 and ops(plain).count("scan") == 6
+    same_as_jax(batched, f, *args)
+
+
+@pytest.mark.compat
 def test_derivatives_of_batched_scans_read_what_these_have_stacked():
     """They come in the reverse order, and are batched in the order of the scans."""
 

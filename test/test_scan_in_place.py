@@ -112,6 +112,32 @@ def test_loops_in_loops_and_shared_bodies():
 
 
 @pytest.mark.compat
+@pytest.mark.parametrize("reverse", [False, True])
+def test_bodies_that_differ_in_constants(reverse):
+    """Also where two loops share each of them; others are alike, but see other rows."""
+
+    def function(x):
+        h, found = jnp.zeros((5, 4)), []
+        for start in (0, 0, 1):
+            for rate in (0.5, 0.25, 2.0):
+
+                @jax.jit
+                def loop(h, xs, rate=rate):
+                    def step(h, x):
+                        return jnp.sin(h * rate) + x, h * x - rate
+
+                    return lax.scan(step, h, xs, reverse=reverse)
+
+                for _ in range(2):
+                    h, ys = loop(h, jnp.swapaxes(x, 0, 1)[start:])
+                    found.append(jnp.swapaxes(ys, 0, 1))
+        return h, found
+
+    _, said = run(function, X)
+    assert set(said) == {"1, written in place: 1"} and len(said) == 18
+
+
+@pytest.mark.compat
 def test_types():
     def function(x):
         def step(n, x):

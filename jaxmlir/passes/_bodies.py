@@ -7,15 +7,17 @@ with the body's argument or result, from which the op and the body are written a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import codec
 from jaxmlir._lists import split
+from jaxmlir._signature import Signature
 from jaxmlir.ir import body_of, func, ir, is_private
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import (
+    Uses,
     copy_function,
     drop_dead_ops,
     erase,
@@ -29,6 +31,7 @@ from jaxmlir.passes._build import (
 )
 from jaxmlir.passes._call_graph import SCANS, CallGraph, outside_kernels
 from jaxmlir.passes._edit import set_arguments
+from jaxmlir.passes._patterns import Pattern
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 
 if TYPE_CHECKING:
@@ -55,6 +58,21 @@ class Bodies:
             return function
         self._uses[symbol] -= 1
         return self.copy(symbol)
+
+    def own_like(self, symbol: str, pattern: Pattern, body: Sequence[Signature], uses: Uses) -> str:
+        """What :meth:`own` gives, changed as a pattern says; its symbol.
+
+        Args:
+          body: the ops as they were.
+          uses: what functions refer to, which is put down.
+        """
+        if self._uses[symbol] == 1:
+            pattern.replace(self.rules, symbol, body, uses)
+            return symbol
+        self._uses[symbol] -= 1
+        name = pattern.write(self.rules, symbol, body, uses)
+        self._uses[name] = 1
+        return name
 
     def give_back(self, symbol: str, function: func.FuncOp) -> None:
         """Undoes :meth:`own`."""

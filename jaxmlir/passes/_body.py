@@ -8,7 +8,6 @@ over small integers, with tables by signature.
 from __future__ import annotations
 
 import bisect
-import copy
 import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -25,7 +24,14 @@ B = TypeVar("B", bound="Body")
 
 
 class Body:
-    """A function with its values numbered: arguments first, then the ops' results in order."""
+    """A function with its values numbered: arguments first, then the ops' results in order.
+
+    Attributes:
+      likeness: all that there is of the function but its name and the values of its constants, if
+        other functions may be alike in it.
+    """
+
+    likeness: bytes | None = None
 
     def __init__(
         self,
@@ -138,11 +144,8 @@ class Body:
 
     def of_copy(self, function: func.FuncOp) -> Body:
         """The body of a copy of the function, in which ops and values have the same numbers."""
-        new = copy.copy(self)
-        new.__dict__.pop("text", None)
-        new.function = function
-        *new.ops, _ = body_of(function).operations
-        return new
+        *ops, _ = body_of(function).operations
+        return self.of_alike(function, ops)
 
     def references(self) -> list[str]:
         """The symbols that the ops refer to, as often as they do."""
@@ -154,13 +157,16 @@ class Body:
             for symbol in symbol_uses(attr)
         ]
 
-    def of_alike(self, function: func.FuncOp) -> Body:
-        """The body of a function of the same structure, of which its constants are read only."""
-        new = self.of_copy(function)
-        new.signatures = [
-            _signature.of_op(op, old.name, ()) if old.name == "jaxpr.constant" else old
-            for op, old in zip(new.ops, self.signatures, strict=True)
-        ]
+    def of_alike(self, function: func.FuncOp, ops: list[Any]) -> Body:
+        """The body of a function of those ops that is the same but for the values of constants."""
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        new.__dict__.pop("text", None)
+        new.function, new.ops, new.signatures = function, ops, self.signatures.copy()
+        for index, old in enumerate(self.signatures):
+            if old.name == "jaxpr.constant":
+                items = tuple(ops[index].attributes.items())
+                new.signatures[index] = _signature.of_parts(old.name, items, (), old.results)
         return new
 
     def _append(self, body: Body, start: int, end: int, values: list[int]) -> None:

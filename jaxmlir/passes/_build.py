@@ -76,23 +76,30 @@ class NewFunction:
         return self.name
 
 
-_OF_PRIVATE = frozenset({"function_type", "sym_name", "sym_visibility"})
+OF_PRIVATE = frozenset({"function_type", "sym_name", "sym_visibility"})
+"""The attributes of a private function of which nothing else is known."""
 
 
 def copy_function(rules: Rules, symbol: str) -> func.FuncOp:
     """A private function of the same ops, of which nothing else is known."""
+    _, new = clone_function(rules, rules.program.function(symbol), symbol)
+    attributes = new.attributes
+    for key in set(attributes.keys()) - OF_PRIVATE:
+        del attributes[key]
+    attributes["sym_visibility"] = ir.StringAttr.get("private")
+    return new
+
+
+def clone_function(rules: Rules, function: func.FuncOp, name: str) -> tuple[str, func.FuncOp]:
+    """A function again, under a symbol that is made from a name."""
     program = rules.program
     with ir.InsertionPoint(program.module.body):
-        new = program.function(symbol).operation.clone()
-    attributes = new.attributes
-    for key in set(attributes.keys()) - _OF_PRIVATE:
-        del attributes[key]
-    name = rules.importer.unique_symbol(symbol)
-    attributes["sym_name"] = ir.StringAttr.get(name)
-    attributes["sym_visibility"] = ir.StringAttr.get("private")
-    program.functions[name] = new
+        new = function.operation.clone()
+    symbol = rules.importer.unique_symbol(name)
+    new.attributes["sym_name"] = ir.StringAttr.get(symbol)
+    program.functions[symbol] = new
     rules.functions.given_effects.list_in(new)
-    return new
+    return symbol, new
 
 
 def ops_of(function: func.FuncOp) -> Iterator[tuple[Any, str, list[ir.Value]]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import collections
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import ops
 from jaxmlir.ir import func, is_private
-from jaxmlir.passes._build import may_have_functions, named_ops, reachable, symbols_of
+from jaxmlir.passes._build import Uses, may_have_functions, named_ops, reachable, symbols_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -46,9 +47,28 @@ class CallGraph:
                     if name in KERNELS:
                         self._of_kernels.update(symbols)
 
+    @functools.cached_property
+    def _lists(self) -> collections.Counter[tuple[str, ...]]:
+        """How many functions have ops of the same names in the same order."""
+        return collections.Counter(map(self._list, self.ops))
+
+    def _list(self, symbol: str) -> tuple[str, ...]:
+        return tuple([name for _, name in self.ops[symbol]])
+
+    def is_single(self, symbol: str) -> bool:
+        """Whether no other function has ops of the same names in the same order."""
+        return self._lists[self._list(symbol)] == 1
+
     def counts(self) -> collections.Counter[str]:
         """How often each symbol is referred to."""
         return collections.Counter(use for found in self.uses.values() for use in found)
+
+    def uses_in(self, program: Program) -> Uses:
+        """What each function refers to, for who takes out those that it changes: these are read
+        again."""
+        found = Uses(program)
+        found.update((symbol, tuple(uses)) for symbol, uses in self.uses.items())
+        return found
 
     def entry_points(self) -> list[str]:
         """The public functions, and those that no other refers to."""
@@ -140,6 +160,7 @@ def visit_functions(
     visit: Callable[[func.FuncOp], bool],
     graph: CallGraph,
     names: Collection[str],
+    uses: Uses | None = None,
 ) -> None:
     """Has the functions with an op of some names changed in place, those called before their
     callers, but none of a kernel.
@@ -148,6 +169,7 @@ def visit_functions(
 
     Args:
       visit: says whether it has changed anything.
+      uses: what functions refer to then, of who knows of some.
     """
     entries, skipped = graph.entry_points(), graph.kernels()
     changed = [
@@ -156,16 +178,20 @@ def visit_functions(
         if symbol not in skipped and graph.have(symbol, names)
     ]
     if any(changed):
-        keep_reachable(program, entries)
+        keep_reachable(program, entries, uses)
 
 
-def keep_reachable(program: Program, entries: Sequence[str]) -> None:
-    """Erases what no entry point refers to any more, of a program whose functions have changed."""
+def keep_reachable(program: Program, entries: Sequence[str], uses: Uses | None = None) -> None:
+    """Erases what no entry point refers to any more, of a program whose functions have changed.
+
+    Args:
+      uses: what functions refer to now, of who knows of some.
+    """
     program.changed()
     if not entries:
         return
     functions = program.functions
-    reached = reachable(functions, *entries)
+    reached = reachable(functions, *entries, uses=uses)
     kept = {}
     for name, op in functions.items():
         if name in reached:

@@ -18,6 +18,7 @@ from jaxmlir.passes._effects import GivenEffects
 if TYPE_CHECKING:
     from jaxmlir.inverses._invert import Inverted
     from jaxmlir.passes._library import Loans
+    from jaxmlir.passes._patterns import Pattern
     from jaxmlir.passes._rules import Rules
     from jaxmlir.passes._volume import Copy
     from jaxmlir.passes.higher_order._custom_rules import BatchedRules
@@ -44,6 +45,10 @@ class Functions:
         self._rules = rules
         self.loans: Loans | None = None
         self._made: dict[Any, Any] = {}
+        # Batches that are patterns for those of functions that are alike, and what those refer to
+        # that were copied.
+        self.batches: dict[Any, tuple[Pattern, Any]] = {}
+        self.copied = Uses(rules.program)
         self.batched_rules: dict[Any, BatchedRules] = {}
         self.given_effects = GivenEffects(rules)
 
@@ -170,11 +175,12 @@ class Functions:
 
     def mark(self) -> list[int]:
         """A point to return to, for :meth:`undo`."""
-        return [len(self._made), len(self.batched_rules)]
+        return [len(self._made), len(self.batched_rules), len(self.batches)]
 
     def undo(self, mark: Sequence[int]) -> None:
         """Forgets what was made since."""
-        for memo, count in zip((self._made, self.batched_rules), mark, strict=True):
+        memos = self._made, self.batched_rules, self.batches
+        for memo, count in zip(memos, mark, strict=True):
             while len(memo) > count:
                 memo.popitem()
 

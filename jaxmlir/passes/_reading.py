@@ -10,10 +10,24 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from jaxmlir.ir import func
+from jaxmlir.ir import body_of, bytecode, func, ir
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._call_graph import CallGraph
 from jaxmlir.passes.inline import callee_of
+
+
+def _but_constants(function: func.FuncOp, names: list[str]) -> bytes:
+    """All that there is of a function but its name and the values of its constants.
+
+    MLIR writes it several times sooner than the ops are read one by one.
+    """
+    copy = function.operation.clone(ip=False)
+    copy.attributes["sym_name"] = ir.StringAttr.get("")
+    ops = body_of(copy).operations
+    for index, name in enumerate(names):
+        if name == "jaxpr.constant" and "value" in (attributes := ops[index].attributes):
+            attributes["value"] = ir.UnitAttr.get()
+    return bytecode(copy.operation)
 
 
 class Reading:
@@ -25,6 +39,7 @@ class Reading:
     def __init__(self, functions: dict[str, func.FuncOp]):
         self._functions = functions
         self._bodies: dict[str, Body] = {}
+        self._alike: dict[bytes, Body] = {}
         self._inlined: dict[str, Body] = {}
 
     @functools.cached_property
@@ -37,7 +52,28 @@ class Reading:
         if found is None:
             # Once the graph is there, it has the ops.
             graph = self.__dict__.get("graph")
-            found = self._bodies[symbol] = Body(function, graph and graph.ops.get(symbol))
+            ops = graph and graph.ops.get(symbol)
+            read = Body if ops is None or graph.is_single(symbol) else self._one_of_many
+            found = self._bodies[symbol] = read(function, ops)
+        return found
+
+    def one_of_many(self, symbol: str) -> Body | None:
+        """The body of a function that refers to no others, if there may be more that are alike.
+
+        Passes that begin with the functions that others call have changed none of these.
+        """
+        if self.graph.uses.get(symbol, True) or self.graph.is_single(symbol):
+            return None
+        return self.body(self._functions[symbol])
+
+    def _one_of_many(self, function: func.FuncOp, ops: list[tuple[Any, str]]) -> Body:
+        """The body of a function that others may be like."""
+        key = _but_constants(function, [name for _, name in ops])
+        first = self._alike.get(key)
+        if first is not None:
+            return first.of_alike(function, [op for op, _ in ops])
+        found = self._alike[key] = Body(function, ops)
+        found.likeness = key
         return found
 
     def inlined(self, function: func.FuncOp) -> Body:

@@ -24,6 +24,7 @@ from jaxmlir.passes._build import (
     symbols_of,
 )
 from jaxmlir.passes._liveness import Body
+from jaxmlir.passes._patterns import Pattern, places
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.discharge_refs import discharge_refs
 from jaxmlir.types import aval_of, type_of
@@ -124,6 +125,13 @@ def vmap(
       TransformError: an op cannot be batched, or a batched result is asked for without dimension.
     """
     function, body = rules.program.function(symbol), rules.functions.read(symbol)
+    alike = None
+    if body.likeness is not None and reserved is None:
+        alike = body.likeness, tuple(in_axes), axis, out_axes, shared, tuple(of_first)
+    if alike in rules.functions.batches:
+        pattern, found = rules.functions.batches[alike]
+        uses = rules.functions.copied
+        return pattern.write(rules, f"{symbol}.vmap", body.signatures, uses), found
     types = [
         batched_type(type_, dim, axis.size, axis.explicit_mesh_axis)
         for type_, dim in zip(body.types[: body.arity], in_axes, strict=True)
@@ -134,6 +142,7 @@ def vmap(
     dims = _dims(body, in_axes)
     values: list[Any] = [*new.args, *[None] * (len(dims) - body.arity)]
     known: dict[Any, Any] = {}
+    constants: dict[int, Any] = {}
     with new.body():
         for i in of_first:
             values[i], dims[i] = _spread(rules, values[i], axis.size), 0
@@ -142,6 +151,8 @@ def vmap(
             first, last = body.results[i]
             if pattern is None:
                 values[first:last] = body.copy(i, args)
+                if body.names[i] == "jaxpr.constant":
+                    constants[i] = values[first].owner
                 continue
             key = body.signature(i), pattern
             rule = known.get(key)
@@ -157,7 +168,11 @@ def vmap(
             move(rules, values[v], dims[v], want, axis.size, shared)
             for v, want in zip(body.returned, found, strict=True)
         ]
-    return new.finish(results), found
+    name = new.finish(results)
+    if alike is not None:
+        sources = places(new.op, constants)
+        rules.functions.batches[alike] = Pattern(new.op, body.signatures, sources), found
+    return name, found
 
 
 def batched_results(

@@ -13,6 +13,7 @@ or unknown ops in them, which batches make dearer.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -63,10 +64,13 @@ def batch_scans(program: Program, max_work: float = MAX_WORK) -> int:
         graph = program.reading.graph
         entries = graph.entry_points()
         batches = _Batches(program, max_work)
+        uses = graph.uses_in(program)
         for function in graph.outside_kernels(SCANS):
-            batches.visit(function)
+            if batches.visit(function):
+                del uses[function.name.value]
         if batches.count:
-            keep_reachable(program, entries)
+            uses.update(batches.rules.functions.copied)
+            keep_reachable(program, entries, uses)
     return batches.count
 
 
@@ -76,30 +80,33 @@ class _Batches:
         self.finder = Finder(program, max_work)
         self.count = 0
 
-    def visit(self, function: func.FuncOp) -> None:
-        """Batches scans of a function until none are left that may be."""
+    def visit(self, function: func.FuncOp) -> bool:
+        """Batches scans of a function until none are left that may be; whether there were any."""
+        before = self.count
         while groups := self.finder.groups(function):
             for group in groups:
                 self.merge(group)
                 self.count += len(group.members) - 1
             if not self.finder.may_go_on(groups):
-                return
+                break
+        return self.count > before
 
     def merge(self, group: Group) -> None:
         """Writes one scan in place of several."""
-        members = group.ops
+        members, signatures = group.ops, group.signatures
         first, last = members[0], members[-1]
-        scan = ScanOp.of(first)
+        scan = ScanOp.of_attributes(signatures[0].attributes)
         remark(
             first,
             f"batched: {len(members)} independent loops of {scan.length} iterations are one loop",
         )
         _move_behind([group.function.ops[index] for index in group.between], last)
         operands = [list(op.operands) for op in members]
-        order = _in_order(operands)
-        members, operands = ([each[i] for i in order] for each in (members, operands))
-        known = group.function.signatures[group.members[order[0]]]
-        lifted, differing = self.lifted(members)
+        order = _in_order(operands, group.may_be_rows)
+        members, operands, signatures = (
+            [each[i] for i in order] for each in (members, operands, signatures)
+        )
+        lifted, differing = self.lifted([s.named["jaxpr"].value for s in signatures])
         axis = batch_axis(len(members))
         with ir.InsertionPoint(last), first.location:
             extra = [[copy(op, "jaxpr.constant", [])[0] for op in row] for row in differing]
@@ -117,7 +124,9 @@ class _Batches:
                 example.erase()
             else:
                 with self.rules.functions.having_read(lifted, self.finder.body(lifted)):
-                    rule = self.rules.batch(members[0], "jaxpr.scan", tuple(dims), axis, known)
+                    rule = self.rules.batch(
+                        members[0], "jaxpr.scan", tuple(dims), axis, signatures[0]
+                    )
             args = [
                 c[0] if d is None else self.stack(c, d) for c, d in zip(columns, dims, strict=True)
             ]
@@ -130,13 +139,12 @@ class _Batches:
         for op in members:
             erase(op)
 
-    def lifted(self, members: Sequence[Any]) -> tuple[str, list[list[Any]]]:
-        """The body that takes those constants as its first arguments that differ, and for each scan
-        the ops of these."""
-        symbols = [op.attributes["jaxpr"].value for op in members]
+    def lifted(self, symbols: Sequence[str]) -> tuple[str, list[list[Any]]]:
+        """The body that takes those constants as its first arguments that differ, and for each of
+        the bodies the ops of these."""
         symbol = symbols[0]
         if len(set(symbols)) == 1:
-            return symbol, [[] for _ in members]
+            return symbol, [[] for _ in symbols]
         constants = [self.finder.constants(symbol) for symbol in symbols]
         columns = zip(*constants, strict=True)
         differ = [len({_value(op) for op in column}) > 1 for column in columns]
@@ -175,14 +183,14 @@ class _Batches:
         return self.rules.emit(row, [value], ("row", i, dim))[0]
 
 
-def _in_order(operands: Sequence[Sequence[ir.Value]]) -> Sequence[int]:
+def _in_order(operands: Sequence[Sequence[ir.Value]], may_be_rows: Sequence[bool]) -> Sequence[int]:
     """The order of scans in which rows of some array go into them.
 
     The derivatives of loops that were batched before come the last one first, and read the rows of
     what these have stacked: in order, this is read as it is.
     """
     order = range(len(operands))
-    for column in zip(*operands, strict=True):
+    for column in itertools.compress(zip(*operands, strict=True), may_be_rows):
         windows = Windows.of(column)
         if windows is not None and len(set(windows.starts)) == len(order):
             return sorted(order, key=windows.starts.__getitem__)

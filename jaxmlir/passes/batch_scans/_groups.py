@@ -27,6 +27,10 @@ _CALLS = frozenset(
 )
 
 
+# Ops that give parts of their operand, or all of it in another shape.
+_PARTS = frozenset(f"jaxpr.{name}" for name in ("slice", "split", "unstack", "squeeze", "reshape"))
+
+
 class Group:
     """Scans of a function that are alike and do not depend on each other.
 
@@ -49,6 +53,27 @@ class Group:
     @property
     def ops(self) -> list[Any]:
         return [self.function.ops[index] for index in self.members]
+
+    @property
+    def signatures(self) -> list[Signature]:
+        return [self.function.signatures[index] for index in self.members]
+
+    @property
+    def may_be_rows(self) -> list[bool]:
+        """Of each operand whether those of the members may be parts of one array."""
+        columns = zip(*(self.function.operands[index] for index in self.members), strict=True)
+        return [
+            len(set(column)) == len(column) and len(set(map(self._whole, column))) == 1
+            for column in columns
+        ]
+
+    def _whole(self, value: int) -> int | None:
+        """The array that a value is a part of, if any; ``None`` for all that loops give, which may
+        be parts of what others give that have become one."""
+        makers, names = self.function.makers, self.function.names
+        while (maker := makers[value]) is not None and names[maker] in _PARTS:
+            value = self.function.operands[maker][0]
+        return None if maker is not None and names[maker] == "jaxpr.scan" else value
 
     @functools.cached_property
     def between(self) -> list[int]:
@@ -251,7 +276,11 @@ class Finder:
             body = self._read(self._program.function(symbol))
             named = zip(body.ops, body.names, strict=True)
             self._constants[symbol] = [op for op, name in named if name == "jaxpr.constant"]
-            number = self._numbers.setdefault(body.structure, len(self._numbers))
+            number = self._numbers.get(body.likeness)
+            if number is None:
+                number = self._numbers.setdefault(body.structure, len(self._bodies))
+                if body.likeness is not None:
+                    self._numbers[body.likeness] = number
             self._number_of[symbol] = number
             if number == len(self._bodies):
                 self._bodies.append(body)

@@ -43,12 +43,16 @@ class Split:
       template: detached; from the fixed arguments to the values that the rest takes besides.
       uses: how the function got its arguments before.
       kept: which of these the rest takes.
+      moved: the ops of the template, by their numbers in the function as it was.
+      left: those of the rest.
     """
 
     symbol: str
     template: func.FuncOp
     uses: Uses
     kept: tuple[bool, ...]
+    moved: Sequence[int]
+    left: Sequence[int]
 
     def arguments(self, operands: Sequence[ir.Value], values: Sequence[ir.Value]) -> list[ir.Value]:
         """What the rest takes in place of those operands."""
@@ -165,26 +169,29 @@ class Splits:
         if not choice.kept:
             return None
         self.change(function)
-        template = self._template(body, choice)
+        template, moved = self._template(body, choice)
         values = [body.value(v) for v in choice.kept]
         for value in values:
             argument = body_of(function).add_argument(value.type, ir.Location.unknown())
             value.replace_all_uses_with(argument)
         new = list(body_of(function).arguments)[len(arguments) :]
+        left = dict.fromkeys(range(len(body.ops)))
         # A constant may have lost its last user, too.
         for index in sorted({*choice.moved, *choice.constants.values()}, reverse=True):
             if not any(map(is_used, body.ops[index].results)):
                 body.ops[index].operation.erase()
+                del left[index]
         kept = tuple([n or is_used(v) for n, v in zip(uses.needed, arguments, strict=True)])
-        split = Split(function.name.value, template, uses, kept)
+        split = Split(function.name.value, template, uses, kept, moved, tuple(left))
         set_arguments(function, split.arguments(arguments, new))
         return split
 
-    def _template(self, body: Body, choice: Choice) -> func.FuncOp:
-        """The ops chosen, as a function of the fixed arguments."""
+    def _template(self, body: Body, choice: Choice) -> tuple[func.FuncOp, list[int]]:
+        """The ops chosen, as a function of the fixed arguments, and in which order."""
         types = [body.types[v] for v in choice.fixed]
         new = NewFunction(self._rules, "invariant", types, body.function, detached=True)
         values = dict(zip(choice.fixed, new.args, strict=True))
+        order: list[int] = []
 
         def operand(number: int) -> ir.Value:
             """A value of the template; constants are written again where they are needed."""
@@ -194,13 +201,14 @@ class Splits:
 
         def write(index: int) -> None:
             operands = [operand(v) for v in body.operands[index]]
+            order.append(index)
             values.update(zip(range(*body.results[index]), body.copy(index, operands), strict=True))
 
         with new.body():
             for index in choice.moved:
                 write(index)
         new.finish([values[v] for v in choice.kept])
-        return new.op
+        return new.op, order
 
     def _split_calls(self, function: func.FuncOp, fixed: Sequence[ir.Value]) -> bool:
         """Takes what fixed values determine out of calls, into the function; whether there was

@@ -21,8 +21,8 @@ or divided by them; what does not change along the summed dimensions is added af
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jax import lax
@@ -36,12 +36,14 @@ from jaxmlir.passes._bodies import Bodies, can_change
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import (
     NewFunction,
+    Uses,
     clone,
     converted,
     inline,
     named_ops,
 )
 from jaxmlir.passes._call_graph import SCANS, keep_reachable, outside_kernels
+from jaxmlir.passes._patterns import Pattern
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import Work
@@ -99,7 +101,7 @@ def log_products(
             for op, name in named_ops(function):
                 count += name == "jaxpr.scan" and loops.rewrite(function, op)
         if count:
-            keep_reachable(program, entries)
+            keep_reachable(program, entries, loops.uses)
     return count
 
 
@@ -107,12 +109,41 @@ def log_products(
 class _Versions:
     """What the body of a loop becomes."""
 
+    body: Body
     check: func.FuncOp
     """Of the constants, the number of the version."""
     far: str
     """The body for numbers that are far apart."""
-    near: Body
-    """The one with products, what of these is the same in every iteration being in it."""
+    near: str
+    """The one with products."""
+    split: Split | None
+    """That one in two, if part of it is the same in every iteration."""
+    patterns: _Patterns | None
+    """Of bodies that are alike."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Patterns:
+    """What bodies become that are alike."""
+
+    check: Pattern
+    far: Pattern
+    near: Pattern
+    exponentials: list[Pattern]
+    split: Split | None
+    invariant: Pattern | None
+    """The template of the split."""
+
+    def write(self, rules: Rules, symbol: str, body: Body, uses: Uses) -> _Versions:
+        """The same for one more."""
+        ops = body.signatures
+        far, near = (pattern.write(rules, symbol, ops, uses) for pattern in (self.far, self.near))
+        again = [pattern.write(rules, "exponentials", ops, uses) for pattern in self.exponentials]
+        self.far.refer(rules, far, again, uses)
+        split = self.split
+        if split is not None and self.invariant is not None:
+            split = replace(split, symbol=near, template=self.invariant.like(ops))
+        return _Versions(body, self.check.like(ops), far, near, split, self)
 
 
 class _Loops:
@@ -130,10 +161,13 @@ class _Loops:
         self._min_iterations = min_iterations
         # By the body, and what of its arguments are constants and carried.
         self._known: dict[tuple[str, int, int], _Versions | None] = {}
-        # The functions that are no more as they were read.
-        self._changed: set[str] = set()
+        # What functions refer to, of those that are as they were read or copies of others.
+        self.uses = self._graph.uses_in(program)
         # A body with products of each plan.
         self._near: dict[Plan, Body] = {}
+        self._patterns: dict[Hashable, _Patterns] = {}
+        # By the patterns of their bodies, and what else tells loops apart.
+        self._loops: dict[Hashable, Pattern] = {}
 
     def rewrite(self, function: func.FuncOp, op: Any) -> bool:
         """Gives a loop in a function a second version, if that pays; whether it does."""
@@ -144,20 +178,15 @@ class _Loops:
             return False
         key = scan.body, *scan.counts
         if key not in self._known:
-            self._known[key] = self._versions(scan.body, scan.num_consts)
+            self._known[key] = self._versions(scan)
         versions = self._known[key]
         if versions is None:
             return False
-        self._changed.add(function.name.value)
+        self.uses.pop(function.name.value, None)
+        if versions.split is not None:
+            report(versions.split, f"{scan.length} times")
         operands = list(op.operands)
-        near = scan.with_body(versions.near.function.name.value, *scan.counts)
-        split = self._splits.of_scan(near, len(operands), versions.near)
-        if split is not None:
-            report(split, f"{scan.length} times")
-        branches = [
-            self._branch("far_apart", scan.with_body(versions.far, *scan.counts), op, operands),
-            self._branch("near", near, op, operands, split),
-        ]
+        branches = [self._branch(name, versions, scan, op, operands) for name in _BRANCHES]
         with ir.InsertionPoint(op), op.location:
             (index,) = inline(versions.check, operands[: scan.num_consts])
             attributes = {"branches": ir.ArrayAttr.get([symbol_ref(b) for b in branches])}
@@ -168,54 +197,109 @@ class _Loops:
     def _branch(
         self,
         name: str,
+        versions: _Versions,
         scan: ScanOp,
         op: Any,
         operands: Sequence[ir.Value],
-        split: Split | None = None,
     ) -> str:
-        """A function that is a loop.
-
-        Args:
-          split: its body in two, what the one half gives being computed before the loop.
-        """
-        like = self._program.function(scan.body)
-        new = NewFunction(self._rules, name, [v.type for v in operands], like)
+        """A function that is a loop with another body, what is the same in each iteration being
+        computed before it."""
+        ops, patterns, types = (
+            versions.body.signatures,
+            versions.patterns,
+            [v.type for v in operands],
+        )
+        symbol, split = (versions.far, None) if name == _FAR else (versions.near, versions.split)
+        other = scan.length, scan.reverse, *scan.other.items(), *types
+        key = patterns, name, other, op.location.attr
+        pattern = None if patterns is None else self._loops.get(key)
+        if pattern is not None:
+            branch = pattern.write(self._rules, name, ops, self.uses)
+            pattern.refer(self._rules, branch, [symbol], self.uses)
+            return branch
+        new = NewFunction(self._rules, name, types, versions.body.function)
         with new.body(), op.location:
-            args = new.args
+            args, counts = new.args, scan.counts
             if split is not None:
                 values = inline(split.template, chosen(args, split.uses.fixed))
-                args = split.arguments(args, values)
-                scan = scan.with_body(split.symbol, split.num_before, scan.num_carry)
-            results = scan.write(self._rules, args)
-        return new.finish(results)
+                args, counts = split.arguments(args, values), (split.num_before, scan.num_carry)
+            results = scan.with_body(symbol, *counts).write(self._rules, args)
+        symbol = new.finish(results)
+        if patterns is not None:
+            sources = [] if split is None else patterns.invariant.sources
+            self._loops[key] = Pattern(new.op, ops, sources, [(len(sources), "jaxpr")])
+        return symbol
 
-    def _versions(self, symbol: str, num_consts: int) -> _Versions | None:
+    def _versions(self, scan: ScanOp) -> _Versions | None:
+        symbol, num_consts = scan.body, scan.num_consts
         # Bodies that have been written meanwhile are not in the graph.
         if not self._graph.names.get(symbol, set()) >= NEEDED:
             return None
         function = self._program.function(symbol)
         if not can_change(function):
             return None
-        is_as_read = symbol not in self._changed
+        is_as_read = symbol in self.uses
         body = self._program.reading.body(function) if is_as_read else Body(function)
         plan = self._plans.of(body, num_consts)
         if plan is None:
             return None
-        far, near = (body.of_copy(self._bodies.copy(symbol, body)) for _ in range(2))
-        for f, exponentials in zip(plan.found, plan.exponentials, strict=True):
+        for f in plan.found:
+            remark(body.ops[f.op], f"{f.sum.size} exponentials of an iteration become a product")
+        key = plan, scan.counts, body.likeness
+        patterns = self._patterns.get(key)
+        if patterns is not None:
+            return patterns.write(self._rules, symbol, body, self.uses)
+        versions = self._write(plan, body, scan)
+        if versions.patterns is not None:
+            self._patterns[key] = versions.patterns
+        return versions
+
+    def _write(self, plan: Plan, body: Body, scan: ScanOp) -> _Versions:
+        """What a body becomes that no other was like."""
+        far, near = (body.of_copy(self._bodies.copy(scan.body, body)) for _ in range(2))
+        again = [
             self._recompute(f, exponentials, far)
+            for f, exponentials in zip(plan.found, plan.exponentials, strict=True)
+        ]
         self._put(plan.found, near)
         for version, unused in ((far, plan.unused_far), (near, plan.unused_near)):
             for index in unused:
                 version.ops[index].operation.erase()
         alike = self._near.get(plan)
-        read = Body(near.function) if alike is None else alike.of_alike(near.function)
+        read = Body(near.function) if alike is None else alike.of_copy(near.function)
         self._near[plan] = read
-        return _Versions(self._check(plan, body, num_consts), far.function.name.value, read)
+        check, asked = self._check(plan, body, scan.num_consts)
+        # Where the constants of the body are in the one with products.
+        kept = set(range(len(body.ops))).difference(plan.unused_near)
+        constants = {
+            read.ops.index(near.ops[i]): i for i in kept if body.names[i] == "jaxpr.constant"
+        }
+        symbol = near.function.name.value
+        split = self._splits.of_scan(scan.with_body(symbol, *scan.counts), body.arity, read)
+        patterns = None
+        # What others are to refer to as well is not kept track of.
+        if body.likeness and body.returned and not body.references():
+            left = range(len(read.ops)) if split is None else split.left
+            invariant, ops = None, body.signatures
+            if split is not None:
+                invariant = Pattern(split.template, ops, map(constants.get, split.moved))
+            references = [(plan.far.index(f.steps[-1]), "jaxpr") for f in plan.found]
+            patterns = _Patterns(
+                check=Pattern(check, ops, asked),
+                far=Pattern(far.function, ops, plan.far, references),
+                near=Pattern(near.function, ops, map(constants.get, left)),
+                exponentials=[
+                    Pattern(function, ops, exponentials.ops)
+                    for function, exponentials in zip(again, plan.exponentials, strict=True)
+                ],
+                split=split,
+                invariant=invariant,
+            )
+        return _Versions(body, check, far.function.name.value, symbol, split, patterns)
 
-    def _recompute(self, found: Found, exponentials: Exponentials, body: Body) -> None:
-        """Has the derivative of a log-sum-exp compute its exponentials again."""
-        args, constants, total = exponentials
+    def _recompute(self, found: Found, exponentials: Exponentials, body: Body) -> func.FuncOp:
+        """Has the derivative of a log-sum-exp compute its exponentials again, by a function."""
+        args, constants, total, _ = exponentials
         types = [body.types[v] for v in args]
         new = NewFunction(self._rules, "exponentials", types, body.function)
         location = body.ops[found.op].location
@@ -231,38 +315,47 @@ class _Loops:
             given = [body.value(v) for v in args]
             (again,) = create("jaxpr.remat2", [body.types[total]], given, attributes)
         body.value(total).replace_all_uses_with(again)
+        return new.op
 
     def _put(self, found: Sequence[Found], body: Body) -> None:
         """Writes logs of products in the place of log-sum-exps, which stay without users."""
         new: dict[int, ir.Value] = {}
         for f in found:
             op, (old,) = body.ops[f.op], range(*body.results[f.op])
-            remark(op, f"{f.sum.size} exponentials of an iteration become a product")
             with ir.InsertionPoint(op), op.location:
                 operands = [new[v] if v in new else body.value(v) for v in f.operands]
                 (out,) = self._rules.emit(f.sum, operands, f.sum)
                 new[old] = converted(out, body.types[old])
             body.value(old).replace_all_uses_with(new[old])
 
-    def _check(self, plan: Plan, body: Body, num_consts: int) -> func.FuncOp:
-        """The number of the version, of the constants of a body."""
+    def _check(
+        self, plan: Plan, body: Body, num_consts: int
+    ) -> tuple[func.FuncOp, list[int | None]]:
+        """The number of the version, of the constants of a body; which of its ops are those of the
+        body."""
         types = body.types[:num_consts]
         new = NewFunction(self._rules, "near", types, body.function, detached=True)
         values = dict(enumerate(new.args))
-        answers = []
+        answers, sources = [], []
         with new.body():
             for f in plan.found:
                 for index in plan.check:
                     if index < f.op and body.results[index][0] not in values:
                         copies = body.copy(index, [values[v] for v in body.operands[index]])
                         values.update(zip(range(*body.results[index]), copies, strict=True))
+                        sources.append(index)
                 constants = [values[f.operands[i]] for i in f.sum.constants]
                 with body.ops[f.op].location:
                     answers += self._rules.emit(f.sum.near, constants, ("near", f.sum))
+                sources += [None] * (len(new.block.operations) - len(sources))
             with body.function.location:
                 index = self._rules.emit(_as_index, answers, "log_products.index")
         new.finish(index)
-        return new.op
+        return new.op, sources
+
+
+_FAR = "far_apart"
+_BRANCHES = (_FAR, "near")
 
 
 def _as_index(*near: Any) -> list[Any]:

@@ -49,11 +49,13 @@ class Exponentials(NamedTuple):
       args: the values that it takes.
       constants: those that are written again in it.
       total: the value that it gives.
+      ops: those that it has, by number.
     """
 
     args: tuple[int, ...]
     constants: tuple[int, ...]
     total: int
+    ops: tuple[int, ...]
 
 
 class Plan:
@@ -68,6 +70,7 @@ class Plan:
     """
 
     def __init__(self, body: Body, found: Sequence[Found]):
+        self._length = len(body.ops)
         self.found = found
         self.exponentials = [_exponentials(body, f) for f in found]
         asked = [f.operands[i] for f in found for i in f.sum.constants]
@@ -77,6 +80,13 @@ class Plan:
             {f.steps[-1]: e.args for f, e in zip(found, self.exponentials, strict=True)},
         )
         self.unused_near = _unused(body, {f.op: f.operands for f in found})
+
+    @property
+    def far(self) -> list[int]:
+        """The ops of the body whose exponentials are computed again, by number; the ops that do so
+        have those of the sums."""
+        again, unused = {f.steps[-1] for f in self.found}, set(self.unused_far)
+        return [i for i in range(self._length) if i in again or i not in unused]
 
 
 class Plans:
@@ -113,7 +123,14 @@ def _exponentials(body: Body, found: Found) -> Exponentials:
     constants = [v for v in operands if is_constant(body.value(v))]
     (total,) = range(*body.results[found.steps[-1]])
     args = [v for v in operands if v not in constants]
-    return Exponentials(tuple(args), tuple(constants), total)
+    ops = (*(i for v in constants for i in _cloned(body, v)), *found.steps)
+    return Exponentials(tuple(args), tuple(constants), total, ops)
+
+
+def _cloned(body: Body, constant: int) -> list[int]:
+    """The ops that a constant is written by again."""
+    index = body.makers[constant]
+    return [*(i for v in body.operands[index] for i in _cloned(body, v)), index]
 
 
 def _needed(body: Body, values: Iterable[int]) -> list[int]:

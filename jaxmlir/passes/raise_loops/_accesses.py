@@ -3,7 +3,7 @@ determines in one dimension."""
 
 from __future__ import annotations
 
-import itertools
+import functools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,8 @@ import numpy as np
 
 from jaxmlir import codec
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import ops_of, returned
+from jaxmlir.passes import toolbox
+from jaxmlir.passes._build import returned
 from jaxmlir.passes.raise_loops._known import Known, vector
 from jaxmlir.types import aval_of
 
@@ -59,6 +60,7 @@ class Positions:
         self._length = length
         self._numbers: dict[tuple[ir.Value, int], np.ndarray] = {}
         self._spans: dict[tuple[ir.Value, int, int], _Span] = {}
+        self._places: dict[tuple[ir.Value, int, int], Hashable] = {}
         self._zeros = np.zeros(length, np.int64)
 
     def numbers(self, access: Access, axis: int) -> np.ndarray | None:
@@ -92,6 +94,15 @@ class Positions:
             if found is not None and found.size:
                 span = self._spans[key] = found.min(-1), found.max(-1) + size
         return span
+
+    def place(self, access: Access, axis: int) -> Hashable:
+        """The same of equal spans, and of those that are not known."""
+        key = access.starts[axis], access.sizes[axis], access.shape[axis]
+        place = self._places.get(key)
+        if place is None:
+            span = self.span(access, axis) or ()
+            place = self._places[key] = tuple([(array.shape, array.tobytes()) for array in span])
+        return place
 
     def _everywhere(self, access: Access, axis: int) -> np.ndarray | None:
         """Where it begins, as an array over the iterations of all loops around, this one last."""
@@ -151,25 +162,36 @@ class Uses:
     """
 
     def __init__(self, body: func.FuncOp):
-        self._users: dict[ir.Value, list[tuple[Any, str, list[ir.Value]]]] = {}
         self._same: dict[ir.Value, ir.Value] = {}
-        same, users = self._same, self._users
-        for op, name, operands in ops_of(body):
-            if same:
-                operands = [same.get(v, v) for v in operands]
-            if is_retyped(op, name):
-                same[op.results[0]] = operands[0]
-                continue
-            for v in dict.fromkeys(operands):
-                users.setdefault(v, []).append((op, name, operands))
         self.returned = [self.untyped(v) for v in returned(body)]
 
     def untyped(self, value: ir.Value) -> ir.Value:
         """The value that it is but for its type being weak or not."""
-        return self._same.get(value, value)
+        op, name = toolbox.definition(value) or (None, "")
+        while is_retyped(op, name):
+            value = op.operands[0]
+            op, name = toolbox.definition(value) or (None, "")
+        return value
 
     def __getitem__(self, value: ir.Value) -> Sequence[tuple[Any, str, list[ir.Value]]]:
-        return self._users.get(value, ())
+        """In order, each with its name and operands."""
+        same, found, pending = self._same, {}, [value]
+        while pending:
+            for use in pending.pop().uses:
+                op = use.owner.operation
+                if is_retyped(op, op.name):
+                    same[op.results[0]] = value
+                    pending.append(op.results[0])
+                elif op.name != "func.return":
+                    found[op] = None
+        ops = list(found)
+        if len(ops) > 1:
+            ops.sort(key=functools.cmp_to_key(_order))
+        return [(op, op.name, [same.get(v, v) for v in op.operands]) for op in ops]
+
+
+def _order(op: ir.Operation, other: ir.Operation) -> int:
+    return -1 if op.is_before_in_block(other) else 1
 
 
 def is_written(value: ir.Value, combined: Combined) -> bool:
@@ -201,10 +223,12 @@ class Chain:
     def is_apart(self, read: Access, axes: Sequence[int], positions: Positions) -> bool:
         """Whether for each write there is one of some dimensions along which no iteration of this
         loop touches what any touches of a read."""
-        spans = [positions.span(read, axis) for axis in axes]
         # Most of many reads are of what a write gives: that is found without asking all of them.
-        if 0 not in read.sizes and _key(spans) in self._places(tuple(axes), positions):
-            return False
+        if 0 not in read.sizes:
+            place = tuple([positions.place(read, axis) for axis in axes])
+            if place in self._places(tuple(axes), positions):
+                return False
+        spans = [positions.span(read, axis) for axis in axes]
         apart = np.zeros(len(self.writes), bool)
         for axis, own in zip(axes, spans, strict=True):
             written = self._written(axis, positions)
@@ -219,7 +243,7 @@ class Chain:
         """What the writes touch along some dimensions."""
         if axes not in self._touched:
             self._touched[axes] = {
-                _key([positions.span(write, axis) for axis in axes]) for write in self.writes
+                tuple([positions.place(write, axis) for axis in axes]) for write in self.writes
             }
         return self._touched[axes]
 
@@ -235,12 +259,6 @@ class Chain:
                 starts, ends = zip(*[spans[k] for k in at], strict=True)
                 self._spans[axis] = np.array(at), _stacked(starts), _stacked(ends)
         return self._spans[axis]
-
-
-def _key(spans: Sequence[_Span | None]) -> Hashable:
-    """The same of equal spans."""
-    arrays = itertools.chain.from_iterable(span or (np.zeros(0),) for span in spans)
-    return tuple([(array.shape, array.tobytes()) for array in arrays])
 
 
 def _stacked(arrays: Sequence[np.ndarray]) -> np.ndarray:

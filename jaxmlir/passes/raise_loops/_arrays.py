@@ -208,14 +208,13 @@ class ArrayRaiser:
     def _put(self, access: Access, slab: ir.Value, frame: Frame) -> None:
         """Reads from a slab what was read from the array."""
         value = slab
-        if access.sizes != frame.slab:
-            with ir.InsertionPoint(access.op), access.op.location:
+        with ir.InsertionPoint(access.op), access.op.location:
+            if access.sizes != frame.slab:
                 (value,) = self.rules.emit(
                     lambda x, *at: [_rows.dynamic_slice(x, at, access.sizes)],
                     [slab, *self._within(access, frame)],
                     ("slab", access.sizes),
                 )
-        with ir.InsertionPoint(access.op), access.op.location:
             value = converted(value, access.result.type)
         access.result.replace_all_uses_with(value)
         access.op.operation.erase()

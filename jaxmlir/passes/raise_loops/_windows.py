@@ -85,9 +85,10 @@ def _gather(rules: Rules, op: Any, operands: Sequence[ir.Value], known: Known) -
     x, index = operands
     numbers = codec.decode(op.attributes["dimension_numbers"])
     sizes = tuple(codec.decode(op.attributes["slice_sizes"]))
-    if getattr(numbers, "operand_batching_dims", ()) or not _is_single(
-        op, x, index, known, numbers.start_index_map, sizes
-    ):
+    if getattr(numbers, "operand_batching_dims", ()):
+        return
+    pieces = _single(op, x, index, known, numbers.start_index_map, sizes)
+    if pieces is None:
         return
     targets, gone = tuple(numbers.start_index_map), tuple(numbers.collapsed_slice_dims)
 
@@ -97,15 +98,15 @@ def _gather(rules: Rules, op: Any, operands: Sequence[ir.Value], known: Known) -
         piece = dynamic_slice(x, _starts(index, targets, x.ndim), sizes)
         return [lax.squeeze(piece, gone)]
 
-    _replace(rules, op, slice_, [x], index, ("window", targets, gone, sizes))
+    _replace(rules, op, slice_, [x], pieces, ("window", targets, gone, sizes))
 
 
 def _scatter(rules: Rules, op: Any, operands: Sequence[ir.Value], known: Known) -> ir.Value | None:
-    x, index, update = operands
+    x, _, update = operands
     window = _window(op, operands, known) if overwrites(op) else None
     if window is None:
         return None
-    targets, sizes = window
+    targets, sizes, pieces = window
 
     def put(x: Any, update: Any, *index: Any) -> list[Any]:
         from jax import lax
@@ -114,19 +115,19 @@ def _scatter(rules: Rules, op: Any, operands: Sequence[ir.Value], known: Known) 
             dynamic_update_slice(x, lax.reshape(update, sizes), _starts(index, targets, x.ndim))
         ]
 
-    return _replace(rules, op, put, [x, update], index, ("put_window", targets, sizes))
+    return _replace(rules, op, put, [x, update], pieces, ("put_window", targets, sizes))
 
 
 def _combined(
     rules: Rules, op: Any, name: str, operands: Sequence[ir.Value], known: Known
 ) -> Access | None:
-    x, index, _ = operands
+    x = operands[0]
     window = _window(op, operands, known)
     if window is None:
         return None
-    targets, sizes = window
+    targets, sizes, pieces = window
     with ir.InsertionPoint(op), op.location:
-        at = _components(rules, index)
+        at = _components(rules, pieces)
         zero = filled(at[0].type, 0)
     shape = tuple(aval_of(x.type).shape)
     starts = tuple(at[targets.index(d)] if d in targets else zero for d in range(len(shape)))
@@ -135,8 +136,9 @@ def _combined(
 
 def _window(
     op: Any, operands: Sequence[ir.Value], known: Known
-) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Which dimensions the index of a scatter is of, and the sizes of the only window."""
+) -> tuple[tuple[int, ...], tuple[int, ...], list[ir.Value]] | None:
+    """Which dimensions the index of a scatter is of, the sizes of the only window, and what the
+    index is put together from."""
     x, index, update = operands
     numbers = codec.decode(op.attributes["dimension_numbers"])
     if getattr(numbers, "operand_batching_dims", ()) or update == x:
@@ -145,38 +147,43 @@ def _window(
     targets = tuple(numbers.scatter_dims_to_operand_dims)
     if len(sizes) != len(aval_of(x.type).shape):
         return None
-    return (targets, sizes) if _is_single(op, x, index, known, targets, sizes) else None
+    pieces = _single(op, x, index, known, targets, sizes)
+    return None if pieces is None else (targets, sizes, pieces)
 
 
-def _is_single(
+def _single(
     op: Any,
     x: ir.Value,
     index: ir.Value,
     known: Known,
     targets: Sequence[int],
     sizes: Sequence[int],
-) -> bool:
-    """Whether a gather or scatter has one window, which is where its index says."""
+) -> list[ir.Value] | None:
+    """What the index of a gather or scatter is put together from that has one window, which is
+    where that says; ``None`` of others."""
     shape = aval_of(x.type).shape
     # The index of a whole array, as `x[:]` has it, is of no dimension.
     if len(aval_of(index.type).shape) != 1 or not targets:
-        return False
-    bounds = _bounds(index, known)
+        return None
+    pieces = _pieces(index)
+    bounds = _bounds(pieces, known)
     if bounds is None:
-        return False
+        return None
     mode = codec.decode(op.attributes["mode"])
-    if mode.name == "CLIP":
-        return True
-    return mode.name in ("FILL_OR_DROP", "PROMISE_IN_BOUNDS") and all(
-        least >= 0 and greatest + sizes[d] <= shape[d]
-        for (least, greatest), d in zip(bounds, targets, strict=True)
+    is_inside = mode.name == "CLIP" or (
+        mode.name in ("FILL_OR_DROP", "PROMISE_IN_BOUNDS")
+        and all(
+            least >= 0 and greatest + sizes[d] <= shape[d]
+            for (least, greatest), d in zip(bounds, targets, strict=True)
+        )
     )
+    return pieces if is_inside else None
 
 
-def _bounds(index: ir.Value, known: Known) -> list[Bounds] | None:
+def _bounds(pieces: Sequence[ir.Value], known: Known) -> list[Bounds] | None:
     """The least and the greatest of each scalar that an index is made of, if they are known."""
     found: list[Bounds] = []
-    for piece in _pieces(index):
+    for piece in pieces:
         shape = aval_of(piece.type).shape
         if not shape:
             bounds = known.bounds(piece)
@@ -211,10 +218,10 @@ def _pieces(index: ir.Value) -> list[ir.Value]:
     return [index]
 
 
-def _components(rules: Rules, index: ir.Value) -> list[ir.Value]:
+def _components(rules: Rules, pieces: Sequence[ir.Value]) -> list[ir.Value]:
     """The scalars that an index is made of."""
     found: list[ir.Value] = []
-    for piece in _pieces(index):
+    for piece in pieces:
         shape = aval_of(piece.type).shape
         found += _scalars(rules, piece, *shape) if shape else [piece]
     return found
@@ -230,12 +237,12 @@ def _replace(
     op: Any,
     function: Any,
     arrays: Sequence[ir.Value],
-    index: ir.Value,
+    pieces: Sequence[ir.Value],
     key: Any,
 ) -> ir.Value | None:
     """Writes what a function makes of the arrays and the scalars of the index instead of an op."""
     with ir.InsertionPoint(op), op.location:
-        values = rules.emit(function, [*arrays, *_components(rules, index)], key)
+        values = rules.emit(function, [*arrays, *_components(rules, pieces)], key)
     if values[0].type != op.results[0].type:
         return None
     replace(op, values)

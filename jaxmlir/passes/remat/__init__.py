@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, ClassVar
 from jaxmlir.errors import PipelineError, count
 from jaxmlir.ir import func, scope
 from jaxmlir.passes._base import Pass
+from jaxmlir.passes._build import Uses
 from jaxmlir.passes._call_graph import SCANS, keep_reachable
+from jaxmlir.passes._patterns import Pattern
 from jaxmlir.passes._remarks import listening, remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.remat._choice import Choice, choose
@@ -96,11 +98,14 @@ def _apply(program: Program, price: float, depth: int, slowdown: float) -> bool:
     graph = program.reading.graph
     entries = graph.entry_points()
     of_traffic = functools.cache(lambda: traffic(program))
-    loops = _Loops(Rules(program), Prices(program, price), of_traffic, depth, slowdown)
+    uses = graph.uses_in(program)
+    loops = _Loops(Rules(program), Prices(program, price), of_traffic, depth, slowdown, uses)
     with_loops = [symbol for symbol in graph.callees_first() if graph.have(symbol, SCANS)]
-    changed = [loops.rewrite(functions[symbol]) for symbol in with_loops]
-    if True in changed:
-        keep_reachable(program, entries)
+    changed = [symbol for symbol in with_loops if loops.rewrite(functions[symbol])]
+    if changed:
+        for symbol in changed:
+            del uses[symbol]
+        keep_reachable(program, entries, uses)
         return True
     # What was tried is nobody's.
     tried = functions.keys() - before
@@ -121,6 +126,8 @@ class _Loops:
       slowdown: what a pair of loops may take longer for the sake of memory, of the time it takes.
       known: what becomes of pairs that are alike.
       choices: what is best stored where joint bodies have the same structure.
+      patterns: what becomes of pairs of bodies that differ in constants only.
+      uses: what functions refer to that are as they were read, or copies of others.
     """
 
     rules: Rules
@@ -128,8 +135,12 @@ class _Loops:
     traffic: Callable[[], float]
     depth: int
     slowdown: float
+    uses: Uses
     known: dict[Hashable, tuple[Choice, Parts] | None] = field(default_factory=dict)
     choices: dict[Hashable, Choice | None] = field(default_factory=dict)
+    patterns: dict[Hashable, tuple[Choice, Parts, list[Pattern]] | None] = field(
+        default_factory=dict
+    )
 
     def rewrite(self, function: func.FuncOp) -> bool:
         """Goes through the pairs of loops of a function; whether it changed any."""
@@ -173,10 +184,10 @@ class _Loops:
 
     def _stored(self, pair: Pair, depth: int) -> tuple[Loop | None, Loop]:
         """The pair that stores what is cheapest."""
-        key = depth, pair.likeness
-        if key not in self.known:
-            self.known[key] = self._cheapest(pair, depth)
-        found = self.known[key]
+        key = depth, pair.symbols, pair.likeness
+        found = self.known.get(key, ())
+        if found == ():
+            found = self.known[key] = self._like_others(pair, depth)
         if found is None:
             return pair.first, pair.second
         choice, parts = found
@@ -184,12 +195,30 @@ class _Loops:
             remark(pair.first.op, _explanation(pair, choice))
         return parts.take_place(self.rules, pair)
 
+    def _like_others(self, pair: Pair, depth: int) -> tuple[Choice, Parts] | None:
+        """What :meth:`_cheapest` says, which is asked once of bodies that differ in constants."""
+        program = self.rules.program
+        bodies = [program.reading.one_of_many(symbol) for symbol in pair.symbols]
+        if None in bodies:
+            return self._cheapest(pair, depth)
+        key = depth, pair.likeness, *(body.likeness for body in bodies)
+        ops = [signature for body in bodies for signature in body.signatures]
+        known = self.patterns.get(key, ())
+        if known:
+            choice, parts, patterns = known
+            return choice, parts.again(self.rules, pair, patterns, ops, self.uses)
+        if known is None:
+            return None
+        found = self._cheapest(pair, depth)
+        self.patterns[key] = None if found is None else (*found, found[1].patterns(program, ops))
+        return found
+
     def _cheapest(self, pair: Pair, depth: int) -> tuple[Choice, Parts] | None:
         """What is best stored, and the loops that do; ``None`` if the pair does."""
         joint = Joint.of(self.rules, pair)
         length = pair.first.scan.length
         prices = self.prices.within(length)
-        inner = replace(self, prices=prices, depth=depth, known={}, choices={})
+        inner = replace(self, prices=prices, depth=depth, known={}, patterns={}, choices={})
         inner.rewrite(joint.function)
         now = pair.stored
         key = now / length, joint.structure

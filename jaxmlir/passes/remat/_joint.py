@@ -13,14 +13,16 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import _signature
 from jaxmlir._lists import split
+from jaxmlir._signature import Signature
 from jaxmlir.ir import body_of, func, ir
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._build import NewFunction, erase, inline, named_ops, returned
+from jaxmlir.passes._build import NewFunction, Uses, erase, inline, named_ops, returned
+from jaxmlir.passes._patterns import Pattern
 from jaxmlir.passes.higher_order._scan_op import PLAIN_SCAN, ScanOp
 from jaxmlir.passes.remat._price import size_of
 
@@ -49,11 +51,11 @@ class Loop:
         consts, carry, slices = self.scan.operands(list(self.op.operands))
         return consts, carry, slices
 
-    @property
+    @functools.cached_property
     def results(self) -> list[ir.Value]:
         return list(self.op.results)
 
-    @property
+    @functools.cached_property
     def stacked(self) -> list[ir.Value]:
         """The results that have a value for each iteration."""
         return self.scan.results(self.results)[1]
@@ -126,22 +128,32 @@ class Pair:
             and all(use.owner == self.first.op.operation for use in v.uses)
         )
 
-    @property
+    @functools.cached_property
     def likeness(self) -> Hashable:
-        """What decides what is stored: pairs of which it is the same are written alike."""
+        """What decides, besides the bodies, what is stored: pairs of which it is the same are
+        written alike."""
         numbers: dict[ir.Value, int] = {}
         first, second = (
             [*consts, *carry, *slices] for consts, carry, slices in (self.given, self.taken)
         )
         stacked = self.first.stacked
+        signatures = [
+            _signature.of_op(loop.op, "jaxpr.scan", operands)
+            for loop, operands in ((self.first, first), (self.second, second))
+        ]
         return (
-            _signature.of_op(self.first.op, "jaxpr.scan", first),
-            _signature.of_op(self.second.op, "jaxpr.scan", second),
+            tuple([item for s in signatures for item in s.attributes if item[0] != "jaxpr"]),
+            tuple([s.types for s in signatures]),
             tuple([numbers.setdefault(v, len(numbers)) for v in (*first, *stacked, *second)]),
             tuple([v in self.links for v in stacked]),
             self.kept,
             self.retained,
         )
+
+    @property
+    def symbols(self) -> tuple[str, str]:
+        """The bodies."""
+        return self.first.scan.body, self.second.scan.body
 
 
 def replace_results(
@@ -316,17 +328,52 @@ class Parts:
     of_first: list[int]
     second: ScanOp
     of_second: list[int]
+    ops: tuple[list[int], list[int]]
+    """Of both bodies, by their numbers in the joint one."""
+    types: tuple[list[ir.Type], list[ir.Type]]
+    """Of what they return."""
+
+    def patterns(self, program: Program, ops: Sequence[Signature]) -> list[Pattern]:
+        """The bodies, as patterns for others.
+
+        Args:
+          ops: those of the joint body.
+        """
+        scans = self.first, self.second
+        return [
+            Pattern(program.function(scan.body), ops, numbers)
+            for scan, numbers in zip(scans, self.ops, strict=True)
+        ]
+
+    def again(
+        self,
+        rules: Rules,
+        pair: Pair,
+        patterns: Sequence[Pattern],
+        ops: Sequence[Signature],
+        uses: Uses,
+    ) -> Parts:
+        """The same for a pair whose bodies differ in constants only."""
+        bodies = [
+            pattern.write(rules, symbol, ops, uses)
+            for pattern, symbol in zip(patterns, pair.symbols, strict=True)
+        ]
+        first, second = (
+            scan.with_body(symbol, *scan.counts)
+            for scan, symbol in zip((self.first, self.second), bodies, strict=True)
+        )
+        return replace(self, first=first, second=second)
 
     def take_place(self, rules: Rules, pair: Pair) -> tuple[Loop | None, Loop]:
         """Writes the loops in the place of a pair; of the first, nothing may be left."""
         first, second = pair.first.op, pair.second.op
         values = [*first.operands, *second.operands]
         with ir.InsertionPoint(first), first.location:
-            made = self.first.write(rules, [values[i] for i in self.of_first])
+            made = self.first.write(rules, [values[i] for i in self.of_first], self.types[0])
         carry, stacked = split(made, self.first.num_carry)
         values += stacked
         with ir.InsertionPoint(second), second.location:
-            results = self.second.write(rules, [values[i] for i in self.of_second])
+            results = self.second.write(rules, [values[i] for i in self.of_second], self.types[1])
         kept = dict(zip(pair.kept, stacked, strict=False))
         rows = [kept.get(i) for i in range(len(pair.first.stacked))]
         replace_results(pair, [*carry, *rows], results)
@@ -372,7 +419,8 @@ def separate(rules: Rules, joint: Joint, stored: Sequence[int]) -> Parts:
     operands, args = zip(*itertools.chain.from_iterable(taken), strict=True)
     symbol = _body(rules, second, body, args, todo, outs)
     new_second = second.scan.with_body(symbol, len(taken[0]), len(joint.second_carry))
-    return Parts(new_first, of_first, new_second, list(operands))
+    types = [body.types[v] for v in results], [body.types[v] for v in outs]
+    return Parts(new_first, of_first, new_second, list(operands), (todo_first, todo), types)
 
 
 def _body(

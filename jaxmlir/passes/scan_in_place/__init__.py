@@ -23,20 +23,23 @@ written has no other use; and if a row is not in too many pieces for the cache (
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from jaxmlir._compat import core
+from jaxmlir._lists import chosen
 from jaxmlir.ir import body_of, func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._bodies import Bodies, Carried, Constant, ScanEditor, can_change, loops_of
-from jaxmlir.passes._build import build, drop_dead_ops, filled
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import build, drop_dead_ops, erase, filled
 from jaxmlir.passes._call_graph import SCANS, CallGraph, visit_functions
 from jaxmlir.passes._edit import before_return
 from jaxmlir.passes._liveness import count_of
 from jaxmlir.passes._options import is_for_cpu
+from jaxmlir.passes._patterns import Pattern, is_model
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import is_plain_array
@@ -68,8 +71,49 @@ def scan_in_place(program: Program) -> int:
     with scope():
         graph = program.reading.graph
         scans = _Scans(program, graph)
-        visit_functions(program, scans.visit, graph, SCANS)
+        visit_functions(program, scans.visit, graph, SCANS, scans.uses)
     return scans.count
+
+
+class _Loop(NamedTuple):
+    """A scan that is to read and write in place.
+
+    Attributes:
+      views: what is read in place of each slice.
+      places: where each stacked result is written to.
+    """
+
+    op: Any
+    scan: ScanOp
+    operands: list[list[ir.Value]]
+    results: list[list[ir.Value]]
+    views: list[View | None]
+    places: list[Place | None]
+
+    @property
+    def likeness(self) -> Hashable:
+        """What decides, besides its body, what becomes of it."""
+        scan = self.scan
+        return (
+            (*scan.counts, scan.length, scan.reverse, *scan.other.items(), self.op.location.attr),
+            tuple([view and view.shape for view in self.views]),
+            tuple([place and place.view.shape for place in self.places]),
+        )
+
+
+class _Edited(NamedTuple):
+    """How a scan was written anew: also those whose bodies are alike are.
+
+    Attributes:
+      pattern: the body.
+      types: of its results.
+      consts, xs: which constants, also arrays that are read, and which slices it takes.
+    """
+
+    pattern: Pattern
+    types: list[ir.Type]
+    consts: list[bool]
+    xs: list[bool]
 
 
 class _Scans:
@@ -81,6 +125,9 @@ class _Scans:
         # Of the function's values, which may be read by as many scans as there are: what
         # :meth:`_view` gives.
         self._views: dict[ir.Value, View | None] = {}
+        # What functions refer to, of those that are as they were read or copies of others.
+        self.uses = graph.uses_in(program)
+        self._edited: dict[Hashable, _Edited] = {}
         self.count = 0
 
     def visit(self, function: func.FuncOp) -> bool:
@@ -92,28 +139,58 @@ class _Scans:
                 self._in_place(op)
         if self.count > before:
             drop_dead_ops(function)
+            self.uses.pop(function.name.value, None)
         return self.count > before
 
     def _in_place(self, op: Any) -> None:
         scan = ScanOp.of(op)
         if not scan.is_counted or scan.length < 2 or not scan.other.keys() <= PLAIN_SCAN:
             return
-        views = {v: view for v in scan.operands(list(op.operands))[2] if (view := self._view(v))}
-        places = dict(_places(op, scan.results(list(op.results))[1]))
-        if not (views or places) or not can_change(self._program.function(scan.body)):
+        operands, results = scan.operands(list(op.operands)), scan.results(list(op.results))
+        views = [self._view(v) for v in operands[2]]
+        places = [_place(v, op) for v in results[1]]
+        loop = _Loop(op, scan, operands, results, views, places)
+        function = self._program.function(scan.body)
+        read, written = (sum(x is not None for x in group) for group in (views, places))
+        if not (read or written) or not can_change(function):
             return
-        editor = ScanEditor(self._bodies, op, scan)
+        self.count += read + written
+        remark(op, f"arrays read in place: {read}, written in place: {written}")
+        body = self._program.reading.one_of_many(scan.body)
+        key = body and (loop.likeness, body.likeness)
+        known = self._edited.get(key)
+        if known is not None:
+            self._edit_like(known, loop, body)
+        elif body is not None and is_model(body):
+            self._edited[key] = self._edit(loop, body)
+        else:
+            self._edit(loop)
+        for place in places:
+            if place is not None:
+                place.erase()
+                # Others may have been read by what is gone.
+                self._views.clear()
+        erase(op)
+
+    def _edit(self, loop: _Loop, body: Body | None = None) -> _Edited | None:
+        """Writes the op and its body anew; how, for others that are like it.
+
+        Args:
+          body: as it was, if others may be.
+        """
+        op = loop.op
+        editor = ScanEditor(self._bodies, op, loop.scan)
+        self.uses.pop(editor.body.name.value, None)
+        first = next(iter(body_of(editor.body).operations))
         counter = _Counter(editor)
-        for item in editor.xs:
-            view = views.get(item.operand)
+        for item, view in zip(editor.xs, loop.views, strict=True):
             if view is not None:
                 array = Constant(view.array, editor.new_argument(view.array.type))
                 editor.consts.append(array)
                 index = counter.along(view)
                 with counter.behind(), op.location:
                     item.arg.replace_all_uses_with(view.row(array.arg, index))
-        for item in list(editor.ys):
-            place = places.get(item.result)
+        for item, place in zip(list(editor.ys), loop.places, strict=True):
             if place is not None:
                 init = place.prepared(op)
                 argument = editor.new_argument(init.type)
@@ -122,15 +199,37 @@ class _Scans:
                     after = place.view.with_row(argument, index, editor.out(item))
                 editor.ys.remove(item)
                 editor.carry.append(Carried(init, argument, after, place.view.array))
-        read, written = len(views), len(places)
-        self.count += read + written
-        remark(op, f"arrays read in place: {read}, written in place: {written}")
+        before = editor.consts, editor.xs
         editor.write()
-        for place in places.values():
-            place.erase()
-            # Others may have been read by what is gone.
-            self._views.clear()
-        editor.finish()
+        if body is None:
+            return None
+        # Since each op has kept its users, what is new is before and behind them.
+        start = list(body_of(editor.body).operations).index(first)
+        sources = [*[None] * start, *range(len(body.ops))]
+        return _Edited(
+            Pattern(editor.body, body.signatures, sources),
+            list(editor.body.type.results),
+            [item in editor.consts for item in before[0]],
+            [item in editor.xs for item in before[1]],
+        )
+
+    def _edit_like(self, known: _Edited, loop: _Loop, body: Body) -> None:
+        """Writes an op and its body as others were that are alike."""
+        op, scan = loop.op, loop.scan
+        symbol = self._bodies.own_like(scan.body, known.pattern, body.signatures, self.uses)
+        (consts, carry, xs), (final, rows) = loop.operands, loop.results
+        places = [place for place in loop.places if place is not None]
+        consts = [*consts, *(view.array for view in loop.views if view is not None)]
+        carry = [*carry, _first_number(op, scan), *(place.prepared(op) for place in places)]
+        args = [*chosen(consts, known.consts), *carry, *chosen(xs, known.xs)]
+        new = scan.with_body(symbol, sum(known.consts), len(carry))
+        with ir.InsertionPoint(op), op.location:
+            results = new.write(self._bodies.rules, args, known.types)
+        rows = [v for v, place in zip(rows, loop.places, strict=True) if place is None]
+        olds = [*final, None, *(place.view.array for place in places), *rows]
+        for old, value in zip(olds, results, strict=True):
+            if old is not None:
+                old.replace_all_uses_with(value)
 
     def _view(self, value: ir.Value) -> View | None:
         """The array that a value is better read from, where loops are all that read it."""
@@ -141,13 +240,12 @@ class _Scans:
         return self._views[value]
 
 
-def _places(op: Any, results: Sequence[ir.Value]) -> Iterator[tuple[ir.Value, Place]]:
-    """The stacked results that are better written to where they end up."""
-    for value in results:
-        if is_plain_array(value.type):
-            place = Place.of(value, op)
-            if place.ops and place.view.pays_to_write:
-                yield value, place
+def _place(value: ir.Value, op: Any) -> Place | None:
+    """Where a stacked result ends up, if it is better written there."""
+    if not is_plain_array(value.type):
+        return None
+    place = Place.of(value, op)
+    return place if place.ops and place.view.pays_to_write else None
 
 
 def _is_scanned(use: ir.OpOperand) -> bool:
@@ -164,10 +262,8 @@ class _Counter:
     def __init__(self, editor: ScanEditor):
         self._block, self._location = body_of(editor.body), editor.op.location
         self._indices: dict[tuple[int, int], ir.Value] = {}
-        type_ = _number_type()
-        first, by = (editor.scan.length - 1, -1) if editor.scan.reverse else (0, 1)
-        with ir.InsertionPoint(editor.op), self._location:
-            init = filled(type_, first)
+        type_, by = _number_type(), -1 if editor.scan.reverse else 1
+        init = _first_number(editor.op, editor.scan)
         self._step = editor.new_argument(type_)
         with ir.InsertionPoint.at_block_begin(self._block), self._location:
             after = build("add", [self._step, filled(type_, by)], type_)
@@ -193,6 +289,12 @@ class _Counter:
     def behind(self) -> ir.InsertionPoint:
         """Where all indices are known that were asked for, and nothing has been done with them."""
         return ir.InsertionPoint.after(self._last)
+
+
+def _first_number(op: Any, scan: ScanOp) -> ir.Value:
+    """Of the step, before the loop."""
+    with ir.InsertionPoint(op), op.location:
+        return filled(_number_type(), scan.length - 1 if scan.reverse else 0)
 
 
 @functools.cache

@@ -63,6 +63,11 @@ class View:
         return found
 
     @property
+    def shape(self) -> tuple[Any, ...]:
+        """What it is, of an array of which only the type counts."""
+        return self.array.type, self.dims, self.starts, self.steps, self.sizes
+
+    @property
     def has_rows(self) -> bool:
         """Whether each row is a part of the array without gaps."""
         return all(self.steps[d] == 1 or self.sizes[d] == 1 for d in self._others)
