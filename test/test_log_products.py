@@ -316,4 +316,5 @@ def test_random_numbers(seed, scale, of_state, name):
     want = in_64_bits(function, x, b)
     # What JAX is off by itself, of numbers of this size.
     off = np.abs(np.asarray(function(x, b), np.float64) - want).max()
-    np.testing.assert_allclose(program(x, b), want, 1e-5, 4 * off + 1e-5)
+    rounded = 1e-5 + 1e-7 * np.abs(x).max()
+    np.testing.assert_allclose(program(x, b), want, 1e-5, 4 * off + rounded)

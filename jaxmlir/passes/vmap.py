@@ -126,7 +126,7 @@ def vmap(
     """
     function, body = rules.program.function(symbol), rules.functions.read(symbol)
     alike = None
-    if body.likeness is not None and reserved is None:
+    if body.likeness is not None and reserved is None and written is None:
         alike = body.likeness, tuple(in_axes), axis, out_axes, shared, tuple(of_first)
     if alike in rules.functions.batches:
         pattern, found = rules.functions.batches[alike]
