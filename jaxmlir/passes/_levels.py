@@ -41,12 +41,14 @@ STRUCTURE = (
     "jaxpr-cse",
     "jaxpr-reroll",
     "jaxpr-log-products",
-    # What stacked results of the steps of a loop stacks what the loop has stacked already.
+    "jaxpr-map-calls",
+    # What stacked results of the steps of a loop stacks what the loop has stacked already; and keys
+    # that are stacked for a loop are derived from one another together.
     "jaxpr-slp-vectorize",
 )
 
 # What repeats is written once, when nothing else looks at it as a whole any more.
-SHARING = ("jaxpr-map-calls", "jaxpr-outline")
+SHARING = ("jaxpr-outline",)
 
 # Of a program as it is compiled: how arrays are laid out, and what is stored: of a batch, by loops
 # for their derivative, and by fusions. Its derivatives are taken before.
