@@ -120,18 +120,21 @@ def _trace_jvp_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attrib
             yield "jvp_with_zeros", ir.ArrayAttr.get(symbols)
 
 
-def _taken_for_zero(eqn: Any, thunk: Any, in_avals: Sequence[Any]) -> tuple[bool, ...]:
-    """The tangents that a rule takes for zero whatever it is told: of what its function closes
-    over, and of what it reads itself, which shows when it is traced; or those of a rule that was
-    exported."""
+def _taken_for_zero(
+    eqn: Any, thunk: Any, in_avals: Sequence[Any], own: int = 0
+) -> tuple[bool, ...]:
+    """The tangents that a rule takes for zero whatever it is told, before it is known what it
+    reads of what it may close over; or those of a rule that was exported.
+
+    Args:
+      own: so many constants of the function are such.
+    """
     exported = getattr(thunk.f, "taken_for_zero", None)
     if exported:
         return exported()
-    constants = rules_closures.constants_of(eqn)
-    fixed = len(constants.variables)
+    fixed = len(rules_closures.constants_of(eqn).variables)
     return tuple(
-        i < fixed and (i < constants.own or not has_tangent(aval))
-        for i, aval in enumerate(in_avals)
+        i < fixed and (i < own or not has_tangent(aval)) for i, aval in enumerate(in_avals)
     )
 
 
@@ -221,7 +224,7 @@ class _VjpRules:
         functions = pending.alike(self.fwd), pending.alike(self.bwd)
         self.shared = (*functions, tuple(self.in_avals), self.constants.values)
         # Integers have no tangents, nor has what the function closed over.
-        zero = _taken_for_zero(eqn, self.fwd, self.in_avals)
+        zero = _taken_for_zero(eqn, self.fwd, self.in_avals, self.constants.own)
         fixed = self.fixed + closed_over(self.fwd)
         self.tangible = tuple(
             i >= fixed and not zero[i] and has_tangent(a) for i, a in enumerate(self.in_avals)

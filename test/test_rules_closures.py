@@ -251,6 +251,49 @@ def test_rules_that_alone_close_over_something(place):
         np.testing.assert_allclose(gradient(X, Y), want, 1e-5, 1e-6)
 
 
+@pytest.mark.parametrize("symbolic_zeros", [False, True])
+@pytest.mark.parametrize("held", [False, True])
+def test_a_jvp_rule_speaks_of_arguments_alone(symbolic_zeros, held):
+    """What only the function closes over is constant, in JAX as well."""
+
+    def function(x, y):
+        others = [x, y] if held else []
+
+        @jax.custom_jvp
+        def f(z, w):
+            return jnp.sin(z) + 0.0 * x + w
+
+        @functools.partial(f.defjvp, symbolic_zeros=symbolic_zeros)
+        def f_jvp(primals, tangents):
+            z, w = primals
+            t, u = (0.0 if type(t) is jax.custom_derivatives.SymbolicZero else t for t in tangents)
+            return jnp.sin(z) + w + 0.0 * len(others), 2.0 * t + 5.0 * u + 0.0 * z
+
+        return f(y, jnp.float32(0.5)) * jnp.tanh(x)
+
+    program = jaxmlir.trace(function)(X, Y)
+    read = jaxmlir.parse(str(program))
+    ones, zeros = np.ones_like(X), np.zeros_like(X)
+    for tangents in ((ones, zeros), (zeros, ones), (2 * ones, ones)):
+        want = jax.jvp(jax.jit(function), (X, Y), tangents)
+        for got in (
+            program.jvp()((X, Y), tangents),
+            read.jvp()((X, Y), tangents),
+            jax.jvp(jaxmlir.jit(function, optimize=2), (X, Y), tangents),
+        ):
+            np.testing.assert_allclose(got, want, 1e-5, 1e-6)
+    for argnums in ((0,), (1,), (0, 1)):
+        want = jax.grad(jax.jit(lambda x, y: function(x, y).sum()), argnums)(X, Y)
+        loss = jaxmlir.trace(lambda x, y: function(x, y).sum())(X, Y)
+        for gradient in (
+            loss.grad(argnums),
+            jaxmlir.parse(str(loss)).grad(argnums),
+            loss.optimize(2).grad(argnums).optimize(2),
+            jax.jit(jax.grad(loss, argnums)),
+        ):
+            np.testing.assert_allclose(gradient(X, Y), want, 1e-5, 1e-6)
+
+
 class Holder:
     """Has methods with custom rules, which close over all that it holds, and read the scale."""
 

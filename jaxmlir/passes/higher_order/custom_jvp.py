@@ -57,6 +57,8 @@ class CustomJvp(HigherOrderRule):
     def activity(
         self, rules: Rules, op: Any, kind: str, active: tuple[bool, ...]
     ) -> tuple[bool, ...]:
+        if not any(_taken(op, active)):
+            return (False,) * len(op.results)
         rule = _Rule(rules, op, active)
         if kind == "jvp":
             return tuple(i is not None for i in rule.tangents)
@@ -66,7 +68,7 @@ class CustomJvp(HigherOrderRule):
     def uses(
         self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
     ) -> tuple[bool, ...]:
-        return active
+        return _taken(op, active)
 
     def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Written:
         rule = _Rule(rules, op, active)
@@ -74,7 +76,7 @@ class CustomJvp(HigherOrderRule):
         pattern = tuple(i is not None for i in rule.tangents)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            given = iter(args[len(active) :])
+            given = iter(args[len(active) + active[:consts].count(True) :])
             tangents = [
                 next(given) if a else zeros(t)
                 for t, a in zip(rule.tangent_types, rule.active, strict=True)
@@ -87,7 +89,7 @@ class CustomJvp(HigherOrderRule):
     def linearize(
         self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
     ) -> Linearization:
-        rule = _Rule(rules, op, active)
+        rule, uses = _Rule(rules, op, active), _taken(op, active)
         n = rule.num_results
         asked = {i for i, w in zip(rule.tangents, wanted, strict=True) if i is not None and w}
         split = rules.functions.linearize_rule(
@@ -113,10 +115,10 @@ class CustomJvp(HigherOrderRule):
             return call(rules, split.second, args)
 
         def pull(nonzero: tuple[bool, ...]) -> Written:
-            symbol, given = split.transpose(rules, active.count(True), nonzero)
+            symbol, given = split.transpose(rules, uses.count(True), nonzero)
             return Written(given, lambda args: call(rules, symbol, args))
 
-        return Linearization(Written(pattern, primal), Written(pattern, tangent), active, pull=pull)
+        return Linearization(Written(pattern, primal), Written(pattern, tangent), uses, pull=pull)
 
     def partial_eval(self, rules: Rules, op: Any, unknown: tuple[bool, ...]) -> Halves:
         """Only derivative rules are split, and what waits is linear: no rule is needed for it."""
@@ -145,6 +147,13 @@ class CustomJvp(HigherOrderRule):
 
     def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
         return batched_with_rules(rules, op, dims, axis)
+
+
+def _taken(op: Any, active: tuple[bool, ...]) -> tuple[bool, ...]:
+    """The operands whose tangents a rule is given: not those that the function closes over, which
+    JAX takes for constant."""
+    consts = attribute(op, "num_consts", 0)
+    return (*[False] * consts, *active[consts:])
 
 
 class _Rule:
