@@ -162,12 +162,15 @@ def bound(
     return rebound(jaxpr, list(rest), invars), list(rest.values())
 
 
-def ignoring(jaxpr: Any, avals: Sequence[Any], at: int) -> Any:
+def ignoring(jaxpr: Any, consts: Sequence[Any], avals: Sequence[Any], at: int) -> Any:
     """A rule's jaxpr that takes more arguments, which it has no use for.
 
     Args:
+      consts: its constants.
       at: which argument the first of these is.
     """
+    # From JAX 0.11 constants that are not bound stand before the arguments.
+    jaxpr, _ = open_jaxpr(close_jaxpr(jaxpr, consts))
     unused = list(map(core.Var, avals))
     return rebound(jaxpr, list(jaxpr.constvars), [*jaxpr.invars[:at], *unused, *jaxpr.invars[at:]])
 

@@ -90,7 +90,7 @@ def _jvp_rule(eqn: Any, pending: Pending) -> Told:
             if not zero
         ]
         if ignored:
-            jaxpr = rules_closures.ignoring(jaxpr, ignored, len(in_avals))
+            jaxpr = rules_closures.ignoring(jaxpr, consts, ignored, len(in_avals))
         zeros = {"jaxpr.in_zeros": in_zeros, "jaxpr.out_zeros": tuple(out_zeros)}
         return jaxpr, consts, {name: value for name, value in zeros.items() if any(value)}
 

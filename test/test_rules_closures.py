@@ -13,6 +13,8 @@ from jax import lax
 import jaxmlir
 from jaxmlir.errors import TransformError
 
+pytestmark = pytest.mark.compat
+
 X = np.linspace(0.5, 1.5, 3, dtype=np.float32)
 Y = np.linspace(-1.0, 1.0, 3, dtype=np.float32)
 
