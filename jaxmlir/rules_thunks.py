@@ -110,11 +110,7 @@ def _trace_jvp_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attrib
     yield function(taken_for_zero)
     if params["symbolic_zeros"] and not pending.in_rule:
         fixed = len(rules_closures.constants_of(eqn).variables)
-        tangible = [
-            i >= fixed and not zero and has_tangent(aval)
-            for i, (zero, aval) in enumerate(zip(taken_for_zero, in_avals, strict=True))
-        ]
-        found = map(function, _zeros(tangible))
+        found = map(function, _zeros(_tangible(in_avals, taken_for_zero, fixed)))
         symbols = [symbol for name, symbol in found if name == "jvp_jaxpr"]
         if symbols:
             yield "jvp_with_zeros", ir.ArrayAttr.get(symbols)
@@ -135,6 +131,16 @@ def _taken_for_zero(
     fixed = len(rules_closures.constants_of(eqn).variables)
     return tuple(
         i < fixed and (i < own or not has_tangent(aval)) for i, aval in enumerate(in_avals)
+    )
+
+
+def _tangible(
+    in_avals: Sequence[Any], taken_for_zero: Sequence[bool], fixed: int
+) -> tuple[bool, ...]:
+    """Which operands may have tangents that a rule can be told of: none of what it closes over."""
+    return tuple(
+        i >= fixed and not zero and has_tangent(aval)
+        for i, (zero, aval) in enumerate(zip(taken_for_zero, in_avals, strict=True))
     )
 
 
@@ -225,10 +231,7 @@ class _VjpRules:
         self.shared = (*functions, tuple(self.in_avals), self.constants.values)
         # Integers have no tangents, nor has what the function closed over.
         zero = _taken_for_zero(eqn, self.fwd, self.in_avals, self.constants.own)
-        fixed = self.fixed + closed_over(self.fwd)
-        self.tangible = tuple(
-            i >= fixed and not zero[i] and has_tangent(a) for i, a in enumerate(self.in_avals)
-        )
+        self.tangible = _tangible(self.in_avals, zero, self.fixed + closed_over(self.fwd))
         self.taken_for_zero = tuple(
             z and has_tangent(a) for z, a in zip(zero, self.in_avals, strict=True)
         )

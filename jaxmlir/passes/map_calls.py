@@ -132,7 +132,7 @@ class _Mapping:
         remark(ops[0], f"mapped: {len(calls)} calls that draw random numbers are one loop")
         signature = body.signatures[first]
         types = [signature.operands[i] for i in (*consts, *slices)]
-        new = NewFunction(self.rules, f"{_callee(signature)}.map", types, body.function)
+        new = NewFunction(self.rules, f"{signature.named['jaxpr'].value}.map", types, body.function)
         with new.body():
             given = dict(zip((*consts, *slices), new.args, strict=True))
             new.finish(body.copy(first, [given[i] for i in range(len(columns))]))
@@ -164,10 +164,6 @@ def _is_small(signature: Signature) -> bool:
         and all(is_array(t) and elements(t) <= FEW_ELEMENTS for t in signature.operands)
         and all(is_array(t) and (numbers or size(t) <= elements(t)) for t in signature.results)
     )
-
-
-def _callee(signature: Signature) -> str:
-    return dict(signature.attributes)["jaxpr"].value
 
 
 def _independent(body: Body, groups: Sequence[Sequence[int]]) -> list[list[int]]:

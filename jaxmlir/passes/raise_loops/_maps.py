@@ -32,6 +32,7 @@ from jaxmlir.passes._build import (
     named_ops,
     returned,
 )
+from jaxmlir.passes._patterns import Pattern, places
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import is_array
 from jaxmlir.passes.higher_order._loops import stacked
@@ -60,7 +61,7 @@ class Maps:
     def __init__(self, rules: Rules, bodies: Bodies, gains: Gains, batch_bytes: int, platform: str):
         self._rules, self._bodies, self._gains = rules, bodies, gains
         self._batch_bytes, self._platform = batch_bytes, platform
-        self._templates: dict[Hashable, _Template] = {}
+        self._patterns: dict[Hashable, _Batched] = {}
 
     def batch(self, op: Any, scan: ScanOp, ops: Sequence[tuple[Any, str]] | None) -> int:
         """Batches a scan with independent iterations, if that pays; 1 if it did.
@@ -139,10 +140,9 @@ class Maps:
             editor.finish()
 
     def _batched(self, body: Body, dims: tuple[int | None, ...], size: int) -> func.FuncOp:
-        """A body on a batch, to be copied in before another one is asked for.
+        """A body on a batch, to be copied in.
 
-        Bodies that are alike but for their constants are batched once, and written by one function,
-        which is given the constants of each.
+        Bodies that are alike but for their constants are batched once.
 
         Args:
           dims: of each argument the batch dimension.
@@ -150,29 +150,25 @@ class Maps:
         constants = [i for i, name in enumerate(body.names) if name == "jaxpr.constant"]
         named = tuple([tuple(body.signatures[i].named) for i in constants])
         key = body.structure, named, dims, size
-        places = [body.function.location, *[op.location for op in body.ops]]
-        found = self._templates.get(key)
-        if found is not None and found.places == places:
-            for i, op in found.constants.items():
-                for name, attr in body.signatures[i].attributes:
-                    op.attributes[name] = attr
-            return found.function
+        where = [body.function.location, *[op.location for op in body.ops]]
+        found = self._patterns.get(key)
+        if found is not None and found.where == where:
+            return found.pattern.like(body.signatures)
         symbol, values = body.function.name.value, []
         out_dims = (0,) * len(body.returned)
         with self._rules.functions.having_read(symbol, body):
             new, _ = vmap(self._rules, symbol, dims, batch_axis(size), out_dims, written=values)
         function = self._rules.program.function(new)
-        owners = {i: values[body.results[i][0]].owner for i in constants}
-        self._templates[key] = _Template(function, owners, places)
+        sources = places(function, {i: values[body.results[i][0]].owner for i in constants})
+        self._patterns[key] = _Batched(Pattern(function, body.signatures, sources), where)
         return function
 
 
-class _Template(NamedTuple):
-    """A body on a batch; its constants, by index in the body; and where that and its ops were."""
+class _Batched(NamedTuple):
+    """A body on a batch, for bodies that are alike; where the body and its ops were."""
 
-    function: func.FuncOp
-    constants: dict[int, Any]
-    places: list[ir.Location]
+    pattern: Pattern
+    where: list[ir.Location]
 
 
 def would_gain(editor: ScanEditor, gains: Gains, known: Known, platform: str) -> bool:
