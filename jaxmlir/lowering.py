@@ -264,7 +264,7 @@ class _Lowering:
         )
         if eqn.primitive in mlir._uncacheable_primitives:
             return functools.partial(_lower_in_place, eqn=eqn, lower=lower)
-        if rules[2] and eqn.arrays and not eqn.effects and not _has_functions(known.name):
+        if rules[2] and eqn.arrays and not eqn.effects and not ops.may_have_functions(known.name):
             return self.leaf(eqn, known, lower, (rules[1], *rules[0].values()))
         traceback = locations.source_info(op.location).traceback
         with source_info_util.user_context(traceback), eqn.ctx.manager, eqn.widths:
@@ -681,10 +681,4 @@ def _bodies(name: str) -> str:
 
 def _may_differ(known: Signature) -> bool:
     """Whether ops of a signature may mean something else in another program."""
-    return bool(known.attributes) and _has_functions(known.name)
-
-
-@functools.cache
-def _has_functions(name: str) -> bool:
-    record = ops.OPS.get(name.removeprefix("jaxpr."))
-    return record is None or bool(record.functions) or record.name in ops.FUNCTIONS_IN_RECORDS
+    return bool(known.attributes) and ops.may_have_functions(known.name)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -38,7 +38,7 @@ from jaxmlir import (
     rules,
     signatures,
 )
-from jaxmlir._compat import config, core, dtypes, effects, named_axes
+from jaxmlir._compat import config, core, dtypes, effects, named_axes, pe
 from jaxmlir._setting import setting
 from jaxmlir._signature import Signature
 from jaxmlir.constants import Unread
@@ -392,13 +392,25 @@ def evaluate(program: Program, op: Any, name: str, check_vma: bool) -> tuple[Any
         elif primitive.call_primitive:
             found, inferred = core._check_call(_printing, primitive, atoms, parameters)
         else:
-            found, inferred = primitive.abstract_eval(*[v.aval for v in atoms], **parameters)
+            found, inferred = _abstract_eval(primitive, name, [v.aval for v in atoms], parameters)
             found = found if primitive.multiple_results else [found]
     results = [getattr(aval, "aval", aval) for aval in found]
     for aval in results:
         if not isinstance(aval, core.AbstractValue):
             raise TypeError(f"it gives {aval!r}, which is no abstract value")
     return primitive, results, inferred
+
+
+def _abstract_eval(
+    primitive: Any, name: str, avals: Sequence[Any], parameters: dict[str, Any]
+) -> Any:
+    """A primitive's abstract evaluation, as JAX keeps it for the equations it traces.
+
+    What rules trace to is verified next, and what has been verified is what they are run on.
+    """
+    if ops.may_have_functions(name) or primitive.ref_allocating:
+        return primitive.abstract_eval(*avals, **parameters)
+    return pe._cached_abstract_eval(primitive, *avals, **parameters)
 
 
 def _unbound_axes(op: Any, parameters: dict[str, Any]) -> Any:

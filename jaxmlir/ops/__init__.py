@@ -44,6 +44,7 @@ __all__ = [
     "Op",
     "distinct",
     "holds",
+    "may_have_functions",
 ]
 
 # In the order of the reference: from the elementwise to the exotic.
@@ -78,6 +79,19 @@ OPS: dict[str, Op] = {op.name: op for family in FAMILIES for op in family.OPS}
 FUNCTIONS_IN_RECORDS = frozenset(
     {"call_hi_primitive", "call_hi_primitive_linearized", "custom_linear_solve"}
 )
+
+
+def may_have_functions(name: str) -> bool:
+    """Whether ops of a name can refer to functions; looking for these costs more than asking."""
+    found = _with_functions.get(name)
+    if found is None:
+        record = OPS.get(name.removeprefix("jaxpr."))
+        found = record is None or bool(record.functions) or record.name in FUNCTIONS_IN_RECORDS
+        _with_functions[name] = found
+    return found
+
+
+_with_functions: dict[str, bool] = {}
 
 # Families of which no two ops are one: what they do depends on more than their operands.
 _DISTINCT = {

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from jaxmlir import _signature, rules, untraced
 from jaxmlir._signature import Signature
 from jaxmlir.ir import body_of, func, ir, symbol_uses
-from jaxmlir.passes._build import may_have_functions, named_ops, returned
+from jaxmlir.ops import may_have_functions
+from jaxmlir.passes._build import named_ops, returned
 
 if TYPE_CHECKING:
     from jaxmlir.passes._repeats import Text

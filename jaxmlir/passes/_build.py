@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxmlir import codec, locations, ops
+from jaxmlir import codec, locations
 from jaxmlir._compat import core, dtypes, jax_mlir_ext
 from jaxmlir.dense import dense
 from jaxmlir.errors import Diagnostic, PassError
 from jaxmlir.ir import body_of, func, ir, is_private, new_function, symbol_uses
+from jaxmlir.ops import may_have_functions
 from jaxmlir.rules import ATTRIBUTES
 from jaxmlir.types import aval_of, type_of
 
@@ -425,19 +426,6 @@ def only_user(value: ir.Value) -> ir.Operation | None:
 def trip_count(length: Any) -> int | None:
     """How often a scan of a length runs its body; ``None`` if that is a symbolic size."""
     return length if isinstance(length, int) else None
-
-
-def may_have_functions(name: str) -> bool:
-    """Whether ops of a name can refer to functions; looking for these costs more than asking."""
-    found = _with_functions.get(name)
-    if found is None:
-        record = ops.OPS.get(name.removeprefix("jaxpr."))
-        found = record is None or bool(record.functions) or record.name in ops.FUNCTIONS_IN_RECORDS
-        _with_functions[name] = found
-    return found
-
-
-_with_functions: dict[str, bool] = {}
 
 
 def symbols_of(op: Any) -> Iterator[str]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir import ops
 from jaxmlir.ir import func, is_private
-from jaxmlir.passes._build import Uses, may_have_functions, named_ops, reachable, symbols_of
+from jaxmlir.ops import may_have_functions
+from jaxmlir.passes._build import Uses, named_ops, reachable, symbols_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program

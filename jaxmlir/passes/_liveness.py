@@ -24,8 +24,9 @@ from jaxmlir import codec, rules, untraced
 from jaxmlir._lists import chosen, fixpoint
 from jaxmlir.effect_attrs import is_droppable
 from jaxmlir.ir import func, ir, symbol_uses
+from jaxmlir.ops import may_have_functions
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._build import may_have_functions, named_ops, symbols_of
+from jaxmlir.passes._build import named_ops, symbols_of
 
 Mask = tuple[bool, ...]
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.ir import ir
-from jaxmlir.passes._build import may_have_functions
+from jaxmlir.ops import may_have_functions
 from jaxmlir.passes.cost import Counter
 from jaxmlir.types import aval_of, type_of
 

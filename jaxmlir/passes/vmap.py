@@ -15,10 +15,10 @@ from jaxmlir import codec
 from jaxmlir._compat import batching, core
 from jaxmlir.errors import TransformError
 from jaxmlir.ir import ir, scope
+from jaxmlir.ops import may_have_functions
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import (
     NewFunction,
-    may_have_functions,
     named_ops,
     reachable,
     symbols_of,

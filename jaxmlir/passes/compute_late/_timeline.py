@@ -17,7 +17,8 @@ import numpy as np
 
 from jaxmlir._pointwise import ELEMENTWISE
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import may_have_functions, symbols_of
+from jaxmlir.ops import may_have_functions
+from jaxmlir.passes._build import symbols_of
 from jaxmlir.passes._fusion import MOVED, SLOW, is_inlined
 from jaxmlir.passes._work import size
 from jaxmlir.passes.recompute import FUNCTIONS, REDUCTIONS, VIEWS

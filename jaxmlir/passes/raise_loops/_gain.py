@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir._signature import Signature
 from jaxmlir.ir import symbol_uses
+from jaxmlir.ops import may_have_functions
 from jaxmlir.passes._batchable import is_slow_alone
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._build import SPREAD, may_have_functions
+from jaxmlir.passes._build import SPREAD
 from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
 from jaxmlir.passes._work import Work, elements, size
 from jaxmlir.passes.higher_order._scan_op import ScanOp

@@ -19,7 +19,8 @@ import numpy as np
 
 from jaxmlir import codec
 from jaxmlir.ir import body_of, func, ir, is_private
-from jaxmlir.passes._build import attribute, may_have_functions, returned, symbols_of
+from jaxmlir.ops import may_have_functions
+from jaxmlir.passes._build import attribute, returned, symbols_of
 from jaxmlir.passes.canonicalize.constants import ANY, INTEGERS
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 from jaxmlir.types import aval_of

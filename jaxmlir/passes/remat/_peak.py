@@ -12,7 +12,8 @@ from collections import Counter
 from math import isfinite
 
 from jaxmlir.ir import ir
-from jaxmlir.passes._build import may_have_functions, ops_of, returned, symbols_of
+from jaxmlir.ops import may_have_functions
+from jaxmlir.passes._build import ops_of, returned, symbols_of
 from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes.remat._price import (
     CACHED,

@@ -18,7 +18,8 @@ from jaxmlir import _signature, ops
 from jaxmlir._plans import Node
 from jaxmlir._signature import Signature
 from jaxmlir.ir import ir
-from jaxmlir.passes._build import may_have_functions, ops_of, symbols_of, trip_count
+from jaxmlir.ops import may_have_functions
+from jaxmlir.passes._build import ops_of, symbols_of, trip_count
 from jaxmlir.passes.cost import CALLED, leaf_cost
 from jaxmlir.types import aval_of
 
