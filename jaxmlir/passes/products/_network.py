@@ -63,6 +63,9 @@ class Term:
         self.made += other.made
 
 
+_NONE: dict[str, ir.Attribute] = {}
+
+
 class Node(OpNode):
     """A value, with the op that gives it if that is one that is looked at; else it has no name.
 
@@ -88,18 +91,16 @@ class Node(OpNode):
         op: Any = None,
         name: str = "",
         operands: Sequence[Node] = (),
-        attributes: dict[str, ir.Attribute] | None = None,
+        attributes: dict[str, ir.Attribute] = _NONE,
     ):
         """
         Args:
           value: ``None`` of an op that is written when its value is asked for.
-          attributes: of such an op.
         """
         self.op = op
         self.name = name
         self.operands = operands
-        if attributes is not None:
-            self.attributes = attributes
+        self.attributes = attributes
         self._value = value
         self.type = type_
         self.shape, self.dtype = _kind_of(type_)
