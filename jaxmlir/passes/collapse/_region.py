@@ -174,10 +174,9 @@ class Walk:
             labels = (*labels, *fresh)
             self.precision.update(dict.fromkeys(fresh, expr.params))
             self._labels = fresh.stop
-        own = numbered(len(labels))
+        own, label = numbered(len(labels)), labels.__getitem__
         operands = [
-            Tensor(e, labels if w == own else tuple([labels[i] for i in w]), s)
-            for e, w, s in expr.operands
+            Tensor(e, labels if w == own else tuple(map(label, w)), s) for e, w, s in expr.operands
         ]
         first = []
         for operand, cotangent, factors in self._handed(_Op(place, labels, operands)):
@@ -227,11 +226,10 @@ class Walk:
         if len(tensors) == 1:
             return [self._summed(op, given, tensors[0])]
         # Of two factors, the one whose cotangent costs less.
-        found = [
-            self._times(op, t, other)
-            for t, other in (tensors, tensors[::-1])
-            if t.expr.kind in LINEAR
-        ]
+        a, b = tensors
+        found = [self._times(op, a, b)] if a.expr.kind in LINEAR else []
+        if b.expr.kind in LINEAR:
+            found.append(self._times(op, b, a))
         if len(found) > 1:
             found.sort(key=lambda h: (self._estimate(h[1]), -self._weight.get(h[0].expr, 0.0)))
         return found[:1]
