@@ -172,22 +172,25 @@ class Walk:
         if expr.sums:
             fresh = range(self._labels, self._labels + len(expr.sizes) - expr.rank)
             labels = (*labels, *fresh)
-            self.precision.update(dict.fromkeys(fresh, expr.params))
+            for label in fresh:
+                self.precision[label] = expr.params
             self._labels = fresh.stop
-        own, label = numbered(len(labels)), labels.__getitem__
+        own, label_of = numbered(len(labels)), labels.__getitem__
         operands = [
-            Tensor(e, labels if w == own else tuple(map(label, w)), s) for e, w, s in expr.operands
+            Tensor(e, labels if w == own else tuple(map(label_of, w)), s)
+            for e, w, s in expr.operands
         ]
         first = []
         for operand, cotangent, factors in self._handed(_Op(place, labels, operands)):
+            operand_expr, own_labels, sign = operand
             place.price += self._price(cotangent)
-            place.step.append(operand.expr)
-            known = self.places.get(operand.expr)
+            place.step.append(operand_expr)
+            known = self.places.get(operand_expr)
             if known is None:
-                self.places[operand.expr] = Place(
-                    operand.expr, operand.labels, cotangent.times(operand.sign), factors
+                self.places[operand_expr] = Place(
+                    operand_expr, own_labels, cotangent.times(sign), factors
                 )
-                first.append(operand.expr)
+                first.append(operand_expr)
             else:
                 self._add(known, operand, cotangent.times(operand.sign), factors)
                 place.price += self._price(known.cotangent)
