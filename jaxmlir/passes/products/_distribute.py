@@ -282,8 +282,8 @@ class _Distributed:
         total, products = operands[self.position], []
         for term in self.terms:
             steps = _whole(term, total)
-            product = Node(node.type, None, None, node.name, list(operands), node.attributes)
-            product.operands[self.position] = steps[-1] if steps else term.value
+            operands[self.position] = steps[-1] if steps else term.value
+            product = Node(node.type, None, None, node.name, tuple(operands), node.attributes)
             for step in (*steps, product):
                 function.read(step)
             products.append(product)
@@ -339,7 +339,7 @@ def _whole(term: _Term[Node], total: Node) -> list[Node]:
     value, steps, order = term.value, [], term.permutation
 
     def step(name: str, type_: ir.Type, attributes: dict[str, ir.Attribute]) -> None:
-        steps.append(Node(type_, None, None, name, [steps[-1] if steps else value], attributes))
+        steps.append(Node(type_, None, None, name, (steps[-1] if steps else value,), attributes))
 
     inverse = sorted(range(len(order)), key=order.__getitem__)
     made = tuple([shape[inverse[d]] for d in range(len(order))])

@@ -67,8 +67,10 @@ class Function:
         nodes, looked_at = found.nodes, {*rules, *LOOKED_AT, *others}
         for op, name in ops:
             if name in looked_at:
-                operands = [nodes.get(v) or found._leaf(v) for v in op.operands]
-                result, attributes = op.results[0], attributes_of(op)
+                operands = tuple([nodes.get(v) or found._leaf(v) for v in op.operands])
+                result = op.results[0]
+                # Of most of what is read they are asked for, which is dearer than to have them.
+                attributes = attributes_of(op) if name in rules else None
                 node = Node(result.type, result, op, name, operands, attributes)
                 nodes[result] = node
                 found.read(node)
@@ -161,7 +163,7 @@ def _parts_of(node: Node, rule: Rule) -> tuple[Node, ...] | None:
     for i in which:
         if operands[i].dtype != dtype:
             return None
-    return tuple(operands if len(which) == len(operands) else [operands[i] for i in which])
+    return operands if len(which) == len(operands) else tuple([operands[i] for i in which])
 
 
 class Planned(NamedTuple):
@@ -380,7 +382,7 @@ def _plan(tree: Tree) -> Planned | None:
         order=ordered.order,
         scalars=tuple([kind for kind, _ in term.scalars]),
         scaled=ordered.smallest,
-        times=size_of({*resolve(term.made)} - numbers.keys()),
+        times=size_of({*resolve(term.made)} - numbers.keys()) if term.made else 1,
         exact=frozenset([number for index, number in numbers.items() if index.exact]),
         shape=tree.root.shape,
         dtype=tree.root.dtype,
