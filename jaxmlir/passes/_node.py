@@ -29,13 +29,20 @@ class OpNode:
         """Reads the attributes when they are first asked for."""
         if name != "attributes":
             raise AttributeError(name=name, obj=self)
-        self.attributes = dict(self.op.attributes.items())
+        self.attributes = attributes_of(self.op)
         return self.attributes
 
     def get(self, name: str, default: Any = None) -> Any:
         """A decoded attribute."""
         attr = self.attributes.get(name)
         return default if attr is None else codec.decode(attr)
+
+
+def attributes_of(op: Any) -> dict[str, ir.Attribute]:
+    """The attributes of an op."""
+    attributes = op.attributes
+    # As many have none.
+    return dict(attributes.items()) if len(attributes) else {}
 
 
 def node_of(value: ir.Value) -> OpNode | None:

@@ -310,7 +310,7 @@ class Rules:
             with ir.Location.unknown():
                 return self._template(closed)
 
-        key = ("emit", self._setting, key, *(v.type for v in args))
+        key = ("emit", self._setting, key, *[v.type for v in args])
         template = self._kept(key)
         if template is None:
             with widths_of(aval_of(v.type) for v in args):

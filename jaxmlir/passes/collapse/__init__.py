@@ -133,13 +133,15 @@ def _changes(reading: Reading, min_gain: float) -> list[_Change]:
     walk has ended at a value with other users, that value.
     """
     linear_uses: dict[Expr, int] = {}
+    weights = reading.weight
     for expr in reading.ops:
         if expr.kind in LINEAR:
             heaviest = 0.0
             for e, _, _ in expr.operands:
                 linear_uses[e] = linear_uses.get(e, 0) + 1
-                heaviest = max(heaviest, reading.weight.get(e, 0.0))
-            reading.weight[expr] = heaviest + cost(expr)
+                if (weight := weights.get(e, 0.0)) > heaviest:
+                    heaviest = weight
+            weights[expr] = heaviest + cost(expr)
     found = []
     pending = [e for e in reading.weight if linear_uses.get(e, 0) < e.uses]
     seen = set(pending)

@@ -74,7 +74,8 @@ def price(
         elif expr not in counted and expr not in made:
             made.add(expr)
             total += cost(expr)
-            pending += [e for e, _, _ in expr.operands if e not in made]
+            for operand, _, _ in expr.operands:
+                pending.append(operand)
     return total
 
 

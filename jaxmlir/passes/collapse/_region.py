@@ -172,23 +172,25 @@ class Walk:
         if expr.sums:
             fresh = range(self._labels, self._labels + len(expr.sizes) - expr.rank)
             labels = (*labels, *fresh)
-            self.precision.update(dict.fromkeys(fresh, expr.params))
+            for label in fresh:
+                self.precision[label] = expr.params
             self._labels = fresh.stop
-        own = numbered(len(labels))
+        own, label_of = numbered(len(labels)), labels.__getitem__
         operands = [
-            Tensor(e, labels if w == own else tuple([labels[i] for i in w]), s)
+            Tensor(e, labels if w == own else tuple(map(label_of, w)), s)
             for e, w, s in expr.operands
         ]
         first = []
         for operand, cotangent, factors in self._handed(_Op(place, labels, operands)):
+            operand_expr, own_labels, sign = operand
             place.price += self._price(cotangent)
-            place.step.append(operand.expr)
-            known = self.places.get(operand.expr)
+            place.step.append(operand_expr)
+            known = self.places.get(operand_expr)
             if known is None:
-                self.places[operand.expr] = Place(
-                    operand.expr, operand.labels, cotangent.times(operand.sign), factors
+                self.places[operand_expr] = Place(
+                    operand_expr, own_labels, cotangent.times(sign), factors
                 )
-                first.append(operand.expr)
+                first.append(operand_expr)
             else:
                 self._add(known, operand, cotangent.times(operand.sign), factors)
                 place.price += self._price(known.cotangent)
@@ -227,11 +229,10 @@ class Walk:
         if len(tensors) == 1:
             return [self._summed(op, given, tensors[0])]
         # Of two factors, the one whose cotangent costs less.
-        found = [
-            self._times(op, t, other)
-            for t, other in (tensors, tensors[::-1])
-            if t.expr.kind in LINEAR
-        ]
+        a, b = tensors
+        found = [self._times(op, a, b)] if a.expr.kind in LINEAR else []
+        if b.expr.kind in LINEAR:
+            found.append(self._times(op, b, a))
         if len(found) > 1:
             found.sort(key=lambda h: (self._estimate(h[1]), -self._weight.get(h[0].expr, 0.0)))
         return found[:1]

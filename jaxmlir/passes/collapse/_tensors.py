@@ -23,6 +23,9 @@ Wiring = tuple[int, ...]
 """For each dimension of an operand, a label: that of a dimension of the result, or a higher one,
 over which the operation sums."""
 
+Operand = tuple["Expr", Wiring, int]
+"""Of an operation: an expression, and its wiring and sign."""
+
 Term = tuple[int, Wiring, int, "Expr"]
 """Of a sum: an expression with its number, and its wiring and sign."""
 
@@ -44,6 +47,7 @@ class Expr:
       operands: with the wiring of each, and its sign.
       sizes: of its dimensions, and then of the labels that are summed over.
       rank: the number of dimensions.
+      sums: whether there are labels that are summed over.
       terms: of a sum, with those of operands that are sums themselves, in the order of numbers.
       is_alike: whether the terms are all laid out as the sum is, if it is one.
       value: the program's value that it is, by number, if it is one.
@@ -56,10 +60,11 @@ class Expr:
     number: int
     kind: str
     params: Any
-    operands: tuple[tuple[Expr, Wiring, int], ...]
+    operands: tuple[Operand, ...]
     sizes: tuple[int, ...]
     rank: int
     dtype: Any
+    sums: bool
     terms: tuple[Term, ...] = ()
     is_alike: bool = True
     value: int | None = None
@@ -67,10 +72,6 @@ class Expr:
     sign: int = 1
     uses: int = 0
     cost: float | None = None
-
-    @property
-    def sums(self) -> bool:
-        return len(self.sizes) > self.rank
 
     @property
     def size(self) -> int:
@@ -143,8 +144,7 @@ class Algebra:
         gone: Collection[int] = (),
     ) -> Tensor:
         """The expression of an operation as it is; labels that are ``gone`` are summed over."""
-        labels, sizes, wirings = _wired(operands, gone)
-        used = tuple([(t.expr, w, t.sign) for t, w in zip(operands, wirings, strict=True)])
+        labels, sizes, used = _wired(operands, gone)
         key = (kind, params, dtype, used, len(labels))
         found = self.known.get(key)
         if found is None:
@@ -163,11 +163,12 @@ class Algebra:
                 return self.sum(y.times(x.sign), gone)
             if x.expr.kind == "eye" and (renamed := _through_identity(x, y, gone)) is not None:
                 return self.sum(renamed, gone)
-        own_a = [k for k in a.labels if k in gone and k not in b.labels]
-        own_b = [k for k in b.labels if k in gone and k not in a.labels]
-        if own_a or own_b:
+        shared = {*a.labels}.intersection(b.labels)
+        if not shared.issuperset(gone):
+            own_a = [k for k in a.labels if k in gone and k not in shared]
+            own_b = [k for k in b.labels if k in gone and k not in shared]
             a, b = self.sum(a, own_a), self.sum(b, own_b)
-        if params is not None or not any(k in gone for k in (*a.labels, *b.labels)):
+        if params is not None or shared.isdisjoint(gone):
             return self.raw_product(a, b, gone, params)
         (a, *outer), (b, *others) = self.pulled(a, gone), self.pulled(b, gone)
         found = self.raw_product(a, b, gone)
@@ -181,9 +182,9 @@ class Algebra:
         """The product as it is."""
         if a.expr.number > b.expr.number:
             a, b = b, a
-        if not gone or not any([k in gone for k in (*a.labels, *b.labels)]):
+        if not gone or {*a.labels, *b.labels}.isdisjoint(gone):
             gone, params = (), None
-        unsigned = [a.unsigned, b.unsigned]
+        unsigned = (a, b) if a.sign == b.sign == 1 else (a.unsigned, b.unsigned)
         found = self.apply("product", params, unsigned, a.expr.dtype, gone)
         return found if a.sign == b.sign else found.times(-1)
 
@@ -273,9 +274,9 @@ class Algebra:
             terms.sort(key=_by_number)
             labels, sign = terms[0][1], terms[0][2]
             tensors = [Tensor(e, own) for _, own, _, e in terms]
-            labels, sizes, wirings = _wired(tensors, ())
-            pairs = zip(terms, wirings, strict=True)
-            flat = tuple([(number, w, s * sign, e) for (number, _, s, e), w in pairs])
+            labels, sizes, wired = _wired(tensors, ())
+            pairs = zip(terms, wired, strict=True)
+            flat = tuple([(number, w, s * sign, e) for (number, _, s, _), (e, w, _) in pairs])
         key = ("add", a.expr.dtype, flat)
         found = self.known.get(key)
         if found is None:
@@ -300,7 +301,8 @@ class Algebra:
     def _new(
         self, kind: str, params: Any, operands: Any, sizes: Any, rank: int, dtype: Any
     ) -> Expr:
-        return Expr(len(self.known), kind, params, operands, sizes, rank, dtype)
+        sums = len(sizes) > rank
+        return Expr(len(self.known), kind, params, operands, sizes, rank, dtype, sums)
 
 
 def _terms(t: Tensor, is_whole: bool) -> Sequence[Term]:
@@ -333,23 +335,24 @@ def numbered(rank: int) -> Wiring:
 
 def _wired(
     tensors: Sequence[Tensor], gone: Collection[int]
-) -> tuple[tuple[int, ...], tuple[int, ...], list[Wiring]]:
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[Operand, ...]]:
     """Numbers labels in the order in which they occur, those that are gone last.
 
     Returns:
-      The labels of the result, the sizes by number, and the numbers of each tensor's labels.
+      The labels of the result, the sizes by number, and the tensors as operands: the numbers of
+      their labels.
     """
     first = tensors[0]
     if not gone and all([t.labels == first.labels or not t.labels for t in tensors]):
         # As most are: elementwise ops of tensors that are laid out alike.
         wiring = numbered(len(first.labels))
-        wirings = [wiring if t.labels else () for t in tensors]
-        return first.labels, first.expr.sizes[: len(wiring)], wirings
+        used = tuple([(expr, wiring if labels else (), sign) for expr, labels, sign in tensors])
+        return first.labels, first.expr.sizes[: len(wiring)], used
     at: dict[int, int] = {}
     sizes: list[int] = []
     summed: dict[int, int] = {}
-    for t in tensors:
-        for k, size in zip(t.labels, t.expr.sizes, strict=False):
+    for expr, labels, _ in tensors:
+        for k, size in zip(labels, expr.sizes):  # noqa: B905 (more sizes than labels)
             if k in gone:
                 summed[k] = size
             elif k not in at:
@@ -359,7 +362,9 @@ def _wired(
     for k, size in summed.items():
         at[k] = len(sizes)
         sizes.append(size)
-    return kept, tuple(sizes), [tuple([at[k] for k in t.labels]) for t in tensors]
+    number = at.__getitem__
+    used = tuple([(expr, tuple(map(number, labels)), sign) for expr, labels, sign in tensors])
+    return kept, tuple(sizes), used
 
 
 # Pattern: sum over k of I[i,k] B[k] = B[i]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from jaxmlir import codec
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._bodies import loop_constants
-from jaxmlir.passes._build import build, conversion, drop_dead_ops, only_user, ops_of
-from jaxmlir.passes._call_graph import outside_kernels
+from jaxmlir.passes._build import build, conversion, drop_dead_ops, only_user
 from jaxmlir.passes._node import OpNode, node_of
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
@@ -34,28 +33,36 @@ def distribute_program(program: Program, min_gain: float) -> int:
     Args:
       min_gain: how many times faster the sum of products has to be in the estimate.
     """
-    functions = outside_kernels(program, ("jaxpr.dot_general",))
+    graph = program.reading.graph
+    functions = graph.outside_kernels(("jaxpr.dot_general",))
     if not functions:
         return 0
     with scope():
         rules, fixed = Rules(program), loop_constants(program)
-        count = sum(_distribute(rules, function, fixed, min_gain) for function in functions)
+        count = sum(
+            _distribute(rules, function, graph.ops[function.name.value], fixed, min_gain)
+            for function in functions
+        )
     if count:
         program.changed()
     return count
 
 
 def _distribute(
-    rules: Rules, function: func.FuncOp, fixed: Mapping[ir.Value, int], min_gain: float
+    rules: Rules,
+    function: func.FuncOp,
+    ops: Sequence[tuple[Any, str]],
+    fixed: Mapping[ir.Value, int],
+    min_gain: float,
 ) -> int:
-    """Distributes products of a function; how many."""
+    """Distributes products of a function of some ops; how many."""
     if not any(
         name == "jaxpr.dot_general"
-        and any(_distributable(v, _WRITTEN, _may_be_cheap) for v in operands)
-        for _, name, operands in ops_of(function)
+        and any(_distributable(v, _WRITTEN, _may_be_cheap) for v in op.operands)
+        for op, name in ops
     ):
         return 0
-    found = Function.of(function, RULES, fixed, _SUMS)
+    found = Function.of(function, ops, RULES, fixed, _SUMS)
     tried = [
         _Distributed.of(node, position, terms)
         for node in found.products
@@ -219,7 +226,7 @@ def _made_of(value: Node) -> set[Node]:
     return found
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Distributed:
     """A product with a sum, whose place products with its terms may take.
 
@@ -275,8 +282,8 @@ class _Distributed:
         total, products = operands[self.position], []
         for term in self.terms:
             steps = _whole(term, total)
-            product = Node(node.type, None, None, node.name, list(operands), node.attributes)
-            product.operands[self.position] = steps[-1] if steps else term.value
+            operands[self.position] = steps[-1] if steps else term.value
+            product = Node(node.type, None, None, node.name, tuple(operands), node.attributes)
             for step in (*steps, product):
                 function.read(step)
             products.append(product)
@@ -332,7 +339,7 @@ def _whole(term: _Term[Node], total: Node) -> list[Node]:
     value, steps, order = term.value, [], term.permutation
 
     def step(name: str, type_: ir.Type, attributes: dict[str, ir.Attribute]) -> None:
-        steps.append(Node(type_, None, None, name, [steps[-1] if steps else value], attributes))
+        steps.append(Node(type_, None, None, name, (steps[-1] if steps else value,), attributes))
 
     inverse = sorted(range(len(order)), key=order.__getitem__)
     made = tuple([shape[inverse[d]] for d in range(len(order))])

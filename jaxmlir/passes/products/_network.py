@@ -14,7 +14,7 @@ Rows that a gather or a slice selects are a factor too, a matrix with one 1 in e
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jaxmlir.passes.products._selectors import Selector
 
 
-@dataclass
+@dataclass(slots=True)
 class Factor:
     """A tensor of the product."""
 
@@ -36,7 +36,7 @@ class Factor:
     dims: Dims
 
 
-@dataclass
+@dataclass(slots=True)
 class Term:
     """A value as a product.
 
@@ -87,13 +87,13 @@ class Node(OpNode):
         value: ir.Value | None,
         op: Any = None,
         name: str = "",
-        operands: Sequence[Node] = (),
+        operands: tuple[Node, ...] = (),
         attributes: dict[str, ir.Attribute] | None = None,
     ):
         """
         Args:
           value: ``None`` of an op that is written when its value is asked for.
-          attributes: of such an op.
+          attributes: by default those of ``op``, read when they are asked for.
         """
         self.op = op
         self.name = name

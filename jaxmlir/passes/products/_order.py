@@ -42,9 +42,11 @@ class Selection:
     """Whether each selected row may be one of a tensor that has rows for each of them."""
 
 
-@dataclass(frozen=True)
+@dataclass(unsafe_hash=True)
 class Network:
     """A network as the search sees it; sets of indices and factors are numbers, a bit for each.
+
+    Nobody changes one; where Python watches over that, it takes twice as long to make one.
 
     Attributes:
       sizes: of the indices.

@@ -14,10 +14,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir.ir import func, ir, scope
+from jaxmlir.ir import ir, scope
 from jaxmlir.passes._bodies import loop_constants
 from jaxmlir.passes._build import converted, drop_dead_ops
-from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes.products._cost import Cost
 from jaxmlir.passes.products._emit import Plan
@@ -55,15 +54,19 @@ def rewrite_program(
     from jaxmlir.passes._rules import Rules
 
     needed = needed or {name for name, reader in readers.items() if reader.contracts}
-    functions = outside_kernels(program, needed)
+    graph = program.reading.graph
+    functions = graph.outside_kernels(needed)
     if not functions:
         return 0
     with scope():
         rules, fixed = Rules(program), loop_constants(program)
-        count = sum(
-            _rewrite(rules, function, readers, fixed, wanted, min_gain, sure_gain or min_gain)
-            for function in functions
-        )
+        count = 0
+        for function in functions:
+            found = Function.of(function, graph.ops[function.name.value], readers, fixed)
+            written = _rewrite(rules, found, wanted, min_gain, sure_gain or min_gain)
+            if written:
+                drop_dead_ops(function)
+            count += written
     if count:
         program.changed()
     return count
@@ -71,14 +74,11 @@ def rewrite_program(
 
 def _rewrite(
     rules: Rules,
-    function: func.FuncOp,
-    readers: Mapping[str, Rule],
-    fixed: Mapping[ir.Value, int],
+    found: Function,
     wanted: Callable[[Tree], bool],
     min_gain: float,
     sure_gain: float,
 ) -> int:
-    found = Function.of(function, readers, fixed)
     if not any(node.rule.contracts for node in found.products):
         return 0
     trees = _Trees(found, wanted, min_gain, sure_gain)
@@ -89,8 +89,6 @@ def _rewrite(
         with ir.InsertionPoint(place), place.location:
             emit_best(rules, tree, place)
         count += 1
-    if count:
-        drop_dead_ops(function)
     return count
 
 

@@ -7,9 +7,11 @@ import itertools
 import math
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._build import ops_of, returned
+from jaxmlir.passes._build import returned
+from jaxmlir.passes._node import attributes_of
 from jaxmlir.passes.products._cost import FREE, Cost
 from jaxmlir.passes.products._emit import Plan
 from jaxmlir.passes.products._indices import Index, Unfit, resolve, size_of
@@ -51,24 +53,29 @@ class Function:
     @staticmethod
     def of(
         function: func.FuncOp,
+        ops: Iterable[tuple[Any, str]],
         rules: Mapping[str, Rule],
         fixed: Mapping[ir.Value, int],
         others: Collection[str] = (),
     ) -> Function:
         """
         Args:
+          ops: those before the return, with their names.
           others: the names of more ops to look at.
         """
         found = Function(rules, fixed)
         nodes, looked_at = found.nodes, {*rules, *LOOKED_AT, *others}
-        for op, name, values in ops_of(function):
+        for op, name in ops:
             if name in looked_at:
-                operands = [nodes.get(v) or found._leaf(v) for v in values]
+                operands = tuple([nodes.get(v) or found._leaf(v) for v in op.operands])
                 result = op.results[0]
-                nodes[result] = node = Node(result.type, result, op, name, operands)
+                # Of most of what is read they are asked for, which is dearer than to have them.
+                attributes = attributes_of(op) if name in rules else None
+                node = Node(result.type, result, op, name, operands, attributes)
+                nodes[result] = node
                 found.read(node)
             else:
-                found._used(values)
+                found._used(op.operands)
         found._used(returned(function))
         return found
 
@@ -94,8 +101,9 @@ class Function:
                 operand.users.append(None)
             return
         self.products.append(node)
+        all_are_parts = len(parts) == len(node.operands)
         for operand in node.operands:
-            operand.users.append(node if operand in parts else None)
+            operand.users.append(node if all_are_parts or operand in parts else None)
 
     def users(self, value: Node, most: int) -> list[Node | None]:
         """What a value is used for, seen through ops that are free: results of the ops of products
@@ -121,7 +129,7 @@ class Function:
         for node in self.products:
             if node.rule.contracts or not sums.isdisjoint(node.parts):
                 sums.add(node)
-                if not node.rule.free and not self._is_inside(node):
+                if not node.rule.free and not self.is_inside(node):
                     found.append(node)
         return found
 
@@ -130,15 +138,10 @@ class Function:
         sizes = [math.prod(v.shape) for v in node.operands]
         return math.prod(node.shape) > max(sizes)
 
-    def _is_inside(self, node: Node) -> bool:
+    def is_inside(self, node: Node) -> bool:
+        """Whether a value is a part of one product, and has no other use."""
         users = self.users(node, 2)
         return len(users) == 1 and users[0] is not None
-
-    def goes_into(self, node: Node, absorbed: Collection[Node]) -> bool:
-        """Whether a value is part of the products that use it."""
-        return node.parts is not None and (
-            node.rule.free or node in absorbed or self._is_inside(node)
-        )
 
     def tree(self, root: Node, absorbed: Collection[Node] = ()) -> Tree:
         """The product that a value is the result of.
@@ -151,17 +154,19 @@ class Function:
 
 def _parts_of(node: Node, rule: Rule) -> tuple[Node, ...] | None:
     """The operands of an op that are parts of the product, if it is read as one."""
-    if node.dtype is None or "jaxpr.ctx" in node.attributes:
+    dtype, operands = node.dtype, node.operands
+    if dtype is None or "jaxpr.ctx" in node.attributes:
         return None
     which = rule.operands(node)
     if which is None:
         return None
-    parts = tuple([node.operands[i] for i in which])
-    return parts if all([v.dtype == node.dtype for v in parts]) else None
+    for i in which:
+        if operands[i].dtype != dtype:
+            return None
+    return operands if len(which) == len(operands) else tuple([operands[i] for i in which])
 
 
-@dataclass(frozen=True)
-class Planned:
+class Planned(NamedTuple):
     """A product in its best order.
 
     Attributes:
@@ -202,7 +207,10 @@ class Tree:
         pending = [root]
         while pending:
             node = pending.pop()
-            is_inside = node is root or function.goes_into(node, absorbed)
+            is_inside = node is root or (
+                node.parts is not None
+                and (node.rule.free or node in absorbed or function.is_inside(node))
+            )
             if is_inside:
                 if len(tree.ops) < MAX_OPS and tree._suits(node):
                     tree.ops.append(node)
@@ -219,6 +227,7 @@ class Tree:
             return True
         if self.dot is None:
             self.dot = node
+            return True
         return _precision(node) == _precision(self.dot)
 
     @property
@@ -373,7 +382,7 @@ def _plan(tree: Tree) -> Planned | None:
         order=ordered.order,
         scalars=tuple([kind for kind, _ in term.scalars]),
         scaled=ordered.smallest,
-        times=size_of({*resolve(term.made)} - numbers.keys()),
+        times=size_of({*resolve(term.made)} - numbers.keys()) if term.made else 1,
         exact=frozenset([number for index, number in numbers.items() if index.exact]),
         shape=tree.root.shape,
         dtype=tree.root.dtype,
