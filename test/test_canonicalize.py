@@ -132,6 +132,37 @@ def test_numbers_that_a_type_of_few_bits_has_not(dtype):
         np.testing.assert_array_equal(ours.astype(np.float32), jaxs.astype(np.float32))
 
 
+@pytest.mark.compat
+@pytest.mark.parametrize(
+    ("of", "by", "to"),
+    [
+        # There is no zero, and no negative number, among powers of two.
+        (np.bool_, jnp.float8_e8m0fnu, np.float32),
+        (jnp.int2, jnp.float8_e8m0fnu, np.float32),
+        # What is subnormal in one type, and not in the other, may be taken for zero.
+        (jnp.bfloat16, np.float32, np.bool_),
+        (np.float16, np.float32, np.bool_),
+    ],
+)
+def test_conversions_by_a_type_that_tells_more(of, by, to):
+    program = jaxmlir.trace(lambda x: x.astype(by).astype(to))(jnp.zeros(3).astype(of))
+    after = program.run_passes("jaxpr-canonicalize")
+    x = jnp.array([0.0, 1.0, 1e-40]).astype(of)
+    np.testing.assert_array_equal(after(x), program(x))
+
+
+def test_one_of_many_constants():
+    """More than numpy chooses from."""
+
+    def function(x):
+        return x + lax.select_n(np.int32(66), *map(np.float32, range(70)))
+
+    program = jaxmlir.trace(function)(np.float32(0))
+    after = program.run_passes("jaxpr-canonicalize")
+    assert "select_n" not in after.as_text()
+    same_bits(program, after, [np.float32(1)])
+
+
 # --- data movement --------------------------------------------------------------------------------
 
 

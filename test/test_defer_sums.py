@@ -117,6 +117,28 @@ def test_types(dtype):
     np.testing.assert_allclose(got, want, rtol, rtol * np.max(np.abs(want), initial=0))
 
 
+@pytest.mark.compat
+@pytest.mark.parametrize(
+    ("narrow", "wide"),
+    [(np.int8, np.int32), (np.float16, np.float32), (jnp.bfloat16, np.float32)],
+)
+def test_products_wider_than_their_factors(narrow, wide):
+    """Their sums have no room in the type of the factors."""
+    x = (100 * RNG.randn(40, 64, 64)).astype(narrow)
+    w = (100 * RNG.randn(64, 64)).astype(narrow)
+
+    def function(w, x):
+        def step(carry, row):
+            s, h = carry
+            product = lax.dot(row, w, preferred_element_type=wide)
+            return (s + product + lax.dot(h, w, preferred_element_type=wide), row + h), None
+
+        return lax.scan(step, (jnp.zeros((64, 64), wide), x[0] * 2), x)[0][0]
+
+    program, _ = deferred(function, w, x)
+    np.testing.assert_allclose(program(w, x), jax.jit(function)(w, x), 1e-5, 1e-5)
+
+
 def test_batches_and_empty_ones():
     def function(x, y):
         def step(s, rows):

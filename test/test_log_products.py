@@ -49,6 +49,18 @@ def by_hand(x, b):
     return m + jnp.log(jnp.sum(jnp.exp(t - m[None, :]), axis=0))
 
 
+def by_hand_stopped(x, b, shift, subtracted):
+    """With either maximum taken for a constant."""
+
+    def without(m, stop):
+        return lax.stop_gradient(m) if stop else m
+
+    t = x[:, None] + b
+    m = jnp.max(t, axis=0)
+    terms = jnp.exp(t - without(m, subtracted)[None, :])
+    return without(m, shift) + jnp.log(jnp.sum(terms, axis=0))
+
+
 def masked(x, b):
     new = logsumexp(x[:, :, None] + b[None], axis=1)
     return jnp.where(np.array([True, False, True])[:, None], new, x)
@@ -69,6 +81,9 @@ FOUND = {
     "other axis": (lambda x, b: logsumexp(b + x, axis=1), X, 1),
     "kept dimension": (lambda x, b: logsumexp(x[:, None] + b, 0, keepdims=True)[0], X, 1),
     "by hand": (by_hand, X, 1),
+    "by hand, stopped": (functools.partial(by_hand_stopped, shift=True, subtracted=True), X, 1),
+    "shift stopped": (functools.partial(by_hand_stopped, shift=True, subtracted=False), X, 0),
+    "subtracted stopped": (functools.partial(by_hand_stopped, shift=False, subtracted=True), X, 0),
     "batch": (masked, BATCH, 1),
     "matrix of each": (lambda x, b: logsumexp(x[:, :, None] + b * x[:1, :1, None], 1), BATCH, 0),
     "both ways": (both_ways, X, 2),
@@ -167,6 +182,10 @@ NOT_FOUND = {
     "nothing is the same": lambda x, b: logsumexp(x[:, None] + x[None] * b[0, 0], axis=0),
     "as large": lambda x, b: logsumexp(x[:, None] * b + b, axis=0),
     "other shift": lambda x, b: jnp.log(jnp.sum(jnp.exp(x[:, None] + b - 1), 0)) + 1,
+    "selected shift": lambda x, b: (
+        jnp.log(jnp.sum(jnp.exp(x[:, None] + b - x[None]), 0))
+        + lax.select_n(jnp.int32(x > 0), x, jnp.max(x[:, None] + b, 0), x)
+    ),
     "shift along": lambda x, b: (
         jnp.log(jnp.sum(jnp.exp(x[:, None] + b - jnp.max(x[:, None] + b, 0)[:, None]), 0))
         + jnp.max(x[:, None] + b, 0)

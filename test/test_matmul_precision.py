@@ -116,3 +116,18 @@ def test_policy():
 def test_an_unknown_dtype():
     with pytest.raises(PassError, match="option 'dtype': 'bfloat17' is no dtype"):
         jaxmlir.trace(jnp.sin)(1.0).run_passes(f"{PASS}{{dtype=bfloat17}}")
+
+
+@pytest.mark.compat
+def test_symbolic_sizes():
+    """Of a size that is not known the least is asked for."""
+    (b,) = jax.export.symbolic_shape("b")
+    shapes = (b, 4), (4, 6)
+    args = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
+    program = jaxmlir.trace(jnp.matmul)(*args)
+    for least, narrowed in ((0, 2), (4, 2), (5, 0)):
+        after = program.run_passes(f"jaxpr-matmul-precision{{min-size={least}}}")
+        after.verify()
+        assert str(after).count("convert_element_type") == narrowed
+    x, y = np.ones((3, 4), np.float32), np.ones((4, 6), np.float32)
+    np.testing.assert_array_equal(program.run_passes("jaxpr-matmul-precision")(x, y), x @ y)

@@ -79,6 +79,7 @@ STEPS = {
     "elementwise": lambda x, y: x * y if x.shape == y.shape else None,
     "transposed": lambda x, _: x.T,
     "merged": merged,
+    "regrouped": lambda x, _: x.reshape(x.shape[::-1]),
     "spread": lambda x, _: jnp.broadcast_to(x, (2, *x.shape)) if x.ndim < 3 else None,
     "summed": lambda x, _: x.sum(0, dtype=x.dtype) if x.ndim > 1 else None,
     "scaled": lambda x, y: -3 * x * y[(0,) * y.ndim],
@@ -360,6 +361,25 @@ def test_products_of_one_structure_have_factors_of_their_own(passes):
     after = jaxmlir.trace(function)(a, b, c, v, w).run_passes(passes)
     after.verify()
     for got, want in zip(after(a, b, c, v, w), function(a, b, c, v, w), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("passes", ["jaxpr-reassociate", "jaxpr-reassociate{min-gain=0}"])
+def test_products_that_a_reshape_parts(passes):
+    """Where rows begin within rows, two products are no one; the second and third are alike."""
+    rng = np.random.RandomState(0)
+    a, b, c, d = (rng.randint(-3, 4, shape) for shape in ((6, 4), (4, 4), (6, 4), (6, 5)))
+    v, one = rng.randint(-3, 4, 5), rng.randint(-3, 4, (2, 1))
+
+    def function(a, b, c, d, v, one):
+        parted = [(x @ y).reshape(4, 6) @ d @ v for x, y in ((a, b), (a, b + 1), (c, b))]
+        identity = (jnp.arange(1)[:, None] == jnp.arange(1)).astype(jnp.int32)
+        return *parted, (one @ identity) * d[:2]
+
+    after = jaxmlir.trace(function)(a, b, c, d, v, one).run_passes(f"jaxpr-inline, {passes}")
+    after.verify()
+    for got, want in zip(after(a, b, c, d, v, one), function(a, b, c, d, v, one), strict=True):
         np.testing.assert_array_equal(got, want)
 
 

@@ -165,12 +165,29 @@ def test_rows_that_were_promised_to_be_there(f, op, mode):
         # Two ones in a row, or none of a kind that is known.
         lambda x, i: (i[:, None] <= jnp.arange(ROWS)).astype(x.dtype) @ x,
         lambda x, i: (x[:8, :1] == jnp.arange(ROWS)).astype(x.dtype) @ x,
-        lambda x, i: (i.astype(np.int8)[:, None] == jnp.arange(ROWS, dtype=np.int8) % 3) @ x,
+        lambda x, i: (
+            (i.astype(np.int8)[:, None] == jnp.arange(ROWS, dtype=np.int8) % 3).astype(x.dtype) @ x
+        ),
     ],
 )
 def test_other_masks_stay(f):
     before, after = passed("jaxpr-gather-dot", f, X, OUTSIDE)
     assert str(after) == str(before)
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize(("shape", "axis"), [((1, ROWS), 1), ((ROWS, 1), 0)])
+def test_numbers_that_run_along_with_the_rows(shape, axis):
+    """A square mask whose ones are where a row's own number is, not that of each index."""
+
+    def f(x, i):
+        rows = lax.broadcasted_iota(i.dtype, (ROWS, ROWS), axis)
+        return lax.eq(rows, lax.reshape(i, shape)).astype(x.dtype) @ x
+
+    i = RNG.randint(0, ROWS, ROWS).astype(np.int32)
+    before, after = passed("jaxpr-gather-dot{min-gain=0 sure-gain=0}", f, X, i)
+    assert str(after) == str(before)
+    np.testing.assert_allclose(after(X, i), jax.jit(f)(X, i), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.compat

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 from jax.scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 import jaxmlir
@@ -124,6 +125,20 @@ def test_rows_that_a_type_cannot_number_make_no_identity():
 
     program, _ = rewritten(function, a, y)
     np.testing.assert_allclose(program(a, y), function(a, y), 1e-5)
+
+
+@pytest.mark.parametrize("shapes", [((1, 30), (30, 30)), ((30, 30), (30, 1))])
+def test_rows_of_one_number_make_no_identity(shapes):
+    """Compared with the numbers of columns, zero is in the first one."""
+
+    def function(a, y):
+        i, j = (lax.broadcasted_iota(np.int32, shape, d) for d, shape in enumerate(shapes))
+        return solve_triangular(a, lax.eq(i, j).astype(a.dtype), lower=True) @ y
+
+    a, y = np.tril(RNG.randn(30, 30)) + 9 * np.eye(30), RNG.randn(30)
+    a, y = a.astype(np.float32), y.astype(np.float32)
+    program, _ = rewritten(function, a, y)
+    np.testing.assert_allclose(program(a, y), function(a, y), 1e-5, 1e-6)
 
 
 FACTORS = {

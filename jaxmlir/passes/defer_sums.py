@@ -283,11 +283,15 @@ class _Body:
         return next(v for v in node.operands if not self.is_fixed(v))
 
     def is_linear(self, node: OpNode) -> bool:
-        """Whether an op of a sum is the sum of the op, as it knows no iteration besides."""
+        """Whether an op of a sum is the sum of the op, as it knows no iteration besides.
+
+        A product of narrow numbers may be a wider one, and so has room for sums that they have not.
+        """
         fixed = [self.is_fixed(v) for v in node.operands]
-        if fixed.count(False) != 1:
+        dtype = aval_of(node.op.results[0].type).dtype
+        if fixed.count(False) != 1 or aval_of(self.varying(node).type).dtype != dtype:
             return False
-        kind = aval_of(node.op.results[0].type).dtype.kind
+        kind = dtype.kind
         match node.name:
             case "jaxpr.mul" | "jaxpr.dot_general":
                 return True

@@ -14,6 +14,8 @@ Loan, "Matrix Computations", 3.1, 3.4, 4.2)::
 Of a loop without calls of the library XLA makes one kernel.  What fails is what fails there: a
 factor is NaN if a root is of no positive number (of NaN, what is computed with it), the first of
 equal pivots is taken, a column of zeros stays as it is, and nothing is read of the other triangle.
+Of a matrix with an entry that is not finite, other entries of the factors of ``lu`` may be NaN than
+by the library, which skips what it takes for zeros.
 """
 
 from __future__ import annotations

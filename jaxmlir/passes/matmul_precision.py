@@ -15,6 +15,7 @@ rules of what it wrote; after it, each product by itself.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -41,7 +42,8 @@ class MatmulPrecision(Pass):
 
     Options:
       dtype: the type of the operands, such as bfloat16 or float16.
-      min-size: leave products alone of which one operand has fewer elements.
+      min-size: leave products alone of which one operand has fewer elements; a dimension of a
+        symbolic size counts for one.
       exact: leave those alone whose name stack (``jax.named_scope``) matches this regular
         expression.
       ops: the ops to change.
@@ -93,7 +95,8 @@ class MatmulPrecision(Pass):
         avals = [aval_of(v.type) for v in (*operands, op.results[0])]
         if any(type(a) is not core.ShapedArray or a.dtype != np.float32 for a in avals):
             return False
-        if min(np.prod(a.shape) for a in avals[:2]) < self.min_size:
+        least = (math.prod(d for d in a.shape if isinstance(d, int)) for a in avals[:2])
+        if min(least) < self.min_size:
             return False
         if "precision" in op.attributes:
             return False  # Asked for by the user, and not the default.

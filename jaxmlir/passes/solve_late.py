@@ -314,8 +314,10 @@ class _Systems:
         iotas = [self._nodes.get(v) for v in node.operands]
         if not all(map(numbers_rows, iotas)):
             return False
-        shape = aval_of(value.type).shape
-        return len(set(shape)) == 1 and {i.get("dimension") for i in iotas} == {0, 1}
+        shape, dims = aval_of(value.type).shape, [i.get("dimension") for i in iotas]
+        # One that has a single row repeats its zero.
+        are_whole = all(i.get("shape")[d] == shape[0] for i, d in zip(iotas, dims, strict=True))
+        return len(set(shape)) == 1 and set(dims) == {0, 1} and are_whole
 
     def _uses(self, value: ir.Value, transposed: bool) -> list[tuple[_Use, OpNode]] | None:
         """The products that a solution, or its transpose, is a factor of; ``None`` if it is used

@@ -128,7 +128,9 @@ def fold_select(r: Rewriter, node: Node) -> list[ir.Value] | None:
     index = which.astype(np.int64)
     if index.size and not 0 <= index.min() <= index.max() < len(cases):
         return None
-    return _constant(r, node, np.choose(index, cases).astype(cases[0].dtype), ())
+    # Not `np.choose`, which takes no more than 64.
+    whole = np.broadcast_arrays(index, *cases)
+    return _constant(r, node, np.take_along_axis(np.stack(whole[1:]), whole[0][None], 0)[0], ())
 
 
 @rewrite("convert(c) = c' where it fits", "convert_element_type")

@@ -391,17 +391,26 @@ def convert_of_convert(r: Rewriter, node: Node) -> list[ir.Value] | None:
     # Converting a float to an integer that does not hold it has no agreed result.
     if kinds[1] == "float" and kinds[0] != "float" and kinds[2] != "float":
         return None
+    # Whether a number is 0 that is subnormal in one type and not in the other.
+    if kinds[0] == "float" and kinds[2] == "boolean":
+        return None
     if not _holds_exactly(aval_of(x.type).dtype, aval_of(inner.type).dtype):
         return None
     return [r.build("convert_element_type", [x], node.type, node.attributes)]
 
 
+# Powers of two, of which none is 0.
+_POWERS = dtypes.float8_e8m0fnu
+
+
 def _holds_exactly(narrow: np.dtype, wide: np.dtype) -> bool:
     """Whether every value of one dtype is a value of the other."""
-    if narrow == wide or narrow == np.bool_:
+    if narrow == wide:
         return True
-    if wide == np.bool_:
+    if wide in (np.bool_, _POWERS):
         return False
+    if narrow == np.bool_:
+        return True
     if dtypes.issubdtype(narrow, np.integer):
         low, high = dtypes.iinfo(narrow).min, dtypes.iinfo(narrow).max
         if dtypes.issubdtype(wide, np.integer):

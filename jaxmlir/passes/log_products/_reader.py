@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,6 @@ _RESHAPES = frozenset(
     f"jaxpr.{name}" for name in ("broadcast_in_dim", "expand_dims", "reshape", "squeeze")
 )
 _ABS = frozenset({"jaxpr.abs"})
-_STOP = frozenset({"jaxpr.stop_gradient"})
 
 # The functions that give a term, each with the number that it takes besides.
 _Scalings = tuple[tuple[str, tuple[int, ...]], ...]
@@ -46,6 +45,18 @@ class Found:
     operands: tuple[int, ...]
     steps: tuple[int, ...]
     sum: LogSumExp
+
+
+class _Maximum(NamedTuple):
+    """What is subtracted, so that nothing overflows.
+
+    Attributes:
+      guarded: whether it is zero where the maximum is not finite.
+      stopped: whether it has no derivative.
+    """
+
+    guarded: bool
+    stopped: bool
 
 
 Answers = dict[tuple[int, float], bool]
@@ -101,10 +112,11 @@ class Reader:
             return None
         if self._shape(subtracted) != shifted or self._shape(log) != self._shape(shift):
             return None
-        guarded = self._is_guarded(shift, terms, axes)
-        if guarded is None or self._is_guarded(subtracted, terms, axes) != guarded:
+        maximum = self._maximum(shift, terms, axes)
+        # Derivatives of the two cancel out, but not that of one of them.
+        if maximum is None or self._maximum(subtracted, terms, axes) != maximum:
             return None
-        return self._of_terms(index, terms, (sub, exp, total), axes, guarded)
+        return self._of_terms(index, terms, (sub, exp, total), axes, maximum.guarded)
 
     def _op(self, value: int, name: str) -> int | None:
         """The op that gives a value, if it has that name and rounds as usual."""
@@ -116,7 +128,7 @@ class Reader:
         )
         return index if found else None
 
-    def _behind(self, value: int, names: frozenset[str] = _STOP) -> int | None:
+    def _behind(self, value: int, names: frozenset[str] = frozenset()) -> int | None:
         """The op that gives the elements of a value, in their order, but for ops of some names."""
         body = self.body
         index = body.makers[value]
@@ -124,28 +136,38 @@ class Reader:
             index = body.makers[body.operands[index][0]]
         return index
 
-    def _is_guarded(self, value: int, terms: int, axes: tuple[int, ...]) -> bool | None:
-        """Whether a value is zero where the maximum of the terms is not finite, and that elsewhere;
-        ``None`` if it is not the maximum."""
+    def _maximum(self, value: int, terms: int, axes: tuple[int, ...]) -> _Maximum | None:
+        """A value as the maximum of the terms; ``None`` if it is not that."""
         names, operands = self.body.names, self.body.operands
-        index, guarded = self._behind(value), False
-        if index is not None and names[index] == "jaxpr.select_n":
-            is_finite, zero, value = operands[index]
-            asked = self._op(is_finite, "jaxpr.is_finite")
-            if asked is None or operands[asked][0] != value or not self._is(zero, 0):
-                return None
-            index, guarded = self._behind(value), True
-        if index is not None and names[index] == "jaxpr.max":
-            others = [v for v in operands[index] if not self._is(v, -math.inf)]
-            index = self._behind(others[0]) if len(others) == 1 else None
-        if index is None or names[index] != "jaxpr.reduce_max":
+        guarded = stopped = False
+        while (index := self._behind(value)) is not None:
+            match names[index].removeprefix("jaxpr."):
+                case "stop_gradient":
+                    stopped = True
+                    (value,) = operands[index]
+                case "select_n" if not guarded and len(operands[index]) == 3:
+                    is_finite, zero, value = operands[index]
+                    asked = self._op(is_finite, "jaxpr.is_finite")
+                    if asked is None or operands[asked][0] != value or not self._is(zero, 0):
+                        return None
+                    guarded = True
+                case "max":
+                    others = [v for v in operands[index] if not self._is(v, -math.inf)]
+                    if len(others) != 1:
+                        return None
+                    (value,) = others
+                case "reduce_max":
+                    break
+                case _:
+                    return None
+        if index is None or set(map(int, self._get(index, "axes"))) != set(axes):
             return None
-        source = operands[index][0]
-        stopped = self._op(source, "jaxpr.stop_gradient")
-        if stopped is not None:
-            (source,) = operands[stopped]
-        same_axes = set(map(int, self._get(index, "axes"))) == set(axes)
-        return guarded if source == terms and same_axes else None
+        (source,) = operands[index]
+        inner = self._op(source, "jaxpr.stop_gradient")
+        if inner is not None:
+            stopped = True
+            (source,) = operands[inner]
+        return _Maximum(guarded, stopped) if source == terms else None
 
     def _of_terms(
         self,

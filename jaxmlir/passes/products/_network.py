@@ -390,7 +390,7 @@ def itself(node: Node) -> Node:
 
 
 def is_diagonal(mask: Node) -> bool:
-    """Whether a value is ``i == j`` of a square matrix."""
+    """Whether a value is ``i == j`` of a square matrix, which has more than one element."""
     if mask.name != "jaxpr.eq":
         return False
     sides = mask.operands
@@ -398,7 +398,7 @@ def is_diagonal(mask: Node) -> bool:
         return False
     shapes = {side.get("shape") for side in sides}
     (rows, columns), *others = shapes if len(next(iter(shapes))) == 2 else [(1, 2)]
-    return not others and rows == columns and {s.get("dimension") for s in sides} == {0, 1}
+    return not others and rows == columns > 1 and {s.get("dimension") for s in sides} == {0, 1}
 
 
 def is_mask(node: Node) -> bool:

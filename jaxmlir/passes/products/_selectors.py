@@ -400,6 +400,8 @@ def _numbers_of_rows(node: Node) -> tuple[int, Node] | None:
         if d is None or shape[d] == 1 or counting.shape[d] != shape[d]:
             continue
         numbers = _without(numbers, d)
+        if numbers is None:
+            continue
         sizes = [n for k, n in enumerate(shape) if k != d and n != 1]
         dtype = aval_of(numbers.type).dtype
         if (
@@ -411,14 +413,17 @@ def _numbers_of_rows(node: Node) -> tuple[int, Node] | None:
     return None
 
 
-def _without(value: Node, d: int) -> Node:
-    """What a value repeats along a dimension, if it does."""
-    if value.name != "jaxpr.broadcast_in_dim" or len(value.operands) != 1:
+def _without(value: Node, d: int) -> Node | None:
+    """A value that is the same along a dimension, or what it repeats along that; ``None`` if it is
+    not the same."""
+    if not value.shape or value.shape[d] == 1:
         return value
+    if value.name != "jaxpr.broadcast_in_dim" or len(value.operands) != 1:
+        return None
     dims = value.get("broadcast_dimensions")
     (source,) = value.operands
     repeats = d not in dims or source.shape[dims.index(d)] == 1
-    return source if repeats else value
+    return source if repeats else None
 
 
 def _whole(node: Node) -> tuple[int, ...]:

@@ -306,14 +306,18 @@ class Tree:
         return Planned(planned.cost, planned.plan, [self.values[i][0] for i in taken])
 
     def _structure(self) -> tuple[Hashable, dict[Node, int]]:
-        """What the best order depends on, and where each value is met first."""
+        """What the best order depends on, and where each value is met first.
+
+        Also those on the way: one that does not fit is computed from as it is.
+        """
         places: dict[Node, int] = {}
         found = []
         for i, (node, is_inside) in enumerate(self.values):
+            place = places.setdefault(node, i)
             if is_inside:
-                found.append((node.name, node.shape, *node.attributes.items()))
+                found.append((node.name, node.shape, place, *node.attributes.items()))
             else:
-                found.append((node.shape, node.fixed, places.setdefault(node, i)))
+                found.append((node.shape, node.fixed, place))
         return (self.root.dtype, *found), places
 
 
