@@ -217,7 +217,9 @@ class Place:
     def prepared(self, op: Any) -> ir.Value:
         """The array with zeros in the place of the value, before ``op``."""
         for other in self.sooner:
-            other.move_before(op.operation)
+            # Another result may be put among it as well, and be prepared for by now.
+            if not other.is_before_in_block(op.operation):
+                other.move_before(op.operation)
         array = None
         with ir.InsertionPoint(op), op.location:
             for mover, number in self.ops:
