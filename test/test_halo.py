@@ -110,6 +110,36 @@ def test_a_roll_without_a_margin_is_parted_again(axis, pads):
     np.testing.assert_allclose(after(x), jax.grad(twice)(x), 1e-5, 1e-6)
 
 
+@pytest.mark.compat
+@pytest.mark.parametrize("fill", [0.0, -0.0, 1.0, np.nan])
+def test_two_parts_are_a_roll_only_with_zeros_around_them(fill):
+    x = np.arange(1, 13, dtype=np.float32)
+
+    def parts(x):
+        fills = np.float32(fill)
+        return x + jax.lax.pad(x[5:], fills, [(0, 5, 0)]) + jax.lax.pad(x[:5], fills, [(7, 0, 0)])
+
+    program = jaxmlir.trace(parts)(x).optimize(1)
+    after = program.run_passes("jaxpr-halo{platform=cpu}")
+    assert str(after).count("jaxpr.pad") == (2 if fill else 0)
+    np.testing.assert_array_equal(after(x), parts(x))
+
+
+@pytest.mark.parametrize("shifts", [(6, 6, 6), (5, 5, 5), (7, 7), (4, 5, 6, 9)])
+def test_rolls_that_go_around_once(shifts):
+    x = np.random.RandomState(0).randn(12, 3).astype(np.float32)
+
+    def rolled(x):
+        y = x
+        for by in shifts:
+            y = jnp.concatenate([y[by:], y[:by]])
+        return jnp.sin(y) + jnp.sin(jnp.concatenate([x[1:], x[:1]]))
+
+    after = jaxmlir.trace(rolled)(x).run_passes(f"jaxpr-inline,{EAGER}")
+    after.verify()
+    np.testing.assert_array_equal(after(x), jax.jit(rolled)(x))
+
+
 def wide(x):
     return jnp.roll(x, 2000) + jnp.roll(x, 3000)
 

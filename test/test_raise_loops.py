@@ -1,6 +1,7 @@
 """Raising loops: bit for bit what JAX computes, and nothing of size n carried around n times."""
 
 import re
+import tracemalloc
 
 import hypothesis
 import jax
@@ -339,6 +340,64 @@ def test_a_while_that_depends_on_data_is_left_alone():
 
     program, remarks = raised(function, X[5])
     assert not remarks and "while" in str(program)
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x, i, out: out + lax.dynamic_slice(x, (i,), (0,)).sum(),
+        lambda x, i, out: lax.dynamic_update_slice(out, x[:0], (i,)),
+        lambda x, i, out: out.at[lax.dynamic_slice(jnp.arange(8), (i,), (0,))].add(x[:0]),
+    ],
+)
+def test_parts_of_no_elements(body):
+    def function(x):
+        return lax.fori_loop(0, 5, lambda i, out: body(x, i, out), jnp.ones(8))
+
+    program, _ = raised(function, X)
+    same_bits(program, function, X)
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("start, step", [(2**63 + 5, 1), (5, 2**64 - 1), (2**62, 2**62)])
+def test_counters_of_unsigned_integers(start, step):
+    """Beyond what a signed one of as many bits can hold."""
+    with jax.enable_x64(True):
+
+        def function(x):
+            def body(state, _):
+                i, out = state
+                one = lax.dynamic_slice(x, (i % np.uint64(8),), (1,))
+                return (i + np.uint64(step), out + one * lax.dynamic_slice(x, (i,), (1,))), None
+
+            return lax.scan(body, (jnp.uint64(start), jnp.zeros(1)), None, length=5)[0]
+
+        program, _ = raised(function, X)
+        same_bits(program, function, X)
+        low, high = np.uint64(start), np.uint64(min(start + 4, 2**64 - 1))
+
+        def loop(x):
+            return lax.while_loop(
+                lambda s: s[0] < high, lambda s: (s[0] + np.uint64(1), s[1] * 2), (low, x)
+            )
+
+        program, _ = raised(loop, X)
+        same_bits(program, loop, X)
+
+
+def test_loops_of_very_many_iterations():
+    """Where the counter of each would take gigabytes."""
+
+    def function(x):
+        return lax.fori_loop(0, 10**9, lambda i, out: out + x[i % 8], x[0])
+
+    program = jaxmlir.trace(function)(X).optimize(1)
+    tracemalloc.start()
+    after = program.run_passes(LOOPS)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert str(after) == str(program) and peak < 1 << 26
 
 
 def test_the_gradient_is_linear():

@@ -66,6 +66,44 @@ WRITTEN = (
 )
 
 
+@pytest.mark.compat
+def test_two_results_that_are_put_among_the_same():
+    """What is computed after the loop comes before it, and stays before what reads it."""
+
+    def function(xs):
+        def step(h, x):
+            return jnp.sin(h + x), (h * 2, h + x)
+
+        _, (ys, zs) = lax.scan(step, xs[0], xs)
+        first = jnp.sin(xs[:1])
+        second = jnp.cos(first)
+        return jnp.concatenate([second, ys, first]), jnp.concatenate([first, zs, second])
+
+    _, found = run(function, X)
+    assert found == ["0, written in place: 2"]
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_keys(impl):
+    """There are no zeros of their type."""
+
+    def function(keys):
+        def step(key, other):
+            return jax.random.fold_in(key, 1), jax.random.fold_in(other, 2)
+
+        rows = lax.scan(step, keys[0], keys[::-1], reverse=True)[1]
+        filled = lax.fori_loop(0, 6, lambda i, c: c.at[i].set(rows[5 - i]), keys)
+        return jnp.concatenate([keys[:2], rows[::-1]]), filled
+
+    keys = jax.random.split(jax.random.key(0, impl=impl), 6)
+    program = jaxmlir.trace(function)(keys)
+    after = program.run_passes(f"jaxpr-inline,jaxpr-canonicalize,jaxpr-raise-loops,{IN_PLACE}")
+    after.verify()
+    for got, want in zip(after(keys), function(keys), strict=True):
+        np.testing.assert_array_equal(jax.random.key_data(got), jax.random.key_data(want))
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_reads(reverse):
     after, said = run(lambda x: [scan(view(x), reverse=reverse) for view in READ], X)

@@ -30,21 +30,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
 from jaxmlir._pointwise import ELEMENTWISE
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import copy, filled, is_constant, ops_of, returned
 from jaxmlir.passes._call_graph import outside_kernels
-from jaxmlir.passes._fusion import SLOW
+from jaxmlir.passes._fusion import SLOW, is_kept_times_one, times_one
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import is_plain_op, size, with_shape
 from jaxmlir.passes.fence import fences
 from jaxmlir.passes.remat._peak import peak
-from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -246,6 +243,8 @@ class _Kernels:
         ordered = sorted(leaves, key=lambda v: -size(v.type))
         if sum(size(v.type) for v in ordered) > MAX_READ * size(value.type):
             return None
+        if not _to_fence(ordered) and not is_kept_times_one(ordered[0].type):
+            return None
         tree = sorted((self._makers[v] for v in found), key=lambda n: self._order[n.op.results[0]])
         return tree, ordered
 
@@ -259,19 +258,20 @@ def _again(
     tree: list[OpNode], leaves: list[ir.Value], fence: Callable[[ir.Value], ir.Value]
 ) -> ir.Value:
     """The value that ops compute from leaves, in a way that the compiler takes for another."""
-    values: dict[ir.Value, ir.Value] = {}
-    largest, *small = leaves
-    fenced = [v for v in small if SMALL * size(v.type) <= size(largest.type) and not is_constant(v)]
-    for v in fenced:
-        values[v] = fence(v)
-    if not fenced:
-        one = fence(filled(with_shape(largest.type, ()), 1))
-        times = "jaxpr.and" if aval_of(largest.type).dtype == np.bool_ else "jaxpr.mul"
-        values[largest] = ir.Operation.create(times, [largest.type], [one, largest]).result
+    values = {v: fence(v) for v in _to_fence(leaves)}
+    if not values:
+        largest = leaves[0]
+        values[largest] = times_one(fence(filled(with_shape(largest.type, ()), 1)), largest)
     for node in tree:
         (result,) = copy(node.op, node.name, [values.get(v, v) for v in node.operands])
         values[node.op.results[0]] = result
     return result
+
+
+def _to_fence(leaves: list[ir.Value]) -> list[ir.Value]:
+    """The small ones of what a value is computed from; the first is the largest."""
+    largest, *others = leaves
+    return [v for v in others if SMALL * size(v.type) <= size(largest.type) and not is_constant(v)]
 
 
 def _is_function(node: OpNode) -> bool:

@@ -35,18 +35,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
 from jaxmlir.ir import free_symbol, func, ir, scope
 from jaxmlir.passes._base import Amount, Count, Pass
 from jaxmlir.passes._build import copy, filled
-from jaxmlir.passes._fusion import kept_call
+from jaxmlir.passes._fusion import kept_call, times_one
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import size, with_shape
 from jaxmlir.passes.compute_late._choice import SMALL, Choice, Late
 from jaxmlir.passes.compute_late._timeline import Timeline, is_short
-from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -148,8 +145,7 @@ class _Ties:
     def times_one(self, value: ir.Value, after: ir.Value) -> ir.Value:
         """The same of a large value, whose product with a one is no call's result, but fused."""
         one = self(filled(with_shape(value.type, ()), 1), after)
-        times = "jaxpr.and" if aval_of(value.type).dtype == np.bool_ else "jaxpr.mul"
-        return ir.Operation.create(times, [value.type], [one, value]).result
+        return times_one(one, value)
 
     def _symbol(self, type_: ir.Type, after: ir.Type) -> str:
         """The function that gives its first argument, of a type, when the second one is there."""

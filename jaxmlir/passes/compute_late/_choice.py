@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from jaxmlir._compat import dtypes
 from jaxmlir._pointwise import ELEMENTWISE
 from jaxmlir._signature import Signature
 from jaxmlir.ir import ir
-from jaxmlir.passes._fusion import SLOW
+from jaxmlir.passes._fusion import SLOW, is_kept_times_one
 from jaxmlir.passes._work import is_plain_array, is_plain_signature, size
 from jaxmlir.passes.compute_late._timeline import EXPENSIVE, FUSED, Timeline
 from jaxmlir.passes.remat._price import Prices
-from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -220,14 +218,9 @@ class Choice:
                 elif step.name in EXPENSIVE:
                     break
             else:
-                if root in waiting and (tied == small or self._can_be_multiplied(tied[0])):
+                if root in waiting and (tied == small or is_kept_times_one(line.types[tied[0]])):
                     return tied
         return None
-
-    def _can_be_multiplied(self, value: int) -> bool:
-        """Whether a value times one is the value: of complex infinities it is not."""
-        dtype = aval_of(self._line.types[value]).dtype
-        return dtype == np.bool_ or not dtypes.issubdtype(dtype, np.complexfloating)
 
     def _late_value(self, value: int, top: int, depth: int) -> ir.Value | None:
         """Something that an op of the function needs, and that is not there before so many steps

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from jaxmlir.ir import func, ir
 from jaxmlir.passes import toolbox
 from jaxmlir.passes._build import ops_of
@@ -72,7 +74,15 @@ class Moves:
 
     def filled(self, node: OpNode) -> bytes | None:
         """What an array is padded with, if it is a number, and at its sides only."""
-        if any(interior for _, _, interior in node.get("padding_config")):
-            return None
-        value = toolbox.constant_value(self._program, node.operands[1])
+        value = self._number(node)
         return None if value is None else bytes(value.tobytes())
+
+    def has_zeros(self, node: OpNode) -> bool:
+        """Whether that is a zero."""
+        value = self._number(node)
+        return value is not None and bool((value == 0).all())
+
+    def _number(self, node: OpNode) -> np.ndarray | None:
+        if not is_plain_op(node) or any(interior for *_, interior in node.get("padding_config")):
+            return None
+        return toolbox.constant_value(self._program, node.operands[1])

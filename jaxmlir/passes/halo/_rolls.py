@@ -22,7 +22,7 @@ def join_parts(rules: Rules, moves: Moves) -> dict[ir.Value, Roll]:
     pads: dict[tuple[ir.Value, int, int, bool], ir.Value] = {}
     joined = {}
     for node in moves.order:
-        if node.name != "jaxpr.pad" or moves.filled(node) is None:
+        if node.name != "jaxpr.pad" or not moves.has_zeros(node):
             continue
         (y,) = node.op.results
         place = _rolled_part(moves, node)

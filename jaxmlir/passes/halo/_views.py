@@ -95,13 +95,19 @@ def _roll(moves: Moves, node: OpNode, views: dict[ir.Value, View]) -> View | Non
     )
     if not is_roll:
         return None
-    x, size, by = first.x, first.x.type.shape[dim], first.starts[dim]
-    start = [0] * len(x.type.shape)
-    start[dim] = by if 2 * by <= size else by - size
+    x, start = first.x, [0] * len(first.x.type.shape)
+    start[dim] = first.starts[dim]
     before = views.get(x)
     if before is not None and before.fill is None:
         x, start = before.x, [a + b for a, b in zip(start, before.start, strict=True)]
-    return View(node.op.results[0], x, None, tuple(start))
+    shortest = [_shortest(by, size) for by, size in zip(start, x.type.shape, strict=True)]
+    return View(node.op.results[0], x, None, tuple(shortest))
+
+
+def _shortest(by: int, size: int) -> int:
+    """By how much a periodic array is rolled, in the direction in which that is less."""
+    by %= max(1, size)
+    return by if 2 * by <= size else by - size
 
 
 def _pad(moves: Moves, node: OpNode) -> View | None:

@@ -119,7 +119,7 @@ class _Raiser:
         Args:
           known: the integers that are known around it, where there are ``depth`` loops.
         """
-        from jaxmlir.passes.raise_loops._known import is_integer
+        from jaxmlir.passes.raise_loops._known import MAX_ELEMENTS, is_integer
         from jaxmlir.passes.raise_loops._trip_counts import while_to_scan
 
         count = 0
@@ -133,7 +133,8 @@ class _Raiser:
         if not can_change(body) or not scan.is_counted:
             return count
         # Without an argument that could be a counter, it does nothing by one.
-        if scan.length and any(map(is_integer, body_of(body).arguments)):
+        may_count = any(map(is_integer, body_of(body).arguments))
+        if 0 < scan.length <= MAX_ELEMENTS and may_count:
             raised = self._raise_arrays(op, scan, known, depth)
             if raised is None:
                 return count + 1

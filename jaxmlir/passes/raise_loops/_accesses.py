@@ -130,7 +130,7 @@ Combined = Mapping[ir.Value, Access]
 def access_of(
     op: Any, name: str, operands: Sequence[ir.Value], combined: Combined
 ) -> Access | None:
-    """The access that an op is."""
+    """The access that an op is; ``None`` of one that touches nothing."""
     if name == "jaxpr.dynamic_slice":
         array, *starts = operands
         sizes = tuple(codec.decode(op.attributes["slice_sizes"]))
@@ -141,6 +141,8 @@ def access_of(
         return combined.get(next(iter(op.results), None))
     shape = tuple(aval_of(array.type).shape)
     if len(starts) != len(shape) or not all(type(d) is int for d in (*shape, *sizes)):
+        return None
+    if 0 in sizes:
         return None
     return Access(op, array, tuple(starts), sizes, shape, name == "jaxpr.dynamic_update_slice")
 
@@ -224,10 +226,9 @@ class Chain:
         """Whether for each write there is one of some dimensions along which no iteration of this
         loop touches what any touches of a read."""
         # Most of many reads are of what a write gives: that is found without asking all of them.
-        if 0 not in read.sizes:
-            place = tuple([positions.place(read, axis) for axis in axes])
-            if place in self._places(tuple(axes), positions):
-                return False
+        place = tuple([positions.place(read, axis) for axis in axes])
+        if place in self._places(tuple(axes), positions):
+            return False
         spans = [positions.span(read, axis) for axis in axes]
         apart = np.zeros(len(self.writes), bool)
         for axis, own in zip(axes, spans, strict=True):

@@ -91,7 +91,7 @@ class Known:
             if not missing:
                 arrays = [self._known[v] for v in operands]
                 found = handler(op, arrays, aval_of(value.type), self._depth)
-        if found is None or found.size > MAX_ELEMENTS:
+        if found is None or found.size > MAX_ELEMENTS or _is_huge(found):
             self._unknown.add(value)
         else:
             self._known[value] = found
@@ -114,6 +114,30 @@ def bounds_of(array: np.ndarray) -> Bounds:
     # As most are, of which NumPy's functions take ten times as long.
     number = int(array.item()) if array.size else 0
     return number, number
+
+
+def _is_huge(array: np.ndarray) -> bool:
+    """Whether there are numbers that signed integers of 64 bits, as positions are, cannot hold."""
+    return array.dtype == np.uint64 and array.size > 0 and bool(array.max() > _LIMITS.max)
+
+
+_LIMITS = np.iinfo(np.int64)
+
+
+def counted(start: np.ndarray, step: int, length: int) -> np.ndarray | None:
+    """What a counter is in each of so many iterations, along a new last axis; ``None`` where these
+    are too many, or it leaves the range of its type, or of signed integers."""
+    if start.size * length > MAX_ELEMENTS:
+        return None
+    if length < 2 or not start.size:
+        return start[..., None] + np.zeros(length, start.dtype)
+    least, greatest = bounds_of(start)
+    travel, info = step * (length - 1), np.iinfo(start.dtype)
+    if min(least, least + travel) < max(info.min, _LIMITS.min):
+        return None
+    if max(greatest, greatest + travel) > min(info.max, _LIMITS.max):
+        return None
+    return (start[..., None].astype(np.int64) + step * np.arange(length)).astype(start.dtype)
 
 
 class Contexts:
@@ -174,18 +198,15 @@ def in_body(
     if not scan.is_counted:
         return known
     counters: dict[ir.Value, np.ndarray] = {}
-    times = np.arange(scan.length)[:: -1 if scan.reverse else 1]
     for (init, arg), out in zip(carry, returned(body), strict=False):
         if not is_integer(arg):
             continue
         step = _step(arg, out, known)
         if step is None or init not in outer:
             continue
-        values = outer[init][..., None].astype(np.int64) + step * times
-        dtype = aval_of(arg.type).dtype
-        info = np.iinfo(dtype)
-        if not values.size or (info.min <= values.min() and values.max() <= info.max):
-            counters[arg] = values.astype(dtype)
+        values = counted(outer[init], step, scan.length)
+        if values is not None:
+            counters[arg] = values[..., ::-1] if scan.reverse else values
     for arg, values in counters.items():
         known.give(arg, values)
     return known

@@ -11,7 +11,7 @@ from jaxmlir.passes._build import returned
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 from jaxmlir.passes.higher_order.while_loop import WhileOp
-from jaxmlir.passes.raise_loops._known import Known, step_of
+from jaxmlir.passes.raise_loops._known import Known, counted, step_of
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -60,10 +60,9 @@ def _trip_count(
         for value, arg, step in zip(init, states, steps, strict=True):
             start = known.get(value)
             if start is not None and start.size == 1 and step is not None:
-                values = int(start.item()) + step * np.arange(count)
-                limits = np.iinfo(start.dtype)
-                if limits.min <= values.min() and values.max() <= limits.max:
-                    given[arg] = values.astype(start.dtype)
+                values = counted(start.reshape(()), step, count)
+                if values is not None:
+                    given[arg] = values
         (outcome,) = returned(cond)
         holds = Known(given, 1).get(outcome)
         if holds is None:

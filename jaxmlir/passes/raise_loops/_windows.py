@@ -145,7 +145,7 @@ def _window(
         return None
     sizes = tuple(window_sizes(numbers, aval_of(update.type).shape))
     targets = tuple(numbers.scatter_dims_to_operand_dims)
-    if len(sizes) != len(aval_of(x.type).shape):
+    if len(sizes) != len(aval_of(x.type).shape) or 0 in sizes:
         return None
     pieces = _single(op, x, index, known, targets, sizes)
     return None if pieces is None else (targets, sizes, pieces)

@@ -192,7 +192,7 @@ class _Scans:
                     item.arg.replace_all_uses_with(view.row(array.arg, index))
         for item, place in zip(list(editor.ys), loop.places, strict=True):
             if place is not None:
-                init = place.prepared(op)
+                init = place.prepared(editor.rules, op)
                 argument = editor.new_argument(init.type)
                 index = counter.along(place.view)
                 with before_return(editor.body), op.location:
@@ -215,16 +215,16 @@ class _Scans:
 
     def _edit_like(self, known: _Edited, loop: _Loop, body: Body) -> None:
         """Writes an op and its body as others were that are alike."""
-        op, scan = loop.op, loop.scan
+        op, scan, rules = loop.op, loop.scan, self._bodies.rules
         symbol = self._bodies.own_like(scan.body, known.pattern, body.signatures, self.uses)
         (consts, carry, xs), (final, rows) = loop.operands, loop.results
         places = [place for place in loop.places if place is not None]
         consts = [*consts, *(view.array for view in loop.views if view is not None)]
-        carry = [*carry, _first_number(op, scan), *(place.prepared(op) for place in places)]
+        carry = [*carry, _first_number(op, scan), *(place.prepared(rules, op) for place in places)]
         args = [*chosen(consts, known.consts), *carry, *chosen(xs, known.xs)]
         new = scan.with_body(symbol, sum(known.consts), len(carry))
         with ir.InsertionPoint(op), op.location:
-            results = new.write(self._bodies.rules, args, known.types)
+            results = new.write(rules, args, known.types)
         rows = [v for v, place in zip(rows, loop.places, strict=True) if place is None]
         olds = [*final, None, *(place.view.array for place in places), *rows]
         for old, value in zip(olds, results, strict=True):

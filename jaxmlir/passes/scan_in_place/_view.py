@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxmlir.ir import ir
 from jaxmlir.passes import toolbox
-from jaxmlir.passes._build import build, copy, erase, filled, zeros
+from jaxmlir.passes._build import build, copy, erase, filled
 from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes._work import elements, is_plain_array, size, with_shape
+
+if TYPE_CHECKING:
+    from jaxmlir.passes._rules import Rules
 
 # A row that is not one piece of memory is read and written piece by piece, each in a line of the
 # first cache.  Lines of 64 bytes follow one another in 64 sets, each of which keeps 8 or more: such
@@ -214,20 +217,22 @@ class Place:
             found = farther
         return found
 
-    def prepared(self, op: Any) -> ir.Value:
-        """The array with zeros in the place of the value, before ``op``."""
+    def prepared(self, rules: Rules, op: Any) -> ir.Value:
+        """The array with anything in the place of the value, before ``op``."""
         for other in self.sooner:
-            other.move_before(op.operation)
+            # Another result may be put among it as well, and be prepared for by now.
+            if not other.is_before_in_block(op.operation):
+                other.move_before(op.operation)
         array = None
         with ir.InsertionPoint(op), op.location:
             for mover, number in self.ops:
                 if mover.name == "jaxpr.concatenate":
                     operands = list(mover.operands)
-                    operands[number] = array or zeros(operands[number].type)
+                    operands[number] = array or rules.filler(operands[number].type)
                     (array,) = copy(mover, mover.name, operands)
                 elif array is not None:
                     (array,) = copy(mover, mover.name, [array])
-            return array or zeros(self.view.array.type)
+            return array or rules.filler(self.view.array.type)
 
     def erase(self) -> None:
         """Removes the ops, when nobody uses the array any more."""
