@@ -33,8 +33,15 @@ DTYPES = {
 }
 _NAMED_LITERALS = {"nan": math.nan, "inf": math.inf, "true": True, "false": False}
 _PYTHON_SCALARS = {"bool": False, "int": 0, "float": 0.0, "complex": 0j}
-_EMPTY_SHAPE = re.compile(r"(?<=\w)\[\s*\]")
-_KEY = re.compile(r"\bkey<(\w+)>")
+# How JAX writes types, which is not Python; and strings, in which nothing is a type.
+_OF_JAX = re.compile(
+    r"""
+    (?P<string> "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*' )
+    | \bkey<(?P<key>\w+)>
+    | (?<=[\w>])\[\s*\]
+    """,
+    re.VERBOSE,
+)
 
 
 def parse_positional(text: str) -> tuple[Any, ...]:
@@ -88,15 +95,18 @@ def concrete_scalars(value: Any) -> Any:
 
 
 def _parse(source: str, shown: str) -> ast.expr:
-    # `f32[]` and `key<fry>` are how JAX writes types, but not Python.
-    source = _KEY.sub(r"key_\1", source)
-    source = _EMPTY_SHAPE.sub("[()]", source)
     try:
-        return ast.parse(source, mode="eval").body
+        return ast.parse(_OF_JAX.sub(_as_python, source), mode="eval").body
     except SyntaxError as e:
         raise UsageError(f"cannot read the arguments '{shown}': {e.msg}") from None
     except (RecursionError, MemoryError):
         raise UsageError(f"cannot read the arguments '{shown}': too much nesting") from None
+
+
+def _as_python(found: re.Match[str]) -> str:
+    if found["string"]:
+        return found["string"]
+    return f"key_{found['key']}" if found["key"] else "[()]"
 
 
 class _Reader:

@@ -74,7 +74,10 @@ def abstract(program: Program) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def _abstract(aval: Any) -> Any:
     if isinstance(aval, core.ShapedArray):
-        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+        sharding = None if aval.sharding.mesh.empty else aval.sharding
+        return jax.ShapeDtypeStruct(
+            aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type
+        )
     return aval
 
 

@@ -36,6 +36,8 @@ def _dense(value: np.ndarray) -> ir.Attribute:
     with scope():
         if value.dtype == dtypes.float0:
             value = np.zeros(value.shape, np.bool_)
+        # The bindings take the bytes for those of the machine's order.
+        value = value.astype(value.dtype.newbyteorder("="), copy=False)
         return ir.DenseElementsAttr.get(
             np.ascontiguousarray(value), type=types.element_of(value.dtype), shape=value.shape
         )

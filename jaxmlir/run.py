@@ -245,8 +245,10 @@ class _Values:
         """The arguments: ``--args`` first, then ``--input`` files, then random ones.
 
         Raises:
-          UsageError: too few or too many, or one does not have its operand's shape.
+          UsageError: too few or too many, or one does not have its operand's shape, or is for no
+            array.
         """
+        self.check()
         given = [*_literals(arguments.get("args") or "")]
         for path in arguments.values.get("input", ()):
             given += _arrays_of(path).values()
@@ -258,6 +260,17 @@ class _Values:
             raise self.error(f"{_given(given)}; --random-args makes up the rest")
         seed = arguments.integer("random-args") if arguments.get("random-args") else 0
         return values + [self.random(i, seed or 0) for i in missing]
+
+    def check(self) -> None:
+        """Fails on an operand that is no array: a reference, a token."""
+        from jaxmlir._compat import core
+
+        for i, aval in enumerate(self.avals):
+            if not isinstance(aval, core.ShapedArray):
+                raise UsageError(
+                    f"argument {i} of @{self.entry} is {aval.str_short(short_dtypes=True)}; only "
+                    "arrays can be given"
+                )
 
     def error(self, came: str) -> UsageError:
         types = ", ".join(aval.str_short(short_dtypes=True) for aval in self.avals)

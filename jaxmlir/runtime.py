@@ -268,8 +268,18 @@ ad.primitive_transposes[call_p] = _transpose
 def _batch(
     axis_data: Any, args: Any, dims: Any, *, callee: Callee, placement: Any
 ) -> tuple[list[Any], list[Any]]:
+    if axis_data.explicit_mesh_axis is not None and not _knows_meshes(callee):
+        # Its ops have no mesh whose axis their batch dimension could be on.
+        name, size, spmd_name = axis_data.name, axis_data.size, axis_data.spmd_name
+        axis_data = batching.AxisData(name, size, spmd_name, None)
     program, (symbol, out_dims) = callee.derived("vmap", (axis_data, tuple(dims)))
     return _bind(program, symbol, list(args)), list(out_dims)
+
+
+def _knows_meshes(callee: Callee) -> bool:
+    """Whether a function was traced for arrays of a mesh."""
+    arrays = [aval for aval in callee.signature.operands if isinstance(aval, core.ShapedArray)]
+    return not all(aval.sharding.mesh.empty for aval in arrays)
 
 
 batching.fancy_primitive_batchers[call_p] = _batch

@@ -63,6 +63,18 @@ def test_pytrees_of_every_kind(tmp_path):
     assert got[1][0].charge == 8 and got[1][1].label == ("a", 2)
 
 
+@pytest.mark.compat
+def test_keys_that_come_from_arrays(tmp_path):
+    names, days = np.array(["a", "b"]), np.array(["2020-01-01"], "M8[D]")
+    argument = {name: jnp.ones(2) for name in names}
+    jaxmlir.trace(lambda d: jax.tree.map(jnp.sin, d))(argument).save(tmp_path / "a")
+    same(jaxmlir.load(tmp_path / "a")(argument), jax.tree.map(jnp.sin, argument))
+    program = jaxmlir.trace(lambda d: jax.tree.map(jnp.sin, d))({days[0]: jnp.ones(2)})
+    same(program({days[0]: jnp.ones(2)}), {days[0]: jnp.sin(jnp.ones(2))})
+    with pytest.raises(ArtifactError, match="Python object.*2020.*as_flat=True"):
+        program.save(tmp_path / "a")
+
+
 @pytest.mark.parametrize(
     "factory", [None, bytes, dict, float, frozenset, int, list, set, str, tuple]
 )

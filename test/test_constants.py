@@ -49,6 +49,19 @@ def test_big_constants_stay_out_of_the_text():
         jaxmlir.parse(text)(5)
 
 
+@compat
+def test_a_scalar_beside_the_text_is_saved_as_one(tmp_path):
+    text = """
+    func.func public @f(%x: tensor<f32>) -> tensor<f32> {
+      %c = "jaxpr.constant"() {name = "scale"} : () -> tensor<f32>
+      %0 = "jaxpr.mul"(%x, %c) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+      return %0 : tensor<f32>
+    }"""
+    program = jaxmlir.parse(text, constants={"scale": np.float32(3)})
+    program.save(tmp_path / "a")
+    same(jaxmlir.load(tmp_path / "a")(jnp.float32(2)), program(jnp.float32(2)))
+
+
 FLOATS = ["float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz"]
 
 
@@ -135,3 +148,17 @@ def test_a_value_of_a_users_own_dtype_stays_in_the_process():
         importer = Importer()
         (attribute,) = importer.constant_attributes(value, core.ShapedArray((), Pair())).values()
     assert codec.decode(attribute) is value
+
+
+@compat
+@pytest.mark.parametrize("dtype", [">f4", ">i8", ">c8", ">u2"])
+def test_arrays_in_attributes_of_the_other_byte_order(dtype):
+    value = np.array([1, 2], dtype)
+    same(codec.decode(codec.encode(value)), value.astype(value.dtype.newbyteorder("=")))
+
+
+@compat
+def test_arrays_of_objects_in_attributes():
+    pairs = np.empty(2, object)
+    pairs[0], pairs[1] = ("a", 1), ("b", 2)
+    assert codec.decode(codec.encode(pairs)).tolist() == pairs.tolist()

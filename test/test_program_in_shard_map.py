@@ -198,3 +198,30 @@ def test_a_batch_is_sharded_over_an_explicit_axis():
         expected = jax.vmap(f)(xs)
         assert found.sharding == expected.sharding
         close(found, expected)
+
+
+@pytest.mark.compat
+def test_derivatives_of_arrays_on_an_explicit_axis():
+    mesh = jax.make_mesh((2,), ("i",), axis_types=(jax.sharding.AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        x = jax.device_put(jnp.arange(4.0), P("i"))
+
+        def f(x):
+            return jnp.sum(jnp.sin(x) * x)
+
+        program = jaxmlir.trace(f)(x)
+        for kind in ("jacfwd", "jacrev", "hessian"):
+            expected, found = getattr(jax, kind)(f)(x), getattr(program, kind)()(x)
+            close(found, expected)
+            assert found.sharding.is_equivalent_to(expected.sharding, expected.ndim)
+        (argument,) = program.lower().compile().input_shardings[0]
+        assert argument.is_equivalent_to(x.sharding, x.ndim)
+
+
+@pytest.mark.compat
+def test_a_program_that_knows_of_no_mesh_on_a_batch_that_is_sharded():
+    mesh = jax.make_mesh((2,), ("i",), axis_types=(jax.sharding.AxisType.Explicit,))
+    program = jaxmlir.trace(jnp.sin)(jnp.ones(3))
+    with jax.set_mesh(mesh):
+        xs = jax.device_put(jnp.arange(6.0).reshape(2, 3), P("i"))
+        close(jax.vmap(program)(xs), jnp.sin(xs))

@@ -54,7 +54,8 @@ def part_of(array: np.ndarray) -> tuple[str, Part]:
     from jaxmlir.types import element_of
 
     element = str(element_of(array.dtype))
-    array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
+    # `np.ascontiguousarray` would give a scalar a dimension.
+    array = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
     data = array.reshape(-1).view(np.uint8).data
     if element in _DTYPES:
         return element, Part(_DTYPES[element], array.shape, data)

@@ -27,6 +27,7 @@ from jaxmlir.codec._registry import (
     tagged,
 )
 from jaxmlir.dense import dense, undense
+from jaxmlir.errors import ImportingError
 from jaxmlir.ir import context, ir, scope
 
 
@@ -137,19 +138,36 @@ def _ndarray(value: np.ndarray, writer: Writer) -> ir.Attribute:
         with context():
             items = array([encode(item, writer) for item in value.flat])
             return tagged("objects", array([encode(value.shape, writer), items]))
+    if not _has_tensors(value.dtype):
+        return encode_handle(value, writer)
     return dense(np.asarray(value))
+
+
+def _has_tensors(dtype: np.dtype) -> bool:
+    """Whether there are tensors of a dtype: not of strings, dates and records."""
+    from jaxmlir import types
+
+    try:
+        types.element_of(dtype)
+    except ImportingError:
+        return False
+    return True
 
 
 def _decode_objects(attr: ir.Attribute, reader: Reader) -> np.ndarray:
     shape, items = (decode(part, reader) for part in attr)
     found = np.empty(len(items), object)
-    found[:] = items
+    for i, item in enumerate(items):
+        # All at once, tuples of one length would be taken for rows.
+        found[i] = item
     found = found.reshape(shape)
     found.flags.writeable = False
     return found
 
 
-def _np_scalar(value: np.generic, _: Writer) -> ir.Attribute:
+def _np_scalar(value: np.generic, writer: Writer) -> ir.Attribute:
+    if not _has_tensors(value.dtype):
+        return encode_handle(value, writer)
     with context():
         return tagged("scalar", dense(np.asarray(value)))
 
@@ -162,6 +180,8 @@ encoders.update(
         float: _float,
         complex: _complex,
         str: cached(ir.StringAttr.get),
+        # What one gets from an array of strings; it is equal to the string.
+        np.str_: cached(lambda value: ir.StringAttr.get(str(value))),
         tuple: _tuple,
         # A sequence of axes is a tuple to JAX, whatever a caller of `lax` wrote.
         range: lambda value, writer: _tuple(tuple(value), writer),

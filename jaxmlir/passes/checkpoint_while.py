@@ -63,7 +63,7 @@ def checkpoint_while(
         if checkpoints is not None:
             raise ArgumentError(f"checkpoints={checkpoints} needs while_loops='checkpointed'")
         return
-    if not isinstance(checkpoints, int) or checkpoints < 1:
+    if type(checkpoints) is not int or checkpoints < 1:
         raise ArgumentError(
             "while_loops='checkpointed' needs checkpoints=N, the number of states of a loop that "
             f"are kept, at least 1; got {checkpoints}"

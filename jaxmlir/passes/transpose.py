@@ -20,7 +20,7 @@ from jaxmlir.passes._base import Pass
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import NewFunction, copy, set_attribute, zeros
 from jaxmlir.passes._jax_rules import linear_aval
-from jaxmlir.passes._options import named_arguments
+from jaxmlir.passes._options import at_function, named_arguments
 from jaxmlir.passes._rules import Rule, Rules, Written
 from jaxmlir.types import aval_of, type_of
 
@@ -45,14 +45,31 @@ class Transpose(Pass):
         with scope():
             symbol = self.func or program.name
             function = program.function(symbol)
-            first = 0
-            if "jaxpr.num_res" in function.attributes:
-                first = codec.decode(function.attributes["jaxpr.num_res"])
+            first = _num_residuals(function)
             linear = named_arguments(program, symbol, self.linear)
             if not self.linear:
                 linear = tuple(i >= first for i in range(len(linear)))
             transpose(Rules(program), symbol, linear, f"{symbol}.transpose")
         program.changed()
+
+
+def _num_residuals(function: func.FuncOp) -> int:
+    """How many of its first arguments a function says are residuals.
+
+    Raises:
+      TransformError: it says something else.
+    """
+    if "jaxpr.num_res" not in function.attributes:
+        return 0
+    said, total = function.attributes["jaxpr.num_res"], len(function.arguments)
+    found = codec.decode(said)
+    if type(found) is not int or not 0 <= found <= total:
+        message = (
+            f"@{function.name.value} attribute 'jaxpr.num_res': expected an integer from 0 to "
+            f"{total}, got {said}"
+        )
+        raise at_function(function, message)
+    return found
 
 
 def transpose(rules: Rules, symbol: str, linear: Sequence[bool], name: str) -> str:

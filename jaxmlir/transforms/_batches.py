@@ -119,7 +119,8 @@ class _NoSize(ArgumentError, AttributeError):
 
 def _prefix(what: str, axes: Any, tree: Any) -> list[int | None]:
     """A pytree prefix of axes as one axis per leaf.  ``None`` is an axis, no leaf of ``tree``."""
-    if isinstance(axes, list):
+    if what == "in_axes" and isinstance(axes, list):
+        # Of the arguments, which are a tuple, JAX takes a list too; a result may be either.
         axes = tuple(axes)
     flat: list[int | None] = []
     subtrees = pytrees.of_placeholders(tree)

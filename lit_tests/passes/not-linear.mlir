@@ -22,6 +22,22 @@ func.func @sine(%x: tensor<f32>) -> tensor<f32> {
 
 // -----
 
+// CHECK-NOT: Traceback
+// CHECK: not-linear.mlir:[[# @LINE + 1]]:1: error: @residuals attribute 'jaxpr.num_res': expected an integer from 0 to 1, got 2 : i64
+func.func @residuals(%x: tensor<f32>) -> tensor<f32> attributes {jaxpr.num_res = 2 : i64} {
+  return %x : tensor<f32>
+}
+
+// -----
+
+// CHECK-NOT: Traceback
+// CHECK: not-linear.mlir:[[# @LINE + 1]]:1: error: @text attribute 'jaxpr.num_res': expected an integer from 0 to 1, got "1"
+func.func @text(%x: tensor<f32>) -> tensor<f32> attributes {jaxpr.num_res = "1"} {
+  return %x : tensor<f32>
+}
+
+// -----
+
 // TYPE: not-linear.mlir:[[# @LINE + 1]]:1: error: 'func.func' op @scalar: f32 is not a type of the jaxpr dialect
 func.func @scalar(%x: f32) -> f32 {
   return %x : f32

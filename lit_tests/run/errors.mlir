@@ -10,6 +10,7 @@
 // RUN: echo > %t.npy && not jaxmlir-run %s --input=%t.npy 2>&1 | FileCheck %s --check-prefix=DAMAGED
 // RUN: not jaxmlir-run %s --entri=f 2>&1 | FileCheck %s --check-prefix=FLAG
 // RUN: not jaxmlir-run %s --platform=abacus 2>&1 | FileCheck %s --check-prefix=PLATFORM
+// RUN: not jaxmlir-run %s --entry=token --random-args 2>&1 | FileCheck %s --check-prefix=TOKEN
 // RUN: jaxmlir-run --help | FileCheck %s --check-prefix=HELP
 // RUN: jaxmlir-run --version | FileCheck %s --check-prefix=VERSION
 
@@ -25,9 +26,14 @@
 // DAMAGED: jaxmlir-run: '{{.*}}.npy' is neither a .npy nor a .npz file of arrays:
 // PLATFORM: jaxmlir-run: --platform: cannot run on 'abacus': 
 // FLAG: unknown command line argument '--entri'; did you mean '--entry'?
+// TOKEN: jaxmlir-run: argument 0 of @token is Tok; only arrays can be given
 // HELP: USAGE: jaxmlir-run
 // HELP: --random-args[=<seed>]
 // VERSION: jaxmlir-run: jaxmlir {{.*}}, jax {{[0-9.]+}}, jaxlib {{[0-9.]+}}
 func.func public @f(%x: tensor<2xf32>, %n: tensor<i32>) -> tensor<2xf32> {
   return %x : tensor<2xf32>
+}
+
+func.func private @token(%t: !jaxpr.token) -> !jaxpr.token {
+  return %t : !jaxpr.token
 }
