@@ -275,8 +275,10 @@ def scan_of_nothing(r: Rewriter, node: Node) -> list[ir.Value] | None:
     consts, carry = count_of(node.op, "num_consts"), count_of(node.op, "num_carry")
     if node.get("length") != 0 or len(node.results) != carry:
         return None
-    r.has_no_effects()
-    return node.operands[consts : consts + carry]
+    carried = node.operands[consts : consts + carry]
+    if [v.type for v in carried] == [v.type for v in node.results]:
+        r.has_no_effects()
+    return carried
 
 
 @rewrite("scan[length=1](f)(x, xs) = f(x, xs[0])", "scan")
