@@ -486,3 +486,15 @@ def test_kernels_are_left_alone():
     after = jaxmlir.trace(function)(x).optimize(1)
     assert after.as_text().count("jaxpr.neg") == 2
     np.testing.assert_array_equal(after(x), x)
+
+
+@pytest.mark.compat
+def test_clamped_constants():
+    def function(x):
+        bounds = (-3, 2), (4, 1)
+        return [x + lax.clamp(np.int8(a), np.int8([-9, 0, 9]), np.int8(b)) for a, b in bounds]
+
+    program = jaxmlir.trace(function)(np.int8([1, 2, 3]))
+    after = program.run_passes("jaxpr-canonicalize")
+    assert "clamp" not in after.as_text()
+    same_bits(program, after, [np.int8([100, 2, 3])])

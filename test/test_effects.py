@@ -92,3 +92,42 @@ def test_a_flag_is_what_it_is_true_as(ordered, capfd):
     assert "x = 3.0" in capfd.readouterr().out
     plain = jaxmlir.trace(lambda x: (jax.debug.print("x = {}", x, ordered=bool(ordered)), x * 2)[1])
     assert program.as_text() == plain(1.0).as_text().replace("@lambda", "@f")
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("ordered", [False, True])
+def test_branches_that_are_chosen_before_are_run_once(ordered):
+    happened = []
+
+    def telling(x):
+        jax.debug.callback(lambda x: happened.append(float(x)), x, ordered=ordered)
+        return x + 1
+
+    def function(x):
+        x = lax.cond(x > 0, telling, telling, x)
+        x = lax.switch(1, [jnp.sin, telling], x)
+        return lax.fori_loop(0, 0, lambda i, x: telling(x), x)
+
+    program = jaxmlir.trace(function)(1.0).optimize(1)
+    program.verify()
+    assert not any(f'"jaxpr.{name}"' in program.as_text() for name in ("cond", "scan"))
+    assert float(program(1.0)) == 3
+    jax.effects_barrier()
+    assert sorted(happened) == [1, 2]
+
+
+@pytest.mark.compat
+def test_references_are_written_once_by_a_branch_that_is_chosen_before():
+    def function(x):
+        ref = jax.new_ref(x)
+
+        def double():
+            ref[...] = 2 * ref[...] + 1
+
+        lax.cond(x > 0, double, double)
+        lax.switch(1, [lambda: None, double])
+        return ref[...]
+
+    program = jaxmlir.trace(function)(1.0)
+    for level in (1, 2):
+        assert float(program.optimize(level)(1.0)) == float(jax.jit(function)(1.0)) == 7

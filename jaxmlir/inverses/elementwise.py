@@ -204,9 +204,13 @@ unary("conj", lambda y, *, input_dtype=None: lax.conj(y), None)
 def _lossless(unknown: tuple[int, ...], aval: Any, *, new_dtype: Any) -> None:
     """Every value of the old dtype is one of the new dtype."""
     old, new = jnp.dtype(aval.dtype), jnp.dtype(new_dtype)
-    if old == jnp.bool_ or old == new:
+    if old == new:
         return
-    if jnp.issubdtype(old, jnp.integer):
+    if new == jnp.float8_e8m0fnu:
+        fits = False  # There is no zero among powers of two.
+    elif old == jnp.bool_:
+        fits = True
+    elif jnp.issubdtype(old, jnp.integer):
         info = jnp.iinfo(old)
         if jnp.issubdtype(new, jnp.integer):
             fits = jnp.iinfo(new).min <= info.min and info.max <= jnp.iinfo(new).max

@@ -229,6 +229,8 @@ whole(
 
 def _before(y: Any, start: Any, axis: int, reverse: bool) -> Any:
     """y moved on by one element along the axis."""
+    if not y.size:
+        return y
     edge = jnp.full_like(lax.slice_in_dim(y, 0, 1, axis=axis), start)
     n = y.shape[axis]
     if reverse:
@@ -314,16 +316,23 @@ def _scattered(opposite: Any, updates_of: Any) -> Any:
     return undo
 
 
+def _of_inexact(unknown: tuple[int, ...], x: Any, *_: Any, **__: Any) -> None:
+    if not jnp.issubdtype(x.dtype, jnp.inexact):
+        raise NotInvertible("integers that are multiplied in one place have no inverse factors")
+
+
 def _scatter_mul_log_det(x: Any, y: Any, indices: Any, updates: Any, **attributes: Any) -> Any:
     dimension_numbers, mode = attributes["dimension_numbers"], attributes["mode"]
     factors = lax.scatter_mul(jnp.ones_like(x), indices, updates, dimension_numbers, mode=mode)
     return jnp.sum(jnp.log(jnp.abs(factors)))
 
 
-for _name, _op, _undo, _log_det in (
-    ("scatter_add", lax.add, _scattered(lax.scatter_add, lambda u: -u), None),
-    ("scatter_sub", lax.sub, _scattered(lax.scatter_add, lambda u: u), None),
-    ("scatter_mul", lax.mul, _scattered(lax.scatter_mul, lambda u: 1 / u), _scatter_mul_log_det),
+_NUMBERS = ("dimension_numbers", "mode")
+for _name, _op, _negated in (
+    ("scatter_add", lax.add, lambda u: -u),
+    ("scatter_sub", lax.sub, lambda u: u),
 ):
-    _formulas = {(0,): Formula(_undo, _log_det)}
-    RULES[_name] = Update(_formulas, attributes=("dimension_numbers", "mode"), op=_op)
+    _formula = Formula(_scattered(lax.scatter_add, _negated), None)
+    RULES[_name] = Update({(0,): _formula}, attributes=_NUMBERS, op=_op)
+_formula = Formula(_scattered(lax.scatter_mul, lambda u: 1 / u), _scatter_mul_log_det)
+RULES["scatter_mul"] = Update({(0,): _formula}, attributes=_NUMBERS, check=_of_inexact, op=lax.mul)

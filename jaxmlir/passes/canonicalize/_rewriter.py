@@ -193,6 +193,12 @@ class Rewriter:
         with ir.InsertionPoint(self._at.op), self._at.op.location:
             return inline(function, args)
 
+    def has_no_effects(self) -> None:
+        """Notes that the op being rewritten may go: what it did besides, others do, or nobody."""
+        attributes = self._at.op.attributes
+        if "jaxpr.effects" in attributes:
+            del attributes["jaxpr.effects"]
+
     def _note(self, value: ir.Value) -> None:
         """Learns of an op that was written without :meth:`build`."""
         op = value.owner

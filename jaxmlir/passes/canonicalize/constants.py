@@ -76,7 +76,11 @@ def _div(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
     return (x - np.fmod(x, y)) // y
 
 
-INTEGERS |= {"rem": _rem, "div": _div}
+def _clamp(low: np.ndarray, x: np.ndarray, high: np.ndarray) -> np.ndarray:
+    return np.minimum(np.maximum(low, x), high)
+
+
+INTEGERS |= {"rem": _rem, "div": _div, "clamp": _clamp}
 _WIDTHS = {np.dtype(t) for t in ("f4", "f8", "i4", "i8", "u4", "u8", "i1", "i2", "u1", "u2", "?")}
 
 

@@ -96,8 +96,17 @@ def cond_of_constant(r: Rewriter, node: Node) -> list[ir.Value] | None:
         index = np.array(0)
     if index is None or index.ndim:
         return None
-    symbol = symbols[min(max(int(index), 0), len(symbols) - 1)]
-    return r.inline(r.program.function(symbol), node.operands[1:])
+    return _branch(r, node, symbols[min(max(int(index), 0), len(symbols) - 1)])
+
+
+def _branch(r: Rewriter, node: Node, symbol: str) -> list[ir.Value] | None:
+    """A copy of a branch in place of a ``cond``, whose effects are those of the copy."""
+    function = r.program.function(symbol)
+    if list(function.type.results) != [v.type for v in node.results]:
+        return None
+    outs = r.inline(function, node.operands[1:])
+    r.has_no_effects()
+    return outs
 
 
 @rewrite(
@@ -113,8 +122,7 @@ def cond_of_platform(r: Rewriter, node: Node) -> list[ir.Value] | None:
     left = [i for i, names in enumerate(platforms) if names is None or {*names} - _OF_KERNELS]
     if len(left) != 1:
         return None
-    symbols = list(symbol_uses(node.attributes["branches"]))
-    return r.inline(r.program.function(symbols[left[0]]), node.operands[1:])
+    return _branch(r, node, list(symbol_uses(node.attributes["branches"]))[left[0]])
 
 
 # Names by which a lowering inside a kernel asks for its branch.
@@ -267,7 +275,10 @@ def scan_of_nothing(r: Rewriter, node: Node) -> list[ir.Value] | None:
     consts, carry = count_of(node.op, "num_consts"), count_of(node.op, "num_carry")
     if node.get("length") != 0 or len(node.results) != carry:
         return None
-    return node.operands[consts : consts + carry]
+    carried = node.operands[consts : consts + carry]
+    if [v.type for v in carried] == [v.type for v in node.results]:
+        r.has_no_effects()
+    return carried
 
 
 @rewrite("scan[length=1](f)(x, xs) = f(x, xs[0])", "scan")
