@@ -189,6 +189,38 @@ def test_random_lanes(steps, end):
     lanes_of(steps, end)
 
 
+@pytest.mark.compat
+@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize("mode", ["clip", "drop"])
+@pytest.mark.parametrize(
+    "dtype, places, is_packed",
+    [
+        (np.int32, (2, 9, 4, 7), {"clip": True, "drop": True}),
+        # Moved inside, they are one place.
+        (np.int32, (10, 11, 13, 30), {"clip": False, "drop": True}),
+        (np.int32, (-1, -2, 3, 4), {"clip": False, "drop": True}),
+        (np.int64, (2**40, 1, 2, 3), {"clip": True, "drop": False}),
+        (np.uint32, (2**32 - 1, 5, 6, 7), {"clip": True, "drop": False}),
+    ],
+)
+def test_writes_out_of_bounds(dtype, places, is_packed, mode, add):
+    with jax.enable_x64(True):
+        numbers = jax.lax.ScatterDimensionNumbers((0,), (0,), (0,))
+        scatter = jax.lax.scatter_add if add else jax.lax.scatter
+
+        def function(xs, w):
+            out = jnp.ones((10, 3), np.float32)
+            for place, x in zip(places, xs, strict=True):
+                out = scatter(out, np.array([place], dtype), jnp.tanh(w @ x), numbers, mode=mode)
+            return out
+
+        args = normal(4, 3), normal(3, 3)
+        before, after = packed(function, *args)
+        if not add:
+            assert (str(after).count("dot_general") == 1) == is_packed[mode]
+        np.testing.assert_allclose(after(*args), jax.jit(function)(*args), 1e-6)
+
+
 def test_loops_in_loops_are_one_batch():
     x, w = normal(6, 3), normal(3, 3)
 

@@ -84,6 +84,11 @@ class Parts:
             start[list(numbers.scatter_dims_to_operand_dims)] = found
         adds = body.names[ops[0]] == "jaxpr.scatter_add"
         mode = toolbox.attribute(first, "mode")
+        if mode.name == "CLIP":
+            # What is moved inside may overlap there.
+            starts = starts.clip(0, np.subtract(array, sizes))
+        elif np.abs(starts).max() > np.iinfo(np.int32).max:
+            return None
         return cls(tuple(map(tuple, starts.tolist())), tuple(sizes), numbers, mode, adds)
 
     @property
