@@ -117,6 +117,24 @@ def test_types(dtype):
     np.testing.assert_allclose(got, want, rtol, rtol * np.max(np.abs(want), initial=0))
 
 
+@pytest.mark.compat
+@pytest.mark.parametrize("narrow", [np.int8, jnp.bfloat16, np.float16])
+def test_products_of_narrower_numbers(narrow):
+    """Each is of the type of the sum; the sum of what they are of would not be."""
+    wide = np.int32 if narrow is np.int8 else np.float32
+    x, w = (RNG.randint(50, 100, shape).astype(narrow) for shape in ((1000, 4), (512, 4)))
+
+    def function(x, w):
+        def step(s, row):
+            return s + lax.dot_general(w, row, (((1,), (0,)), ((), ())), None, wide), None
+
+        return lax.scan(step, jnp.zeros(512, wide), x)[0]
+
+    program, count = deferred(function, x, w)
+    assert not count
+    np.testing.assert_allclose(program(x, w), function(x, w), 1e-5)
+
+
 def test_batches_and_empty_ones():
     def function(x, y):
         def step(s, rows):

@@ -287,12 +287,15 @@ class _Body:
         fixed = [self.is_fixed(v) for v in node.operands]
         if fixed.count(False) != 1:
             return False
-        kind = aval_of(node.op.results[0].type).dtype.kind
+        dtype = aval_of(node.op.results[0].type).dtype
+        if aval_of(node.operands[fixed.index(False)].type).dtype != dtype:
+            # A product of narrower numbers, whose sum would be rounded, or overflow.
+            return False
         match node.name:
             case "jaxpr.mul" | "jaxpr.dot_general":
                 return True
             case "jaxpr.div":
-                return not fixed[0] and kind != "i" and kind != "u"
+                return not fixed[0] and dtype.kind not in "iu"
             case "jaxpr.pad":
                 return not fixed[0] and self.is_zero(node.operands[1])
         return node.name in _LINEAR
