@@ -305,6 +305,16 @@ def test_budget_in_bytes():
     assert temp_bytes(program.remat(budget)) <= budget
 
 
+def test_a_loop_that_needs_nothing_of_what_it_reads():
+    def f(w, x):
+        _, ys = lax.scan(lambda x, _: (jnp.tanh(x @ w),) * 2, x, None, 7)
+        return lax.scan(lambda carry, _: (carry, 1.0), (), ys)[1]
+
+    program = jaxmlir.trace(f)(WEIGHTS, STATE).run_passes("jaxpr-remat")
+    program.verify()
+    np.testing.assert_array_equal(program(WEIGHTS, STATE), np.ones(7))
+
+
 def test_a_budget_is_positive():
     program = jaxmlir.trace(jnp.sin)(1.0)
     with pytest.raises(

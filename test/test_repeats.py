@@ -512,6 +512,23 @@ def test_bodies_that_batches_make_dearer_stay(body):
     assert ops(batched).count("scan") == ops(plain).count("scan") == 2
 
 
+@pytest.mark.compat
+def test_scans_that_call_python_stay_apart():
+    """What a callback does with a batch is up to the user, who may have said nothing of it."""
+
+    def f(x):
+        def step(c, row):
+            return jax.pure_callback(np.sin, jax.ShapeDtypeStruct((), np.float32), c + row), c
+
+        return lax.scan(step, x[0], x), lax.scan(step, x[1], x)
+
+    x = normal(5)
+    plain, batched = after("jaxpr-batch-scans", f, x)
+    assert str(batched) == str(plain)
+    for a, b in zip(jax.tree.leaves(batched(x)), jax.tree.leaves(f(x)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 PASSES = ("jaxpr-outline{min-ops=4}", FORCED, "jaxpr-batch-scans{max-work=1e9}")
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import jaxmlir
+from jaxmlir._compat import jax_version
 
 EAGER = "jaxpr-slp-vectorize{min-gain=0 stacked=1e9}"
 RNG = np.random.RandomState(0)
@@ -74,6 +75,31 @@ def test_windows(loops, size, is_first):
     same_as_jax(after, stacked, x)
 
 
+@pytest.mark.parametrize("end", [0, 1])
+def test_windows_of_nothing(end):
+    def windows(x, w):
+        return jnp.concatenate([jnp.sin(x[i:i] @ w) for i in range(5)], end)
+
+    program, after = packed(windows, normal(6, 3), normal(3, 4))
+    assert count(after, "dot_general") == [1] != count(program, "dot_general")
+    same_as_jax(after, windows, normal(6, 3), normal(3, 4))
+
+
+@pytest.mark.skipif(jax_version() < (0, 12), reason="operands have one shape there")
+@pytest.mark.compat
+@pytest.mark.parametrize(("total", "term"), [((4,), (1,)), ((1, 4), (4, 1)), ((2, 3), (1, 1))])
+def test_terms_that_are_repeated(total, term):
+    def repeated(xs, a):
+        for x in xs:
+            a = jax.lax.add(a, jnp.tanh(jnp.sum(x) * jnp.ones(term)) @ jnp.eye(term[-1]))
+        return a
+
+    xs, a = normal(5, 4), normal(*total)
+    program, after = packed(repeated, xs, a)
+    assert count(after, "tanh") == [1] != count(program, "tanh")
+    same_as_jax(after, repeated, xs, a)
+
+
 def test_windows_that_begin_anywhere():
     x, starts = normal(9, 3), [4, 0, 5, 1, 1, 2]
 
@@ -113,6 +139,26 @@ def columns(ys):
     return out
 
 
+def moved_inside(ys, first):
+    """Written on top of each other where they begin out of bounds: the last one counts."""
+    out = jnp.ones((12, 4))
+    for i, y in enumerate(ys):
+        places = jnp.array([first + i])
+        numbers = jax.lax.ScatterDimensionNumbers((0,), (0,), (0,))
+        out = jax.lax.scatter(out, places, y, numbers, mode="clip")
+    return out
+
+
+def scattered(ys, place, scatter):
+    """Numbers written to an array of one dimension, or none."""
+    out, places = jnp.ones((3,) * np.size(place)), jnp.reshape(jnp.asarray(place, np.uint32), -1)
+    dims = tuple(range(out.ndim))
+    for i, y in enumerate(ys):
+        numbers = jax.lax.ScatterDimensionNumbers((), dims, dims)
+        out = scatter(out, places + np.uint32(i), jnp.sum(y), numbers, mode="drop")
+    return out
+
+
 # What becomes of the results.
 ENDS = {
     "sum": sum,
@@ -134,6 +180,10 @@ ENDS = {
     "written to some rows": lambda ys: written(ys, lambda i: 3 * i),
     "written beyond the end": lambda ys: written(ys, lambda i: i + 9),
     "written again": lambda ys: written(ys, lambda i: i // 2),
+    "moved to the end": lambda ys: moved_inside(ys, 8),
+    "moved to the beginning": lambda ys: moved_inside(ys, -4),
+    "written far beyond": lambda ys: scattered(ys, np.uint32(2**32 - 9), jax.lax.scatter),
+    "added to a number": lambda ys: scattered(ys, (), jax.lax.scatter_add),
     "added": lambda ys: written(ys, write="add"),
     "added to few rows": lambda ys: written(ys, lambda i: i % 2, "add"),
     "with one of what they are of": lambda ys: jnp.stack([*map(jnp.sin, ys), ys[0]]),
@@ -146,14 +196,18 @@ ENDS = {
 # How many products are left where it is not one: one lane is not as the others, or something else
 # that stands before the end needs a value that they are made of.
 LEFT = {
+    "added to a number": 5,
     "between others": 2,
     "in turns": 5,
+    "moved to the beginning": 5,
+    "moved to the end": 5,
     "plus one of what they are of": 5,
     "sum with others": 5,
     "twice the same": 2,
     "used between": 5,
     "with one of what they are of": 5,
     "written again": 5,
+    "written far beyond": 5,
     "written to what they are of": 2,
 }
 

@@ -164,7 +164,8 @@ def levels_of(starts: np.ndarray, sizes: Sequence[int]) -> tuple[Level, ...] | N
             return None
         axis = int(axes[0])
         level = Level(axis, int(steps[0, axis]), count, extent[axis])
-        if level.pieces > MOST_PIECES:
+        if not 0 < level.pieces <= MOST_PIECES:
+            # Windows of nothing have none.
             return None
         levels.append(level)
         extent[axis] += (count - 1) * abs(level.step)

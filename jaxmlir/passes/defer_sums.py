@@ -296,7 +296,7 @@ class _Body:
             case "jaxpr.mul" | "jaxpr.dot_general":
                 return True
             case "jaxpr.div":
-                return not fixed[0] and kind != "i" and kind != "u"
+                return not fixed[0] and dtype.kind not in "iu"
             case "jaxpr.pad":
                 return not fixed[0] and self.is_zero(node.operands[1])
         return node.name in _LINEAR

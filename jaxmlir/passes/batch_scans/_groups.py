@@ -11,7 +11,7 @@ from jaxmlir._signature import Signature
 from jaxmlir.ir import func, ir
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import trip_count
-from jaxmlir.passes._purity import is_same_in_a_batch
+from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
 from jaxmlir.passes._work import KERNEL, Work, is_array, size
 from jaxmlir.passes.higher_order._scan_op import PLAIN_SCAN
 
@@ -300,7 +300,7 @@ class Finder:
         for index, signature in enumerate(body.signatures):
             name = signature.name
             record = ops.OPS.get(name.removeprefix("jaxpr."))
-            if record is None or signature.is_lasting:
+            if record is None or signature.is_lasting or not is_pure(name):
                 return None
             if not is_same_in_a_batch(name, (*signature.operands, *signature.results)):
                 return None

@@ -416,11 +416,12 @@ def separate(rules: Rules, joint: Joint, stored: Sequence[int]) -> Parts:
         [(own + start + i, v) for i, v in enumerate(joint.second_carry)],
         [pair for pair in of_slices if pair[1] in live],
     ]
-    operands, args = zip(*itertools.chain.from_iterable(taken), strict=True)
-    symbol = _body(rules, second, body, args, todo, outs)
+    pairs = list(itertools.chain.from_iterable(taken))
+    symbol = _body(rules, second, body, [arg for _, arg in pairs], todo, outs)
     new_second = second.scan.with_body(symbol, len(taken[0]), len(joint.second_carry))
     types = [body.types[v] for v in results], [body.types[v] for v in outs]
-    return Parts(new_first, of_first, new_second, list(operands), (todo_first, todo), types)
+    of_second = [operand for operand, _ in pairs]
+    return Parts(new_first, of_first, new_second, of_second, (todo_first, todo), types)
 
 
 def _body(

@@ -58,9 +58,10 @@ def _sum(rules: Rules, tree: Tree, batched: ir.Value) -> ir.Value:
     total = total_of(rules, batched)
     shape = tuple(type_.shape)
     if tuple(total.type.shape) != shape:
-        # Numbers that are added to an array.
+        # Numbers that are added to an array, or arrays that are repeated along a dimension.
         spread = type_of(aval_of(total.type).update(shape=shape))
-        total = build("broadcast_in_dim", [total], spread, shape=shape, broadcast_dimensions=())
+        dims = tuple(range(total.type.rank))
+        total = build("broadcast_in_dim", [total], spread, shape=shape, broadcast_dimensions=dims)
     total = converted(total, type_)
     lanes = set(seed.values)
     others = [value for value in seed.meeting if value not in lanes]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from jax import lax
 
 from jaxmlir.passes import toolbox
 from jaxmlir.passes._build import overwrites, window_sizes
@@ -23,6 +24,8 @@ SCATTERS = frozenset({"jaxpr.scatter", "jaxpr.scatter_add"})
 
 # Of how many parts it is found out, two by two, whether they overlap.
 MOST_PARTS = 2_000
+# Where a part may begin at most: places are written as numbers of 32 bits.
+_MOST = int(np.iinfo(np.int32).max)
 
 
 def chain(uses: Uses, last: int) -> list[int]:
@@ -72,23 +75,22 @@ class Parts:
         first = body.ops[ops[0]]
         numbers = toolbox.attribute(first, "dimension_numbers")
         array, indices, update = (tuple(v.type.shape) for v in first.operands)
-        if len(indices) != 1 or numbers.operand_batching_dims:
+        # XLA has no scatter of several numbers to one that has no dimensions.
+        if len(indices) != 1 or numbers.operand_batching_dims or not array:
             return None
         sizes = window_sizes(numbers, update)
         known = Known({}, 0)
         starts = np.zeros((len(ops), len(array)), np.int64)
         for start, op in zip(starts, ops, strict=True):
             found = known.get(body.ops[op].operands[1])
-            if found is None:
+            if found is None or not all(abs(int(i)) <= _MOST for i in np.ravel(found)):
                 return None
             start[list(numbers.scatter_dims_to_operand_dims)] = found
         adds = body.names[ops[0]] == "jaxpr.scatter_add"
         mode = toolbox.attribute(first, "mode")
-        if mode.name == "CLIP":
-            # What is moved inside may overlap there.
-            starts = starts.clip(0, np.subtract(array, sizes))
-        elif np.abs(starts).max() > np.iinfo(np.int32).max:
-            return None
+        if mode == lax.GatherScatterMode.CLIP:
+            # What is out of bounds is moved inside, and may be on top of another part there.
+            starts = np.clip(starts, 0, np.array(array) - sizes)
         return cls(tuple(map(tuple, starts.tolist())), tuple(sizes), numbers, mode, adds)
 
     @property
@@ -110,8 +112,6 @@ class Parts:
         return _side_by_side(starts, self.sizes)
 
     def __call__(self, array: Any, updates: Any) -> list[Any]:
-        from jax import lax
-
         layout = self._layout(array.shape)
         if layout is None:
             return [self._scattered(array, updates)]
@@ -129,8 +129,6 @@ class Parts:
         return [lax.dynamic_update_slice(array, part, [np.int32(i) for i in low])]
 
     def _scattered(self, array: Any, updates: Any) -> Any:
-        from jax import lax
-
         numbers = self.numbers
         dims = list(numbers.scatter_dims_to_operand_dims)
         batch = lax.ScatterDimensionNumbers(
