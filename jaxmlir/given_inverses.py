@@ -16,10 +16,12 @@ from typing import Any, SupportsIndex
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from jaxmlir import primitives
 from jaxmlir._compat import ad, batching, core, dtypes, mlir
 from jaxmlir.errors import ArgumentError, count
+from jaxmlir.inverses._numerics import log_abs_det, wide
 from jaxmlir.inverses._rule import JACOBIAN, RULES, Formula, Formulas
 
 # --- functions ------------------------------------------------------------------------------------
@@ -55,7 +57,8 @@ class custom_inverse:
         Args:
           inverse: ``(result, *other arguments) -> argument``.
           log_det: ``(argument, result, *other arguments)`` -> log|det| of the derivative of the
-            result by the argument, a scalar.  By default it is that of the dense Jacobian.
+            result by the argument, a scalar.  By default it is that of the dense Jacobian, where
+            that is square.
           argnum: the argument; the rule may be given for several.
 
         Returns:
@@ -104,7 +107,8 @@ class custom_inverse:
             operands.append(chosen)
             given = (args[argnum], result, *others)
             log_dets.append(_trace(log_det or _dense_log_det(self._function, argnum), given)[0])
-            self._check_log_det(argnum, _out_avals(log_dets[-1]))
+            if log_det is not None:
+                self._check_log_det(argnum, _out_avals(log_dets[-1]))
         outs = custom_inverse_call_p.bind(
             *flat,
             call_jaxpr=closed,
@@ -167,19 +171,48 @@ def _out_avals(closed: Any) -> list[Any]:
 
 
 def _dense_log_det(function: Callable[..., Any], argnum: int) -> Callable[..., Any]:
-    """log|det| of the Jacobian in one argument, by forward mode."""
-    from jax.flatten_util import ravel_pytree
+    """log|det| of the Jacobian in one argument, by forward mode; nothing where it is not square.
+
+    Complex numbers count as pairs of real ones, integers not at all.
+    """
 
     def log_det(argument: Any, result: Any, *others: Any) -> Any:
-        flat, unflatten = ravel_pytree(argument)
+        vector, rebuilt = _real_numbers(argument)
 
-        def of_flat(flat: Any) -> Any:
-            args = [*others[:argnum], unflatten(flat), *others[argnum:]]
-            return ravel_pytree(function(*args))[0]
+        def of_vector(vector: Any) -> Any:
+            args = [*others[:argnum], rebuilt(vector), *others[argnum:]]
+            return _real_numbers(function(*args))[0]
 
-        return jnp.linalg.slogdet(jax.jacfwd(of_flat)(flat))[1]
+        if jax.eval_shape(of_vector, vector).size != vector.size:
+            return ()
+        return log_abs_det(jax.jacfwd(of_vector)(vector))
 
     return log_det
+
+
+def _real_numbers(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """The real numbers that a pytree holds, and the function that puts others in their place."""
+    leaves, structure = jax.tree.flatten(tree)
+    leaves = [jnp.asarray(leaf) for leaf in leaves]
+    places = [i for i, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    parts, sizes = [], []
+    for i in places:
+        flat = jnp.ravel(leaves[i])
+        parts.append(jnp.concatenate([flat.real, flat.imag]) if jnp.iscomplexobj(flat) else flat)
+        sizes.append(parts[-1].size)
+
+    def rebuilt(vector: Any) -> Any:
+        found = list(leaves)
+        for i, part in zip(places, jnp.split(vector, np.cumsum(sizes)[:-1]), strict=True):
+            leaf = leaves[i]
+            if jnp.iscomplexobj(leaf):
+                part = lax.complex(*jnp.split(part, 2))
+            found[i] = part.reshape(leaf.shape).astype(leaf.dtype)
+        return jax.tree.unflatten(structure, found)
+
+    if not parts:
+        return jnp.zeros(0), lambda _: tree
+    return jnp.concatenate(wide(*parts)), rebuilt
 
 
 # --- the primitive of such a function -------------------------------------------------------------

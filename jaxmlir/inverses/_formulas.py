@@ -15,6 +15,7 @@ from jax.flatten_util import ravel_pytree
 
 from jaxmlir._compat import core
 from jaxmlir.inverses._knowledge import Part, box_shape
+from jaxmlir.inverses._numerics import log_abs_det
 from jaxmlir.inverses._rule import JACOBIAN, UNDEFINED, Formula, Formulas, NotInvertible
 from jaxmlir.ir import ir
 from jaxmlir.types import aval_of
@@ -39,7 +40,7 @@ def learn(rule: Formulas, site: Site, attributes: Mapping[str, Any] | None = Non
         step.solve(formula, unknown, targets, results, None)
     elif rule.elementwise:
         step.by_element()
-        if formula is not None:
+        if formula is not None and not any(_is_lost(rule, site, t).any() for t in targets):
             step.by_case(formula, unknown, targets)
 
 
@@ -59,9 +60,14 @@ def _in_part(rule: Formulas, site: Site, targets: Sequence[ir.Value]) -> bool:
         return False
     for target in targets:
         knowledge = site.solver.of(target)
-        if knowledge.pieces or (rule.lost is not None and rule.lost(site, target).any()):
+        if knowledge.pieces or _is_lost(rule, site, target).any():
             return True
     return False
+
+
+def _is_lost(rule: Formulas, site: Site, target: ir.Value) -> Any:
+    """Which elements of an operand the result says nothing about."""
+    return np.zeros(0, bool) if rule.lost is None else rule.lost(site, target)
 
 
 @dataclass
@@ -239,7 +245,8 @@ def _add_log_det(
     unknown, n = kind[0], len(found)
     masked = [] if part is None else [site.whole(part.of)]
     log_det = formula.log_det
-    if log_det is UNDEFINED:
+    numbers = [sum(map(_numbers, values)) for values in (found, given[: len(site.results)])]
+    if log_det is UNDEFINED or numbers[0] != numbers[1]:
         raise NotInvertible("its results are not independent, so it has no log-determinant")
     if log_det is JACOBIAN:
         number = len(site.results)
@@ -249,7 +256,9 @@ def _add_log_det(
 
     def total(*args: Any) -> list[Any]:
         xs, rest = args[:n], args[n : len(args) - len(masked)]
-        found = lax.convert_element_type(log_det(*xs, *rest), dtype)
+        found = jnp.asarray(log_det(*xs, *rest))
+        # log|z| is the real part of log(z).
+        found = (lax.real(found) if jnp.iscomplexobj(found) else found).astype(dtype)
         if rule.elementwise and found.shape != xs[0].shape:
             # A slope that is the same for all elements counts for each.
             found = jnp.broadcast_to(found, xs[0].shape)
@@ -263,6 +272,14 @@ def _add_log_det(
     key = ("log_det", formula, kind, str(dtype), part and (part.number, part.count))
     (cost,) = site.emit(key, total, [*found, *given, *masked])
     site.solver.costs.append(cost)
+
+
+def _numbers(value: ir.Value) -> Any:
+    """How many real numbers an array holds; the symbolic size where it has one."""
+    aval = aval_of(value.type)
+    if not jnp.issubdtype(aval.dtype, jnp.inexact):
+        return 0
+    return aval.size * (2 if jnp.issubdtype(aval.dtype, jnp.complexfloating) else 1)
 
 
 def _slopes(site: Site, unknown: tuple[int, ...], number: int) -> Callable[..., Any]:
@@ -299,6 +316,6 @@ def _slogdet(site: Site, unknown: tuple[int, ...]) -> Callable[..., Any]:
 
         holomorphic = bool(jnp.issubdtype(x.dtype, jnp.complexfloating))
         jacobian = jax.jacfwd(of_unknown, holomorphic=holomorphic)(jnp.ravel(x))
-        return jnp.linalg.slogdet(jacobian)[1]
+        return log_abs_det(jacobian)
 
     return log_det

@@ -23,6 +23,7 @@ from jax import lax
 from jaxmlir import rules
 from jaxmlir._compat import core
 from jaxmlir.inverses import _formulas
+from jaxmlir.inverses._numerics import log_difference
 from jaxmlir.inverses._rule import Formula, Formulas
 from jaxmlir.passes._build import ops_of, returned
 from jaxmlir.types import aval_of, widths_of
@@ -46,12 +47,7 @@ def _unary(solve: Callable[..., Any], log_slope: Callable[..., Any]) -> Formulas
     return Formulas({(0,): Formula(solve, log_slope)}, elementwise=True)
 
 
-def _log_difference(z: Any, b: Any) -> Any:
-    """log(exp(z) - exp(b)), of z > b."""
-    return z + lax.log1p(-lax.exp(b - z))
-
-
-_LOGADDEXP = Formula(_log_difference, lambda x, z, b: x - z)
+_LOGADDEXP = Formula(log_difference, lambda x, z, b: x - z)
 
 
 # A parameter of a call is an operand, or, left at its default, a constant in the called function.

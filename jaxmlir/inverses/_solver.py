@@ -183,6 +183,8 @@ class Site:
         """What the rule has told already, in its own terms."""
         self.memory: dict[str, Any] = {}
         """What the rule keeps for the next time."""
+        self._answered: set[ir.Value] = set()
+        self._term: ir.Value | None = None
 
     # -- what is known --
 
@@ -193,6 +195,11 @@ class Site:
         """Which of the values are known entirely."""
         whole = self.solver.whole
         return tuple([whole(v) is not None for v in values])
+
+    def given(self, values: Sequence[ir.Value]) -> tuple[bool, ...]:
+        """Which of the values are known entirely, other than by :meth:`answer`."""
+        known = self.known(values)
+        return tuple([k and v not in self._answered for v, k in zip(values, known, strict=True)])
 
     @functools.cached_property
     def primitive_and_params(self) -> tuple[Any, dict[str, Any]]:
@@ -259,9 +266,25 @@ class Site:
         created = ir.Operation.create(name, list(types), list(operands), encoded, loc=loc)
         return list(created.results)
 
-    def add_log_det(self, term: ir.Value) -> None:
-        """Adds to log|det| of the inverse."""
-        self.solver.terms.append(term)
+    def answer(
+        self, targets: Sequence[ir.Value], found: Sequence[ir.Value], term: ir.Value | None
+    ) -> None:
+        """Says what the inverse of a function that the op refers to gives.
+
+        It may be inverted again when more is given.  What the first inverse solved the second
+        solves as well, unless it was told the answers, so with a log-determinant it is not told
+        them, and ``term`` is all that the op adds to log|det| of the inverse.
+        """
+        for target, value in zip(targets, found, strict=True):
+            if self.solver.log_det is not None and self.whole(target) is None:
+                self._answered.add(target)
+            self.tell(target, value)
+        terms = self.solver.terms
+        if self._term is not None:
+            terms.remove(self._term)
+        if term is not None:
+            terms.append(term)
+        self._term = term
 
     # -- the solver's part --
 

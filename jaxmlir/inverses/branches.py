@@ -32,7 +32,7 @@ class Cond:
 
     def learn(self, site: Site) -> None:
         index, *operands = site.operands
-        known = site.known(operands), site.known(site.results)
+        known = site.given(operands), site.given(site.results)
         if site.whole(index) is None:
             if all(known[1]):
                 raise NotInvertible("which branch was taken is unknown")
@@ -62,10 +62,7 @@ class Cond:
         values = [site.whole(v) for v in (index, *given)]
         outs = site.create(site.name, types, values, attributes)
         targets = [*(operands[i] for i in arguments), *(site.results[i] for i in results)]
-        for target, value in zip(targets, outs, strict=False):
-            site.tell(target, value)
-        if log_det:
-            site.add_log_det(outs[-1])
+        site.answer(targets, outs[: len(targets)], outs[-1] if log_det else None)
 
     def _explain(
         self, site: Site, symbols: list[str], branches: list[Inverted], known: Any
@@ -237,10 +234,7 @@ class While:
             **({"body_nconsts": m} if m else {}),
         }
         _, *outs = site.create(site.name, types, values, attributes)
-        for target, value in zip(carry, outs, strict=False):
-            site.tell(target, value)
-        if inverted.log_det:
-            site.add_log_det(outs[-1])
+        site.answer(carry, outs[: len(carry)], outs[-1] if inverted.log_det else None)
 
 
 def _int32() -> Any:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from jaxmlir import codec
@@ -49,7 +48,7 @@ class Call:
     def learn(self, site: Site) -> None:
         if _library.learn(site, callee(site)):
             return
-        known = site.known(site.operands), site.known(site.results)
+        known = site.given(site.operands), site.given(site.results)
         if known in site.done or not any(map(any, known)):
             return
         site.done.add(known)
@@ -81,10 +80,7 @@ def distribute(site: Site, inverted: Inverted, outs: list[ir.Value]) -> None:
     """Says what the results of an inverted function's call are."""
     targets = [site.operands[i] for i in inverted.arguments]
     targets += [site.results[i] for i in inverted.results]
-    for target, out in zip(targets, outs, strict=False):
-        site.tell(target, out)
-    if inverted.log_det:
-        site.add_log_det(outs[-1])
+    site.answer(targets, outs[: len(targets)], outs[-1] if inverted.log_det else None)
 
 
 def callee(site: Site) -> str:
@@ -118,28 +114,28 @@ class CustomInverse(Call):
     """The call of the inverse that the user gave for the unknown operands, if there is one."""
 
     def learn(self, site: Site) -> None:
-        unknown = tuple(i for i, k in enumerate(site.known(site.operands)) if not k)
+        unknown = tuple(i for i, k in enumerate(site.given(site.operands)) if not k)
         attributes = site.op.attributes
         given = [codec.decode(a) for a in attributes["operands"]]
-        if unknown not in given or not all(site.known(site.results)):
+        if unknown not in given or not all(site.given(site.results)):
             super().learn(site)
             return
         k = given.index(unknown)
+        dtype, symbol = site.solver.log_det, attributes["log_dets"][k]
+        function = site.solver.rules.program.function(ir.FlatSymbolRefAttr(symbol).value)
+        if dtype is not None and not function.type.results:
+            raise NotInvertible("its Jacobian is not square, and no log_det is given")
         others = [v for i, v in enumerate(site.operands) if i not in unknown]
         values = [site.whole(v) for v in (*site.results, *others)]
         types = [site.operands[i].type for i in unknown]
         found = site.create("jaxpr.jit", types, values, {"jaxpr": attributes["inverses"][k]})
-        dtype = site.solver.log_det
+        term = None
         if dtype is not None:
-            symbol = attributes["log_dets"][k]
-            function = site.solver.rules.program.function(ir.FlatSymbolRefAttr(symbol).value)
             (log_det,) = site.create(
                 "jaxpr.jit", function.type.results, [*found, *values], {"jaxpr": symbol}
             )
-            (cost,) = site.emit("cost", lambda x: [lax.convert_element_type(x, dtype)], [log_det])
-            site.solver.costs.append(cost)
-        for i, value in zip(unknown, found, strict=True):
-            site.tell(site.operands[i], value)
+            (term,) = site.emit("term", lambda x: [-x.astype(dtype)], [log_det])
+        site.answer([site.operands[i] for i in unknown], found, term)
 
 
 @rule("custom_linear_solve")

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.scipy.special import ndtri
 
+from jaxmlir.inverses._numerics import quotient, wide
 from jaxmlir.inverses._rule import RULES, Formula, Formulas, NotInvertible, binary, unary
 from jaxmlir.ir import ir
 from jaxmlir.types import aval_of
@@ -38,12 +40,6 @@ def _floating(unknown: tuple[int, ...], *avals: Any, **_: Any) -> None:
 # --- arithmetic -----------------------------------------------------------------------------------
 
 
-def _quotient(z: Any, x: Any) -> Any:
-    if jnp.issubdtype(z.dtype, jnp.inexact):
-        return z / x
-    return lax.div(z, jnp.broadcast_to(x, z.shape).astype(z.dtype))
-
-
 def _multiplication(unknown: tuple[int, ...], *avals: Any, **_: Any) -> None:
     if avals[0].dtype == jnp.bool_:
         raise NotInvertible("the product of booleans is many-to-one")
@@ -52,11 +48,11 @@ def _multiplication(unknown: tuple[int, ...], *avals: Any, **_: Any) -> None:
 
 
 _SUM = Formula(lambda z, x: z - x, None)
-_HALF = Formula(lambda z: _quotient(z, 2), lambda x, z: LOG_2)
+_HALF = Formula(lambda z: lax.div(z, jnp.full_like(z, 2)), lambda x, z: LOG_2)
 binary("add", _SUM, _SUM, _HALF)
 binary("add_any", _SUM, _SUM, _HALF)
 binary("sub", Formula(lambda z, y: z + y, None), Formula(lambda z, x: x - z, None))
-_FACTOR = Formula(_quotient, lambda x, z, y: _log_abs(y))
+_FACTOR = Formula(quotient, lambda x, z, y: _log_abs(y))
 
 
 class Product(Formulas):
@@ -190,7 +186,14 @@ unary("atanh", lax.tanh)
 
 _ERF = math.log(2 / math.sqrt(math.pi))
 unary("erf", lax.erf_inv, lambda x, y: _ERF - x * x)
-unary("erfc", lambda y: lax.erf_inv(1 - y), lambda x, y: _ERF - x * x)
+
+
+def _erfc_inv(y: Any) -> Any:
+    # 1 - y is 1 of small y, where x is large.
+    return ndtri(wide(y)[0] / 2) / -math.sqrt(2)
+
+
+unary("erfc", _erfc_inv, lambda x, y: _ERF - x * x)
 unary("erf_inv", lax.erf, lambda x, y: y * y - _ERF)
 
 # --- complex numbers ------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxmlir.inverses._numerics import log_abs_det, log_difference, quotient, wide
 from jaxmlir.inverses._rule import RULES, Formula, Formulas, NotInvertible, whole
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def _dot_unknown(unknown: int) -> Formula:
             columns = y.reshape(*batch, math.prod(free), math.prod(rest))
         else:
             columns = y.reshape(*batch, math.prod(rest), math.prod(free)).swapaxes(-1, -2)
-        x = jnp.linalg.solve(matrix, columns)
+        x = jnp.linalg.solve(*wide(matrix, columns))
         x = x.reshape(*batch, *contracted, *rest)
         # Now in the order [batch, contracted, free]: back to the operand's own.
         ndim = x.ndim
@@ -61,7 +62,7 @@ def _dot_unknown(unknown: int) -> Formula:
         matrix, _, _ = _square(known, known_side, dimension_numbers)
         _, _, free = _roles(dimension_numbers, unknown, x.ndim)
         columns = math.prod(x.shape[d] for d in free)
-        return columns * jnp.sum(jnp.linalg.slogdet(matrix)[1])
+        return columns * jnp.sum(log_abs_det(matrix))
 
     return Formula(solve, log_det)
 
@@ -107,6 +108,8 @@ def _pixel_kernel(
         and not any(map(any, padding))
         and feature_group_count == batch_group_count == 1
     )
+    if not jnp.issubdtype(image.dtype, jnp.inexact):
+        raise NotInvertible("a product with a matrix of integers has no inverse among integers")
     if not plain or out != into:
         raise NotInvertible(
             "only a convolution with a known kernel of one pixel and as many features out as in "
@@ -125,7 +128,7 @@ def _unconvolve(y: Any, kernel: Any, *, dimension_numbers: Any, **_: Any) -> Any
     features_last = jnp.moveaxis(y, dimension_numbers.out_spec[1], -1)
     matrix = _kernel_matrix(kernel, dimension_numbers)
     flat = features_last.reshape(-1, matrix.shape[0]).T
-    x = jnp.linalg.solve(matrix, flat).T.reshape(features_last.shape)
+    x = jnp.linalg.solve(*wide(matrix, flat)).T.reshape(features_last.shape)
     # The order of y, then that of x.
     image = jnp.moveaxis(x, -1, dimension_numbers.out_spec[1])
     canonical = image.transpose(dimension_numbers.out_spec)
@@ -134,7 +137,7 @@ def _unconvolve(y: Any, kernel: Any, *, dimension_numbers: Any, **_: Any) -> Any
 
 def _convolution_log_det(x: Any, y: Any, kernel: Any, *, dimension_numbers: Any, **_: Any) -> Any:
     matrix = _kernel_matrix(kernel, dimension_numbers)
-    return x.size // matrix.shape[0] * jnp.linalg.slogdet(matrix)[1]
+    return x.size // matrix.shape[0] * log_abs_det(matrix)
 
 
 whole(
@@ -159,8 +162,8 @@ def _triangle(
     """The matrix that a triangular solve solves with."""
     a = jnp.tril(a) if lower else jnp.triu(a)
     if unit_diagonal:
-        eye = jnp.eye(a.shape[-1], dtype=a.dtype)
-        a = a * (1 - eye) + eye
+        eye = jnp.eye(a.shape[-1], dtype=bool)
+        a = jnp.where(eye, 1, a)
     a = a.swapaxes(-1, -2) if transpose_a else a
     return jnp.conj(a) if conjugate_a else a
 
@@ -229,7 +232,7 @@ whole(
 
 def _before(y: Any, start: Any, axis: int, reverse: bool) -> Any:
     """y moved on by one element along the axis."""
-    if not y.size:
+    if not y.shape[axis]:
         return y
     edge = jnp.full_like(lax.slice_in_dim(y, 0, 1, axis=axis), start)
     n = y.shape[axis]
@@ -240,8 +243,7 @@ def _before(y: Any, start: Any, axis: int, reverse: bool) -> Any:
 
 def _log_difference(y: Any, *, axis: int, reverse: bool) -> Any:
     """log(exp(y[i]) - exp(y[i - 1]))."""
-    before = _before(y, -jnp.inf, axis, reverse)
-    return y + jnp.log1p(-jnp.exp(before - y))
+    return log_difference(y, _before(y, -jnp.inf, axis, reverse))
 
 
 whole(
@@ -253,7 +255,7 @@ whole(
     "cumprod",
     {
         (0,): Formula(
-            lambda y, *, axis, reverse: y / _before(y, 1, axis, reverse),
+            lambda y, *, axis, reverse: quotient(y, _before(y, 1, axis, reverse)),
             lambda x, y, *, axis, reverse: jnp.sum(jnp.log(jnp.abs(_before(y, 1, axis, reverse)))),
         )
     },
@@ -309,30 +311,30 @@ class Update(Formulas):
         return steps
 
 
-def _scattered(opposite: Any, updates_of: Any) -> Any:
+def _scattered(updates_of: Any) -> Any:
     def undo(y: Any, indices: Any, updates: Any, *, dimension_numbers: Any, mode: Any) -> Any:
-        return opposite(y, indices, updates_of(updates), dimension_numbers, mode=mode)
+        return lax.scatter_add(y, indices, updates_of(updates), dimension_numbers, mode=mode)
 
     return undo
 
 
-def _of_inexact(unknown: tuple[int, ...], x: Any, *_: Any, **__: Any) -> None:
-    if not jnp.issubdtype(x.dtype, jnp.inexact):
-        raise NotInvertible("integers that are multiplied in one place have no inverse factors")
+def _factors(x: Any, indices: Any, updates: Any, *, dimension_numbers: Any, mode: Any) -> Any:
+    """What each element is multiplied by."""
+    return lax.scatter_mul(jnp.ones_like(x), indices, updates, dimension_numbers, mode=mode)
 
 
-def _scatter_mul_log_det(x: Any, y: Any, indices: Any, updates: Any, **attributes: Any) -> Any:
-    dimension_numbers, mode = attributes["dimension_numbers"], attributes["mode"]
-    factors = lax.scatter_mul(jnp.ones_like(x), indices, updates, dimension_numbers, mode=mode)
-    return jnp.sum(jnp.log(jnp.abs(factors)))
+def _unscatter_mul(y: Any, *others: Any, **attributes: Any) -> Any:
+    return quotient(y, _factors(y, *others, **attributes))
 
 
-_NUMBERS = ("dimension_numbers", "mode")
-for _name, _op, _negated in (
-    ("scatter_add", lax.add, lambda u: -u),
-    ("scatter_sub", lax.sub, lambda u: u),
+def _scatter_mul_log_det(x: Any, y: Any, *others: Any, **attributes: Any) -> Any:
+    return jnp.sum(jnp.log(jnp.abs(_factors(x, *others, **attributes))))
+
+
+for _name, _op, _undo, _log_det in (
+    ("scatter_add", lax.add, _scattered(lambda u: -u), None),
+    ("scatter_sub", lax.sub, _scattered(lambda u: u), None),
+    ("scatter_mul", lax.mul, _unscatter_mul, _scatter_mul_log_det),
 ):
-    _formula = Formula(_scattered(lax.scatter_add, _negated), None)
-    RULES[_name] = Update({(0,): _formula}, attributes=_NUMBERS, op=_op)
-_formula = Formula(_scattered(lax.scatter_mul, lambda u: 1 / u), _scatter_mul_log_det)
-RULES["scatter_mul"] = Update({(0,): _formula}, attributes=_NUMBERS, check=_of_inexact, op=lax.mul)
+    _formulas = {(0,): Formula(_undo, _log_det)}
+    RULES[_name] = Update(_formulas, attributes=("dimension_numbers", "mode"), op=_op)

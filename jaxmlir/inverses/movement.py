@@ -73,6 +73,8 @@ class Movement:
         if result is None or site.whole(target) is not None:
             return False
         aval = aval_of(target.type)
+        if 0 in aval_of(result.type).shape and 0 not in aval.shape:
+            return False
         attributes = {name: site.params[name] for name in self.attributes}
         undo = self.undo
 
@@ -363,7 +365,9 @@ class Gather(Movement):
         def unpermuted(y: Any, indices: Any) -> list[Any]:
             places = jnp.arange(aval.size, dtype=jnp.int32).reshape(aval.shape)
             taken = lax.gather(places, indices, **attributes)
-            flat = jnp.zeros(aval.size, y.dtype)
+            # An element that is at no index is unknown.
+            unknown = np.nan if jnp.issubdtype(y.dtype, jnp.inexact) else 0
+            flat = jnp.full(aval.size, unknown, y.dtype)
             flat = flat.at[taken.ravel()].set(y.ravel(), unique_indices=True)
             return [typed(flat.reshape(aval.shape), aval)]
 

@@ -62,7 +62,7 @@ class Scan:
 
     def learn(self, site: Site) -> None:
         loop = _Loop.of(site)
-        known = site.known([*site.operands, *site.results])
+        known = site.given([*site.operands, *site.results])
         if known in site.done:
             return
         site.done.add(known)
@@ -71,16 +71,16 @@ class Scan:
             if all(site.known(site.results)):
                 raise NotInvertible("a constant of the loop, an operand of every step, is unknown")
             return
-        if all(site.known(loop.init)) and self._forwards(site, loop):
+        if all(site.given(loop.init)) and self._forwards(site, loop):
             return
-        if all(site.known(loop.final)):
+        if all(site.given(loop.final)):
             self._backwards(site, loop, carried)
 
     def _compute(self, site: Site, loop: _Loop) -> list[int]:
         """Runs what depends on known operands only; returns the carried values that do."""
         body = symbol_of(site, "jaxpr")
-        consts, xs = site.known(loop.consts), site.known(loop.xs)
-        carried = [i for i, k in enumerate(site.known(loop.init)) if k]
+        consts, xs = site.known(loop.consts), site.given(loop.xs)
+        carried = [i for i, k in enumerate(site.given(loop.init)) if k]
         n = len(loop.init)
         while True:
             args = [*consts, *(i in carried for i in range(n)), *xs]
@@ -111,7 +111,7 @@ class Scan:
     def _forwards(self, site: Site, loop: _Loop) -> bool:
         """Finds slices from results and the carry so far; false if the body does not give them."""
         n = len(loop.init)
-        xs, ys = site.known(loop.xs), site.known(loop.ys)
+        xs, ys = site.given(loop.xs), site.given(loop.ys)
         args = [True] * (len(loop.consts) + n) + list(xs)
         inverted = site.invert(symbol_of(site, "jaxpr"), args, [*[False] * n, *ys])
         if not set(range(n)) <= set(inverted.results):
@@ -137,7 +137,7 @@ class Scan:
         """Finds the carry before each step, and slices, from the carry after it."""
         n, n_consts = len(loop.init), len(loop.consts)
         rest = [i for i in range(n) if i not in carried]
-        xs, ys = site.known(loop.xs), site.known(loop.ys)
+        xs, ys = site.given(loop.xs), site.given(loop.ys)
         args = [*[True] * n_consts, *(i in carried for i in range(n)), *xs]
         inverted = site.invert(
             symbol_of(site, "jaxpr"), args, [*(i in rest for i in range(n)), *ys]
@@ -163,6 +163,8 @@ class Scan:
         found = inverted.arguments
         slices = [i for i in found if i >= n_consts + n]
         new_ys = [i for i in inverted.results if i >= n]
+        if not rest and not slices and not new_ys:
+            return
         outs = [found.index(n_consts + i) for i in rest] + [found.index(i) for i in slices]
         outs += [len(found) + inverted.results.index(i) for i in new_ys]
         function = rearranged(site, inverted, order, outs, inverted.log_det)
@@ -188,7 +190,7 @@ class Scan:
         before = new.args[first : first + len(carried)]
         name = new.finish([*outs, *before])
         operands = [*loop.consts, *(loop.init[i] for i in carried)]
-        operands += some(loop.xs, site.known(loop.xs))
+        operands += some(loop.xs, site.given(loop.xs))
         length = codec.decode(site.op.attributes["length"])
         types = [loop.init[i].type for i in carried]
         types += [_stacked(t, length) for t in types]
@@ -213,11 +215,10 @@ class Scan:
             scalar = site.solver.rules.program.function(function).type.results[-1]
             types.append(_stacked(scalar, codec.decode(site.op.attributes["length"])))
         outs = self._write(site, function, n_consts, n_carry, types, values, backwards)
-        for target, value in zip(targets, outs, strict=False):
-            site.tell(target, value)
+        term = None
         if inverted.log_det:
             (term,) = site.emit("sum", lambda x: [jnp.sum(x)], outs[-1:])
-            site.add_log_det(term)
+        site.answer(targets, outs[: len(targets)], term)
 
     def _write(
         self,

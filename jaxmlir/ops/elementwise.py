@@ -56,8 +56,8 @@ OPS: tuple[Op, ...] = (
             "mul(neg(x), neg(y)) = mul(x, y) if integer or float",
         ),
         inverse="x = z / y, y = z / x; x = sqrt(z) where both are x",
-        domain="the known operand is not 0, and integers do not wrap around; a constant 0 leaves "
-        "the element open",
+        domain="the known operand is not 0; a constant 0 leaves the element open; of integers it "
+        "is odd, or nothing overflows",
     ),
     binary(
         "mulhi",

@@ -15,7 +15,7 @@ OPS: tuple[Op, ...] = (
         "erfc",
         "Complementary error function, 1 - erf(x).",
         "accuracy: any? @ >=0.12",
-        inverse="erf_inv(1 - y)",
+        inverse="-ndtri(y / 2) / sqrt(2)",
     ),
     unary("erf_inv", "Inverse error function, the y with erf(y) = x.", inverse="erf"),
     # Gamma functions

@@ -291,7 +291,6 @@ class _Body:
         dtype = aval_of(node.op.results[0].type).dtype
         if fixed.count(False) != 1 or aval_of(self.varying(node).type).dtype != dtype:
             return False
-        kind = dtype.kind
         match node.name:
             case "jaxpr.mul" | "jaxpr.dot_general":
                 return True

@@ -1,0 +1,262 @@
+"""Inverses at the edges of number formats, of shapes, and of what is known when."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from round_trip import reread
+from test_inverse import Case, check
+
+import jaxmlir
+from jaxmlir.errors import TransformError
+
+pytestmark = pytest.mark.compat
+
+MATRIX = np.float32([[4, 1, 0], [1, 3, -1], [0.5, 0, 2]])
+
+
+def inverse_of(function, *args):
+    return reread(jaxmlir.trace(function)(*args).inverse())
+
+
+# --- integers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint32", "int32"])
+def test_products_modulo_a_power_of_two(dtype):
+    info = jnp.iinfo(dtype)
+    x = jnp.asarray([0, 1, 3, info.max, info.min, info.max // 3], dtype)
+    for factor in (1, 3, info.max, info.max - 2):
+        y = jnp.asarray(factor, dtype)
+        np.testing.assert_array_equal(inverse_of(lambda x, y=y: x * y, x)(x * y), x)
+    # Of even factors where nothing overflows.
+    small = jnp.asarray([0, 1, info.max // 12, info.min // 12], dtype)
+    for factor in (2, 12, *([] if info.min == 0 else [-6])):
+        y = jnp.asarray(factor, dtype)
+        np.testing.assert_array_equal(inverse_of(lambda x, y=y: x * y, small)(small * y), small)
+
+
+def test_a_hash_is_undone():
+    x = jnp.asarray([0, 1, 2**31, 123456789], jnp.uint32)
+
+    def mixed(x):
+        return (x * jnp.uint32(2654435761)) ^ jnp.uint32(0x9E3779B9)
+
+    np.testing.assert_array_equal(inverse_of(mixed, x)(mixed(x)), x)
+
+
+def test_running_products_and_scattered_ones_of_integers():
+    x = jnp.asarray([1, 16777217, -127, 1], jnp.int32)
+    np.testing.assert_array_equal(inverse_of(jnp.cumprod, x)(jnp.cumprod(x)), x)
+
+    def scaled(x):
+        return x.at[jnp.array([0, 2, 2])].multiply(jnp.array([3, -5, 7]))
+
+    np.testing.assert_array_equal(inverse_of(scaled, x)(scaled(x)), x)
+
+
+# --- floats ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("function", "x", "rtol"),
+    [
+        (lax.erfc, [-1.0, -1e-3, 1e-3, 1.0, 4.5, 9.0], 3e-5),
+        (jax.nn.softplus, [-80.0, -17.5, -10.0, -1.0, 0.0, 5.0, 90.0], 1e-6),
+        (jax.nn.log_sigmoid, [80.0, 17.5, 10.0, 1.0, -5.0, -90.0], 1e-6),
+        (lambda x: jnp.logaddexp(x, -30.0), [-60.0, -31.0, 0.0, 1e-10], 1e-3),
+    ],
+    ids=["erfc", "softplus", "log_sigmoid", "logaddexp"],
+)
+def test_small_results_keep_their_digits(function, x, rtol):
+    x = np.float32(x)
+    inverse = inverse_of(function, x)
+    want = np.asarray(x)
+    if function is lax.erfc:
+        # Of x < 0 the result has no more digits.
+        np.testing.assert_allclose(inverse(function(x)), want, rtol=rtol, atol=1e-7)
+        return
+    with jax.enable_x64(True):
+        exact = function(jnp.asarray(x, np.float64)).astype(np.float32)
+    found = inverse(exact)
+    np.testing.assert_allclose(found[np.isfinite(found)], want[np.isfinite(found)], rtol=rtol)
+    assert np.isfinite(found).sum() >= len(x) - 1
+
+
+def test_running_log_sums_that_begin_with_nothing():
+    x = jnp.array([-jnp.inf, -jnp.inf, 0.0, 1.0, -9.0])
+    for reverse in (False, True):
+        y = lax.cumlogsumexp(x, reverse=reverse)
+        inverse = inverse_of(lambda x, r=reverse: lax.cumlogsumexp(x, reverse=r), x)
+        np.testing.assert_allclose(inverse(y)[2:-1], x[2:-1], atol=1e-5)
+        assert not np.isnan(inverse(y)).any()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_systems_of_narrow_floats(dtype):
+    """LAPACK has none: they are solved in 32 bits."""
+    x, matrix = jnp.ones((3, 3), dtype), jnp.asarray(MATRIX, dtype)
+    kernel = matrix[..., None, None]
+    functions = [
+        lambda x: matrix @ x,
+        lambda x: lax.conv(x[None, ..., None], kernel, (1, 1), "VALID"),
+    ]
+    for function in functions:
+        program = jaxmlir.trace(function)(x).inverse_and_log_det()
+        found, log_det = program(function(x))
+        assert found.dtype == log_det.dtype == x.dtype
+        np.testing.assert_allclose(found.astype("f4"), x.astype("f4"), atol=0.05)
+        expected = -3 * np.linalg.slogdet(MATRIX)[1]
+        np.testing.assert_allclose(float(log_det), expected, rtol=0.02)
+
+
+def test_a_unit_diagonal_is_not_read():
+    a = jnp.asarray(MATRIX).at[1, 1].set(jnp.inf).at[0, 0].set(jnp.nan)
+
+    def solved(b):
+        return lax.linalg.triangular_solve(a, b, left_side=True, lower=True, unit_diagonal=True)
+
+    b = jnp.asarray(MATRIX)
+    np.testing.assert_allclose(inverse_of(solved, b)(solved(b)), b, rtol=1e-5)
+
+
+# --- what is not there ----------------------------------------------------------------------------
+
+
+def test_empty_axes():
+    for function in (lax.cumsum, lax.cumprod, lax.cumlogsumexp):
+        x = jnp.zeros((0, 3))
+        assert inverse_of(function, x)(function(x)).shape == x.shape
+    for function in (lambda x: jnp.broadcast_to(x, (0, 2)), lambda x: jnp.tile(x, (0,))):
+        with pytest.raises(TransformError, match="it does not depend on argument 0"):
+            jaxmlir.trace(function)(jnp.ones(2)).inverse()
+
+
+def test_elements_that_no_index_takes_are_not_a_number():
+    program = jaxmlir.trace(lambda x, i: x[i])(jnp.ones(3), jnp.array([0, 0, 1]))
+    found = program.inverse(known=1)(jnp.array([1.0, 1.0, 2.0]), jnp.array([0, 0, 1]))
+    np.testing.assert_array_equal(found, [1, 2, np.nan])
+
+
+def test_a_constant_zero_in_one_case_only():
+    def f(x, p):
+        return jnp.where(p, x * np.float32([0, 1]), x)
+
+    with pytest.raises(TransformError, match="cannot be inverted"):
+        jaxmlir.trace(f)(jnp.ones(2), jnp.array([True, True])).inverse(known=1)
+
+
+def test_convolutions_of_integers_are_not_solved():
+    kernel = jnp.asarray([[1, 2], [3, 5]]).reshape(2, 2, 1, 1)
+    image = jnp.ones((1, 2, 3, 3), jnp.int32)
+    with pytest.raises(TransformError, match="no inverse among integers"):
+        jaxmlir.trace(lambda x: lax.conv(x, kernel, (1, 1), "VALID"))(image).inverse()
+
+
+@pytest.mark.parametrize("n", [4, 5])
+def test_half_a_spectrum_has_no_determinant(n):
+    """The spectrum of a real signal has a real number or two less than it has places for."""
+    x = jnp.arange(float(n)) ** 2
+
+    def f(x):
+        return jnp.fft.irfft(jnp.fft.rfft(x) * np.float32([1, 2, 3]), n)
+
+    program = jaxmlir.trace(f)(x)
+    np.testing.assert_allclose(program.inverse()(f(x)), x, atol=1e-4)
+    with pytest.raises(TransformError, match="it has no log-determinant"):
+        program.inverse_and_log_det()
+
+
+# --- what is known later --------------------------------------------------------------------------
+
+
+@jax.jit
+def summed(x, y, z):
+    return jnp.exp(x + y), 2 * z
+
+
+def called(x, y, z):
+    a, b = summed(x, y, z)
+    return a, b + x
+
+
+def chosen(x, y, z):
+    def other(x, y, z):
+        return jnp.exp(2 * x - y), 3 * z
+
+    a, b = lax.cond(jnp.asarray(True), summed, other, x, y, z)
+    return a, b + x
+
+
+def repeated(x, y, z):
+    a, b = lax.scan(lambda c, xs: (c, summed(*xs)), 0.0, (x, y, z))[1]
+    return a, b + x
+
+
+@pytest.mark.parametrize("function", [called, chosen, repeated])
+def test_what_is_inverted_again_counts_once(function):
+    """Of the first inverse one result is known, of the next both, and the first argument."""
+
+    def f(x, y, z):
+        last = jax.jit(jnp.sinh)(x)
+        return *function(x, y, z), last
+
+    args = np.float32([1, 2]), np.float32([0.3, 0.2]), np.float32([5, 6])
+    check({"again": Case(f, *args)})
+
+
+# --- inverses of the user's own, with the default log-determinant ---------------------------------
+
+
+@jaxmlir.custom_inverse
+def turned(z):
+    return 2j * jnp.conj(z)
+
+
+@jaxmlir.custom_inverse
+def shifted_bits(n):
+    return 5 * n
+
+
+@jaxmlir.custom_inverse
+def both(pair):
+    return 2 * pair[0], pair[1] + 1
+
+
+@jaxmlir.custom_inverse
+def longer(x):
+    return jnp.concatenate([2 * x, jnp.abs(x[:1])])
+
+
+turned.definverse(lambda y: jnp.conj(y / 2j))
+shifted_bits.definverse(lambda n: n // 5)
+both.definverse(lambda pair: (pair[0] / 2, pair[1] - 1))
+longer.definverse(lambda y: y[:-1] / 2)
+
+
+def test_custom_inverses_of_complex_numbers_and_integers():
+    z, n, x = np.complex64([1 + 2j, 3]), np.int32([4, -5]), np.float32([1, 2])
+    found, log_det = jaxmlir.trace(lambda z: turned(z))(z).inverse_and_log_det()(turned(z))
+    np.testing.assert_allclose(found, z, rtol=1e-6)
+    np.testing.assert_allclose(log_det, -4 * np.log(2), rtol=1e-6)
+    np.testing.assert_array_equal(inverse_of(lambda n: shifted_bits(n), n)(5 * n), n)
+    program = jaxmlir.trace(lambda x, n: both((x, n)))(x, n)
+    found, log_det = program.inverse_and_log_det()(both((x, n)))
+    np.testing.assert_array_equal(found[0], x)
+    np.testing.assert_array_equal(found[1], n)
+    np.testing.assert_allclose(log_det, -2 * np.log(2), rtol=1e-6)
+
+
+def test_custom_inverses_between_spaces_of_other_sizes():
+    x = np.float32([3, 4])
+    for function in (longer, jax.vmap(longer)):
+        arg = x if function is longer else x[None]
+        program = reread(jaxmlir.trace(lambda x, f=function: f(x))(arg))
+        np.testing.assert_array_equal(program.inverse()(function(arg)), arg)
+
+    def with_bits(x, y):
+        return longer(x), lax.bitcast_convert_type(y, jnp.int32)
+
+    with pytest.raises(TransformError, match="not square, and no log_det is given"):
+        jaxmlir.trace(with_bits)(x, 1.0).inverse_and_log_det()
