@@ -83,7 +83,7 @@ class Parts:
         starts = np.zeros((len(ops), len(array)), np.int64)
         for start, op in zip(starts, ops, strict=True):
             found = known.get(body.ops[op].operands[1])
-            if found is None or not all(abs(int(i)) <= _MOST for i in np.ravel(found)):
+            if found is None:
                 return None
             start[list(numbers.scatter_dims_to_operand_dims)] = found
         adds = body.names[ops[0]] == "jaxpr.scatter_add"
@@ -91,6 +91,8 @@ class Parts:
         if mode == lax.GatherScatterMode.CLIP:
             # What is out of bounds is moved inside, and may be on top of another part there.
             starts = np.clip(starts, 0, np.array(array) - sizes)
+        elif not -_MOST <= starts.min() <= starts.max() <= _MOST:
+            return None
         return cls(tuple(map(tuple, starts.tolist())), tuple(sizes), numbers, mode, adds)
 
     @property
