@@ -1,4 +1,4 @@
-"""What is found out of a program once, and holds until the program is changed: its analyses."""
+"""What is found out once; of a program until that is changed: its analyses."""
 
 from __future__ import annotations
 
@@ -8,11 +8,21 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class analysis(functools.cached_property[T]):
+class lazy(functools.cached_property[T]):
+    """A cached property for which, as in Python 3.12, no lock is taken: of many small objects that
+    would take as long as to find it out."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        found = instance.__dict__[self.attrname] = self.func(instance)
+        return found
+
+
+class analysis(lazy[T]):
     """A cached property of a program's core that :func:`forget_analyses` makes it find out anew."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """As in Python 3.12: no lock is held meanwhile."""
         if instance is None:
             return self
         found = instance.__dict__[self.attrname] = self.func(instance.core)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from jaxmlir._analysis import lazy
 from jaxmlir.ir import func, ir
 from jaxmlir.passes._build import returned
 from jaxmlir.passes._node import attributes_of
@@ -235,13 +235,13 @@ class Tree:
         """The values that it is computed from."""
         return [node for node, is_inside in self.values if not is_inside]
 
-    @functools.cached_property
+    @lazy
     def is_mixed(self) -> bool:
         """Whether there is more than one matrix product, or anything else in it to look at."""
         contracting = sum([node.rule.contracts for node in self.ops])
         return contracting > 1 or (contracting > 0 and any(map(_is_mixing, self.ops)))
 
-    @functools.cached_property
+    @lazy
     def cuts(self) -> list[Node]:
         """Values within that turned out not to fit, and are products of their own."""
         return self.unsuited + self._read[1]
@@ -251,7 +251,7 @@ class Tree:
         """The network; ``None`` if there is none."""
         return self._read[0]
 
-    @functools.cached_property
+    @lazy
     def _read(self) -> tuple[Term | None, list[Node]]:
         cuts: list[Node] = []
         terms: list[Term] = []
@@ -275,7 +275,7 @@ class Tree:
         (term,) = terms
         return term, cuts
 
-    @functools.cached_property
+    @lazy
     def cost(self) -> Cost:
         """An estimate for the ops as they are."""
         total = FREE
@@ -288,7 +288,7 @@ class Tree:
                 total += cost_of(node).shared(times)
         return total
 
-    @functools.cached_property
+    @lazy
     def best(self) -> Planned | None:
         """The best order, if there is any."""
         if any([node.rule.has_others for node in self.ops]):
