@@ -1,4 +1,4 @@
-"""What is found out once: of a program, it holds until this is changed, an analysis."""
+"""What is found out once; of a program until that is changed: its analyses."""
 
 from __future__ import annotations
 
