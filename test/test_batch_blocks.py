@@ -87,6 +87,59 @@ def test_random_blocks(steps, end, count):
     same_as_jax(batched, blocks, *args)
 
 
+@pytest.mark.compat
+@hypothesis.settings(max_examples=8, deadline=None)
+@hypothesis.given(
+    st.lists(st.sampled_from(sorted(STEPS)), min_size=2, max_size=3),
+    st.sampled_from(sorted(ENDS)),
+    st.integers(2, 4),
+    st.integers(2, 4),
+    st.sampled_from(["anew", "from a row", "one goes on", "all go on"]),
+)
+def test_random_blocks_of_several_turns(steps, end, count, turns, start):
+    """The same is done several times to each of several things, or goes on from one to the next."""
+    args = normal(count, 3), normal(3, 3), normal(3), [normal(3, 3) for _ in range(turns)]
+
+    def blocks(xs, w, b, own):
+        found, state = [], jnp.ones(3)
+        for i in range(count):
+            if start != "all go on" and not (start == "one goes on" and i == count - 1):
+                state = xs[i] if start == "from a row" else jnp.ones(3)
+            for turn in range(turns):
+                state = state + xs[i]
+                for step in steps:
+                    state = STEPS[step](state, w, b, own[turn])
+            found.append(state)
+        return ENDS[end](found)
+
+    _, batched = after(blocks, *args)
+    batched.verify()
+    same_as_jax(batched, blocks, *args)
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("turns", [2, 5])
+@pytest.mark.parametrize("summed", [False, True])
+def test_several_steps_of_each_example(turns, summed):
+    """Nothing but the first step's state says where an example begins."""
+
+    def loss(w, xs):
+        states, total = [], 0.0
+        for i in range(6):
+            state = jnp.ones(8)
+            for turn in range(turns):
+                state = jnp.tanh(w @ (state + xs[i, turn]))
+                total = total + jnp.max(state) if summed else total
+            states.append(state)
+        return jnp.stack(states) + total
+
+    args = normal(8, 8), normal(6, turns, 8)
+    _, batched = after(loss, *args, pipeline="jaxpr-batch-blocks")
+    # The first step of all adds to nothing, and so is like no other: its example stays.
+    assert products(batched) == (2 * turns if summed else turns)
+    same_as_jax(batched, loss, *args)
+
+
 def network(x, weights):
     for w in weights:
         x = jnp.tanh(w @ x) + jnp.sin(x)

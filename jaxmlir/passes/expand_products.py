@@ -15,11 +15,11 @@ third it leaves to a library, which is called for each matrix of a batch, and wh
 than the arithmetic of small matrices.  Elementwise, they are vectorized over whole batches; and of
 a loop without such calls XLA makes one kernel.
 
-A product that is only transposed is written in the order that it is wanted in::
+One of these that is only transposed is written in the order that it is wanted in::
 
-    transpose(dot_general(x, y)[b, i, j])[i, b, j] = x[i, b] * y[b, j]
+    transpose(dot_general(x, y)[b, i, j])[i, b, j] = x[i, b, 0] * y[b, 0, j] + ...
 
-Einsums and the derivatives of products are full of these.  The order of a library's call has the
+Einsums and the derivatives of products are full of them.  The order of a library's call has the
 batch first; a kernel that goes through its elements in that order, for a result in another one,
 reads and writes every element in a line of its own.
 """
@@ -117,7 +117,7 @@ def expand_products(program: Program, max_size: int = MAX_SIZE) -> int:
                     continue
                 user = only_user(op.results[0])
                 replaced = op
-                if user is not None and user.name == _TRANSPOSE:
+                if product.unrolled and user is not None and user.name == _TRANSPOSE:
                     product = product.transposed(codec.decode(user.attributes["permutation"]))
                     replaced = user
                 remark(op, "as products of elements")

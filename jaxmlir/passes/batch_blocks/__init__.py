@@ -14,7 +14,9 @@ array as it is.  Results are rows of the batched ones, but often all of them go 
     concatenate(y0, y1, ...) ->   reshape(moveaxis(y, ...))
 
 What stands between the blocks and needs results of the first ones moves behind the batch.  Slices
-of one size are alike wherever they begin (:mod:`jaxmlir.passes._own_slices`).
+of one size are alike wherever they begin (:mod:`jaxmlir.passes._own_slices`).  Where each example
+takes several steps that are alike, all of them are one block: it ends where a step needs nothing of
+the one before.
 
 What is gained: a factor that products have in common is read once, so that those of a matrix and
 many vectors are one product of matrices; and a kernel is started once, not once for each block.
@@ -24,7 +26,7 @@ nothing and stay.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -33,6 +35,7 @@ from jaxmlir.passes._base import Amount, Pass
 from jaxmlir.passes._batchable import MIN_GAIN, STACKED, Batchable, make_batches
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._own_slices import with_dynamic_slices
+from jaxmlir.passes._repeats import Text, Word
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import Work
 from jaxmlir.passes.batch_blocks._choice import MIN_OPS, Candidate
@@ -86,9 +89,7 @@ class _Search:
         text = body.text
         taken = np.zeros(len(text.letters), bool)
         count = 0
-        for word in text.words:
-            if not word.is_tandem:
-                continue
+        for word in _in_turns(text):
             word = text.alike(word)
             span = slice(word.starts[0], word.starts[-1] + word.length)
             if len(word.starts) < 2 or word.length < MIN_OPS or taken[span].any():
@@ -100,3 +101,14 @@ class _Search:
             taken[write(blocks)] = True
             count += 1
         return count
+
+
+def _in_turns(text: Text) -> Iterator[Word]:
+    """The words of a text that follow on one another; before those of which several are a block
+    that is independent of others, as the steps of each example are, these blocks."""
+    for word in text.words:
+        if word.is_tandem:
+            turns = text.in_turns(word)
+            if turns.length > word.length:
+                yield turns
+            yield word
