@@ -414,16 +414,14 @@ def _numbers_of_rows(node: Node) -> tuple[int, Node] | None:
 
 
 def _without(value: Node, d: int) -> Node | None:
-    """A value that is the same along a dimension, or what it repeats along that; ``None`` if it is
-    not the same."""
-    if not value.shape or value.shape[d] == 1:
-        return value
-    if value.name != "jaxpr.broadcast_in_dim" or len(value.operands) != 1:
-        return None
-    dims = value.get("broadcast_dimensions")
-    (source,) = value.operands
-    repeats = d not in dims or source.shape[dims.index(d)] == 1
-    return source if repeats else None
+    """What a value repeats along a dimension, or itself where it has none; ``None`` if it is not
+    the same along it."""
+    if value.name == "jaxpr.broadcast_in_dim" and len(value.operands) == 1:
+        dims = value.get("broadcast_dimensions")
+        (source,) = value.operands
+        if d not in dims or source.shape[dims.index(d)] == 1:
+            return source
+    return value if not value.shape or value.shape[d] == 1 else None
 
 
 def _whole(node: Node) -> tuple[int, ...]:
