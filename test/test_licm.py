@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import random_programs
-from jax import lax
+from jax import export, lax
 
 import jaxmlir
 from jaxmlir.passes.cost import costs
@@ -35,6 +35,24 @@ def same_as_jax(program, function, *args):
     for transform in (lambda f: f, lambda f: jax.grad(total(f))):
         got, want = (jax.jit(transform(f))(*args) for f in (program, function))
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 2e-5, 2e-5), got, want)
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("start, count", [(0, 1), (1, 0)])
+def test_a_scan_of_symbolic_length_that_may_be_empty(start, count):
+    """Computed in vain, the root of zero would have a derivative: zero times infinity."""
+
+    def function(w, x):
+        def step(c, r):
+            return c * r + jnp.sum(jnp.sqrt(w[:, None] * w)), None
+
+        return lax.scan(step, 1.0, x[start:])[0]
+
+    shapes = (4,), export.symbolic_shape("n")
+    program, found = moved(function, *[jax.ShapeDtypeStruct(s, np.float32) for s in shapes])
+    assert len(found) == count
+    for w, n in ((0, 1), (1, 3)):
+        same_as_jax(program, function, np.full(4, w, np.float32), np.ones(n, np.float32))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import codec
+from jaxmlir._compat import core
 from jaxmlir._lists import split
 from jaxmlir.ir import ir
 from jaxmlir.passes._build import trip_count
@@ -60,6 +61,14 @@ class ScanOp:
     def is_counted(self) -> bool:
         """Whether its length is a number, not a symbolic size."""
         return trip_count(self.length) is not None
+
+    @property
+    def surely_runs(self) -> bool:
+        """Whether it has an iteration, whatever symbolic sizes are."""
+        try:
+            return self.length >= 1
+        except core.InconclusiveDimensionOperation:
+            return False
 
     def operands(self, values: Sequence[Any]) -> list[list[Any]]:
         """Constants, carry, slices."""

@@ -26,7 +26,7 @@ Calls in a body (``jit``, ``remat2``) are split in two where part of what they d
 Branches of a ``cond`` are not looked into, for they may not run, nor are the rules of custom
 derivatives.  The body of a ``while`` may not run either: what leaves it is computed only if the
 condition holds at the start, unless it is known to, or unless all of it is quickly computed and has
-no derivative, like indices.
+no derivative, like indices.  A ``scan`` of a symbolic length that may be 0 is left alone.
 
 A body is taken apart once (:mod:`._splits`), for all loops that share it.
 """

@@ -105,12 +105,14 @@ class Splits:
         self._choices: dict[Hashable, Choice] = {}
 
     def of_scan(self, scan: ScanOp, count: int, body: Body | None = None) -> Split | None:
-        """The body of a scan of so many operands in two, if it has more than one iteration.
+        """The body of a scan of so many operands in two, if it has more than one iteration, or
+        surely one where how many is not known: what is computed in vain has derivatives.
 
         Args:
           body: the same, from who has read it.
         """
-        if (scan.is_counted and scan.length < 2) or not self.can_change(scan.body):
+        runs = scan.length > 1 if scan.is_counted else scan.surely_runs
+        if not (runs and self.can_change(scan.body)):
             return None
         consts, carry = scan.counts
         # Nobody misses constants and slices that the body does without.
