@@ -75,7 +75,7 @@ MAX_OF_VECTORS = 4
 # jax 0.12, 6 of 100, 6, 6 and 16 of 40, 4, 4:
 #   rsb,sbc->rbc   5.4/7.0/4.4   3.2/4.8/2.3
 #   rsb,bsc->rbc   8.2/7.5/4.4    13/6.3/5.5
-#   rbs,bcs->rcb   7.7/9.2/5.8   5.4/6.2/3.7
+#   rbs,bcs->rcb   7.7/9.2/5.8   5.4/6.2/-
 #   rsb,scb->rcb   5.0/6.8/7.7   3.5/4.5/1.7
 
 _PRODUCT, _TRANSPOSE = "jaxpr.dot_general", "jaxpr.transpose"
