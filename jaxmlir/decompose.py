@@ -120,7 +120,8 @@ def _replace(writer: Rules, op: Any, equation: Callable[..., Any], name: str) ->
 def _rename(op: Any, name: str) -> None:
     with ir.InsertionPoint(op):
         operands = [op.operands[i] for i in range(len(op.operands))]
-        attributes = {"call_jaxpr": op.attributes["call_jaxpr"]}
+        kept = ("call_jaxpr", "jaxpr.effects", "jaxpr.ctx")
+        attributes = {key: op.attributes[key] for key in kept if key in op.attributes}
         types = [result.type for result in op.results]
         new = ir.Operation.create(name, types, operands, attributes, loc=op.location)
     for old, result in zip(op.results, new.results, strict=True):

@@ -133,7 +133,9 @@ def _plain(value: Any) -> str | None:
         return repr(value)
     if isinstance(value, (tuple, frozenset)):
         items = list(map(_plain, value))
-        return None if None in items else f"{type(value).__name__}{sorted(items)}"
+        if None in items:
+            return None
+        return f"tuple{items}" if isinstance(value, tuple) else f"frozenset{sorted(items)}"
     is_default = value is _NO_AXES or getattr(value, "empty", False) is True
     return type(value).__name__ if is_default else None
 

@@ -84,3 +84,28 @@ def test_equations(name):
         "polynomial": lambda x, *c: np.polynomial.polynomial.polyval(x, c),
     }[name](*args)
     np.testing.assert_allclose(decompose.EQUATIONS[name](*args), expected, rtol=1e-6)
+
+
+CALL = """
+module attributes {{jaxpr.version = "0.1"}} {{
+  func.func public @f(%r: !jaxpr.ref<tensor<3xf32>>) -> tensor<3xf32> {{
+    %0 = "jaxpr.{name}"(%r) {{call_jaxpr = @g, jaxpr.effects = [{{ReadEffect = 0 : i64}}]}}
+        : (!jaxpr.ref<tensor<3xf32>>) -> tensor<3xf32>
+    return %0 : tensor<3xf32>
+  }}
+  func.func private @g(%r: !jaxpr.ref<tensor<3xf32>>) -> tensor<3xf32> {{
+    %0 = "jaxpr.get"(%r) {{jaxpr.effects = [{{ReadEffect = 0 : i64}}], tree = {{pytree = []}}}}
+        : (!jaxpr.ref<tensor<3xf32>>) -> tensor<3xf32>
+    return %0 : tensor<3xf32>
+  }}
+}}
+"""
+
+
+@pytest.mark.parametrize("name", ["closed_call", "eval_jaxpr"])
+def test_calls_keep_their_effects(name, tmp_path):
+    """JAX has had several primitives that only call a function, not each in all versions."""
+    jaxmlir.parse(CALL.format(name=name), verify=False).save(tmp_path / "a")
+    value = np.arange(3, dtype=np.float32)
+    program = jaxmlir.load(tmp_path / "a")
+    np.testing.assert_array_equal(program(jax.new_ref(value)), value)

@@ -598,3 +598,8 @@ def test_functions_that_are_not_jaxs():
         assert rule_cache.foreign([function]) == [mine]
     for wrapped in (jax.custom_jvp(mine), jax.jit(mine)):
         assert rule_cache.foreign([wrapped]) == [wrapped]
+
+
+def test_configurations_are_told_apart_by_the_order_of_their_parts():
+    assert rule_cache._plain((True, False)) != rule_cache._plain((False, True))
+    assert rule_cache._plain(frozenset("ab")) == rule_cache._plain(frozenset("ba"))
