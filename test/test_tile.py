@@ -114,6 +114,8 @@ REDUCTIONS = [
     (jnp.max, np.int8),
     (jnp.min, np.uint8),
     (jnp.min, jnp.bfloat16),
+    (jnp.max, jnp.float8_e4m3fn),
+    (jnp.min, jnp.float8_e4m3fn),
     (jnp.prod, np.float32),
     (jnp.all, np.bool_),
     (jnp.any, np.bool_),

@@ -281,7 +281,9 @@ def _neutral(combine: str, dtype: Any) -> Any:
         case "and":
             return True if dtype == np.bool_ else ~np.zeros((), dtype)
     if dtypes.issubdtype(dtype, np.floating):
-        return -np.inf if combine == "max" else np.inf
+        # Some of eight bits have no infinity.
+        most = np.inf if np.isinf(np.asarray(np.inf, dtype)) else dtypes.finfo(dtype).max
+        return -most if combine == "max" else most
     if dtype == np.bool_:
         return combine == "min"
     return dtypes.iinfo(dtype).min if combine == "max" else dtypes.iinfo(dtype).max
