@@ -48,7 +48,9 @@ class Inverse(Pass):
             count = len(named_arguments(program, symbol, (*argnums, *known)))
             both = [i for i in argnums if i in known]
             if both:
-                raise TransformError(f"argument {both[0]} of @{symbol} is to be found, and is given")
+                raise TransformError(
+                    f"argument {both[0]} of @{symbol} is to be found, and is given"
+                )
             if not known and argnums:
                 known = tuple(i for i in range(count) if i not in argnums)
             wanted = argnums or tuple(i for i in range(count) if i not in known)
