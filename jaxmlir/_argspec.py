@@ -33,6 +33,7 @@ DTYPES = {
 }
 _NAMED_LITERALS = {"nan": math.nan, "inf": math.inf, "true": True, "false": False}
 _PYTHON_SCALARS = {"bool": False, "int": 0, "float": 0.0, "complex": 0j}
+_SHORT_FLOAT = re.compile(r"^f(\d+)_")
 # How JAX writes types, which is not Python; and strings, in which nothing is a type.
 _OF_JAX = re.compile(
     r"""
@@ -174,11 +175,15 @@ class _Reader:
                 return jax.random.key(0, impl=_key_impl(name.removeprefix("key_"))).dtype
             except ValueError as e:
                 raise self.error(node, str(e)) from None
-        full = DTYPES.get(name, name)
+        full = DTYPES.get(name) or _SHORT_FLOAT.sub(r"float\1_", name)
+        # Not what NumPy makes of a name: its "f8" has 64 bits, and any class is one of objects.
+        found = getattr(jnp, full, None)
         try:
-            return jnp.dtype(getattr(jnp, full, full))
+            if any(jnp.issubdtype(found, kind) for kind in (jnp.number, jnp.bool)):
+                return jnp.dtype(found)
         except TypeError:
-            raise self.error(node, f"'{name}' is not a dtype") from None
+            pass
+        raise self.error(node, f"'{name}' is not a dtype")
 
     def shape(self, node: ast.expr, dims: list[ast.expr]) -> tuple[Any, ...]:
         if all(isinstance(d, ast.Constant) and isinstance(d.value, int) for d in dims):

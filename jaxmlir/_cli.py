@@ -288,7 +288,8 @@ def import_here(flag: str, name: str) -> ModuleType:
         sys.path.insert(0, os.getcwd())
     try:
         return importlib.import_module(name)
-    except Exception as e:
+    # A script may end so, which is not to end the tool as if all were well.
+    except (Exception, SystemExit) as e:
         absent = isinstance(e, ModuleNotFoundError) and f"{name}.".startswith(f"{e.name}.")
         if not absent:
             print_user_traceback(e)
@@ -297,7 +298,7 @@ def import_here(flag: str, name: str) -> ModuleType:
         raise UsageError(message) from None
 
 
-def print_user_traceback(error: Exception) -> None:
+def print_user_traceback(error: BaseException) -> None:
     """Prints an exception from the first frame on that is a user's; nothing where there is none."""
     users = error.__traceback__
     while users is not None and _is_ours(users):

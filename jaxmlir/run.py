@@ -289,6 +289,10 @@ class _Values:
             return self.key(index, value)
         try:
             given = np.asarray(value)
+            # Of None, NumPy makes NaN; of integers that no dtype holds, objects.
+            if given.dtype.kind in "OSU":
+                if not all(isinstance(item, int) for item in given.flat):
+                    raise TypeError("it holds what is no number")
             # npy files hold bfloat16, fp8 and int4 as bytes without a name.
             unnamed = given.dtype.kind == "V"
             array = given.view(aval.dtype) if unnamed else _cast(given, aval.dtype)

@@ -102,7 +102,7 @@ def _trace(target: str, args: str, kwargs: str) -> Program:
         return jaxmlir.trace(f)(*positional, **keywords)
     except JaxmlirError:
         raise
-    except Exception as e:
+    except (Exception, SystemExit) as e:
         # Where the function was not even called, the message says it all.
         _cli.print_user_traceback(e)
         raise UsageError(

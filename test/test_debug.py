@@ -10,6 +10,7 @@ import pytest
 
 import jaxmlir
 from jaxmlir import debug
+from jaxmlir.errors import ArgumentError
 
 pytestmark = pytest.mark.compat
 
@@ -240,6 +241,32 @@ def test_programs_of_two_dtypes():
     assert found.place.line == line_of(model, "- 1.0")
     assert found.ranges[0].type == "f32[4,4]"
     assert found.ranges[1].type == "bf16[4,4]"
+
+
+def test_complex_numbers_are_rounded_too():
+    program = jaxmlir.trace(lambda z: jnp.fft.fft(z) * z)(jnp.ones(4, jnp.complex64))
+    z = jnp.linspace(1.0, 2.0, 4) + 1j / 3
+    found = debug.diff(program, program, z, dtypes=(None, "bfloat16"), rtol=1e-4)
+    assert found.place.op == "jaxpr.fft"
+
+
+def test_programs_with_other_results():
+    def program(f):
+        return jaxmlir.trace(f)(jnp.ones(3))
+
+    one, two, short = program(jnp.sin), program(lambda x: (x, x)), program(lambda x: x[:1])
+    for other, shapes in ((two, r"\(3,\) and \(3,\), \(3,\)"), (short, r"\(3,\) and \(1,\)")):
+        with pytest.raises(ArgumentError, match=f"results of the same shapes, got {shapes}"):
+            debug.diff(one, other, jnp.ones(3))
+
+
+def test_large_integers_that_differ_by_one():
+    n = np.array([5, 2**60])
+    with jax.enable_x64(True):
+        second = jaxmlir.trace(lambda n: n + np.array([0, 1]))(n)
+        first = jaxmlir.trace(lambda n: n + np.array([0, 0]))(n)
+        found = debug.diff(first, second, n)
+    assert (found.index, found.values) == ((1,), (2**60, 2**60 + 1))
 
 
 def test_on_two_devices_with_a_hook_of_ones_own():

@@ -260,3 +260,19 @@ def test_custom_inverses_between_spaces_of_other_sizes():
 
     with pytest.raises(TransformError, match="not square, and no log_det is given"):
         jaxmlir.trace(with_bits)(x, 1.0).inverse_and_log_det()
+
+
+# --- which arguments ------------------------------------------------------------------------------
+
+
+def test_an_argument_is_not_both_given_and_found():
+    program = jaxmlir.trace(lambda x, y: x + y)(1.0, 2.0)
+    with pytest.raises(TransformError, match="argument 1 of @lambda is to be found, and is given"):
+        program.run_passes("jaxpr-inverse{argnums=0,1 known=1}")
+
+
+def test_a_determinant_is_that_of_all_unknown_arguments():
+    program = jaxmlir.trace(lambda x, y, z: (x * y, jnp.floor(z)))(2.0, 3.0, 4.0)
+    program.run_passes("jaxpr-inverse{argnums=0 known=1}")
+    with pytest.raises(TransformError, match="floor is many-to-one"):
+        program.run_passes("jaxpr-inverse{argnums=0 known=1 log-det=true}")

@@ -84,7 +84,8 @@ def diff(
         ``(None, "bfloat16")``: the op at which a coarser type begins to matter.
 
     Raises:
-      ArgumentError: the arguments do not fit a program, or an option is no pair, or no type.
+      ArgumentError: the arguments do not fit a program, or an option is no pair, or no type; no
+        op differs, and the results are of other shapes.
       EvaluationError: an op cannot be evaluated; names it and the user's line.
     """
     for name, pair in (("devices", devices), ("dtypes", dtypes)):
@@ -100,6 +101,12 @@ def diff(
         others = _evaluate(second, args, kwargs, compared, devices[1], dtypes[1])
     except _Parted as parted:
         return parted.difference
+    shapes = [[np.shape(x) for x in found] for found in (results, others)]
+    if shapes[0] != shapes[1]:
+        raise ArgumentError(
+            "expected programs with results of the same shapes, got "
+            + " and ".join(", ".join(map(str, found)) or "none" for found in shapes)
+        )
     for i, (a, b) in enumerate(zip(results, others, strict=True)):
         if not _agree(a, b, rtol, atol):
             return _difference(None, i, a, b, ())
@@ -149,8 +156,11 @@ class _Rounding(Interpreter):
 
     def rounded(self, value: Any) -> Any:
         dtype = getattr(value, "dtype", None)
-        if dtype is None or not jax.dtypes.issubdtype(dtype, jax.numpy.floating):
+        if dtype is None or not jax.dtypes.issubdtype(dtype, jax.numpy.inexact):
             return value
+        if jax.dtypes.issubdtype(dtype, jax.numpy.complexfloating):
+            parts = jax.lax.real(value), jax.lax.imag(value)
+            return jax.lax.complex(*map(self.rounded, parts))
         to = jax.numpy.finfo(self.dtype)
         return jax.lax.reduce_precision(value, to.nexp, to.nmant)
 
@@ -236,9 +246,14 @@ def _distance(a: Any, b: Any) -> tuple[float, float, tuple[int, ...]]:
     x, y = host(a), host(b)
     if x is None or y is None or x.shape != y.shape or x.size == 0:
         return 0.0, 0.0, ()
+    are_exact = not is_inexact(x) and not is_inexact(y)
+    same = x == y if are_exact else _wide(x) == _wide(y)
     x, y = _wide(x), _wide(y)
+    # Integers that differ may be one number in float64.
+    least = np.where(same | np.isnan(x) | np.isnan(y), 0.0, np.finfo(np.float64).tiny)
     with np.errstate(all="ignore"):
-        distance = np.where((x == y) | (np.isnan(x) & np.isnan(y)), 0.0, np.abs(x - y))
+        distance = np.maximum(np.abs(x - y), least)
+        distance = np.where(same | (np.isnan(x) & np.isnan(y)), 0.0, distance)
         # One is no number and the other is: infinitely far.
         distance = np.where(np.isnan(distance), np.inf, distance)
         relative = np.where(distance == 0, 0.0, distance / np.maximum(np.abs(x), np.abs(y)))

@@ -46,6 +46,11 @@ class Inverse(Pass):
             symbol = self.func or program.name
             argnums, known = self.argnums, self.known
             count = len(named_arguments(program, symbol, (*argnums, *known)))
+            both = [i for i in argnums if i in known]
+            if both:
+                raise TransformError(
+                    f"argument {both[0]} of @{symbol} is to be found, and is given"
+                )
             if not known and argnums:
                 known = tuple(i for i in range(count) if i not in argnums)
             wanted = argnums or tuple(i for i in range(count) if i not in known)
@@ -72,7 +77,9 @@ def inverse(
         dtype = _log_det_dtype(symbol, unknown, results)
     before = set(functions(program.module))
     given = tuple(i in known for i in range(len(operands)))
-    found = invert(rules, symbol, given, (True,) * len(results), dtype, argnums)
+    # A determinant is that of a square matrix: of all unknowns.
+    required = tuple(i for i, is_given in enumerate(given) if not is_given) if log_det else argnums
+    found = invert(rules, symbol, given, (True,) * len(results), dtype, required)
     name = found.symbol
     if not name or found.arguments != argnums or found.results or found.log_det != log_det:
         name = _completed(rules, symbol, found, argnums, known, dtype)

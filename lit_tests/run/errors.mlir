@@ -5,6 +5,8 @@
 // RUN: not jaxmlir-run %s --args 'f32[2], 3' 2>&1 | FileCheck %s --check-prefix=TYPE
 // RUN: not jaxmlir-run %s --args "[1,2], 3.5" 2>&1 | FileCheck %s --check-prefix=FRACTION
 // RUN: not jaxmlir-run %s --args "[1,2], 99999999999999999999" 2>&1 | FileCheck %s --check-prefix=WIDE
+// RUN: not jaxmlir-run %s --args "[1,None], 3" 2>&1 | FileCheck %s --check-prefix=NOTHING
+// RUN: not jaxmlir-run %s --args "['1','2'], 3" 2>&1 | FileCheck %s --check-prefix=TEXT
 // RUN: not jaxmlir-run %s --entry=nope 2>&1 | FileCheck %s --check-prefix=ENTRY
 // RUN: not jaxmlir-run %s --random-args=99999999999999999999 2>&1 | FileCheck %s --check-prefix=SEED
 // RUN: echo > %t.npy && not jaxmlir-run %s --input=%t.npy 2>&1 | FileCheck %s --check-prefix=DAMAGED
@@ -21,6 +23,8 @@
 // TYPE: jaxmlir-run: --args expects literals, got ShapeDtypeStruct
 // FRACTION: jaxmlir-run: argument 1 of @f is i32[], but got 3.5 (the value is none of int32)
 // WIDE: jaxmlir-run: argument 1 of @f is i32[], but got 99999999999999999999 (
+// NOTHING: jaxmlir-run: argument 0 of @f is f32[2], but got [1, None] (it holds what is no number)
+// TEXT: jaxmlir-run: argument 0 of @f is f32[2], but got ['1', '2'] (it holds what is no number)
 // ENTRY: jaxmlir-run: the module has no function 'nope'; it has f
 // SEED: jaxmlir-run: --random-args expects an integer up to 9223372036854775807, got '99999999999999999999'
 // DAMAGED: jaxmlir-run: '{{.*}}.npy' is neither a .npy nor a .npz file of arrays:
