@@ -330,6 +330,16 @@ def test_nodes_that_tell_arrays_from_other_values():
         program(batch)
 
 
+def test_out_axes_are_a_list_where_the_result_is_one():
+    x, rows = np.ones(3, np.float32), np.arange(12, dtype=np.float32).reshape(4, 3)
+    program = jaxmlir.trace(lambda x: [x, (2 * x,)])(x)
+    expected = jax.vmap(lambda x: [x, (2 * x,)], out_axes=[0, (1,)])(rows)
+    same(program.vmap(out_axes=[0, (1,)])(rows), expected)
+    same(program.vmap(out_axes=[0, (1,)], axis_size=4)(rows), expected)
+    with pytest.raises(ArgumentError, match="no prefix"):
+        program.vmap(out_axes=(0, 1), axis_size=4)
+
+
 @compat
 def test_keywords_and_defaults():
     def f(x, y=2.0, *, z):

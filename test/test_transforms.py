@@ -409,15 +409,6 @@ def test_vmap_of_pytrees_and_axes():
     assert "tensor<3x3xi32>" not in batched.as_text()
 
 
-def test_out_axes_are_a_list_where_the_result_is_one():
-    program = jaxmlir.trace(lambda x: [x, (2 * x,)])(X)
-    expected = jax.vmap(lambda x: [x, (2 * x,)], out_axes=[0, (1,)])(ROWS)
-    close(program.vmap(out_axes=[0, (1,)])(ROWS), expected)
-    close(program.vmap(out_axes=[0, (1,)], axis_size=len(ROWS))(ROWS), expected)
-    with pytest.raises(ArgumentError, match="no prefix"):
-        program.vmap(out_axes=(0, 1), axis_size=len(ROWS))
-
-
 @pytest.mark.parametrize(
     "name",
     [name for name in CASES if name not in {"pytrees", "random_numbers", "custom_linear_solve"}],
