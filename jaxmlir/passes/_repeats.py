@@ -260,6 +260,8 @@ class Text:
         above = np.array(word.starts)[:, None] - made
         number = values - self._first_result[made]
         sources = np.where(made < word.starts[0], -1, above * self._most_results + number)
+        if (sources == sources[0]).all():
+            return word
         kinds = np.unique(sources, axis=0, return_inverse=True)[1].reshape(-1)
         best, turn = slice(0, 1), 1
         for period in range(1, min(MOST_KINDS, len(kinds) // 2) + 1):

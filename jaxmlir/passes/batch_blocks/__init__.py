@@ -107,8 +107,11 @@ def _in_turns(text: Text) -> Iterator[Word]:
     """The words of a text that follow on one another; before those of which several are a block
     that is independent of others, as the steps of each example are, these blocks."""
     for word in text.words:
-        if word.is_tandem:
+        if not word.is_tandem:
+            continue
+        # Two blocks of two.
+        if len(word.starts) >= 4:
             turns = text.in_turns(word)
             if turns.length > word.length:
                 yield turns
-            yield word
+        yield word
