@@ -14,19 +14,10 @@ for each of its elements anew, and that few elements are added up (:mod:`.unroll
 third it leaves to a library, which is called for each matrix of a batch, and whose calls cost more
 than the arithmetic of small matrices.  Elementwise, they are vectorized over whole batches; and of
 a loop without such calls XLA makes one kernel.
-
-One of these that is only transposed is written in the order that it is wanted in::
-
-    transpose(dot_general(x, y)[b, i, j])[i, b, j] = x[i, b, 0] * y[b, 0, j] + ...
-
-Einsums and the derivatives of products are full of them.  The order of a library's call has the
-batch first; a kernel that goes through its elements in that order, for a result in another one,
-reads and writes every element in a line of its own.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import math
@@ -37,17 +28,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from jax import lax
 
-from jaxmlir import codec
-from jaxmlir.ir import ir, scope
+from jaxmlir.ir import ir
 from jaxmlir.passes._base import Count, Pass
-from jaxmlir.passes._build import converted, erase, only_user
-from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._options import is_for_cpu
 from jaxmlir.passes._remarks import remark
+from jaxmlir.passes._replace import replace_ops
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import is_narrow, is_plain_op
-from jaxmlir.passes.toolbox import ops_of, replace
 from jaxmlir.passes.unroll_reductions import MAX_SIZE, MIN_RESULTS
 from jaxmlir.types import aval_of
 
@@ -71,14 +59,6 @@ MAX_MATRIX = 1024
 # A batch of matrices times a vector each: 4096 of 3 x 3 31/28 and 58/21, 4 x 4 57/49 and 39/19, but
 # 6 x 6 142/127 and 154/73, 8 x 8 175/218.
 MAX_OF_VECTORS = 4
-# A transposed product by the library / elementwise in the library's order / in the transposed one,
-# jax 0.12, 6 of 100, 6, 6 and 16 of 40, 4, 4:
-#   rsb,sbc->rbc   5.4/7.0/4.4   3.2/4.8/2.3
-#   rsb,bsc->rbc   8.2/7.5/4.4    13/6.3/5.5
-#   rbs,bcs->rcb   7.7/9.2/5.8   5.4/6.2/-
-#   rsb,scb->rcb   5.0/6.8/7.7   3.5/4.5/1.7
-
-_PRODUCT, _TRANSPOSE = "jaxpr.dot_general", "jaxpr.transpose"
 
 # These say which types operands are rounded to, and which ones are added up in.
 _ALGORITHMS = (lax.DotAlgorithm, lax.DotAlgorithmPreset)
@@ -104,33 +84,14 @@ class ExpandProducts(Pass):
 def expand_products(program: Program, max_size: int = MAX_SIZE) -> int:
     """Expands products in place; how many."""
 
-    count = 0
-    with scope():
-        rules = Rules(program)
-        for function in outside_kernels(program, {_PRODUCT}):
-            # From the end: a product is transposed by what takes the place of those that use it.
-            for op, name, operands in reversed(list(ops_of(function))):
-                if name != _PRODUCT:
-                    continue
-                product = _product(OpNode(op, name, operands), max_size)
-                if product is None:
-                    continue
-                user = only_user(op.results[0])
-                replaced = op
-                if product.unrolled and user is not None and user.name == _TRANSPOSE:
-                    product = product.transposed(codec.decode(user.attributes["permutation"]))
-                    replaced = user
-                remark(op, "as products of elements")
-                with ir.InsertionPoint(op), op.location:
-                    (value,) = rules.emit(product, operands, product)
-                    value = converted(value, replaced.results[0].type)
-                replace(replaced, [value])
-                if replaced is not op:
-                    erase(op)
-                count += 1
-    if count:
-        program.changed()
-    return count
+    def expanded(rules: Rules, node: OpNode) -> ir.Value | None:
+        product = _product(node, max_size)
+        if product is None:
+            return None
+        remark(node.op, "as products of elements")
+        return rules.emit(product, list(node.operands), product)[0]
+
+    return replace_ops(program, {"jaxpr.dot_general"}, expanded)
 
 
 def _product(node: OpNode, max_size: int) -> _Product | None:
@@ -173,24 +134,18 @@ class _Product:
       dims: the dimensions that are summed, of each operand, and those of the batch.
       shape: of the result.
       unrolled: each element that is summed is a product of its own; otherwise a reduction follows.
-      order: in which the dimensions of the result are written; of the batch first if ``None``.
     """
 
     dims: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
     shape: tuple[int, ...]
     unrolled: bool = False
-    order: tuple[int, ...] | None = None
-
-    def transposed(self, order: Sequence[int]) -> _Product:
-        """The product, and then a transpose."""
-        return dataclasses.replace(self, order=tuple(order))
 
     def __call__(self, x: Any, y: Any) -> list[Any]:
         summed, batch = self.dims
         sizes = tuple(x.shape[d] for d in summed[0])
         if self.unrolled:
             left = tuple(map(_without, batch, summed))
-            product = _Product((((), ()), left), self.shape, order=self.order)
+            product = _Product((((), ()), left), self.shape)
             indices = itertools.product(*map(range, sizes))
             terms = [
                 product(at_indices(x, summed[0], i), at_indices(y, summed[1], i))[0]
@@ -200,10 +155,8 @@ class _Product:
         ends = range(len(self.shape), len(self.shape) + len(sizes))
         first, end = len(batch[0]), len(self.shape)
         middle = x.ndim - len(sizes)
-        order = range(end) if self.order is None else self.order
-        to = [*map(order.index, range(end)), *ends]
-        at = [*to[:middle], *ends], [*to[:first], *to[middle:end], *ends]
-        shape = (*(self.shape[d] for d in order), *sizes)
+        at = [*range(middle), *ends], [*range(first), *range(middle, end), *ends]
+        shape = (*self.shape, *sizes)
         x, y = (
             _spread(array, gone, kept, shape, to)
             for array, gone, kept, to in zip((x, y), summed, batch, at, strict=True)
@@ -229,9 +182,7 @@ def _spread(
 ) -> Any:
     """An operand with its dimensions in the order of the product's, spread over all of these."""
     free = [d for d in range(array.ndim) if d not in (*summed, *batch)]
-    # In which order the operand's dimensions stand in the product.
-    places = sorted(zip(to, (*batch, *free, *summed), strict=True))
-    to, order = [at for at, _ in places], [d for _, d in places]
+    order = [*batch, *free, *summed]
     if order != sorted(order):
         array = lax.transpose(array, order)
     if array.shape == tuple(shape):
