@@ -179,7 +179,7 @@ class _Reader:
         # Not what NumPy makes of a name: its "f8" has 64 bits, and any class is one of objects.
         found = getattr(jnp, full, None)
         try:
-            if any(jnp.issubdtype(found, kind) for kind in (jnp.number, jnp.bool)):
+            if found and any(jnp.issubdtype(found, kind) for kind in (jnp.number, jnp.bool)):
                 return jnp.dtype(found)
         except TypeError:
             pass
