@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -22,11 +23,8 @@ class lazy(functools.cached_property[T]):
 class analysis(lazy[T]):
     """A cached property of a program's core that :func:`forget_analyses` makes it find out anew."""
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        if instance is None:
-            return self
-        found = instance.__dict__[self.attrname] = self.func(instance.core)
-        return found
+    def __init__(self, func: Callable[[Any], T]):
+        super().__init__(functools.wraps(func)(lambda instance: func(instance.core)))
 
 
 def forget_analyses(of: Any) -> None:

@@ -193,7 +193,7 @@ class Rewriter:
         with ir.InsertionPoint(self._at.op), self._at.op.location:
             return inline(function, args)
 
-    def has_no_effects(self) -> None:
+    def drop_effects(self) -> None:
         """Notes that the op being rewritten may go: what it did besides, others do, or nobody."""
         attributes = self._at.op.attributes
         if "jaxpr.effects" in attributes:

@@ -105,7 +105,7 @@ def _branch(r: Rewriter, node: Node, symbol: str) -> list[ir.Value] | None:
     if list(function.type.results) != [v.type for v in node.results]:
         return None
     outs = r.inline(function, node.operands[1:])
-    r.has_no_effects()
+    r.drop_effects()
     return outs
 
 
@@ -277,7 +277,7 @@ def scan_of_nothing(r: Rewriter, node: Node) -> list[ir.Value] | None:
         return None
     carried = node.operands[consts : consts + carry]
     if [v.type for v in carried] == [v.type for v in node.results]:
-        r.has_no_effects()
+        r.drop_effects()
     return carried
 
 

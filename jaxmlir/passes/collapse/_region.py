@@ -192,7 +192,7 @@ class Walk:
                 )
                 first.append(operand_expr)
             else:
-                self._add(known, operand, cotangent.times(operand.sign), factors)
+                self._add(known, operand, cotangent.times(sign), factors)
                 place.price += self._price(known.cotangent)
         return first
 
