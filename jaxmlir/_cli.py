@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import linecache
 import os
 import signal
 import sys
@@ -20,6 +19,7 @@ from types import ModuleType, TracebackType
 from typing import IO
 
 from jaxmlir import _stand_ins
+from jaxmlir._source_files import source_line
 from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, nearest
 
 # JAX says so when it is imported; the tools load jaxlib before that, and would log at INFO.
@@ -430,4 +430,4 @@ def _place(d: Diagnostic) -> str:
 def _source_line(d: Diagnostic, filename: str, lines: list[str]) -> str:
     if d.file == filename and lines:
         return lines[d.line - 1] if 0 < d.line <= len(lines) else ""
-    return linecache.getline(d.file, d.line).rstrip("\n") if d.line else ""
+    return source_line(d.file, d.line)

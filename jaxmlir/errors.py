@@ -54,9 +54,19 @@ def count(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
+# Comparing each letter of a name with each of the known ones takes longer than anybody waits.
+_MAX_COMPARISONS = 4_000_000
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was most likely meant: among the nearest, one of the same letters."""
-    matches = difflib.get_close_matches(name, list(known))
+    """The known name that was most likely meant: among the nearest, one of the same letters.
+
+    None is looked for among very many, or very long ones.
+    """
+    known = list(known)
+    if len(name) * sum(map(len, known)) > _MAX_COMPARISONS:
+        return None
+    matches = difflib.get_close_matches(name, known)
     same = (match for match in matches if sorted(match) == sorted(name))
     return next(same, matches[0] if matches else None)
 

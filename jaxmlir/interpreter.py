@@ -12,7 +12,6 @@ say how loops and branches read them; calls and control flow are inherited.
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +21,7 @@ import numpy as np
 from jaxmlir import _control, custom_calls, locations
 from jaxmlir._compat import core, dtypes
 from jaxmlir._plans import Node, array_of, constant_of, plan_of
+from jaxmlir._source_files import source_line
 from jaxmlir.errors import ArgumentError, Diagnostic, EvaluationError, JaxmlirError, message_of
 from jaxmlir.ir import context, frames
 from jaxmlir.types import widths_of
@@ -99,7 +99,7 @@ class Step:
     def source(self) -> str:
         """The user's source line, ``""`` where it cannot be read."""
         file, line, _ = self.position
-        return linecache.getline(file, line).strip() if line else ""
+        return source_line(file, line).strip()
 
     @property
     def iterations(self) -> tuple[int, ...]:

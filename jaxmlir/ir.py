@@ -207,13 +207,28 @@ def file_line_col(location: ir.Location) -> tuple[str, int, int]:
         return inner.filename, inner.start_line, inner.start_col
     # The innermost has none, or there are several: the first in the text.
     match = re.search(_FILE_LINE_COL, str(location))
-    return (match[1], int(match[2]), int(match[3])) if match else ("", 0, 0)
+    return _frame(match) if match else ("", 0, 0)
 
 
 def frames(location: ir.Location) -> list[tuple[str, int, int]]:
     """File, line and column of every frame of a location, innermost first."""
-    found = re.finditer(_FILE_LINE_COL, str(location))
-    return [(match[1], int(match[2]), int(match[3])) for match in found]
+    return list(map(_frame, re.finditer(_FILE_LINE_COL, str(location))))
+
+
+def _frame(match: re.Match[str]) -> tuple[str, int, int]:
+    file = match[1]
+    return _unescaped(file) if "\\" in file else file, int(match[2]), int(match[3])
+
+
+def _unescaped(name: str) -> str:
+    """A name that MLIR has printed, where it can be shown: it escapes all that is not ASCII."""
+    parts = re.split(rb"\\([0-9A-F]{2}|\\)", name.encode())
+    parts[1::2] = [code if code == b"\\" else bytes.fromhex(code.decode()) for code in parts[1::2]]
+    try:
+        found = b"".join(parts).decode()
+    except UnicodeDecodeError:
+        return name
+    return found if found.isprintable() else name
 
 
 def module_text(

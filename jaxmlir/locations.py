@@ -17,6 +17,7 @@ from typing import Any
 
 from jaxmlir._cache_directory import directory
 from jaxmlir._compat import jax_mlir_ext, jaxlib_jax, mlir, source_info_util
+from jaxmlir._source_files import may_be_shown
 from jaxmlir.ir import context, file_line_col, ir
 from jaxmlir.ir import frames as frames_of
 
@@ -207,7 +208,9 @@ def _traceback_at(file: str, line: int) -> Any:
     JAX takes tracebacks from live frames only, so one is made: a function that says it is there.
     """
     position = min(line, 2**31 - 1)
-    code = _STANDING.__code__.replace(co_filename=file, co_name="user", co_firstlineno=position)
+    # In brackets it is none of a file: who prints the traceback looks for no line.
+    name = file if may_be_shown(file) else f"<{file}>"
+    code = _STANDING.__code__.replace(co_filename=name, co_name="user", co_firstlineno=position)
     function, found = types.FunctionType(code, {}), []
     arguments = jaxlib_jax.Traceback.get_traceback, found.append
     # What is kept for later processes must not tell who asked first for a place: in a thread, the

@@ -231,6 +231,7 @@ def _select_entry(program: Program, name: str | None) -> str:
         for other, function in defined.items():
             visibility = "public" if other == name else "private"
             function.attributes["sym_visibility"] = ir.StringAttr.get(visibility)
+    program.changed()
     return name
 
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -259,10 +260,26 @@ def remember_scope(dim: Any) -> tuple[str, ...]:
     return constraints
 
 
+# A dimension raised to more is of more than 64 bits, and takes long to compute.
+_MAX_POWER = 64
+
+
 def symbolic_shape(shape: str, constraints: tuple[str, ...]) -> tuple[Any, ...]:
-    """The dimensions that a text such as ``"b, 2*b"`` stands for, in the scope it came from."""
+    """The dimensions that a text such as ``"b, 2*b"`` stands for, in the scope it came from.
+
+    Raises:
+      ImportingError: a dimension is raised to too high a power.
+    """
     from jax import export
 
+    for text in (shape, *constraints):
+        # JAX's parser is Python's: a number may have underscores, and be on the next line.
+        for power in re.findall(r"\^([\w\s\\]*+)", text):
+            digits = re.sub(r"\D", "", power)
+            if len(digits) > 2 or int(digits or 0) > _MAX_POWER:
+                raise ImportingError(
+                    f"the symbolic dimension {text[:200]!r}: expected powers up to {_MAX_POWER}"
+                )
     scope = _scopes.get(constraints)
     if scope is None:
         scope = _scopes[constraints] = export.SymbolicScope(constraints)

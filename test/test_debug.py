@@ -26,6 +26,21 @@ def line_of(function, text):
 # -- find_nan --
 
 
+def test_a_file_of_any_name(tmp_path):
+    """MLIR prints letters that are not ASCII by their bytes."""
+    folder = tmp_path / 'a "dé"\\41'
+    folder.mkdir()
+    file = folder / "mö.py"
+    file.write_text(
+        "import jax.numpy as jnp\n\ndef inner(x):\n    return jnp.log(x - 1)\n\n"
+        "def f(x):\n    return inner(x)\n"
+    )
+    names = {}
+    exec(compile(file.read_text(), str(file), "exec"), names)
+    found = debug.find_nan(jaxmlir.trace(names["f"])(1.0), 0.5)
+    assert f"at {file}:4\n    return jnp.log(x - 1)\n" in str(found)
+
+
 @jax.custom_vjp
 def squared(x):
     return x * x

@@ -9,6 +9,7 @@ what our own printer writes and of nothing else:
 * attributes and types of the builtin dialect that programs use, and the jaxpr dialect's, without
   those that name a Python object of the writing process;
 * aliases for locations only, each defined after the ones it is made of;
+* numbers of at most 64 digits, integers of less than 100 bits, some 255 dimensions;
 * brackets at most ``MAX_NESTING`` deep.
 
 A text that passes may still be wrong: then the parser or the verifier say so.
@@ -26,9 +27,14 @@ MAX_LOCATION_PARTS = 4096
 
 _STRING = r'"(?:[^"\\\x00-\x1f\x7f-\xff]|\\(?:[0-9A-Fa-f]{2}|["\\nt]))*+"'
 
+# MLIR takes time that is quadratic in the digits of a number, and the bytes of an integer are those
+# of its type: one of three digits, or more, is of no dtype.
+_DIGITS = r"\d{1,64}+(?!\d)"
+_ELEMENT = r"(?!(?:x(?:\d++x)*+)?[su]?i\d{3,}+(?!\w|[ ]=))"
+
 _TOKENS = rf"""
     [ \n,:=]++
-  | tensor<(?:\d++x)*+[a-z]\w*+>                            # most types
+  | tensor<(?:\d++x){{0,255}}+{_ELEMENT}[a-z]\w*+>            # most types
   | (?:%[\w$.\-]++(?:[:\#]\d++)?(?:,[ ])?)++                # values
   | "(?:jaxpr\.[\w.\-]++|func\.func|func\.return|builtin\.module)"(?=\()   # an op
   | {_STRING}(?![ \n]*[(=])                                 # not an op, not a key
@@ -36,9 +42,10 @@ _TOKENS = rf"""
   | \^bb\d++
   | loc\((?:\#loc\d*+|unknown)\)
   | !jaxpr\.(?:key|ref|extended|float0|token|int1|uint1)\b  # not the types that name handles
-  | (?:array|dense|tensor|complex|x(?:\d++x)*+complex)(?=<)
-  | 0x[0-9A-F]++(?!\w) | \d++(?:\.\d*+)?(?:[eE][+\-]?\d++)?
-  | (?:(?:jaxpr|pallas|mosaic|cudnn)\.(?:\w++\.)*+)?[A-Za-z_]\w*+
+  | (?:array|dense|tensor|complex|x(?:\d++x){{0,255}}+complex)(?=<)
+  | 0x[0-9A-F]{{1,64}}+(?!\w)
+  | {_DIGITS}(?:\.(?:{_DIGITS})?+(?!\d))?(?:[eE][+\-]?{_DIGITS})?
+  | (?:(?:jaxpr|pallas|mosaic|cudnn)\.(?:\w++\.)*+)?{_ELEMENT}[A-Za-z_]\w{{0,511}}+
     (?![\w$.]|[ \n]*[<\[])(?!(?<=handle)[ \n]*=)           # a key, a keyword
   | -> | [()\[\]{{}}<>*?\-]
 """

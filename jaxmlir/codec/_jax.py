@@ -119,8 +119,9 @@ def _decode_mesh(attr: ir.Attribute, reader: Reader) -> Any:
     from jax.sharding import Mesh
 
     fields = {item.name: decode(item.attr, reader) for item in attr}
-    devices = np.empty(fields["shape"], object)
-    devices.reshape(-1)[:] = fields["devices"]
+    devices = np.empty(len(fields["devices"]), object)
+    devices[:] = fields["devices"]
+    devices = devices.reshape(fields["shape"])
     return Mesh(devices, fields["axis_names"], axis_types=fields["axis_types"])
 
 

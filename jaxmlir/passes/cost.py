@@ -15,7 +15,6 @@ listed by name; of them only the bytes are counted.
 from __future__ import annotations
 
 import contextlib
-import linecache
 import math
 import sys
 from collections import Counter, defaultdict
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jaxmlir import locations, ops
 from jaxmlir._compat import core
 from jaxmlir._plans import Node
+from jaxmlir._source_files import source_line
 from jaxmlir.ir import scope
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import named_ops, trip_count
@@ -89,7 +89,7 @@ class Costs:
         with contextlib.suppress(core.InconclusiveDimensionOperation):
             order.sort(key=lambda item: (-item[1].flops, -item[1].bytes))
         for (file, line), cost in order[:top]:
-            source = linecache.getline(file, line).strip() if line else ""
+            source = source_line(file, line).strip()
             mark = " (per iteration)" if (file, line) in self.unbounded else ""
             rows.append(_cost_row(cost, f"{file}:{line}{mark}  {source}" if line else "?"))
         rows.append(_cost_row(self.total, "total"))

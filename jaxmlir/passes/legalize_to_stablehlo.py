@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.errors import PassError
-from jaxmlir.ir import is_private
+from jaxmlir.ir import TREES, is_private
 from jaxmlir.passes._base import Pass
 
 if TYPE_CHECKING:
@@ -35,10 +35,17 @@ class LegalizeToStablehlo(Pass):
                 f"expected one public function to lower, got {', '.join(public)}; "
                 f"symbol-privatize{{exclude={program.name}}} makes the others private"
             )
-        operands = len(program.function(program.name).type.inputs)
+        before = _counts(program)
         legalize(program, self.platforms or None)
-        function = program.function(program.name)
-        if len(function.type.inputs) != operands and "jaxpr.in_tree" in function.attributes:
-            # For several platforms, or ordered effects, JAX adds operands: the platform's index,
-            # tokens. The pytree does not have them.
-            del function.attributes["jaxpr.in_tree"]
+        attributes = program.function(program.name).attributes
+        for tree, had, has in zip(TREES, before, _counts(program), strict=True):
+            # For several platforms, or ordered effects, JAX adds operands and results: the
+            # platform's index, tokens. The pytrees do not have them.
+            if has != had and tree in attributes:
+                del attributes[tree]
+
+
+def _counts(program: Program) -> tuple[int, int]:
+    """How many values the public function takes and gives."""
+    type_ = program.function(program.name).type
+    return len(type_.inputs), len(type_.results)

@@ -5,7 +5,11 @@
 // RUN: not jaxmlir-opt --jaxpr-legalize-to-stablehlo %s 2>&1 | FileCheck %s --check-prefix=LOWER
 // RUN: jaxmlir-opt --symbol-privatize=exclude=double --jaxpr-legalize-to-stablehlo %s | jaxmlir-run --args 3 | FileCheck %s --check-prefix=DOUBLE
 // RUN: not jaxmlir-run %s --entry=tripel --args 3 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// RUN: jaxmlir-opt --emit-artifact %s -o %t.jaxmlir
+// RUN: jaxmlir-run %t.jaxmlir --entry=both --args 3 | FileCheck %s --check-prefix=BOTH
 
+// BOTH: result[0]: f32[] = 6.0
+// BOTH-NEXT: result[1]: f32[] = 3.0
 // DOUBLE: result: f32[] = 6.0
 // TRIPLE: result: f32[] = 9.0
 // FEW: jaxmlir-run: @double takes 1 argument (f32[]), 0 arguments were given;
@@ -20,4 +24,8 @@ func.func public @triple(%x: tensor<f32>) -> tensor<f32> {
   %0 = "jaxpr.add"(%x, %x) : (tensor<f32>, tensor<f32>) -> tensor<f32>
   %1 = "jaxpr.add"(%0, %x) : (tensor<f32>, tensor<f32>) -> tensor<f32>
   return %1 : tensor<f32>
+}
+func.func private @both(%x: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
+  %0 = "jaxpr.add"(%x, %x) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %0, %x : tensor<f32>, tensor<f32>
 }
