@@ -13,21 +13,17 @@ def quotient(z: Any, y: Any) -> Any:
     """The factor that ``y`` was multiplied by.
 
     Integers are multiplied modulo a power of two, where an odd number has an inverse (Newton's
-    iteration: each step doubles the bits that are right).  Of an even number the factor of two is
-    shifted out, which is exact where the product did not overflow.
+    iteration: each step doubles the bits that are right).  An even number divides the product if
+    that did not overflow.
     """
     if jnp.issubdtype(z.dtype, jnp.inexact):
         return z / y
     y = jnp.broadcast_to(y, z.shape).astype(z.dtype)
     one, two = jnp.ones_like(y), jnp.full_like(y, 2)
-    twos = lax.population_count((y & -y) - one)
-    odd = lax.shift_right_logical(y, twos)
-    inverse, bits = (odd * 3) ^ two, 5
+    inverse, bits = (y * 3) ^ two, 5
     while bits < jnp.iinfo(z.dtype).bits:
-        inverse, bits = inverse * (two - odd * inverse), 2 * bits
-    is_signed = jnp.issubdtype(z.dtype, jnp.signedinteger)
-    shift = lax.shift_right_arithmetic if is_signed else lax.shift_right_logical
-    return shift(z * inverse, twos)
+        inverse, bits = inverse * (two - y * inverse), 2 * bits
+    return lax.select((y & one) == one, z * inverse, lax.div(z, y))
 
 
 def log_difference(z: Any, b: Any) -> Any:
