@@ -13,17 +13,21 @@ def quotient(z: Any, y: Any) -> Any:
     """The factor that ``y`` was multiplied by.
 
     Integers are multiplied modulo a power of two, where an odd number has an inverse (Newton's
-    iteration: each step doubles the bits that are right).  An even number divides the product if
-    that did not overflow.
+    iteration: each step doubles the bits that are right).  Of an even number the factor of two is
+    shifted out.  But where ``y`` divides ``z``, the quotient is the factor without an overflow.
     """
     if jnp.issubdtype(z.dtype, jnp.inexact):
         return z / y
     y = jnp.broadcast_to(y, z.shape).astype(z.dtype)
     one, two = jnp.ones_like(y), jnp.full_like(y, 2)
-    inverse, bits = (y * 3) ^ two, 5
+    twos = lax.population_count((y & -y) - one)
+    odd = lax.shift_right_logical(y, twos)
+    inverse, bits = (odd * 3) ^ two, 5
     while bits < jnp.iinfo(z.dtype).bits:
-        inverse, bits = inverse * (two - y * inverse), 2 * bits
-    return lax.select((y & one) == one, z * inverse, lax.div(z, y))
+        inverse, bits = inverse * (two - odd * inverse), 2 * bits
+    is_signed = jnp.issubdtype(z.dtype, jnp.signedinteger)
+    shift = lax.shift_right_arithmetic if is_signed else lax.shift_right_logical
+    return lax.select(lax.rem(z, y) == 0, lax.div(z, y), shift(z * inverse, twos))
 
 
 def log_difference(z: Any, b: Any) -> Any:
