@@ -498,3 +498,41 @@ def test_clamped_constants():
     after = program.run_passes("jaxpr-canonicalize")
     assert "clamp" not in after.as_text()
     same_bits(program, after, [np.int8([100, 2, 3])])
+
+
+def test_a_long_chain_of_which_nothing_is_left():
+    def function(x):
+        y = x
+        for _ in range(1000):
+            y = 3 * y + x
+        return y ^ y
+
+    program = jaxmlir.trace(function)(np.int32(3))
+    after = program.run_passes("jaxpr-canonicalize")
+    assert after.as_text().count('"jaxpr.') == 1
+    same_bits(program, after, [np.int32(3)])
+
+
+_BRANCHES = """
+func.func public @main(%x: tensor<f32>) -> tensor<f32> {
+  %i = "jaxpr.constant"() {value = dense<INDEX> : tensor<i32>} : () -> tensor<i32>
+  %0 = "jaxpr.cond"(%i, %x) {branches = [@a, @b]} : (tensor<i32>, tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+func.func private @a(%x: tensor<f32>) -> tensor<f32> {
+  %0 = "jaxpr.sin"(%x) : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+func.func private @b(%x: tensor<f32>) -> tensor<f32> {
+  %0 = "jaxpr.cos"(%x) : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+"""
+
+
+@pytest.mark.parametrize("index", [-1, 0, 1, 2])
+def test_the_last_branch_is_that_of_an_index_out_of_range(index):
+    program = jaxmlir.parse(_BRANCHES.replace("INDEX", str(index)))
+    after = program.run_passes("jaxpr-canonicalize")
+    assert "jaxpr.cond" not in after.as_text()
+    same_bits(program, after, [np.float32(0.5)])

@@ -9,6 +9,7 @@ from round_trip import reread
 from test_inverse import Case, check
 
 import jaxmlir
+from jaxmlir import primitives
 from jaxmlir.errors import TransformError
 
 pytestmark = pytest.mark.compat
@@ -35,6 +36,15 @@ def test_products_modulo_a_power_of_two(dtype):
     for factor in (2, 12, *([] if info.min == 0 else [-6])):
         y = jnp.asarray(factor, dtype)
         np.testing.assert_array_equal(inverse_of(lambda x, y=y: x * y, small)(small * y), small)
+
+
+def test_even_factors_whose_product_just_fits():
+    """The largest powers of two are negative only."""
+    for dtype in ("int8", "int32"):
+        low = jnp.iinfo(dtype).min
+        x = jnp.asarray([low // -2, 1, low // -4, -1, low // 4], dtype)
+        y = jnp.asarray([-2, low, -4, low // 2, 2], dtype)
+        np.testing.assert_array_equal(inverse_of(lambda x, y=y: x * y, x)(x * y), x)
 
 
 def test_types_and_sizes_at_the_edge():
@@ -130,6 +140,19 @@ def test_systems_of_narrow_floats(dtype):
         np.testing.assert_allclose(float(log_det), expected, rtol=0.02)
 
 
+def test_a_function_of_complex_numbers_that_is_not_holomorphic():
+    z = np.complex64([1 + 1j, 0.3 - 0.2j, 0])
+    found, log_det = jaxmlir.trace(jax.nn.soft_sign)(z).inverse_and_log_det()(jax.nn.soft_sign(z))
+    np.testing.assert_allclose(found, z, rtol=1e-5)
+
+    def of_parts(x):
+        y = jax.nn.soft_sign(lax.complex(*x))
+        return jnp.stack([y.real, y.imag])
+
+    jacobian = jax.jacfwd(of_parts)(np.stack([z.real, z.imag])).reshape(6, 6)
+    np.testing.assert_allclose(log_det, -np.linalg.slogdet(jacobian)[1], rtol=1e-5)
+
+
 def test_a_unit_diagonal_is_not_read():
     a = jnp.asarray(MATRIX).at[1, 1].set(jnp.inf).at[0, 0].set(jnp.nan)
 
@@ -185,6 +208,59 @@ def test_half_a_spectrum_has_no_determinant(n):
     np.testing.assert_allclose(program.inverse()(f(x)), x, atol=1e-4)
     with pytest.raises(TransformError, match="it has no log-determinant"):
         program.inverse_and_log_det()
+
+
+def test_some_vectors_are_those_of_many_matrices():
+    def some(x):
+        return lax.linalg.eigh(x, symmetrize_input=False, subset_by_index=(0, 2))
+
+    def all_of_them(x):
+        return lax.linalg.eigh(x, symmetrize_input=False, subset_by_index=(0, 3))
+
+    x = np.diag(np.float32([1, 2, 3]))
+    with pytest.raises(TransformError, match="some of the vectors are those of many matrices"):
+        jaxmlir.trace(some)(x).inverse()
+    np.testing.assert_allclose(inverse_of(all_of_them, x)(all_of_them(x)), x, atol=1e-6)
+
+
+# --- elements in other places ---------------------------------------------------------------------
+
+
+def test_values_that_are_passed_on():
+    """What is made to depend on another value, and arrays of sizes known at run time only."""
+    x = np.float32([1, 2, 3])
+    tie = primitives.of_op("jaxpr.tie")
+    np.testing.assert_array_equal(inverse_of(lambda x: tie.bind(jnp.ones(2), x), x)(x), x)
+    (size,) = jax.export.symbolic_shape("b")
+    shape = jax.ShapeDtypeStruct((size,), np.float32)
+    for function in (lambda x: jnp.array(2 * x), lambda x: 2 * lax.optimization_barrier(x)):
+        np.testing.assert_array_equal(inverse_of(function, shape)(2 * x), x)
+
+
+def test_one_of_more_cases_than_numpy_chooses_from():
+    def f(x):
+        return lax.select_n(np.int32([69, 0, 1]), *(x * (i + 1) for i in range(70)))
+
+    x = np.float32([1, 2, 3])
+    np.testing.assert_allclose(inverse_of(f, x)(f(x)), x, rtol=1e-6)
+
+
+def test_indices_that_take_long_to_compute():
+    def f(x):
+        i = np.int32([1, 0])
+        for _ in range(1001):
+            i = lax.rem(lax.add(i, np.int32([1, 1])), np.int32([2, 2]))
+        return x[i]
+
+    x = np.float32([1, 2])
+    np.testing.assert_array_equal(inverse_of(f, x)(f(x)), x)
+
+
+def test_bits_of_a_weak_type():
+    program = jaxmlir.trace(lambda x: lax.bitcast_convert_type(x, jnp.int32))(1.0)
+    inverse = reread(program.inverse())
+    inverse.verify()
+    assert float(inverse(program(1.5))) == 1.5
 
 
 # --- what is known later --------------------------------------------------------------------------

@@ -70,6 +70,12 @@ def _elu_log_slope(x: Any, y: Any, scale: Any = None, *, alpha: Any) -> Any:
     return jnp.where(y > 0, 0.0, jnp.log(alpha if scale is None else scale) + x)
 
 
+def _soft_sign_log_slope(x: Any, y: Any) -> Any:
+    # Of complex numbers it is not holomorphic: (1 + |x|)**-2 along x, (1 + |x|)**-1 across.
+    power = -1.5 if jnp.iscomplexobj(x) else -2
+    return power * lax.log1p(lax.abs(x))
+
+
 def _parametric(name: str, solve: Callable[..., Any], log_slope: Callable[..., Any]) -> Formulas:
     formula = Formula(solve, log_slope)
     return Formulas({(0,): formula}, attributes=(name,), elementwise=True)
@@ -98,7 +104,7 @@ LIBRARY: dict[str, Known] = {
     ),
     "soft_sign": Known(
         "jax.nn",
-        _unary(lambda y: y / (1 - lax.abs(y)), lambda x, y: -2 * lax.log1p(lax.abs(x))),
+        _unary(lambda y: y / (1 - lax.abs(y)), _soft_sign_log_slope),
         "y / (1 - abs(y))",
     ),
 }

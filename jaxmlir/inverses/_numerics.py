@@ -14,7 +14,7 @@ def quotient(z: Any, y: Any) -> Any:
 
     Integers are multiplied modulo a power of two, where an odd number has an inverse (Newton's
     iteration: each step doubles the bits that are right).  Of an even number the factor of two is
-    shifted out, which is exact where the product did not overflow.
+    shifted out.  But where ``y`` divides ``z``, the quotient is the factor without an overflow.
     """
     if jnp.issubdtype(z.dtype, jnp.inexact):
         return z / y
@@ -27,7 +27,7 @@ def quotient(z: Any, y: Any) -> Any:
         inverse, bits = inverse * (two - odd * inverse), 2 * bits
     is_signed = jnp.issubdtype(z.dtype, jnp.signedinteger)
     shift = lax.shift_right_arithmetic if is_signed else lax.shift_right_logical
-    return shift(z * inverse, twos)
+    return lax.select(lax.rem(z, y) == 0, lax.div(z, y), shift(z * inverse, twos))
 
 
 def log_difference(z: Any, b: Any) -> Any:

@@ -362,29 +362,39 @@ class Site:
 
 def _static(solver: Solver, value: ir.Value) -> np.ndarray | None:
     """Computes a value if it depends on constants only; each op once."""
+    known: dict[ir.Value, Any] = solver.static_values
+    # Without recursion: what it depends on may be a chain of thousands of ops.
+    pending = [value]
+    while pending:
+        top = pending[-1]
+        if top in known:
+            pending.pop()
+            continue
+        owner = top.owner
+        if isinstance(owner, ir.Block) or not isinstance(aval_of(top.type), core.ShapedArray):
+            known[top] = None
+            continue
+        missing = [v for v in owner.operands if v not in known]
+        if missing:
+            pending += missing
+            continue
+        for result, found in zip(owner.results, _computed(solver, owner), strict=True):
+            extended = found is not None and isinstance(found.dtype, dtypes.ExtendedDType)
+            known[result] = None if found is None or extended else np.asarray(found)
+    return known[value]
+
+
+def _computed(solver: Solver, op: Any) -> list[Any]:
+    """The results of an op of which it is known what its operands are; ``None`` where these depend
+    on more than constants."""
     from jaxmlir.exporter import constant_value
 
-    known: dict[ir.Value, Any] = solver.static_values
-    if value in known:
-        return known[value]
-    owner = value.owner
-    if isinstance(owner, ir.Block) or not isinstance(aval_of(value.type), core.ShapedArray):
-        return None
-    name = owner.name
-    operands = list(owner.operands)
-    results: list[Any]
-    if name == "jaxpr.constant":
-        results = [constant_value(solver.rules.program, owner)]
-    else:
-        inputs = [_static(solver, v) for v in operands]
-        if any(v is None for v in inputs) or "jaxpr.effects" in owner.attributes:
-            results = [None] * len(owner.results)
-        else:
-            import jax
+    if op.name == "jaxpr.constant":
+        return [constant_value(solver.rules.program, op)]
+    inputs = [solver.static_values[v] for v in op.operands]
+    if any(v is None for v in inputs) or "jaxpr.effects" in op.attributes:
+        return [None] * len(op.results)
+    import jax
 
-            with jax.ensure_compile_time_eval():
-                results = core.jaxpr_as_fun(solver.rules.jaxpr_of(owner, name))(*inputs)
-    for result, found in zip(owner.results, results, strict=True):
-        extended = found is not None and isinstance(found.dtype, dtypes.ExtendedDType)
-        known[result] = None if found is None or extended else np.asarray(found)
-    return known[value]
+    with jax.ensure_compile_time_eval():
+        return core.jaxpr_as_fun(solver.rules.jaxpr_of(op, op.name))(*inputs)

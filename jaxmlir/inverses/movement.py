@@ -393,13 +393,42 @@ class Select(Movement):
 
 
 def _select(which: np.ndarray, *cases: np.ndarray) -> np.ndarray:
-    which = np.broadcast_to(which, cases[0].shape).astype(int)
-    return np.choose(which, cases)
+    # As JAX's lowering does: what is out of range is the first or the last.
+    which = np.broadcast_to(which, cases[0].shape).astype(int).clip(0, len(cases) - 1)
+    # Not `np.choose`, which takes no more than 64.
+    return np.take_along_axis(np.stack(cases), which[None], 0)[0]
 
 
 RULES["select_n"] = Select(_one(_select), moved=(1, ...))
 
 # --- values passed through ------------------------------------------------------------------------
+
+
+class Passed(Movement):
+    """Results are operands: known as a whole, they are so in any shape."""
+
+    def learn(self, site: Site) -> None:
+        if self._pass_on(site, site.results, self._passed(site)):
+            super().learn(site)
+
+    def forward(self, site: Site) -> None:
+        if self._pass_on(site, self._passed(site), site.results):
+            super().forward(site)
+
+    @staticmethod
+    def _passed(site: Site) -> list[ir.Value]:
+        return site.operands[-len(site.results) :]
+
+    @staticmethod
+    def _pass_on(site: Site, sources: Sequence[ir.Value], targets: Sequence[ir.Value]) -> bool:
+        """Says what some values are; whether there is one that is not known yet."""
+        for source, target in zip(sources, targets, strict=True):
+            value = site.whole(source)
+            # Of another type where it says in which memory the value is.
+            if value is not None and value.type == target.type:
+                site.solver.tell(target, value)
+        return not all(site.known(targets))
+
 
 for _name in (
     "copy",
@@ -409,7 +438,7 @@ for _name in (
     "optimization_barrier",
     "sharding_constraint",
     "stop_gradient",
-    "tie",
     "xla_metadata_value",
 ):
-    _register(_name, lambda *xs: list(xs))
+    RULES[_name] = Passed(lambda *xs: list(xs))
+RULES["tie"] = Passed(lambda x, y: [y])

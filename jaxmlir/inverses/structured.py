@@ -112,7 +112,11 @@ def _keys(y: Any, aval: Any) -> Any:
     return jax.random.wrap_key_data(y, impl=aval.dtype._impl.name)
 
 
-RULES["bitcast_convert_type"] = ByType(lambda y, aval: lax.bitcast_convert_type(y, aval.dtype))
+def _bits(y: Any, aval: Any) -> Any:
+    return typed(lax.bitcast_convert_type(y, aval.dtype), aval)
+
+
+RULES["bitcast_convert_type"] = ByType(_bits)
 RULES["random_wrap"] = ByType(lambda y, aval: jax.random.key_data(y))
 RULES["random_unwrap"] = ByType(_keys)
 RULES["random_clone"] = ByType(lambda y, aval: y)
@@ -171,9 +175,17 @@ class Cholesky:
         """A part of a matrix says nothing about the factor."""
 
 
-def _with_vectors(unknown: tuple[int, ...], aval: Any, *, compute_uv: bool) -> None:
+def _all_of(unknown: tuple[int, ...], aval: Any, *, subset_by_index: Any) -> None:
+    if subset_by_index not in (None, (0, min(aval.shape[-2:]))):
+        raise NotInvertible("some of the vectors are those of many matrices")
+
+
+def _with_vectors(
+    unknown: tuple[int, ...], aval: Any, *, compute_uv: bool, subset_by_index: Any
+) -> None:
     if not compute_uv:
         raise NotInvertible("the singular values alone are those of many matrices")
+    _all_of(unknown, aval, subset_by_index=subset_by_index)
 
 
 whole("lu", {(0,): Formula(_unlu, UNDEFINED)})
@@ -182,14 +194,17 @@ whole(
     "eigh",
     {
         (0,): Formula(
-            lambda v, w: _matmul(v * w[..., None, :].astype(v.dtype), _adjoint(v)), UNDEFINED
+            lambda v, w, **_: _matmul(v * w[..., None, :].astype(v.dtype), _adjoint(v)),
+            UNDEFINED,
         )
     },
+    attributes=("subset_by_index",),
+    check=_all_of,
 )
 whole(
     "svd",
-    {(0,): Formula(lambda *factors, compute_uv: _unsvd(*factors), UNDEFINED)},
-    attributes=("compute_uv",),
+    {(0,): Formula(lambda *factors, **_: _unsvd(*factors), UNDEFINED)},
+    attributes=("compute_uv", "subset_by_index"),
     check=_with_vectors,
 )
 

@@ -18,6 +18,7 @@ OPS: tuple[Op, ...] = (
             "add(x, neg(y)) = sub(x, y) if integer or float",
         ),
         inverse="x = z - y, y = z - x; x = z / 2 where both are x",
+        domain="where both are x, an integer, nothing overflows",
     ),
     binary(
         "add_any",
@@ -31,6 +32,7 @@ OPS: tuple[Op, ...] = (
             "add_any(x, neg(y)) = sub(x, y) if integer or float",
         ),
         inverse="x = z - y, y = z - x; x = z / 2 where both are x",
+        domain="where both are x, an integer, nothing overflows",
     ),
     binary(
         "sub",

@@ -96,7 +96,7 @@ OPS: tuple[Op, ...] = (
         "_mul",
         "x with slices multiplied, x[indices] *= updates.",
         inverse="x = y / updates",
-        domain=f"the updates are not 0; {_IN_PART}",
+        domain="the updates are not 0; of integers they are odd, or nothing overflows; " + _IN_PART,
     ),
     _scatter(
         "_min",

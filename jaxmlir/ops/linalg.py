@@ -74,7 +74,7 @@ OPS: tuple[Op, ...] = (
         "subset_by_index: ints?",
         "algorithm: enum SvdAlgorithm?",
         inverse="U diag(s) V^H",
-        domain="with U and V^H",
+        domain="with all of U and V^H",
     ),
     # Eigenvalues
     op(
@@ -98,6 +98,7 @@ OPS: tuple[Op, ...] = (
         "subset_by_index: ints?",
         "algorithm: enum EighImplementation?",
         inverse="V diag(w) V^H",
+        domain="with all of V",
     ),
     op(
         "schur",

@@ -71,7 +71,7 @@ OPS: tuple[Op, ...] = (
         "cumprod",
         "Running product, y[i] = x[0] * ... * x[i].",
         inverse="quotients, x[i] = y[i] / y[i - 1]",
-        domain="x is not 0",
+        domain="x is not 0; of integers it is odd, or nothing overflows",
     ),
     _cumulative(
         "cummax",

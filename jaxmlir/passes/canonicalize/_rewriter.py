@@ -17,7 +17,7 @@ from jaxmlir._compat import dtypes
 from jaxmlir.dense import dense
 from jaxmlir.effect_attrs import has_lasting_effects
 from jaxmlir.ir import free_symbol, func, ir
-from jaxmlir.passes._build import filled, inline
+from jaxmlir.passes._build import filled, inline, is_used
 from jaxmlir.passes._node import OpNode, array_of, number_of
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.types import aval_of
@@ -260,18 +260,23 @@ class Rewriter:
         Args:
           kept: what takes its place, and may have no users yet.
         """
-        for result in node.results:
-            if next(iter(result.uses), None) is not None:
-                return
-        if has_lasting_effects(node.op, node.name):
-            return
-        for result in node.results:
-            self._nodes.pop(result, None)
-        node.op.operation.erase()
-        for operand in node.operands:
-            source = self._nodes.get(operand)
-            if source is not None and (kept is None or operand != kept):
-                self._drop(source, kept)
+        pending: list[Node] = [node]
+        gone: set[Node] = set()
+        # Without recursion: what only it used may be a chain of thousands of ops.
+        while pending:
+            node = pending.pop()
+            if node in gone or any(map(is_used, node.results)):
+                continue
+            if has_lasting_effects(node.op, node.name):
+                continue
+            gone.add(node)
+            for result in node.results:
+                self._nodes.pop(result, None)
+            node.op.operation.erase()
+            for operand in node.operands:
+                source = self._nodes.get(operand)
+                if source is not None and (kept is None or operand != kept):
+                    pending.append(source)
 
 
 def _unused_name(program: Program, symbol: str) -> str:

@@ -96,7 +96,9 @@ def cond_of_constant(r: Rewriter, node: Node) -> list[ir.Value] | None:
         index = np.array(0)
     if index is None or index.ndim:
         return None
-    return _branch(r, node, symbols[min(max(int(index), 0), len(symbols) - 1)])
+    # StableHLO's `case` takes the last branch for an index out of range.
+    which = int(index) if 0 <= index < len(symbols) else -1
+    return _branch(r, node, symbols[which])
 
 
 def _branch(r: Rewriter, node: Node, symbol: str) -> list[ir.Value] | None:
