@@ -386,7 +386,8 @@ _HANDLERS: dict[str, Callable[..., np.ndarray | None]] = {
 def vector(known: Known, value: ir.Value, length: int) -> np.ndarray | None:
     """A scalar of a body as an array over its iterations, if it depends on no loop outside."""
     array = known.get(value)
-    if array is None or not array.ndim:
+    # Of a loop outside that has no iteration, there is none.
+    if array is None or not array.ndim or not array.size:
         return None
     rows = array.reshape(-1, array.shape[-1])
     if len(rows) > 1 and not (rows == rows[:1]).all():

@@ -30,6 +30,8 @@ def while_to_scan(rules: Rules, op: Any, known: Known) -> Any | None:
     if loop.other.keys() - {"jaxpr.ctx", "jaxpr.parallel"}:
         return None
     of_cond, of_body, init = loop.operands(list(op.operands))
+    if not init:
+        return None
     length = _trip_count(rules, loop, of_cond, init, known)
     if length is None:
         return None
