@@ -332,6 +332,32 @@ def test_whiles_of_known_length(steps):
         same_gradient(program, scan, args)
 
 
+@pytest.mark.compat
+@pytest.mark.parametrize(
+    "limit",
+    [
+        lambda n: lax.squeeze(n, (0,)),
+        lambda n: lax.rev(n, (0,))[0],
+        lambda n: lax.concatenate([n, n], 0)[1],
+        lambda n: lax.broadcast_in_dim(n, (2, 1), (1,))[1, 0],
+    ],
+)
+@pytest.mark.parametrize("number", [6, 0])
+def test_whiles_whose_condition_has_arrays(limit, number):
+    n = jnp.array([number])
+
+    def function(x):
+        def body(state):
+            i, out = state
+            return i + 1, out.at[i].set(jnp.sin(x[i]))
+
+        return lax.while_loop(lambda state: state[0] < limit(n), body, (0, x))
+
+    program = jaxmlir.trace(function)(X).run_passes(LOOPS)
+    assert "jaxpr.while" not in str(program)
+    same_bits(program, function, X)
+
+
 def test_a_while_that_depends_on_data_is_left_alone():
     def function(x):
         return lax.while_loop(
