@@ -332,6 +332,32 @@ def test_whiles_of_known_length(steps):
         same_gradient(program, scan, args)
 
 
+@pytest.mark.compat
+@pytest.mark.parametrize(
+    "limit",
+    [
+        lambda n: lax.squeeze(n, (0,)),
+        lambda n: lax.rev(n, (0,))[0],
+        lambda n: lax.concatenate([n, n], 0)[1],
+        lambda n: lax.broadcast_in_dim(n, (2, 1), (1,))[1, 0],
+    ],
+)
+@pytest.mark.parametrize("number", [6, 0])
+def test_whiles_whose_condition_has_arrays(limit, number):
+    n = jnp.array([number])
+
+    def function(x):
+        def body(state):
+            i, out = state
+            return i + 1, out.at[i].set(jnp.sin(x[i]))
+
+        return lax.while_loop(lambda state: state[0] < limit(n), body, (0, x))
+
+    program = jaxmlir.trace(function)(X).run_passes(LOOPS)
+    assert "jaxpr.while" not in str(program)
+    same_bits(program, function, X)
+
+
 def test_a_while_that_depends_on_data_is_left_alone():
     def function(x):
         return lax.while_loop(
@@ -384,6 +410,80 @@ def test_counters_of_unsigned_integers(start, step):
 
         program, _ = raised(loop, X)
         same_bits(program, loop, X)
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize(("start", "step", "reverse"), [(11, -1, False), (0, 1, True)])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint32])
+def test_counters_of_unsigned_integers_whose_rows_run_down(dtype, start, step, reverse):
+    """The numbers, which the body looks at, are computed with a step that wraps around."""
+
+    def function(x):
+        def body(i, _):
+            return (i + dtype(1) if step > 0 else i - dtype(1)), (jnp.sin(x), i)
+
+        return lax.scan(body, dtype(start), None, length=10, reverse=reverse)[1]
+
+    program = jaxmlir.trace(function)(X).run_passes(LOOPS)
+    assert "num_carry" not in str(program)
+    same_bits(program, function, X)
+
+
+@pytest.mark.compat
+def test_one_row_that_no_iteration_writes():
+    """It is the same in all of them, and not a row for each."""
+
+    def function(x):
+        def body(i, out):
+            row = lax.dynamic_slice(out, (7,), (1,))
+            return lax.dynamic_update_slice(out, row + jnp.sin(x[i]), (i,))
+
+        return for_loop(0, 6, body, x)
+
+    program = jaxmlir.trace(function)(X).run_passes(LOOPS)
+    assert not carries_arrays(program)
+    same_bits(program, function, X)
+    same_gradient(program, function, X)
+
+
+@pytest.mark.compat
+def test_loops_in_a_loop_of_no_iterations():
+    def function(x):
+        def row(i, out):
+            return for_loop(0, 4, lambda j, out: out.at[2 * i + j].set(x[i] * out[j]), out)
+
+        return for_loop(0, 0, row, x)
+
+    program = jaxmlir.trace(function)(X).run_passes(LOOPS)
+    same_bits(program, function, X)
+
+
+@pytest.mark.compat
+def test_a_while_that_carries_nothing():
+    def function(x):
+        lax.while_loop(lambda _: False, lambda nothing: nothing, ())
+        return x
+
+    program = jaxmlir.trace(function)(X).run_passes(LOOPS)
+    same_bits(program, function, X)
+
+
+@pytest.mark.compat
+def test_rows_of_an_array_of_a_symbolic_size():
+    """It may have fewer than are read."""
+    numbers = lax.GatherDimensionNumbers((0,), (0,), (0,))
+
+    def function(x):
+        def body(i, _):
+            return i + 1, lax.gather(x, i[None], numbers, (1, 3), mode="fill", fill_value=7)
+
+        return lax.scan(body, 0, None, length=8)
+
+    (size,) = jax.export.symbolic_shape("n")
+    program = jaxmlir.trace(function)(jax.ShapeDtypeStruct((size, 3), np.float32))
+    after = program.run_passes(LOOPS)
+    for rows in (M, M[:5]):
+        same_bits(after, function, rows)
 
 
 def test_loops_of_very_many_iterations():

@@ -275,6 +275,20 @@ def test_writes_out_of_bounds(dtype, places, is_packed, mode, add):
         np.testing.assert_allclose(after(*args), jax.jit(function)(*args), 1e-6)
 
 
+def test_what_nothing_is_added_to_keeps_its_sign():
+    """A negative zero is one, too."""
+
+    def function(x, xs, w):
+        for i, row in enumerate(xs):
+            x = x.at[i + 2].add(jnp.tanh(w @ row))
+        return x
+
+    args = np.full((9, 3), -0.0, np.float32), normal(4, 3), normal(3, 3)
+    before, after = packed(function, *args)
+    assert count(before, "scatter_add") == [4] and count(after, "scatter_add") == [0]
+    np.testing.assert_array_equal(*(np.signbit(f(*args)) for f in (after, jax.jit(function))))
+
+
 def test_loops_in_loops_are_one_batch():
     x, w = normal(6, 3), normal(3, 3)
 

@@ -197,13 +197,28 @@ class ArrayRaiser:
         """An argument of the body: in each iteration the slab of an array that begins there."""
         key = (array, frame.axis, frame.size, *frame.starts, frame.part, numbers.tobytes())
         if key not in self._rows:
-            with ir.InsertionPoint(self.editor.op), self.editor.op.location:
-                source = _rows.part(self.rules, array, frame.starts, frame.part)
-                rows = _rows.take_rows(self.rules, source, numbers, frame.axis, frame.size)
             argument = self.editor.new_argument(with_shape(array.type, frame.slab))
-            self.editor.xs.append(Sliced(rows, argument))
+            if varies(numbers):
+                with ir.InsertionPoint(self.editor.op), self.editor.op.location:
+                    source = _rows.part(self.rules, array, frame.starts, frame.part)
+                    rows = _rows.take_rows(self.rules, source, numbers, frame.axis, frame.size)
+                self.editor.xs.append(Sliced(rows, argument))
+            else:
+                self.editor.consts.append(
+                    Constant(self._block(array, frame, int(numbers[0])), argument)
+                )
             self._rows[key] = argument
         return self._rows[key]
+
+    def _block(self, array: ir.Value, frame: Frame, at: int) -> ir.Value:
+        """Before the loop, the slab of an array that begins there."""
+        axis, size = frame.axis, frame.size
+        with ir.InsertionPoint(self.editor.op), self.editor.op.location:
+            source = _rows.part(self.rules, array, frame.starts, frame.part)
+            (block,) = self.rules.emit(
+                lambda x: [_slice(x, at, size, axis)], [source], ("block", at, axis, size)
+            )
+        return block
 
     def _put(self, access: Access, slab: ir.Value, frame: Frame) -> None:
         """Reads from a slab what was read from the array."""
@@ -368,14 +383,8 @@ class ArrayRaiser:
         """Carried slabs of the iterations before, the last one first."""
         found = []
         for number in plan.initial:
+            init = self._block(item.init, plan.frame, int(number))
             with ir.InsertionPoint(self.editor.op), self.editor.op.location:
-                source = _rows.part(self.rules, item.init, plan.frame.starts, plan.frame.part)
-                at, axis, size = int(number), plan.frame.axis, plan.frame.size
-                (init,) = self.rules.emit(
-                    lambda x, at=at, axis=axis, size=size: [_slice(x, at, size, axis)],
-                    [source],
-                    ("block", at, axis, size),
-                )
                 init = converted(init, type_)
             argument = self.editor.new_argument(type_)
             found.append(Carried(init, argument, argument))

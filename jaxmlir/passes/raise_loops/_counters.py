@@ -81,5 +81,7 @@ def _iota(values: np.ndarray, type_: ir.Type, reverse: bool) -> ir.Value:
     value = build("iota", [], type_, dimension=0, dtype=aval.dtype, shape=tuple(aval.shape))
     for name, number, neutral in (("mul", step, 1), ("add", start, 0)):
         if number != neutral:
-            value = build(name, [value, filled(type_, number)], type_)
+            # Of unsigned integers, a step down is one around all of them.
+            wrapped = int(np.array(number).astype(aval.dtype))
+            value = build(name, [value, filled(type_, wrapped)], type_)
     return value

@@ -40,12 +40,12 @@ class Known:
     """The integers and booleans of a function that follow from its constants and some that are
     given.
 
-    Args:
+    Attributes:
       depth: how many loops there are around it.
     """
 
     def __init__(self, given: Mapping[ir.Value, np.ndarray], depth: int):
-        self._depth = depth
+        self.depth = depth
         self._known = dict(given)
         self._unknown: set[ir.Value] = set()
         self._bounds: dict[ir.Value, Bounds] = {}
@@ -90,7 +90,7 @@ class Known:
                 return missing
             if not missing:
                 arrays = [self._known[v] for v in operands]
-                found = handler(op, arrays, aval_of(value.type), self._depth)
+                found = handler(op, arrays, aval_of(value.type), self.depth)
         if found is None or found.size > MAX_ELEMENTS or _is_huge(found):
             self._unknown.add(value)
         else:
@@ -386,7 +386,8 @@ _HANDLERS: dict[str, Callable[..., np.ndarray | None]] = {
 def vector(known: Known, value: ir.Value, length: int) -> np.ndarray | None:
     """A scalar of a body as an array over its iterations, if it depends on no loop outside."""
     array = known.get(value)
-    if array is None or not array.ndim:
+    # Of a loop outside that has no iteration, there is none.
+    if array is None or not array.ndim or not array.size:
         return None
     rows = array.reshape(-1, array.shape[-1])
     if len(rows) > 1 and not (rows == rows[:1]).all():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,8 @@ def while_to_scan(rules: Rules, op: Any, known: Known) -> Any | None:
     if loop.other.keys() - {"jaxpr.ctx", "jaxpr.parallel"}:
         return None
     of_cond, of_body, init = loop.operands(list(op.operands))
+    if not init:
+        return None
     length = _trip_count(rules, loop, of_cond, init, known)
     if length is None:
         return None
@@ -53,8 +56,9 @@ def _trip_count(
     consts, states = loop.operands(list(cond.arguments))[0], list(cond.arguments)[len(of_cond) :]
     fixed: dict[ir.Value, np.ndarray] = {}
     for value, arg in zip(of_cond, consts, strict=True):
-        if (array := known.get(value)) is not None and array.size == 1:
-            fixed[arg] = array.reshape((1,))
+        array = known.get(value)
+        if array is not None and math.prod(array.shape[: known.depth]) == 1:
+            fixed[arg] = array.reshape((1, *array.shape[known.depth :]))
     for count in _TRIES:
         given = dict(fixed)
         for value, arg, step in zip(init, states, steps, strict=True):

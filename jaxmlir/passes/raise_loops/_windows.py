@@ -173,7 +173,8 @@ def _single(
     is_inside = mode.name == "CLIP" or (
         mode.name in ("FILL_OR_DROP", "PROMISE_IN_BOUNDS")
         and all(
-            least >= 0 and greatest + sizes[d] <= shape[d]
+            # What is of a symbolic size may be smaller.
+            least >= 0 and isinstance(shape[d], int) and greatest + sizes[d] <= shape[d]
             for (least, greatest), d in zip(bounds, targets, strict=True)
         )
     )
