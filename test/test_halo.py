@@ -125,6 +125,19 @@ def test_two_parts_are_a_roll_only_with_zeros_around_them(fill):
     np.testing.assert_array_equal(after(x), parts(x))
 
 
+@pytest.mark.parametrize("edges", [(1, -1), (-1, 1)])
+def test_parts_that_are_shifted_along_another_dimension_are_no_roll(edges):
+    x = np.arange(1, 41, dtype=np.float32).reshape(5, 8)
+
+    def parts(x):
+        first = jax.lax.pad(x[2:], np.float32(0), [(0, 2, 0), (*edges, 0)])
+        second = jax.lax.pad(x[:2], np.float32(0), [(3, 0, 0), (1, -1, 0)])
+        return x + first + second
+
+    after = jaxmlir.trace(parts)(x).optimize(1).run_passes(EAGER)
+    np.testing.assert_array_equal(after(x), parts(x))
+
+
 @pytest.mark.parametrize("shifts", [(6, 6, 6), (5, 5, 5), (7, 7), (4, 5, 6, 9)])
 def test_rolls_that_go_around_once(shifts):
     x = np.random.RandomState(0).randn(12, 3).astype(np.float32)

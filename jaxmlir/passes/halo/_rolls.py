@@ -72,8 +72,11 @@ def _rolled_part(moves: Moves, node: OpNode) -> tuple[ir.Value, int, int, bool] 
     if len(along) != 1:
         return None
     (d,) = along
-    low = node.get("padding_config")[d][0]
-    size = part.x.type.shape[d]
+    lows = [low for low, _, _ in node.get("padding_config")]
+    if any(lows[:d] + lows[d + 1 :]):
+        # Shifted along another dimension, too, as with edges of 1 and -1.
+        return None
+    low, size = lows[d], part.x.type.shape[d]
     if part.limits[d] == size and low == 0:
         return part.x, d, part.starts[d], True
     if part.starts[d] == 0 and low == size - part.limits[d]:
