@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import jaxmlir
+from jaxmlir.passes._build import only_user
+from jaxmlir.passes.halo import _rolls
 
 EAGER = "jaxpr-halo{platform=cpu min-elements=0 margin=100}"
 
@@ -76,6 +78,29 @@ def test_the_transpose_of_a_roll_is_a_roll():
     assert "jaxpr.pad" in str(program)
     assert "jaxpr.pad" not in str(after)
     np.testing.assert_allclose(after(x), parts_in_a_sum(x))
+
+
+def test_a_long_sum_of_parts_is_gone_through_once(monkeypatch):
+    asked = 0
+
+    def counted(value):
+        nonlocal asked
+        asked += 1
+        return only_user(value)
+
+    def gradient(length):
+        def function(x):
+            return sum(jnp.sum(jnp.sin(k * x) * jnp.roll(x, k % 3 + 1)) for k in range(length))
+
+        return jaxmlir.trace(function)(np.arange(9.0, dtype=np.float32)).grad().optimize(1)
+
+    monkeypatch.setattr(_rolls, "only_user", counted)
+    found = []
+    for length in (20, 40):
+        asked = 0
+        assert "jaxpr.pad" not in str(gradient(length).run_passes(EAGER))
+        found.append(asked)
+    assert found[1] < 2.5 * found[0]
 
 
 def test_parts_that_are_not_in_one_sum_stay():
