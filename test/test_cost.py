@@ -67,6 +67,26 @@ def test_convolutions(padding, options):
     assert ours(convolve, IMAGE, KERNEL).total == of_xla(convolve, IMAGE, KERNEL)
 
 
+@pytest.mark.parametrize("strides", [(1, 4), (2, 6), (3, 1)])
+@pytest.mark.parametrize("padding", [(0, 0), (-2, 5), (4, -3)])
+def test_convolutions_of_arrays_with_gaps(strides, padding):
+    def convolve(image, kernel):
+        return lax.conv_general_dilated(
+            image, kernel, strides, [padding, padding], lhs_dilation=(3, 4), rhs_dilation=(2, 3)
+        )
+
+    assert ours(convolve, IMAGE, KERNEL).total == of_xla(convolve, IMAGE, KERNEL)
+
+
+def test_a_long_convolution_is_counted_at_once():
+    x = jax.ShapeDtypeStruct((1, 1, 1_000_000), np.float32)
+
+    def convolve(x):
+        return lax.conv_general_dilated(x, x, (1,), [(999_999, 999_999)])
+
+    assert ours(convolve, x).total.flops == 2 * 10**12
+
+
 def test_grouped_convolution():
     def convolve(image, kernel):
         return lax.conv_general_dilated(image, kernel, (1, 1), "SAME", feature_group_count=3)

@@ -11,6 +11,7 @@ import pytest
 from jax import lax
 
 import jaxmlir
+from jaxmlir import codec
 
 FLATTEN = "jaxpr-flatten-products{platform=cpu}"
 RNG = np.random.RandomState(0)
@@ -120,6 +121,28 @@ def test_transposes_that_swap_the_operands(data):
     if left and right and summed and order == swap:
         assert "jaxpr.transpose" in str(program)
         assert "jaxpr.transpose" not in str(flat)
+
+
+_ALGORITHM = lax.DotAlgorithm(jnp.bfloat16, np.float32, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("precision", "parts"), [(("highest", "default"), ("DEFAULT", "HIGHEST")), (_ALGORITHM, ())]
+)
+def test_operands_keep_their_precision_where_they_are_swapped(precision, parts):
+    def function(x, y):
+        return lax.dot_general(x, y, (((0,), (0,)), ((), ())), precision=precision).T
+
+    x, y = (jax.ShapeDtypeStruct((6, n), np.float32) for n in (4, 5))
+    program = jaxmlir.trace(function)(x, y).run_passes(FLATTEN)
+    product = program.functions["function"].entry_block.operations[0]
+    assert [v.type.shape[1] for v in product.operands] == [5, 4]
+    text = str(product)
+    if parts:
+        assert text.index(parts[0]) < text.index(parts[1])
+    else:
+        found = codec.decode(product.attributes["precision"])
+        assert (found.lhs_precision_type, found.rhs_precision_type) == (np.float32, jnp.bfloat16)
 
 
 @pytest.mark.compat

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import jaxmlir
+from jaxmlir.passes._build import only_user
+from jaxmlir.passes.halo import _rolls
 
 EAGER = "jaxpr-halo{platform=cpu min-elements=0 margin=100}"
 
@@ -78,6 +80,29 @@ def test_the_transpose_of_a_roll_is_a_roll():
     np.testing.assert_allclose(after(x), parts_in_a_sum(x))
 
 
+def test_a_long_sum_of_parts_is_gone_through_once(monkeypatch):
+    asked = 0
+
+    def counted(value):
+        nonlocal asked
+        asked += 1
+        return only_user(value)
+
+    def gradient(length):
+        def function(x):
+            return sum(jnp.sum(jnp.sin(k * x) * jnp.roll(x, k % 3 + 1)) for k in range(length))
+
+        return jaxmlir.trace(function)(np.arange(9.0, dtype=np.float32)).grad().optimize(1)
+
+    monkeypatch.setattr(_rolls, "only_user", counted)
+    found = []
+    for length in (20, 40):
+        asked = 0
+        assert "jaxpr.pad" not in str(gradient(length).run_passes(EAGER))
+        found.append(asked)
+    assert found[1] < 2.5 * found[0]
+
+
 def test_parts_that_are_not_in_one_sum_stay():
     def function(x):
         first, second = jnp.pad(x[1:], (0, 1)), jnp.pad(x[:1], (len(x) - 1, 0))
@@ -122,6 +147,19 @@ def test_two_parts_are_a_roll_only_with_zeros_around_them(fill):
     program = jaxmlir.trace(parts)(x).optimize(1)
     after = program.run_passes("jaxpr-halo{platform=cpu}")
     assert str(after).count("jaxpr.pad") == (2 if fill else 0)
+    np.testing.assert_array_equal(after(x), parts(x))
+
+
+@pytest.mark.parametrize("edges", [(1, -1), (-1, 1)])
+def test_parts_that_are_shifted_along_another_dimension_are_no_roll(edges):
+    x = np.arange(1, 41, dtype=np.float32).reshape(5, 8)
+
+    def parts(x):
+        first = jax.lax.pad(x[2:], np.float32(0), [(0, 2, 0), (*edges, 0)])
+        second = jax.lax.pad(x[:2], np.float32(0), [(3, 0, 0), (1, -1, 0)])
+        return x + first + second
+
+    after = jaxmlir.trace(parts)(x).optimize(1).run_passes(EAGER)
     np.testing.assert_array_equal(after(x), parts(x))
 
 

@@ -541,3 +541,37 @@ def test_backward_rules_pushed_forward_agree_with_reverse_mode():
         return sum(np.vdot(x, y) for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True))
 
     np.testing.assert_allclose(inner(ct, pushed), inner(pulled, tangents), rtol=1e-4)
+
+
+NOT_LINEAR = {
+    "convert_element_type": lambda ct: ct.astype(jnp.int32).astype(ct.dtype),
+    "gather": lambda ct: ct.at[jnp.arange(1, 4)].get(mode="fill", fill_value=2.0),
+}
+
+
+@pytest.mark.parametrize("name", NOT_LINEAR)
+def test_what_is_linear_but_for_an_attribute_is_not_pushed_forward(name):
+    @jax.custom_vjp
+    def double(x):
+        return 2 * x
+
+    double.defvjp(lambda x: (2 * x, None), lambda _, ct: (NOT_LINEAR[name](ct),))
+    program = jaxmlir.trace(double)(np.ones(3, np.float32))
+    with pytest.raises(TransformError, match=f"'jaxpr.{name}' op in @.* is not linear"):
+        program.jvp(custom_vjp_forward="transpose")
+
+
+def test_what_a_gather_fills_with_zeros_or_nan_is_pushed_forward():
+    @jax.custom_vjp
+    def pick(x):
+        return x[1:]
+
+    def backward(_, ct):
+        indices = jnp.arange(-1, 2)
+        return (jnp.take(ct, indices) + ct.at[indices + 1].get(mode="fill", fill_value=0),)
+
+    pick.defvjp(lambda x: (x[1:], None), backward)
+    x, t = np.ones(3, np.float32), np.array([1, 2, 4], np.float32)
+    _, pushed = jaxmlir.trace(pick)(x).jvp(custom_vjp_forward="transpose")((x,), (t,))
+    (want,) = jax.linear_transpose(lambda ct: backward(None, ct)[0], x[1:])(t)
+    np.testing.assert_array_equal(pushed, want)

@@ -1,5 +1,7 @@
 """Maxima that results do not depend on: found where they are, and nowhere else."""
 
+import time
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -136,3 +138,22 @@ def test_scaled_integers_wrap_around():
     x = np.array([2**30, 1, 5], np.int32)
     after = jaxmlir.trace(softmax)(x).optimize(1).run_passes("jaxpr-stop-shifts")
     np.testing.assert_array_equal(after(x), softmax(x))
+
+
+def test_the_work_is_linear_in_a_chain():
+    def chain(length):
+        def function(x):
+            for _ in range(length):
+                x = softmax(x, 1)
+            return x
+
+        return jaxmlir.trace(function)(X).run_passes("jaxpr-inline")
+
+    def seconds(program):
+        start = time.thread_time()
+        after = program.run_passes("jaxpr-stop-shifts")
+        assert "stop_gradient" in str(after)
+        return time.thread_time() - start
+
+    small, large = chain(60), chain(480)
+    assert min(seconds(large) for _ in range(3)) < 24 * min(seconds(small) for _ in range(3))

@@ -21,7 +21,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
 
 from jaxmlir import locations, ops
 from jaxmlir._compat import core
@@ -288,17 +290,43 @@ def _convolution(node: Node, operands: list[Any], results: list[Any]) -> int | N
     for i, (low, _) in enumerate(node.get("padding")):
         stride = node.get("window_strides")[i]
         spread, reach = node.get("lhs_dilation")[i], node.get("rhs_dilation")[i]
-        if not all(isinstance(n, int) for n in (image[spatial[i]], kernel[taps[i]], low)):
+        size, places, count = image[spatial[i]], kernel[taps[i]], result[out[i]]
+        if not all(isinstance(n, int) for n in (size, places, count, low)):
             return None
-        length = (image[spatial[i]] - 1) * spread + 1
-        at = (
-            o * stride + k * reach - low
-            for o in range(result[out[i]])
-            for k in range(kernel[taps[i]])
-        )
-        pairs *= sum(0 <= x < length and x % spread == 0 for x in at)
+        pairs *= _Window(count, places, stride, reach).meets(size, spread, low)
     products = pairs * kernel[in_feature] * result[numbers.out_spec[1]] * image[batch]
     return 2 * products // node.get("batch_group_count", 1)
+
+
+class _Window(NamedTuple):
+    """How a kernel moves along a dimension."""
+
+    results: int
+    taps: int
+    stride: int
+    reach: int
+    """From one of its elements to the next."""
+
+    def meets(self, size: int, spread: int, low: int) -> int:
+        """How often one of its elements meets one of an image.
+
+        Result ``o`` reads at ``t`` what is at ``o * stride + t * reach - low`` in an image of which
+        one element is ``spread`` from the next.  Those ``o`` of which that is a multiple of it
+        repeat themselves, so each of their residues is a range, which both ends cut off.
+
+        Args:
+          size: the number of its elements.
+          low: what it is padded with before the first one.
+        """
+        period = spread // math.gcd(self.stride, spread)
+        step, last = period * self.stride, (size - 1) * spread
+        total = 0
+        for o in range(min(period, self.results)):
+            start = np.arange(self.taps) * self.reach + (o * self.stride - low)
+            begin = np.maximum(-(start // step), 0)
+            end = np.minimum((last - start) // step, (self.results - 1 - o) // period)
+            total += int((np.maximum(end - begin + 1, 0) * (start % spread == 0)).sum())
+        return total
 
 
 def _fft(node: Node, operands: list[Any], results: list[Any]) -> int | None:

@@ -11,7 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
+
 from jaxmlir import codec, locations
+from jaxmlir._compat import dtypes
 from jaxmlir.errors import Diagnostic, TransformError
 from jaxmlir.ir import ir, scope
 from jaxmlir.ops import OPS
@@ -22,6 +25,7 @@ from jaxmlir.passes.higher_order._custom_rules import out_zeros, rule_symbol
 from jaxmlir.passes.higher_order.call import call
 from jaxmlir.passes.jvp import tangent_type_of
 from jaxmlir.passes.transpose import transpose
+from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -181,7 +185,7 @@ def _is_linear(op: Any, name: str, pattern: list[bool], fits: list[bool]) -> boo
     joint = record.linear_operands(len(pattern)) if record else ()
     if joint:
         others = (lin for i, lin in enumerate(pattern) if i not in joint)
-        return all(fits[i] for i in joint) and not any(others)
+        return all(fits[i] for i in joint) and not any(others) and not _rounds_or_fills(op, name)
     if name == "select_n":
         return not pattern[0] and all(fits[1:])
     if name == "custom_linear_solve":
@@ -190,6 +194,18 @@ def _is_linear(op: Any, name: str, pattern: list[bool], fits: list[bool]) -> boo
     return (
         name in _LINEAR_IN_ONE and sum(pattern) == 1 and pattern.index(True) in _LINEAR_IN_ONE[name]
     )
+
+
+def _rounds_or_fills(op: Any, name: str) -> bool:
+    """Whether an op is linear but for its attributes: a conversion to integers or booleans, or a
+    gather that has a number for what is out of bounds; a NaN, as by default, says that nothing
+    should be."""
+    if name == "convert_element_type":
+        return not dtypes.issubdtype(aval_of(op.results[0].type).dtype, np.inexact)
+    if name == "gather":
+        fill = attribute(op, "fill_value")
+        return fill is not None and fill == fill and bool(fill)
+    return False
 
 
 def _not_linear(op: Any, name: str, symbol: str) -> TransformError:

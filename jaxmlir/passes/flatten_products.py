@@ -99,9 +99,10 @@ def _replaced(rules: Rules, node: OpNode) -> ir.Value | None:
         return None
     remark(product.op, why)
     first, second = reversed(operands) if swaps else operands
-    found = _Product(
-        first.side, second.side, product.get("precision"), product.get("preferred_element_type")
-    )
+    precision = product.get("precision")
+    if swaps:
+        precision = _swapped(precision)
+    found = _Product(first.side, second.side, precision, product.get("preferred_element_type"))
     return rules.emit(found, [first.value, second.value], found)[0]
 
 
@@ -119,6 +120,18 @@ def _swaps(user: ir.Operation | None, operands: Sequence[_Operand]) -> bool:
     shared, rank = len(operands[0].side.batch), len(order)
     second = shared + sum(map(len, operands[0].side.free))
     return list(order) == [*range(shared), *range(second, rank), *range(shared, second)]
+
+
+def _swapped(precision: Any) -> Any:
+    """The precision of a product with its operands in the other order."""
+    if isinstance(precision, lax.DotAlgorithm):
+        return precision._replace(
+            lhs_precision_type=precision.rhs_precision_type,
+            rhs_precision_type=precision.lhs_precision_type,
+            lhs_component_count=precision.rhs_component_count,
+            rhs_component_count=precision.lhs_component_count,
+        )
+    return precision[::-1] if isinstance(precision, tuple) else precision
 
 
 def _flattens(product: OpNode, operands: Sequence[_Operand]) -> str | None:

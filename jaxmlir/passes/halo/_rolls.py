@@ -20,6 +20,7 @@ from jaxmlir.passes.halo._moves import Moves
 def join_parts(rules: Rules, moves: Moves) -> dict[ir.Value, Roll]:
     """Writes the two padded parts of a roll in a sum as a roll; the rolled values."""
     pads: dict[tuple[ir.Value, int, int, bool], ir.Value] = {}
+    sums = _Sums()
     joined = {}
     for node in moves.order:
         if node.name != "jaxpr.pad" or not moves.has_zeros(node):
@@ -32,7 +33,7 @@ def join_parts(rules: Rules, moves: Moves) -> dict[ir.Value, Roll]:
         other = pads.pop((x, dim, by, not is_first), None)
         roll, rolled = Roll(dim, by), None
         if other is not None:
-            rolled = _join(rules, moves.nodes[other].op, y, x, roll)
+            rolled = _join(rules, sums, moves.nodes[other].op, y, x, roll)
         if rolled is None:
             pads[x, dim, by, is_first] = y
         else:
@@ -72,8 +73,11 @@ def _rolled_part(moves: Moves, node: OpNode) -> tuple[ir.Value, int, int, bool] 
     if len(along) != 1:
         return None
     (d,) = along
-    low = node.get("padding_config")[d][0]
-    size = part.x.type.shape[d]
+    lows = [low for low, _, _ in node.get("padding_config")]
+    if any(lows[:d] + lows[d + 1 :]):
+        # Shifted along another dimension, too, as with edges of 1 and -1.
+        return None
+    low, size = lows[d], part.x.type.shape[d]
     if part.limits[d] == size and low == 0:
         return part.x, d, part.starts[d], True
     if part.starts[d] == 0 and low == size - part.limits[d]:
@@ -81,11 +85,13 @@ def _rolled_part(moves: Moves, node: OpNode) -> tuple[ir.Value, int, int, bool] 
     return None
 
 
-def _join(rules: Rules, op: Any, second: ir.Value, x: ir.Value, roll: Roll) -> ir.Value | None:
+def _join(
+    rules: Rules, sums: _Sums, op: Any, second: ir.Value, x: ir.Value, roll: Roll
+) -> ir.Value | None:
     """Writes a roll in the place of one part, which an op gives, and nothing in that of the other,
     if both are terms of one sum; the roll."""
     (first,) = op.results
-    root, other = _sum_of(first), _sum_of(second)
+    root, other = sums.of(first), sums.of(second)
     if root is None or other is None or root != other:
         return None
     user = next(iter(second.uses)).owner
@@ -101,17 +107,35 @@ def _join(rules: Rules, op: Any, second: ir.Value, x: ir.Value, roll: Roll) -> i
     return rolled
 
 
-def _sum_of(value: ir.Value) -> ir.Value | None:
-    """The sum of which a value is a term."""
-    found = None
-    while True:
-        user = only_user(value)
-        if user is None or user.name not in ADDITIONS:
-            return found
-        (found,) = user.results
-        if found.type != value.type:
-            return None
-        value = found
+class _Sums:
+    """The sums of which values are terms, each gone through once.
+
+    To join two of its terms leaves a sum what it is for the others; its last addition may be gone,
+    and stands for it.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[ir.Value, ir.Value | None] = {}
+
+    def of(self, value: ir.Value) -> ir.Value | None:
+        """The sum of which a value is a term."""
+        way = [value]
+        while True:
+            found = self._found.get(way[-1], way[-1])
+            if found != way[-1]:
+                break
+            user = only_user(way[-1])
+            if user is None or user.name not in ADDITIONS:
+                break
+            (total,) = user.results
+            if total.type != value.type:
+                found = None
+                break
+            way.append(total)
+        if found == value:
+            found = None
+        self._found.update(dict.fromkeys(way, found))
+        return found
 
 
 @dataclass(frozen=True)

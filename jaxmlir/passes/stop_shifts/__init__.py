@@ -68,6 +68,10 @@ def _stop(function: func.FuncOp) -> int:
         return 0
     outs = set(returned(function))
     sources = {v: node for node in nodes for v in node.op.results}
+    users: dict[ir.Value, list[int]] = {}
+    for i, node in enumerate(nodes):
+        for v in dict.fromkeys(node.operands):
+            users.setdefault(v, []).append(i)
     count = 0
     # Maxima, and what is put in place of those that are infinite.
     maxima: set[ir.Value] = set()
@@ -78,12 +82,12 @@ def _stop(function: func.FuncOp) -> int:
             continue
         (value,) = node.op.results
         maxima.add(value)
-        later = nodes[i + 1 :]
-        if is_array(value.type) and not does_depend(value, later, outs):
+        if is_array(value.type) and not does_depend(value, nodes, users, outs):
             remark(node.op, "no derivative is taken of it: the results do not depend on it")
-            stopped = _stopped(node, later[0].op, sources)
+            stopped = _stopped(node, nodes[i + 1].op, sources)
             value.replace_all_uses_except(stopped, stopped.owner.operation)
-            for user in later:
+            users[stopped] = users.pop(value)
+            for user in (nodes[k] for k in users[stopped]):
                 user.operands = [stopped if v == value else v for v in user.operands]
             count += 1
     return count

@@ -6,7 +6,8 @@ gives the law of its result, and raises :class:`Unknown` where there is none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import heapq
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -40,30 +41,43 @@ Laws = Sequence[Law | None]
 Rule = Callable[[OpNode, Laws], Law | None]
 
 
-def does_depend(shift: ir.Value, later: Sequence[OpNode], outs: Collection[ir.Value]) -> bool:
-    """Whether what a function returns, or does, may depend on a value.
+def does_depend(
+    shift: ir.Value,
+    nodes: Sequence[OpNode],
+    users: Mapping[ir.Value, Sequence[int]],
+    outs: Collection[ir.Value],
+) -> bool:
+    """Whether what a function returns, or does, may depend on a value; also if nothing uses it.
 
     Args:
-      later: the ops after that of the value.
+      nodes: the ops of the function.
+      users: those of them that use a value, by index, in order.
       outs: the values returned.
     """
     dims = tuple(d for d, size in enumerate(_shape(shift)) if size != 1)
     laws: dict[ir.Value, Law] = {shift: Law(False, Fraction(1), dims)}
-    used = False
-    for node in later:
-        of_operands = [laws.get(v) for v in node.operands]
-        if not any(of_operands):
+    pending = list(users.get(shift, ()))
+    if not pending:
+        return True
+    done = -1
+    while pending:
+        index = heapq.heappop(pending)
+        if index == done:
+            # It uses several values that depend on the shift.
             continue
-        used = True
+        done, node = index, nodes[index]
         if node.name not in RULES:
             return True
         try:
-            law = RULES[node.name](node, of_operands)
+            law = RULES[node.name](node, [laws.get(v) for v in node.operands])
         except Unknown:
             return True
         if law is not None:
-            laws[node.op.results[0]] = law
-    return not used or not outs.isdisjoint(laws)
+            (result,) = node.op.results
+            laws[result] = law
+            for user in users.get(result, ()):
+                heapq.heappush(pending, user)
+    return not outs.isdisjoint(laws)
 
 
 def _shape(value: ir.Value) -> tuple[int, ...]:
