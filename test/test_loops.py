@@ -309,3 +309,71 @@ def test_linearized_while_is_jaxs():
     out, residuals = fwd(3.0, 20.0)
     theirs, push = jax.linearize(lambda x: doubled_until(x, 20.0)[0], 3.0)
     close((out, lin(residuals, 0.5, 1.0)), (theirs, push(0.5)))
+
+
+@jax.custom_jvp
+def sine_and_scaled(c, x):
+    return jnp.sin(c), c * x
+
+
+sine_and_scaled.defjvp(
+    lambda p, t: (sine_and_scaled(*p), (100.0 * t[0], 10.0 * t[1] * p[1] + t[0]))
+)
+
+
+@jax.custom_jvp
+def squashed(x):
+    return jnp.tanh(x)
+
+
+squashed.defjvp(lambda p, t: (squashed(*p), 5.0 * squashed(*p) * t[0]))
+
+
+@jax.custom_jvp
+def scaled(c, x):
+    return jnp.sin(c) * x
+
+
+scaled.defjvp(lambda p, t: (scaled(*p), 3.0 * t[0] + 7.0 * t[1] * p[0]))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda c, x, loop: sine_and_scaled(c, x),
+        lambda c, x, loop: jax.jit(lambda c, x: (jnp.sin(c), squashed(x)))(c, x),
+        lambda c, x, loop: (c, jax.jit(lambda c, x: jnp.sin(c) * squashed(x))(c, x)),
+        lambda c, x, loop: (c, jax.jit(lambda c, x: jnp.sin(c) * scaled(c, x))(c, x)),
+        lambda c, x, loop: (
+            c,
+            jax.jit(
+                lambda c, x: jnp.sin(c) * loop(lambda y, _: (scaled(c, y), None), x, None, 2)[0]
+            )(c, x),
+        ),
+    ],
+    ids=["two results", "constant result", "constant residual", "mixed operands", "inner loop"],
+)
+def test_what_is_taken_out_of_a_loop_leaves_custom_rules_to_the_next_derivative(step):
+    def f(w, c, x, loop):
+        def body(carry, _):
+            total, x = carry
+            a, b = step(c, x, loop)
+            return (total * w + a + b, b), a
+
+        (total, _), ys = loop(body, (w, x), None, 3)
+        return total + jnp.sum(ys)
+
+    def unrolled(body, carry, xs, length):
+        ys = []
+        for _ in range(length):
+            carry, y = body(carry, None)
+            ys.append(y)
+        return carry, None if ys[0] is None else jnp.stack(ys)
+
+    args = 1.3, 0.7, 0.4
+    # Not JAX's own loop, which loses the rules.
+    expected = jax.hessian(lambda *args: f(*args, unrolled), (0, 1, 2))(*args)
+    program = jaxmlir.trace(lambda *args: f(*args, lax.scan))(*args)
+    close(program.hessian((0, 1, 2))(*args), expected)
+    for i, row in enumerate(expected):
+        close(tuple(program.grad(i).grad((0, 1, 2))(*args)), row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import enum
 import functools
 import inspect
 import subprocess
@@ -334,3 +335,31 @@ def test_functions_that_are_not_staged_out():
         ours(x - 3, 2, y)
     with jax.debug_infs(True), pytest.raises(EvaluationError, match=r"jaxpr.log.*\(inf\)"):
         program(x - 1.5, y)
+
+
+class Axis(enum.Enum):
+    ROWS = 1
+
+
+@compat
+@pytest.mark.parametrize("name", ["rows", Axis.ROWS])
+@pytest.mark.parametrize("in_axis", [0, None])
+def test_a_batch_has_any_name(name, in_axis):
+    """Batched or not, an op may depend on its place along the axis."""
+
+    def f(x):
+        rows = lax.scan(lambda c, _: (c + lax.psum(x, name), None), x, None, length=2)[0]
+        return rows + lax.axis_index(name) + lax.ppermute(x, name, [(0, 1), (1, 2), (2, 0)])
+
+    x = np.float32([1.0, 2.0, 4.0]) if in_axis == 0 else np.float32(3.0)
+    batched = functools.partial(jax.vmap, in_axes=in_axis, axis_size=3, axis_name=name)
+    same(batched(jaxmlir.jit(f))(x), batched(f)(x))
+
+
+@compat
+def test_what_is_not_batched_is_broadcast_over_a_named_axis():
+    closed = jax.make_jaxpr(lambda x: lax.pbroadcast(x, ("rows",), 1), axis_env=[("rows", 3)])(
+        jnp.float32(1.0)
+    )
+    program = jaxmlir.from_jaxpr(closed).vmap(None, axis_size=3, axis_name="rows")
+    same(program(jnp.float32(2.0)), jnp.full(3, 2.0))

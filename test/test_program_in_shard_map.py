@@ -225,3 +225,20 @@ def test_a_program_that_knows_of_no_mesh_on_a_batch_that_is_sharded():
     with jax.set_mesh(mesh):
         xs = jax.device_put(jnp.arange(6.0).reshape(2, 3), P("i"))
         close(jax.vmap(program)(xs), jnp.sin(xs))
+
+
+def test_a_batch_over_an_axis_that_is_named_by_itself():
+    mesh = jax.make_mesh((2, 1), ("rows", "columns"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    split = jax.shard_map(
+        lambda x: x * lax.psum(x, "columns"),
+        mesh=mesh,
+        in_specs=P("columns"),
+        out_specs=P("columns"),
+    )
+    program = jaxmlir.trace(split)(ROWS[0])
+    for name in ("rows", ("rows",)):
+        batched = program.vmap(axis_size=2, spmd_axis_name=name)
+        close(batched(ROWS), jax.vmap(split, spmd_axis_name=name)(ROWS))
+        assert str(batched.to_jaxpr()) == str(
+            program.vmap(axis_size=2, spmd_axis_name=("rows",)).to_jaxpr()
+        )

@@ -18,6 +18,7 @@ from jaxmlir.passes._build import (
     returned,
     set_results,
 )
+from jaxmlir.passes.partial_eval import loses_rules
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
@@ -106,6 +107,8 @@ def _split_calls(
             later = rules.functions.once(_dependent_results, callee, unknown)
             if wanted.isdisjoint(v for v, u in zip(results, later, strict=True) if not u):
                 continue
+        if loses_rules(rules, op, name, unknown):
+            continue
         halves = rules.split_call(op, name, unknown)
         if halves is None or all(halves.unknown.pattern):
             continue

@@ -20,7 +20,7 @@ from jaxmlir.ir import ir, scope
 from jaxmlir.ops import OPS
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import attribute, ops_of, reachable, returned, zeros
-from jaxmlir.passes._rules import Rules
+from jaxmlir.passes._rules import Rules, has_tangent
 from jaxmlir.passes.higher_order._custom_rules import out_zeros, rule_symbol
 from jaxmlir.passes.higher_order.call import call
 from jaxmlir.passes.jvp import tangent_type_of
@@ -181,6 +181,11 @@ def _kinds_of_call(rules: Rules, callee: str, linear: list[bool], fits: list[boo
 
 def _is_linear(op: Any, name: str, pattern: list[bool], fits: list[bool]) -> bool:
     """Whether an op is linear in the operands of a pattern, where those that fit are so or zero."""
+    if not all(map(has_tangent, op.results)):
+        # It rounds: a conversion to integers.
+        return False
+    if name == "gather" and attribute(op, "fill_value"):
+        return False
     record = OPS.get(name)
     joint = record.linear_operands(len(pattern)) if record else ()
     if joint:

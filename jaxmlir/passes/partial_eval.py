@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jaxmlir._lists import chosen
 from jaxmlir.ir import ir, scope
+from jaxmlir.ops import may_have_functions
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import NewFunction, clone, copy, is_constant, set_attribute
 from jaxmlir.passes._options import named_arguments
 from jaxmlir.passes._rules import Rules
+from jaxmlir.rules import OPS as OF_RULES
 
 if TYPE_CHECKING:
     from jaxmlir.passes.higher_order import Halves
@@ -170,14 +172,54 @@ def unknown_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> tuple
     """Which results of ``@symbol`` depend on an unknown argument."""
     body = rules.functions.body(symbol)
     waiting = [*unknown, *[False] * (len(body.types) - body.arity)]
+    for i, operands in enumerate(body.operands):
+        pattern = tuple([waiting[v] for v in operands])
+        if True in pattern:
+            first, last = body.results[i]
+            waiting[first:last] = _unknown_out(rules, body, i, pattern)
+    return tuple([waiting[v] for v in body.returned])
+
+
+def _unknown_out(rules: Rules, body: Body, index: int, unknown: tuple[bool, ...]) -> Sequence[bool]:
+    """Which results of an op depend on an unknown operand."""
+    signature = body.signatures[index]
+    halves = rules.partial_eval(body.ops[index], body.names[index], unknown, signature)
+    first, last = body.results[index]
+    return [True] * (last - first) if halves is None else halves.unknown.pattern
+
+
+def loses_rules(rules: Rules, op: Any, name: str, unknown: Sequence[bool]) -> bool:
+    """Whether the halves of an op may lack a custom JVP rule, which a further derivative needs: of
+    a call with such a rule that is split, and of ops that JAX's rules split."""
+    if name in OF_RULES:
+        if name != "jaxpr.custom_jvp_call_jaxpr":
+            return False
+        callee = op.attributes["call_jaxpr"].value
+        return not all(rules.functions.unknown_results(callee, tuple(unknown)))
+    callees = []
+    if name == "jaxpr.jit":
+        callees = [op.attributes["jaxpr"].value]
+    elif name == "jaxpr.cond":
+        index, *unknown = unknown
+        # Where it is not known which branch it is, the op waits as a whole.
+        callees = [] if index else [branch.value for branch in op.attributes["branches"]]
+    elif may_have_functions(name):
+        return any(True for _ in rules.custom_ops_within(op))
+    return any(rules.functions.once(_splits_rules, callee, tuple(unknown)) for callee in callees)
+
+
+def _splits_rules(rules: Rules, symbol: str, unknown: Sequence[bool]) -> bool:
+    """Whether a function that is split has an op that loses its rules."""
+    body = rules.functions.body(symbol)
+    waiting = [*unknown, *[False] * (len(body.types) - body.arity)]
     for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
         pattern = tuple([waiting[v] for v in operands])
         if True in pattern:
-            halves = rules.partial_eval(op, body.names[i], pattern, body.signatures[i])
+            if loses_rules(rules, op, body.names[i], pattern):
+                return True
             first, last = body.results[i]
-            later = [True] * (last - first) if halves is None else halves.unknown.pattern
-            waiting[first:last] = later
-    return tuple([waiting[v] for v in body.returned])
+            waiting[first:last] = _unknown_out(rules, body, i, pattern)
+    return False
 
 
 def _needed(body: Body, later: list[_Later], wanted: Sequence[int]) -> list[_Later]:

@@ -19,6 +19,7 @@ from jaxmlir.ops import may_have_functions
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import (
     NewFunction,
+    attribute,
     named_ops,
     reachable,
     symbols_of,
@@ -202,19 +203,25 @@ def _patterns(
 
     The caller puts the dimensions of an op's results in ``dims``.
     """
-    named = f'"{axis.name}"' if isinstance(axis.name, str) else None
+    is_named = axis.name is not core.no_axis_name
     for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
         pattern = tuple([dims[v] for v in operands])
         stays = pattern.count(None) == len(pattern)
-        if stays and named:
+        if stays and is_named:
             # It may depend on its place along the named axis.
-            effects = str(body.effects[i]) if i in body.effects else ""
-            stays = f"NamedAxisEffect = {named}" not in effects
-            stays = stays and not _hides_axis(rules, op, body.names[i], named)
+            stays = axis.name not in _axes_of(body.effects.get(i))
+            stays = stays and not _hides_axis(rules, op, body.names[i], axis.name)
         yield i, op, operands, None if stays else pattern
 
 
-def _hides_axis(rules: Rules, op: Any, name: str, axis: str) -> bool:
+@functools.lru_cache(maxsize=256)
+def _axes_of(effects: ir.ArrayAttr | None) -> list[Any]:
+    """The axes that an op's effects name."""
+    found = map(codec.decode, effects or ())
+    return [effect.name for effect in found if isinstance(effect, core.NamedAxisEffect)]
+
+
+def _hides_axis(rules: Rules, op: Any, name: str, axis: Any) -> bool:
     """Whether an op, or one in its functions, may depend on its place along an axis, without an
     effect that says so."""
     return _may_hide(op, name, axis) or (
@@ -223,15 +230,20 @@ def _hides_axis(rules: Rules, op: Any, name: str, axis: str) -> bool:
     )
 
 
-def _may_hide(op: Any, name: str, axis: str) -> bool:
-    """JAX's ``ppermute`` has no such effect, and high-level primitives do not tell what they expand
-    to."""
-    if name == "jaxpr.ppermute":
-        return axis in str(op.attributes["axis_name"])
+# Collectives without such an effect.
+_UNTOLD = frozenset({"jaxpr.pbroadcast", "jaxpr.pbroadcast_dynamic", "jaxpr.ppermute"})
+
+
+def _may_hide(op: Any, name: str, axis: Any) -> bool:
+    """Some of JAX's collectives have no such effect, and high-level primitives do not tell what
+    they expand to."""
+    if name in _UNTOLD:
+        named = attribute(op, "axis_name")
+        return axis in named if isinstance(named, tuple) else axis == named
     return name == "jaxpr.call_hi_primitive"
 
 
-def _function_hides(rules: Rules, symbol: str, axis: str) -> bool:
+def _function_hides(rules: Rules, symbol: str, axis: Any) -> bool:
     functions = rules.program.functions
     return any(
         _may_hide(op, name, axis)

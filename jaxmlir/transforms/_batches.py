@@ -50,6 +50,8 @@ def vmap(
         raise ArgumentError(f"axis_size: expected a size from 0 on, got {axis_size!r}")
     if axis_size is None:
         return _Unsized(program, in_axes, out_axes, axis_name, spmd_axis_name)
+    if not isinstance(spmd_axis_name, tuple | None):
+        spmd_axis_name = (spmd_axis_name,)
     # A symbolic size, and the name of an axis, mean something to one program only.
     lends = isinstance(axis_size, int) and axis_name is None and spmd_axis_name is None
     result, rules, symbol = start(program, custom_rules="none", lends=lends)

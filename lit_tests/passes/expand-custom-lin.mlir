@@ -12,6 +12,8 @@
 // RUN: jaxmlir-run %t.lin2 --entry=f.lin --args '2.0, 10.0' | FileCheck %s --check-prefix=LIN
 // RUN: not jaxmlir-opt --jaxpr-jvp='func=g custom-vjp-forward=transpose' %s 2>&1 | FileCheck %s --check-prefix=AFFINE
 // RUN: not jaxmlir-opt --jaxpr-jvp='func=h custom-vjp-forward=transpose' %s 2>&1 | FileCheck %s --check-prefix=SQUARE
+// RUN: not jaxmlir-opt --jaxpr-jvp='func=i custom-vjp-forward=transpose' %s 2>&1 | FileCheck %s --check-prefix=ROUNDED
+// RUN: not jaxmlir-opt --jaxpr-jvp='func=j custom-vjp-forward=transpose' %s 2>&1 | FileCheck %s --check-prefix=FILLED
 
 // CHECK:      func.func private @f.jvp(%[[X:.*]]: tensor<f32>, %[[T:.*]]: tensor<f32>)
 // CHECK-NEXT:   %[[Y:.*]] = "jaxpr.jit"(%[[X]]) {jaxpr = @fwd
@@ -26,6 +28,8 @@
 // A constant would be lost by transposing, and a square has no transpose.
 // AFFINE: error: result 0 of @constant does not depend on the cotangent and is not zero
 // SQUARE: error: 'jaxpr.mul' op in @square is not linear in the cotangent
+// ROUNDED: error: 'jaxpr.convert_element_type' op in @rounded is not linear in the cotangent
+// FILLED: error: 'jaxpr.gather' op in @filled is not linear in the cotangent
 func.func public @f(%x: tensor<f32>) -> tensor<f32> {
   %0 = "jaxpr.custom_vjp_call_jaxpr"(%x) {call_jaxpr = @twice, fwd_jaxpr = @fwd, bwd_jaxpr = @bwd} : (tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>
@@ -58,4 +62,23 @@ func.func private @constant(%x: tensor<f32>, %ct: tensor<f32>) -> tensor<f32> {
 func.func private @square(%x: tensor<f32>, %ct: tensor<f32>) -> tensor<f32> {
   %0 = "jaxpr.mul"(%ct, %ct) : (tensor<f32>, tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>
+}
+func.func private @i(%x: tensor<f32>) -> tensor<f32> {
+  %0 = "jaxpr.custom_vjp_call_jaxpr"(%x) {call_jaxpr = @twice, fwd_jaxpr = @fwd, bwd_jaxpr = @rounded} : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+func.func private @rounded(%x: tensor<f32>, %ct: tensor<f32>) -> tensor<f32> {
+  %0 = "jaxpr.convert_element_type"(%ct) {new_dtype = i32} : (tensor<f32>) -> tensor<i32>
+  %1 = "jaxpr.convert_element_type"(%0) {new_dtype = f32} : (tensor<i32>) -> tensor<f32>
+  return %1 : tensor<f32>
+}
+func.func private @j(%x: tensor<f32>) -> tensor<f32> {
+  %0 = "jaxpr.custom_vjp_call_jaxpr"(%x) {call_jaxpr = @twice, fwd_jaxpr = @fwd, bwd_jaxpr = @filled} : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+func.func private @filled(%x: tensor<f32>, %ct: tensor<f32>) -> tensor<f32> {
+  %index = "jaxpr.constant"() {value = dense<5> : tensor<1xi32>} : () -> tensor<1xi32>
+  %0 = "jaxpr.broadcast_in_dim"(%ct) {broadcast_dimensions = [], shape = array<i64: 3>} : (tensor<f32>) -> tensor<3xf32>
+  %1 = "jaxpr.gather"(%0, %index) {dimension_numbers = {GatherDimensionNumbers = {collapsed_slice_dims = array<i64: 0>, offset_dims = [], start_index_map = array<i64: 0>}}, fill_value = 7.000000e+00 : f64, mode = {GatherScatterMode = "FILL_OR_DROP"}, slice_sizes = array<i64: 1>} : (tensor<3xf32>, tensor<1xi32>) -> tensor<f32>
+  return %1 : tensor<f32>
 }

@@ -74,6 +74,19 @@ class Halves(NamedTuple):
     these are."""
 
 
+def waiting(op: Any, unknown: Sequence[bool]) -> Halves:
+    """The parts of an op that waits as a whole for the operands that are unknown."""
+    name, types = op.operation.name, [v.type for v in op.results]
+    attributes, later = dict(op.attributes.items()), (True,) * len(types)
+
+    def rest(args: Sequence[ir.Value]) -> list[ir.Value]:
+        known, waited = iter(args), iter(args[len(unknown) - sum(unknown) :])
+        operands = [next(waited) if u else next(known) for u in unknown]
+        return list(ir.Operation.create(name, types, operands, attributes).results)
+
+    return Halves(Written(later, list), Written(later, rest))
+
+
 class HigherOrderRule:
     """The rule of one kind of op.
 

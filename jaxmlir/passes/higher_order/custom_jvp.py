@@ -32,7 +32,13 @@ from jaxmlir.passes.higher_order._custom_rules import (
     rule_symbol,
     symbol_ref,
 )
-from jaxmlir.passes.higher_order._rule import Halves, HigherOrderRule, Linearization, Written
+from jaxmlir.passes.higher_order._rule import (
+    Halves,
+    HigherOrderRule,
+    Linearization,
+    Written,
+    waiting,
+)
 from jaxmlir.passes.higher_order.call import call
 from jaxmlir.passes.vmap import vmap
 from jaxmlir.rules import fitting, refused
@@ -121,8 +127,15 @@ class CustomJvp(HigherOrderRule):
         return Linearization(Written(pattern, primal), Written(pattern, tangent), uses, pull=pull)
 
     def partial_eval(self, rules: Rules, op: Any, unknown: tuple[bool, ...]) -> Halves:
-        """Only derivative rules are split, and what waits is linear: no rule is needed for it."""
-        split = rules.functions.partial_eval_call(op.attributes["call_jaxpr"].value, unknown)
+        """A call of which no result is known waits as a whole, with its rule.
+
+        Of another one the halves have none.  In a derivative rule, what waits is linear and needs
+        none; :func:`jaxmlir.passes._edit.hoist` leaves such a call where it is.
+        """
+        symbol = op.attributes["call_jaxpr"].value
+        if all(rules.functions.unknown_results(symbol, unknown)):
+            return waiting(op, unknown)
+        split = rules.functions.partial_eval_call(symbol, unknown)
 
         def known(args: Sequence[ir.Value]) -> list[ir.Value]:
             results, residuals = split.values(args, call(rules, split.first, args))

@@ -15,7 +15,13 @@ from jaxmlir import codec
 from jaxmlir.ir import ir
 from jaxmlir.passes._build import zeros
 from jaxmlir.passes.higher_order._custom_rules import Dims, create, symbol_ref
-from jaxmlir.passes.higher_order._rule import Halves, HigherOrderRule, Linearization, Written
+from jaxmlir.passes.higher_order._rule import (
+    Halves,
+    HigherOrderRule,
+    Linearization,
+    Written,
+    waiting,
+)
 from jaxmlir.passes.higher_order.call import call
 from jaxmlir.passes.jvp import tangent_type_of
 from jaxmlir.passes.transpose import cotangent_type
@@ -96,15 +102,7 @@ class CustomLinearSolve(HigherOrderRule):
         return Linearization(Written(pattern, primal), Written(pattern, tangent), uses)
 
     def partial_eval(self, rules: Rules, op: Any, unknown: Flags) -> Halves:
-        """It waits as a whole."""
-        solve = Solve.read(op)
-        later = (True,) * len(op.results)
-
-        def rest(args: Sequence[ir.Value]) -> list[ir.Value]:
-            known, waited = iter(args), iter(args[unknown.count(False) :])
-            return solve.create([next(waited) if u else next(known) for u in unknown])
-
-        return Halves(Written(later, list), Written(later, rest))
+        return waiting(op, unknown)
 
     def transpose(self, rules: Rules, op: Any, linear: Flags, nonzero: Flags) -> Written | None:
         solve = Solve.read(op)
