@@ -11,10 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
-
 from jaxmlir import codec, locations
-from jaxmlir._compat import dtypes
 from jaxmlir.errors import Diagnostic, TransformError
 from jaxmlir.ir import ir, scope
 from jaxmlir.ops import OPS
@@ -25,7 +22,6 @@ from jaxmlir.passes.higher_order._custom_rules import out_zeros, rule_symbol
 from jaxmlir.passes.higher_order.call import call
 from jaxmlir.passes.jvp import tangent_type_of
 from jaxmlir.passes.transpose import transpose
-from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -184,13 +180,13 @@ def _is_linear(op: Any, name: str, pattern: list[bool], fits: list[bool]) -> boo
     if not all(map(has_tangent, op.results)):
         # It rounds: a conversion to integers.
         return False
-    if name == "gather" and attribute(op, "fill_value"):
+    if name == "gather" and _fills(op):
         return False
     record = OPS.get(name)
     joint = record.linear_operands(len(pattern)) if record else ()
     if joint:
         others = (lin for i, lin in enumerate(pattern) if i not in joint)
-        return all(fits[i] for i in joint) and not any(others) and not _rounds_or_fills(op, name)
+        return all(fits[i] for i in joint) and not any(others)
     if name == "select_n":
         return not pattern[0] and all(fits[1:])
     if name == "custom_linear_solve":
@@ -201,16 +197,11 @@ def _is_linear(op: Any, name: str, pattern: list[bool], fits: list[bool]) -> boo
     )
 
 
-def _rounds_or_fills(op: Any, name: str) -> bool:
-    """Whether an op is linear but for its attributes: a conversion to integers or booleans, or a
-    gather that has a number for what is out of bounds; a NaN, as by default, says that nothing
-    should be."""
-    if name == "convert_element_type":
-        return not dtypes.issubdtype(aval_of(op.results[0].type).dtype, np.inexact)
-    if name == "gather":
-        fill = attribute(op, "fill_value")
-        return fill is not None and fill == fill and bool(fill)
-    return False
+def _fills(op: Any) -> bool:
+    """Whether a gather has a number for what is out of bounds; a NaN, as by default, says that
+    nothing should be."""
+    fill = attribute(op, "fill_value")
+    return fill is not None and fill == fill and bool(fill)
 
 
 def _not_linear(op: Any, name: str, symbol: str) -> TransformError:
