@@ -23,6 +23,7 @@ An aval that no type describes (an accumulator of a kernel, a user's own) become
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -114,6 +115,51 @@ def widths_of(avals: Iterable[Any]) -> contextlib.AbstractContextManager[Any]:
     """
     narrowed = any(map(is_narrowed, avals))
     return jax.enable_x64(True) if narrowed else contextlib.nullcontext()
+
+
+@functools.cache
+def holds(wide: np.dtype, narrow: np.dtype) -> bool:
+    """Whether every value of one dtype, infinities and the negative zero too, is a value of
+    another."""
+    if wide == narrow:
+        return True
+    if narrow.kind == "c" or wide.kind == "c":
+        parts = [dtypes.finfo(t).dtype if t.kind == "c" else t for t in (wide, narrow)]
+        return wide.kind == "c" and holds(*parts)
+    if not all(dtypes.issubdtype(t, np.number) or t == np.bool_ for t in (wide, narrow)):
+        return False
+    if narrow.itemsize <= 2:
+        return _holds_each(wide, _values_of(narrow))
+    whole, wide_is_whole = (dtypes.issubdtype(t, np.integer) for t in (narrow, wide))
+    if wide == np.bool_ or (wide_is_whole and not whole):
+        return False
+    a = dtypes.iinfo(narrow) if whole else dtypes.finfo(narrow)
+    b = dtypes.iinfo(wide) if wide_is_whole else dtypes.finfo(wide)
+    if not whole:
+        return a.nmant <= b.nmant and a.maxexp <= b.maxexp and a.minexp >= b.minexp
+    if wide_is_whole:
+        return b.min <= a.min and a.max <= b.max
+    exact = 2 ** (b.nmant + 1)
+    return -exact <= a.min and a.max <= exact <= b.max
+
+
+def _values_of(dtype: np.dtype) -> np.ndarray:
+    """All values of a dtype of few bits."""
+    if dtype == np.bool_:
+        return np.array([False, True])
+    if dtypes.issubdtype(dtype, np.integer):
+        info = dtypes.iinfo(dtype)
+        return np.arange(info.min, info.max + 1).astype(dtype)
+    return np.arange(2 ** dtypes.finfo(dtype).bits).astype(f"u{dtype.itemsize}").view(dtype)
+
+
+def _holds_each(dtype: np.dtype, values: np.ndarray) -> bool:
+    """Whether values are left what they are by a conversion."""
+    with np.errstate(all="ignore"):
+        before = values.astype(np.float64)
+        after = before.astype(dtype).astype(np.float64)
+    same = (before == after) & (np.signbit(before) == np.signbit(after))
+    return bool(np.all(same | (np.isnan(before) & np.isnan(after))))
 
 
 def element_of(dtype: Any) -> ir.Type:

@@ -66,6 +66,31 @@ def test_types_and_sizes_at_the_edge():
             jaxmlir.trace(lambda x: x.astype(jnp.float8_e8m0fnu))(jnp.zeros(3, dtype)).inverse()
 
 
+@pytest.mark.parametrize(
+    ("of", "to", "lost"),
+    [
+        ("float8_e4m3", "float8_e4m3fn", [np.inf]),
+        ("float8_e4m3fnuz", "float8_e4m3", [2.0**-10]),
+        ("float8_e5m2", "float8_e5m2fnuz", [-0.0]),
+        ("float8_e5m2", "float16", []),
+        ("float8_e8m0fnu", "bfloat16", []),
+        ("uint4", "float8_e3m4", []),
+    ],
+)
+def test_types_of_few_bits_that_hold_others(of, to, lost):
+    x = jnp.asarray([*lost, 1, 2], of)
+
+    def converted(x):
+        return x.astype(to)
+
+    if lost:
+        with pytest.raises(TransformError, match=f"{to} does not hold every value of {of}"):
+            jaxmlir.trace(converted)(x).inverse()
+    else:
+        found = inverse_of(converted, x)(converted(x))
+        np.testing.assert_array_equal(found.astype("f4"), x.astype("f4"))
+
+
 def test_a_hash_is_undone():
     x = jnp.asarray([0, 1, 2**31, 123456789], jnp.uint32)
 

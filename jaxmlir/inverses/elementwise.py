@@ -18,7 +18,7 @@ from jax.scipy.special import ndtri
 from jaxmlir.inverses._numerics import quotient, wide
 from jaxmlir.inverses._rule import RULES, Formula, Formulas, NotInvertible, binary, unary
 from jaxmlir.ir import ir
-from jaxmlir.types import aval_of
+from jaxmlir.types import aval_of, holds
 
 if TYPE_CHECKING:
     from jaxmlir.inverses._solver import Site
@@ -206,31 +206,8 @@ unary("conj", lambda y, *, input_dtype=None: lax.conj(y), None)
 
 def _lossless(unknown: tuple[int, ...], aval: Any, *, new_dtype: Any) -> None:
     """Every value of the old dtype is one of the new dtype."""
-    old, new = jnp.dtype(aval.dtype), jnp.dtype(new_dtype)
-    if old == new:
-        return
-    if new == jnp.float8_e8m0fnu:
-        fits = False  # There is no zero among powers of two.
-    elif old == jnp.bool_:
-        fits = True
-    elif jnp.issubdtype(old, jnp.integer):
-        info = jnp.iinfo(old)
-        if jnp.issubdtype(new, jnp.integer):
-            fits = jnp.iinfo(new).min <= info.min and info.max <= jnp.iinfo(new).max
-        elif jnp.issubdtype(new, jnp.inexact):
-            fits = info.bits - (info.min < 0) <= jnp.finfo(new).nmant + 1
-        else:
-            fits = False
-    elif jnp.issubdtype(old, jnp.inexact) and jnp.issubdtype(new, jnp.inexact):
-        a, b = jnp.finfo(old), jnp.finfo(new)
-        complex_lost = jnp.issubdtype(old, jnp.complexfloating) and not jnp.issubdtype(
-            new, jnp.complexfloating
-        )
-        fits = a.nmant <= b.nmant and a.maxexp <= b.maxexp and not complex_lost
-    else:
-        fits = False
-    if not fits:
-        raise NotInvertible(f"{new} does not hold every value of {old}")
+    if not holds(jnp.dtype(new_dtype), jnp.dtype(aval.dtype)):
+        raise NotInvertible(f"{new_dtype} does not hold every value of {aval.dtype}")
 
 
 unary("convert_element_type", lambda y, **_: y, None, attributes=("new_dtype",), check=_lossless)

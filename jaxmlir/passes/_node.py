@@ -91,8 +91,10 @@ def numbers_rows(node: OpNode | None) -> bool:
 def can_count(dtype: Any, length: int) -> bool:
     """Whether a type holds all of 0, 1, 2 ..., so many."""
     whole = dtypes.issubdtype(dtype, np.integer)
-    most = dtypes.iinfo(dtype).max if whole else 2 ** (dtypes.finfo(dtype).nmant + 1)
-    return length - 1 <= most
+    if whole:
+        return length - 1 <= dtypes.iinfo(dtype).max
+    info = dtypes.finfo(dtype)
+    return length - 1 <= min(2 ** (info.nmant + 1), float(info.max))
 
 
 def counts_along(value: ir.Value, node_of: Callable[[ir.Value], OpNode | None]) -> int | None:
