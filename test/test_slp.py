@@ -289,6 +289,20 @@ def test_what_nothing_is_added_to_keeps_its_sign():
     np.testing.assert_array_equal(*(np.signbit(f(*args)) for f in (after, jax.jit(function))))
 
 
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "uint8", "float8_e4m3fn", "complex64"])
+def test_what_is_added_to_parts_is_of_any_type(dtype):
+    def function(x, rows):
+        for i, row in enumerate(rows):
+            x = x.at[2 * i : 2 * i + 2].add(row * row)
+        return x
+
+    args = jnp.arange(8).astype(dtype), jnp.arange(8).reshape(4, 2).astype(dtype)
+    before, after = packed(function, *args)
+    assert count(before, "scatter_add") == [4] and count(after, "scatter_add") == [0]
+    for got, want in zip(after(*args), jax.jit(function)(*args), strict=True):
+        assert got.dtype == want.dtype and got == want
+
+
 def test_loops_in_loops_are_one_batch():
     x, w = normal(6, 3), normal(3, 3)
 

@@ -125,8 +125,10 @@ class Parts:
         if self.adds:
             high = np.array(array.shape) - low - part.shape
             padding = [(int(a), int(b), 0) for a, b in zip(low, high, strict=True)]
-            # What leaves all others as they are: a zero would make zeros of negative ones.
-            return [lax.add(array, lax.pad(part, -np.zeros((), part.dtype), padding))]
+            # What leaves all others as they are: a zero would make zeros of negative ones. Of
+            # integers of less than 8 bits, numpy's minus has 8.
+            nothing = (-np.zeros((), part.dtype)).astype(part.dtype)
+            return [lax.add(array, lax.pad(part, nothing, padding))]
         if part.shape == array.shape:
             return [part]
         return [lax.dynamic_update_slice(array, part, [np.int32(i) for i in low])]
