@@ -300,3 +300,36 @@ def test_what_a_mask_keeps_out_is_not_multiplied_by_zero():
     program = jaxmlir.trace(rectified)(x[:7], x[8:15]).optimize(1)
     collapsed = program.run_passes("jaxpr-collapse").optimize(1)
     assert [str(p).count("dot_general") for p in (program, collapsed)] == [3, 2]
+
+
+@pytest.mark.parametrize("gain", [0, 1])
+def test_what_a_diagonal_leaves_out_is_not_multiplied_by_zero(gain):
+    """Elements of one place alone, which another place has nothing of."""
+    n = 64
+    x, a = np.arange(n) % 40 + 1.0, weights([n, n])[0]
+
+    def function(x, a):
+        quotients = 1 / (x[:, None] - x + 0.5 * jnp.eye(n))
+        diagonal = jnp.where(jnp.eye(n, dtype=bool), quotients * (a @ a), 0)
+        return jnp.sin(diagonal @ a)
+
+    program = jaxmlir.trace(function)(x, a).optimize(1)
+    after = program.run_passes(f"jaxpr-collapse{{min-gain={gain}}}")
+    assert np.isfinite(program(x, a)).all()
+    np.testing.assert_allclose(after(x, a), program(x, a), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [jnp.int4, jnp.uint4, jnp.int8])
+def test_quotients_of_integers_are_not_linear(dtype):
+    rng = np.random.RandomState(0)
+    x, w = (rng.randint(0, 8, (4, 4)).astype(dtype) for _ in "xw")
+
+    def dot(x, y):
+        return lax.dot(x, y, preferred_element_type=dtype)
+
+    def function(x, w):
+        return dot(lax.div(dot(x, w), jnp.full((4, 4), 3, dtype)), w.T)
+
+    after = jaxmlir.trace(function)(x, w).run_passes("jaxpr-collapse{min-gain=0}")
+    got, want = (f(x, w).astype(np.int32) for f in (after, jax.jit(function)))
+    np.testing.assert_array_equal(got, want)

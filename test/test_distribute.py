@@ -86,6 +86,17 @@ def test_differences_of_data_stay():
     assert str(after) == str(program)
 
 
+def test_long_chains_of_multiples():
+    def function(x, y, number):
+        for _ in range(700):
+            x = x * number
+        return (x + y) @ y
+
+    x, y, number = array(4, 4), array(4, 4), np.float32(0.99)
+    after = jaxmlir.trace(function)(x, y, number).run_passes("jaxpr-distribute")
+    np.testing.assert_allclose(after(x, y, number), function(x, y, number), rtol=1e-3)
+
+
 def test_what_does_not_pay_stays():
     """A sum that others use, of which no product would be saved."""
     w, thin, x = array(64, 64), array(64, 8), array(512, 64)

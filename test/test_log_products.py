@@ -72,6 +72,43 @@ def both_ways(x, b):
     return y + 0.5 * logsumexp(-(b - y[:, None]) * 2 - y[None], axis=0)
 
 
+def repeated(x, b):
+    """Summed over what no term has."""
+    return logsumexp(jnp.broadcast_to((b + x[:, None])[:, :, None], (K, K, 3)), axis=(0, 2))
+
+
+def repeated_apart(x, b):
+    x, b = (jnp.broadcast_to(t[:, :, None], (K, K, 3)) for t in (x[:, None], b))
+    return jnp.sin(b[:, 0, 0]) * logsumexp(b + x, axis=(0, 2)) / 8
+
+
+def spread(x, b):
+    """What is not summed over only a term that stands under the sum has."""
+    inner, outer, constant = x[:, None], x[None], b[:, :1]
+    terms = sum(jnp.broadcast_to(t, (K, K)) for t in (inner, outer, constant))
+    return jnp.sin(x) * logsumexp(terms, axis=0) / 8
+
+
+def spread_of_nothing(x, b):
+    inner, constant = (jnp.broadcast_to(t, (K, K)) for t in (x[:, None], b[:, :1]))
+    return jnp.sin(x) * logsumexp(inner + constant, axis=0) / 8
+
+
+def doubled(x, b):
+    """Two to the power of 30 terms, written in 30 steps."""
+    t = x[:, None] + b
+    for _ in range(30):
+        t = t + t
+    return logsumexp(t * 2.0**-30, axis=0)
+
+
+def halved(x, b):
+    t = x[:, None] + b
+    for k in range(1200):
+        t = t * (0.5 if k % 2 else 2.0)
+    return logsumexp(t, axis=0)
+
+
 def scaled_by_argument(x, b):
     return logsumexp((x[:, None] + b) / b[0, 0], axis=0)
 
@@ -90,6 +127,10 @@ FOUND = {
     "scaled by argument": (scaled_by_argument, X, 1),
     "number": (lambda x, b: logsumexp((x[:, None] - b) / 2 - b[0, 0] + x[0], axis=0), X, 1),
     "difference": (lambda x, b: logsumexp(-b - (-x[:, None]), axis=0), X, 1),
+    "repeated": (repeated, X, 0),
+    "repeated apart": (repeated_apart, X, 1),
+    "spread": (spread, X, 1),
+    "spread of nothing": (spread_of_nothing, X, 1),
 }
 
 
@@ -117,6 +158,13 @@ def test_sums_are_products(step, x, count):
     assert found == count
     assert ("jaxpr.cond" in str(program)) == (count > 0)
     same(program, function, x, B)
+
+
+@pytest.mark.parametrize("step", [doubled, halved])
+def test_terms_of_long_programs(step):
+    function = loop(step)
+    program = jaxmlir.trace(function)(X, B).run_passes("jaxpr-inline,jaxpr-log-products")
+    np.testing.assert_allclose(program(X, B), jax.jit(function)(X, B), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.compat

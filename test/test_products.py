@@ -13,6 +13,7 @@ from jax import lax
 from random_programs import budget
 
 import jaxmlir
+from jaxmlir.passes.products._indices import Index, Unfit, resolve, unify
 from jaxmlir.passes.products._order import Network, best_order
 
 PASSES = ("jaxpr-reassociate", "jaxpr-gather-dot", "jaxpr-collapse")
@@ -381,6 +382,54 @@ def test_products_that_a_reshape_parts(passes):
     after.verify()
     for got, want in zip(after(a, b, c, d, v, one), function(a, b, c, d, v, one), strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+def test_an_identity_is_no_factor_where_one_like_it_is():
+    """A conversion of a mask is made of nothing; one of an array, of the same type, of that."""
+
+    def converted(x, weak):
+        return lax.convert_element_type_p.bind(x, new_dtype=x.dtype, weak_type=weak, sharding=None)
+
+    def dot(x, y, axis):
+        return lax.dot_general(x, y, (((axis,), (0,)), ((), ())))
+
+    def function(x, y):
+        i, j = (lax.broadcasted_iota(np.int32, x.shape, d) for d in (0, 1))
+        identity = lax.convert_element_type(i == j, x.dtype)
+        weak_x, weak_y = lax.optimization_barrier((converted(x, True), converted(y, True)))
+        left = dot(converted(weak_y, False), dot(x, identity, 0), 1)
+        return left, dot(y, dot(identity, converted(weak_x, False), 0), 1)
+
+    x, y = normal(4, 4), normal(4, 4)
+    after = jaxmlir.trace(function)(x, y).run_passes("jaxpr-reassociate")
+    assert str(after).count("dot_general") == 2
+    for got, want in zip(after(x, y), function(x, y), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_long_products_are_read():
+    """Each of whose factors runs over what the next one does."""
+    w, x = normal(4, 4), np.linspace(0.5, 1, 4, dtype=np.float32)
+
+    def function(w, x):
+        y = w @ x
+        for k in range(1000):
+            y = (x if k % 2 else 1 / x) * y
+        return jnp.sum(y)
+
+    after = traced(function, w, x).run_passes("jaxpr-reassociate{min-gain=0}")
+    np.testing.assert_allclose(after(w, x), jax.jit(function)(w, x), rtol=1e-3)
+
+
+def test_sequences_of_indices_in_another_order():
+    """An index that is on both sides cannot be split on one of them."""
+    i, j = Index(2), Index(6)
+    with pytest.raises(Unfit):
+        unify([i, j], [j, i])
+    assert resolve([i, j]) == [i, j]
+    k = Index(6)
+    unify([i, j], [i, k])
+    assert resolve([i, j]) == resolve([i, k])
 
 
 def test_a_sum_of_one_is_no_sum():

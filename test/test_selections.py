@@ -215,3 +215,23 @@ def test_rows_are_counted_in_four_bits(dtype):
 
     before, after = passed("jaxpr-select-early", kept, X, i)
     np.testing.assert_allclose(after(X, i), before(X, i), rtol=1e-6)
+
+
+def test_numbers_of_rows_that_are_filled_are_not_said_to_differ():
+    """Two that are out of bounds are the same once they are clipped."""
+
+    def function(x, rows):
+        picked = (
+            jnp.tanh(x * 2)
+            .at[rows]
+            .get(mode="fill", fill_value=0, unique_indices=True, indices_are_sorted=True)
+        )
+        return jnp.sin(picked)
+
+    rows = np.array([19, 20, 21], np.int32)
+    x = np.repeat(X, 3, 1)[:, :60]
+    program, after = passed("jaxpr-select-early{factor=2},jaxpr-dce", function, x, rows)
+    assert str(after) != str(program)
+    gathers = [e for e in after.to_jaxpr().eqns if e.primitive.name == "gather"]
+    assert [e.params["unique_indices"] for e in gathers] == [False]
+    np.testing.assert_allclose(after(x, rows), function(x, rows), rtol=1e-5)

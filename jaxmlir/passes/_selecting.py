@@ -109,6 +109,8 @@ def _gather(array: Any, whole: Any, shape: Any, indices: Any, params: Any) -> An
     sizes = [n if here else 1 for n, here in zip(params["slice_sizes"], whole, strict=True)]
     same = all(whole)
     keeps_bounds = same and mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS
+    # Those that are filled afterwards are clipped here, and may be equal then.
+    differ = same and mode != lax.GatherScatterMode.FILL_OR_DROP
     return lax.gather(
         array,
         indices[0],
@@ -116,7 +118,7 @@ def _gather(array: Any, whole: Any, shape: Any, indices: Any, params: Any) -> An
         sizes,
         # Where a dimension is repeated, every index reads its one element.
         mode=mode if keeps_bounds else lax.GatherScatterMode.CLIP,
-        unique_indices=same and bool(params.get("unique_indices")),
+        unique_indices=differ and bool(params.get("unique_indices")),
         indices_are_sorted=same and bool(params.get("indices_are_sorted")),
     )
 

@@ -7,7 +7,7 @@ that moves nothing gives its operand other labels.  An op that is not read is a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from jaxmlir.ir import ir
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._node import can_count
 from jaxmlir.passes._work import is_array
-from jaxmlir.passes.collapse._tensors import Algebra, Expr, Tensor, numbered
+from jaxmlir.passes.collapse._tensors import Algebra, Expr, Tensor, Wiring, numbered
 from jaxmlir.types import aval_of
 
 LINEAR = frozenset({"add", "div", "mask", "product"})
@@ -187,7 +187,9 @@ def _neg(
 def _div(
     algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
 ) -> Tensor:
-    if not _is_number(signature) or _described(signature.results[0])[1].kind in "iu":
+    dtype = _described(signature.results[0])[1]
+    # Quotients of integers are rounded; those of four bits are of another kind to numpy.
+    if not _is_number(signature) or not dtypes.issubdtype(dtype, np.inexact):
         return _elementwise(algebra, attrs, signature, operands)
     a, b = operands
     found = algebra.apply("div", None, [t.unsigned for t in operands], a.expr.dtype)
@@ -381,11 +383,59 @@ def _select_n(
         zero = algebra.constant(0, dtype).expr
         for which, (x, other) in enumerate((cases[::-1], cases)):
             if other.expr is zero:
-                if mask.expr.kind == "eye" and not which:
+                masked = algebra.apply("mask", which, [mask, x.unsigned], dtype)
+                if mask.expr.kind == "eye" and not which and not may_guard(masked.expr):
                     eye = Tensor(algebra.atom("eye", None, mask.expr.sizes, dtype), mask.labels)
                     return algebra.raw_product(eye, x)
-                return algebra.apply("mask", which, [mask, x.unsigned], dtype).times(x.sign)
+                return masked.times(x.sign)
     return _elementwise(algebra, attrs, signature, operands)
+
+
+def may_guard(mask: Expr) -> bool:
+    """Whether what a mask keeps out at one place may alone not be finite.
+
+    So it may be if it is made of something that belongs to that place, which has all labels of the
+    mask, and which is an operand of the program or a function that has poles.  The factors of a
+    matrix product have rows or columns in common with other places: one that is not finite is seen
+    there as well.  A constant belongs to all; one that is not finite is there to be kept out.
+    """
+    (_, labels, _), kept_out = mask.operands
+    pending: list[tuple[Expr, frozenset[int]]] = []
+    seen: set[tuple[Expr, frozenset[int]]] = set()
+
+    def note(expr: Expr, wiring: Wiring, own: Collection[int]) -> None:
+        there = expr, frozenset([k for k, label in enumerate(wiring) if label in own])
+        is_float = dtypes.issubdtype(expr.dtype, np.inexact)
+        belongs = expr.kind == "constant" or len(there[1]) == len(own)
+        if is_float and belongs and there not in seen:
+            seen.add(there)
+            pending.append(there)
+
+    note(*kept_out[:2], labels)
+    while pending:
+        expr, own = pending.pop()
+        operands = expr.operands
+        if expr.kind == "div" and operands[1][0].kind == "constant":
+            operands = operands[:1]
+        elif expr.kind == "constant":
+            if not np.isfinite(np.frombuffer(expr.params, expr.dtype)).all():
+                return True
+        elif expr.kind not in _FINITE:
+            return True
+        for operand, wiring, _ in operands:
+            note(operand, wiring, own)
+    return False
+
+
+# Kinds of expressions that are finite where their operands are, but for overflow.
+_FINITE = frozenset({"add", "eye", "iota", "mask", "product"}) | {
+    f"jaxpr.{name}"
+    for name in (
+        *("abs", "atan", "ceil", "clamp", "convert_element_type", "copy", "cos", "erf", "erfc"),
+        *("floor", "logistic", "max", "min", "neg", "round", "sign", "sin", "square"),
+        *("stop_gradient", "tanh"),
+    )
+}
 
 
 _READERS: dict[str, Reader] = dict.fromkeys(ELEMENTWISE, _elementwise) | {

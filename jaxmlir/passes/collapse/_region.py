@@ -7,7 +7,7 @@ something else, masks.  Each expression on the way has a cotangent, a tensor ``c
 
 holds, summed over the expressions that the walk has come to.  What a mask keeps out may be a NaN or
 an infinity there, and zero times it is none, so a mask is passed only where it cannot be meant to
-keep such a thing out (:func:`_may_guard`).  At first that is the root with the cotangent 1.  The
+keep such a thing out (:func:`may_guard`).  At first that is the root with the cotangent 1.  The
 labels ``o`` of the root's dimensions are nowhere summed over.  A step replaces an expression by an
 operand, whose cotangent is the transpose of the op applied to that of the result.
 """
@@ -22,12 +22,9 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from jaxmlir._compat import dtypes
 from jaxmlir.passes.collapse._cost import cost, price
-from jaxmlir.passes.collapse._reading import LINEAR, Reading
-from jaxmlir.passes.collapse._tensors import Algebra, Expr, Tensor, Wiring, numbered
+from jaxmlir.passes.collapse._reading import LINEAR, Reading, may_guard
+from jaxmlir.passes.collapse._tensors import Algebra, Expr, Tensor, numbered
 from jaxmlir.passes.products._cost import BYTE_NS
 
 
@@ -163,7 +160,7 @@ class Walk:
         expr = place.expr
         if expr in self.stops or expr.kind not in LINEAR or expr.value is None:
             return []
-        if expr.kind == "mask" and _may_guard(expr):
+        if expr.kind == "mask" and may_guard(expr):
             return []
         # What other cotangents are made of is computed anyway: nothing is saved from there on.
         if place.handed < expr.uses or expr in self.read:
@@ -294,53 +291,6 @@ class Walk:
         if cotangent.expr in self._counted:
             return 0.0
         return price(cotangent.expr, self._is_there, self._counted, self.read)
-
-
-def _may_guard(mask: Expr) -> bool:
-    """Whether what a mask keeps out at one place may alone not be finite.
-
-    So it may be if it is made of something that belongs to that place, which has all labels of the
-    mask, and which is an operand of the program or a function that has poles.  The factors of a
-    matrix product have rows or columns in common with other places: one that is not finite is seen
-    there as well.  A constant belongs to all; one that is not finite is there to be kept out.
-    """
-    (_, labels, _), kept_out = mask.operands
-    pending: list[tuple[Expr, frozenset[int]]] = []
-    seen: set[tuple[Expr, frozenset[int]]] = set()
-
-    def note(expr: Expr, wiring: Wiring, own: Collection[int]) -> None:
-        there = expr, frozenset([k for k, label in enumerate(wiring) if label in own])
-        is_float = dtypes.issubdtype(expr.dtype, np.inexact)
-        belongs = expr.kind == "constant" or len(there[1]) == len(own)
-        if is_float and belongs and there not in seen:
-            seen.add(there)
-            pending.append(there)
-
-    note(*kept_out[:2], labels)
-    while pending:
-        expr, own = pending.pop()
-        operands = expr.operands
-        if expr.kind == "div" and operands[1][0].kind == "constant":
-            operands = operands[:1]
-        elif expr.kind == "constant":
-            if not np.isfinite(np.frombuffer(expr.params, expr.dtype)).all():
-                return True
-        elif expr.kind not in _FINITE:
-            return True
-        for operand, wiring, _ in operands:
-            note(operand, wiring, own)
-    return False
-
-
-# Kinds of expressions that are finite where their operands are, but for overflow.
-_FINITE = frozenset({"add", "eye", "iota", "mask", "product"}) | {
-    f"jaxpr.{name}"
-    for name in (
-        *("abs", "atan", "ceil", "clamp", "convert_element_type", "copy", "cos", "erf", "erfc"),
-        *("floor", "logistic", "max", "min", "neg", "round", "sign", "sin", "square"),
-        *("stop_gradient", "tanh"),
-    )
-}
 
 
 def stops(walk: Walk) -> set[Expr]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,6 +26,9 @@ _RESHAPES = frozenset(
     f"jaxpr.{name}" for name in ("broadcast_in_dim", "expand_dims", "reshape", "squeeze")
 )
 _ABS = frozenset({"jaxpr.abs"})
+
+# A sum of more terms than this has sums among its terms.
+MAX_TERMS = 16
 
 # The functions that give a term, each with the number that it takes besides.
 _Scalings = tuple[tuple[str, tuple[int, ...]], ...]
@@ -182,7 +185,7 @@ class Reader:
         kinds: dict[str, list[Term]] = {"outer": [], "inner": [], "constant": []}
         inner_dims: set[int] = set()
         steps: list[int] = []
-        for value, scalings in self._terms(terms, (), steps):
+        for value, scalings in self._terms(terms, steps):
             source, dims = self._narrow(value)
             sizes = zip(dims, self._shape(source), strict=True)
             spanned = {d for d, size in sizes if size > 1}
@@ -210,21 +213,47 @@ class Reader:
         )
         return Found(index, tuple(operands), (*dict.fromkeys(steps), *then), found)
 
-    def _terms(
-        self, value: int, scalings: _Scalings, steps: list[int]
-    ) -> Iterator[tuple[int, _Scalings]]:
+    def _terms(self, total: int, steps: list[int]) -> list[tuple[int, _Scalings]]:
         """The terms that add up to a value, each as a value and functions of it.
 
         Args:
           steps: where to put the ops that add them up, each after those that it needs.
         """
+        found: list[tuple[int, _Scalings]] = []
+        pending: list[tuple[int, _Scalings, bool]] = [(total, (), False)]
+        count = 1
+        while pending:
+            value, scalings, is_read = pending.pop()
+            index = self.body.makers[value]
+            if index is not None and is_read:
+                steps.append(index)
+                continue
+            inner = self._summands(value, scalings)
+            more = len(inner) - 1
+            if inner and count + more <= MAX_TERMS:
+                count += more
+                pending.append((value, scalings, True))
+                pending += [(v, of, False) for v, of in reversed(inner)]
+            else:
+                found.append((value, scalings))
+        return found
+
+    def _summands(self, value: int, scalings: _Scalings) -> list[tuple[int, _Scalings]]:
+        """The operands that a value is the sum of, or the one that it is a multiple of, with what
+        is done to each; none where it is a term."""
         body = self.body
         index = body.makers[value]
         if index is None or value in self._same or not self._is_plain(index):
-            yield value, scalings
-            return
+            return []
         name, operands = body.names[index].removeprefix("jaxpr."), body.operands[index]
         negated = (("neg", ()), *scalings)
+        if name in ("add", "sub"):
+            a, b = operands
+            return [(a, scalings), (b, scalings if name == "add" else negated)]
+        if name == "neg":
+            return [(operands[0], negated)]
+        if name not in ("mul", "div"):
+            return []
         # A quotient is scaled by its divisor only.
         pairs = _both_ways(operands)[: 2 if name == "mul" else 1]
         scaled = [
@@ -232,17 +261,7 @@ class Reader:
             for v, number in pairs
             if number in self._same and elements(body.types[number]) == 1
         ]
-        if name in ("add", "sub"):
-            yield from self._terms(operands[0], scalings, steps)
-            yield from self._terms(operands[1], scalings if name == "add" else negated, steps)
-        elif name == "neg":
-            yield from self._terms(operands[0], negated, steps)
-        elif name in ("mul", "div") and scaled:
-            yield from self._terms(*scaled[0], steps)
-        else:
-            yield value, scalings
-            return
-        steps.append(index)
+        return scaled[:1]
 
     def _narrow(self, value: int) -> tuple[int, tuple[int, ...]]:
         """An array that is spread out to a value, and which dimensions of that are its own."""

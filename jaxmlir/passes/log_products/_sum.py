@@ -85,12 +85,12 @@ class LogSumExp:
         r, m = self._greatest(b), self._greatest(x)
         if self.guarded:
             m = lax.select(lax.is_finite(m), m, lax.full_like(m, 0))
-        shape = [1 if d in self.axes else size for d, size in enumerate(self.shape)]
-        log = jnp.log(jnp.reshape(self._product(jnp.exp(x - m), jnp.exp(b - r)), shape))
+        log = jnp.log(self._product(jnp.exp(x - m), jnp.exp(b - r)))
         shift = m + r
         if self.outer:
             shift = shift + self._total(self.outer, args)
-        return [jnp.reshape(shift + log, self.out)]
+        shape = [1 if d in self.axes else size for d, size in enumerate(self.shape)]
+        return [jnp.reshape(jnp.broadcast_to(shift + log, shape), self.out)]
 
     def near(self, *constants: Any) -> list[Any]:
         """Whether the constant terms are near enough to one another for that.
@@ -116,7 +116,8 @@ class LogSumExp:
         return jnp.max(lax.stop_gradient(x), self.axes, keepdims=True)
 
     def _product(self, *factors: Any) -> Any:
-        """The sum over the axes of the products of two arrays, without dimensions of size 1."""
+        """The sum over the axes of the products of two arrays, of size 1 along dimensions that
+        neither has."""
         import jax.numpy as jnp
 
         operands, used = [], set()
@@ -126,4 +127,9 @@ class LogSumExp:
             used.update(dims)
         out = sorted(used.difference(self.axes))
         # By default some platforms round the factors to fewer bits than exponentials have.
-        return jnp.einsum(*operands, out, precision=lax.Precision.HIGHEST)
+        product = jnp.einsum(*operands, out, precision=lax.Precision.HIGHEST)
+        # Along axes that neither has, all that is added up is the same.
+        times = math.prod(self.shape[d] for d in self.axes if d not in used)
+        if times != 1:
+            product = product * times
+        return jnp.reshape(product, [n if d in out else 1 for d, n in enumerate(self.shape)])

@@ -189,19 +189,17 @@ def _distributable(
 def _may_be_cheap(value: V, values: _Values[V]) -> bool:
     """Whether a value is made of smaller ones, or of the places of its elements."""
     size = elements(value.type)
-    if size == 1:
-        return True
-    node = values.node_of(value)
-    if node is None or node.name not in RULES:
-        return False
-    if node.name in ("jaxpr.dot_general", "jaxpr.select_n"):
-        return True
-    if node.name == "jaxpr.convert_element_type" and is_mask(node):
-        return True
-    whole = [v for v in node.operands if elements(v.type) == size]
-    if node.name != "jaxpr.convert_element_type" and len(whole) > 1:
-        return False
-    return all([_may_be_cheap(v, values) for v in whole])
+    whole = [value]
+    while len(whole) == 1 and size > 1:
+        node = values.node_of(whole[0])
+        if node is None or node.name not in RULES:
+            return False
+        if node.name in ("jaxpr.dot_general", "jaxpr.select_n"):
+            return True
+        if node.name == "jaxpr.convert_element_type" and is_mask(node):
+            return True
+        whole = [v for v in node.operands if elements(v.type) == size]
+    return size == 1 or not whole
 
 
 def _is_product(value: Node, _: _Values[Node]) -> bool:

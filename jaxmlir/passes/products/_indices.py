@@ -52,9 +52,11 @@ def fresh(shape: Sequence[int]) -> Dims:
 def resolve(indices: Iterable[Index]) -> list[Index]:
     """The indices that a sequence has become."""
     found: list[Index] = []
-    for index in indices:
+    pending = [*indices][::-1]
+    while pending:
+        index = pending.pop()
         if index.parts:
-            found += resolve(index.parts)
+            pending += index.parts[::-1]
         else:
             found.append(index)
     return found
@@ -103,7 +105,7 @@ def _fit(left: Sequence[Index], right: Sequence[Index]) -> bool:
     """Whether the one sequence can be split as the other."""
     if left == right:
         return True
-    if len(set(left)) < len(left) or len(set(right)) < len(right):
+    if len({*left, *right}) < len(left) + len(right):
         # To split an index here would split it there as well.
         return [x.size for x in left] == [y.size for y in right]
     a = [(x.size, x.solid) for x in left]

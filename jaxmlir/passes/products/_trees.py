@@ -315,7 +315,9 @@ class Tree:
         for i, (node, is_inside) in enumerate(self.values):
             place = places.setdefault(node, i)
             if is_inside:
-                found.append((node.name, node.shape, place, *node.attributes.items()))
+                # Of a conversion the mask of an identity is no part, and an array is.
+                what = node.name, node.shape, place, len(node.parts)
+                found.append((*what, *node.attributes.items()))
             else:
                 found.append((node.shape, node.fixed, place))
         return (self.root.dtype, *found), places
