@@ -7,6 +7,8 @@ import pytest
 
 import jaxmlir
 from jaxmlir._compat import core, jax_version
+from jaxmlir.passes import expand_trigonometry
+from jaxmlir.passes._build import only_user
 
 pytestmark = pytest.mark.compat
 
@@ -98,3 +100,25 @@ def test_gradients_whatever_jax_is_told_of_doubles():
             np.testing.assert_allclose(gradient(x), wanted, 1e-6, 1e-2)
             (of_jaxpr,) = core.jaxpr_as_fun(gradient.to_jaxpr())(x)
             np.testing.assert_allclose(of_jaxpr, wanted, 1e-6, 1e-2)
+
+
+@pytest.mark.parametrize("reduced", [False, True])
+def test_a_long_sum_is_gone_through_once(reduced, monkeypatch):
+    asked = 0
+
+    def counted(value):
+        nonlocal asked
+        asked += 1
+        return only_user(value)
+
+    def function(x):
+        total = sum(jnp.sin(jnp.cos(k * x)) for k in range(50))
+        return jnp.max(total) if reduced else total[1:]
+
+    x = np.linspace(-3, 3, 300, dtype=np.float32)
+    monkeypatch.setattr(expand_trigonometry, "only_user", counted)
+    program = expanded(function, x)
+    assert asked <= 6 * 50
+    stay = reduced and jax_version() >= (0, 11)
+    assert [str(program).count(f"jaxpr.{name}") for name in ("sin", "cos")] == [50 * stay] * 2
+    np.testing.assert_allclose(program(x), function(x), rtol=1e-5, atol=1e-5)

@@ -93,12 +93,13 @@ class ExpandTrigonometry(Pass):
 
 def expand_trigonometry(program: Program, min_elements: int = MIN_ELEMENTS) -> int:
     """Expands ops in place; how many."""
+    known: dict[ir.Value, bool] = {}
 
     def expanded(rules: Rules, node: OpNode) -> ir.Value | None:
         aval = aval_of(node.operands[0].type)
         if not is_plain_op(node) or node.get("accuracy") is not None:
             return None
-        if aval.dtype != np.float32 or aval.size < min_elements or _is_reduced(node.op):
+        if aval.dtype != np.float32 or aval.size < min_elements or _is_reduced(node.op, known):
             return None
         function = FUNCTIONS[node.name]
         remark(node.op, "a polynomial of each element")
@@ -107,14 +108,29 @@ def expand_trigonometry(program: Program, min_elements: int = MIN_ELEMENTS) -> i
     return replace_ops(program, FUNCTIONS, expanded)
 
 
-def _is_reduced(op: Any) -> bool:
-    """Whether XLA has the library for reductions compute an op."""
+def _is_reduced(op: Any, known: dict[ir.Value, bool]) -> bool:
+    """Whether XLA has the library for reductions compute an op.
+
+    Args:
+      known: for values that others lead to, too, whether a reduction is next.
+    """
     if jax_version()[:2] < _REDUCTIONS_SINCE:
         return False
-    user = only_user(op.results[0])
-    while user is not None and user.name in _FUSED_BEFORE:
-        user = only_user(user.results[0])
-    return user is not None and user.name in _REDUCTIONS
+    value, way = op.results[0], []
+    while True:
+        user = only_user(value)
+        if user is None or user.name not in _FUSED_BEFORE:
+            found = user is not None and user.name in _REDUCTIONS
+            break
+        (value,) = user.results
+        if value in known:
+            found = known[value]
+            break
+        # What is expanded later is erased then, and must not be in a table.
+        if user.name not in FUNCTIONS:
+            way.append(value)
+    known.update(dict.fromkeys(way, found))
+    return found
 
 
 def _of_wide_numbers(function: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
