@@ -475,6 +475,25 @@ def test_linear_solves():
     check_all(pairs, [((MATRIX, X),), ((matrices, X),), ((MATRIX, ROWS),)])
 
 
+def test_the_solver_of_the_transpose_may_say_something_else_of_another_type():
+    def f(matrix, b):
+        x, twice = lax.custom_linear_solve(
+            lambda x: matrix @ x,
+            b,
+            lambda matvec, b: (jnp.linalg.solve(matrix, b), 2),
+            lambda vecmat, b: (jnp.linalg.solve(matrix.T, b), b[:2]),
+            has_aux=True,
+        )
+        return twice * jnp.sum(x**2)
+
+    gradient, program = jax.grad(f, (0, 1)), jaxmlir.trace(f)(MATRIX, X).grad((0, 1))
+    close(program(MATRIX, X), gradient(MATRIX, X))
+    for axes in ((None, 1), (0, None)):
+        args = (MATRIX, ROWS) if axes[0] is None else (np.stack([MATRIX, MATRIX + 1]), X)
+        batched = program.vmap(axes, axis_size=2 if axes[1] is None else ROWS.shape[1])
+        close(batched(*args), jax.vmap(gradient, axes)(*args))
+
+
 def test_a_solve_may_have_a_right_hand_side_without_tangent():
     """JAX's own rule fails here; forward and reverse mode have to agree."""
 

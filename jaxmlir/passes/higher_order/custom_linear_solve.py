@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jaxmlir import codec
 from jaxmlir.ir import ir
 from jaxmlir.passes._build import zeros
-from jaxmlir.passes.higher_order._custom_rules import Dims, create, symbol_ref
+from jaxmlir.passes.higher_order._custom_rules import Dims, create, joined, symbol_ref
 from jaxmlir.passes.higher_order._rule import (
     Halves,
     HigherOrderRule,
@@ -112,7 +112,7 @@ class CustomLinearSolve(HigherOrderRule):
             or any(nonzero[solve.size :])
         ):
             return None
-        transposed = solve.transposed()
+        transposed = solve.transposed(rules)
         types = list(map(cotangent_type, solve.results[: solve.size]))
         # A part of b that is not linear is zero in a tangent.
         wanted = solve.right(linear)
@@ -130,16 +130,11 @@ class CustomLinearSolve(HigherOrderRule):
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Written:
         solve, out_dims = Solve.read(op), self.batched(rules, op, dims, axis)
         vector = out_dims[: solve.size]
-        symbols = {
-            name: symbol
-            and rules.functions.batch(
-                symbol,
-                (*solve.of(dims, name), *vector),
-                axis,
-                out_dims if "solve" in name else vector,
-            )[0]
-            for name, symbol in solve.symbols.items()
-        }
+        symbols = dict(solve.symbols)
+        for name, own in _dims_of_functions(rules, solve, dims, vector, axis).items():
+            out_axes = (*vector, *map(_at_front, own[solve.size :]))
+            arguments = (*solve.of(dims, name), *vector)
+            symbols[name], _ = rules.functions.batch(solve.symbols[name], arguments, axis, out_axes)
         results = zip(solve.results, out_dims, strict=True)
         types = [
             batched_type(type_, dim, axis.size, axis.explicit_mesh_axis) for type_, dim in results
@@ -158,23 +153,28 @@ class CustomLinearSolve(HigherOrderRule):
     def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims:
         """A part of x is batched if the same part of b is, and that if any function makes it so."""
         solve = Solve.read(op)
-        size = solve.size
-        vector = tuple(None if dim is None else 0 for dim in solve.right(dims))
+        vector = tuple(map(_at_front, solve.right(dims)))
         while True:
-            own = [
-                rules.functions.batched(symbol, (*solve.of(dims, name), *vector), axis)
-                for name, symbol in solve.symbols.items()
-                if symbol is not None
-            ]
-            found = tuple(
-                0 if dim == 0 or any(d[i] is not None for d in own) else None
-                for i, dim in enumerate(vector)
-            )
+            own = _dims_of_functions(rules, solve, dims, vector, axis)
+            found = tuple(_at_front(joined(*of)) for of in zip(vector, *own.values(), strict=False))
             if found == vector:
-                break
+                return (*vector, *map(_at_front, own["solve"][solve.size :]))
             vector = found
-        extra = zip(*(d[size:] for d in own if len(d) > size), strict=True)
-        return (*vector, *(None if set(of_result) == {None} else 0 for of_result in extra))
+
+
+def _dims_of_functions(
+    rules: Rules, solve: Solve, dims: Dims, vector: Dims, axis: Any
+) -> dict[str, Dims]:
+    """The dimensions of what each function gives, where x and b are batched like that."""
+    return {
+        name: rules.functions.batched(symbol, (*solve.of(dims, name), *vector), axis)
+        for name, symbol in solve.symbols.items()
+        if symbol is not None
+    }
+
+
+def _at_front(dim: int | None) -> int | None:
+    return None if dim is None else 0
 
 
 @dataclass(frozen=True)
@@ -216,13 +216,15 @@ class Solve:
         """Those that are b."""
         return list(values[self.num_consts : self.num_consts + self.size])
 
-    def transposed(self) -> Solve:
-        """The solve of the transposed system."""
+    def transposed(self, rules: Rules) -> Solve:
+        """The solve of the transposed system; its solver may say something else besides."""
+        symbols = {name: self.symbols[_TRANSPOSE[name]] for name in _NAMES}
+        of_solver = list(rules.program.function(symbols["solve"]).type.results)
         return Solve(
             {name: self.lengths[_TRANSPOSE[name]] for name in _NAMES},
-            {name: self.symbols[_TRANSPOSE[name]] for name in _NAMES},
+            symbols,
             self.size,
-            self.results,
+            [*self.results[: self.size], *of_solver[self.size :]],
         )
 
     def by_products(self) -> Solve:
