@@ -262,6 +262,20 @@ def test_values_that_are_passed_on():
         np.testing.assert_array_equal(inverse_of(function, shape)(2 * x), x)
 
 
+def test_cases_of_sizes_known_at_run_time_only():
+    def f(x, p):
+        return jnp.where(p, jnp.exp(x), 2 * x)
+
+    (size,) = jax.export.symbolic_shape("b")
+    program = jaxmlir.trace(f)(jax.ShapeDtypeStruct((size,), np.float32), False)
+    inverse = reread(program.inverse_and_log_det(known=1))
+    x = np.float32([1, 2, 3])
+    for p, slopes in ((True, x), (False, np.log(2.0) * np.ones(3))):
+        found, log_det = inverse(f(x, p), p)
+        np.testing.assert_allclose(found, x, rtol=1e-6)
+        np.testing.assert_allclose(log_det, -slopes.sum(), rtol=1e-6)
+
+
 def test_one_of_more_cases_than_numpy_chooses_from():
     def f(x):
         return lax.select_n(np.int32([69, 0, 1]), *(x * (i + 1) for i in range(70)))
