@@ -328,6 +328,22 @@ def repeated(x, y, z):
     return a, b + x
 
 
+def test_why_a_loop_does_not_run_backwards():
+    """The note is about the op that loses what the loop computes forwards."""
+
+    def f(x, key):
+        def body(carry):
+            i, key, x = carry
+            key, now = jax.random.split(key)
+            return i + 1, key, x * jax.random.uniform(now)
+
+        return lax.while_loop(lambda carry: carry[0] < 3, body, (0, key, x))[2]
+
+    program = jaxmlir.trace(f)(1.0, jax.random.key(0))
+    with pytest.raises(TransformError, match="'jaxpr.random_split' op.*the hash is one-way"):
+        program.inverse(known=1)
+
+
 @pytest.mark.parametrize("function", [called, chosen, repeated])
 def test_what_is_inverted_again_counts_once(function):
     """Of the first inverse one result is known, of the next both, and the first argument."""
