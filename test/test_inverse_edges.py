@@ -262,6 +262,20 @@ def test_values_that_are_passed_on():
         np.testing.assert_array_equal(inverse_of(function, shape)(2 * x), x)
 
 
+def test_cases_of_sizes_known_at_run_time_only():
+    def f(x, p):
+        return jnp.where(p, jnp.exp(x), 2 * x)
+
+    (size,) = jax.export.symbolic_shape("b")
+    program = jaxmlir.trace(f)(jax.ShapeDtypeStruct((size,), np.float32), False)
+    inverse = reread(program.inverse_and_log_det(known=1))
+    x = np.float32([1, 2, 3])
+    for p, slopes in ((True, x), (False, np.log(2.0) * np.ones(3))):
+        found, log_det = inverse(f(x, p), p)
+        np.testing.assert_allclose(found, x, rtol=1e-6)
+        np.testing.assert_allclose(log_det, -slopes.sum(), rtol=1e-6)
+
+
 def test_one_of_more_cases_than_numpy_chooses_from():
     def f(x):
         return lax.select_n(np.int32([69, 0, 1]), *(x * (i + 1) for i in range(70)))
@@ -312,6 +326,22 @@ def chosen(x, y, z):
 def repeated(x, y, z):
     a, b = lax.scan(lambda c, xs: (c, summed(*xs)), 0.0, (x, y, z))[1]
     return a, b + x
+
+
+def test_why_a_loop_does_not_run_backwards():
+    """The note is about the op that loses what the loop computes forwards."""
+
+    def f(x, key):
+        def body(carry):
+            i, key, x = carry
+            key, now = jax.random.split(key)
+            return i + 1, key, x * jax.random.uniform(now)
+
+        return lax.while_loop(lambda carry: carry[0] < 3, body, (0, key, x))[2]
+
+    program = jaxmlir.trace(f)(1.0, jax.random.key(0))
+    with pytest.raises(TransformError, match="'jaxpr.random_split' op.*the hash is one-way"):
+        program.inverse(known=1)
 
 
 @pytest.mark.parametrize("function", [called, chosen, repeated])

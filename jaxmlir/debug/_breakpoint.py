@@ -62,10 +62,14 @@ class _Breakpoint(Hook):
         if self.op is not None and step.name != self.op:
             return False
         if self.line and not any(
-            line == self.line and file.endswith(self.file) for file, line, _ in step.frames
+            line == self.line and self._names(file) for file, line, _ in step.frames
         ):
             return False
         return self.when is None or self.when(step)
+
+    def _names(self, file: str) -> bool:
+        """Whether a file is the one meant: ``model.py`` is not ``other_model.py``."""
+        return not self.file or f"/{file}".endswith(f"/{self.file.lstrip('/')}")
 
     def before(self, step: Step) -> None:
         if not self.is_after and self.holds(step):

@@ -192,10 +192,13 @@ class While:
         found = {i - m for i in (*inverted.arguments, *undo.arguments)}
         missing = [i for i in range(n) if i not in found]
         if missing:
-            known = [*[True] * m, *(k and i not in missing for i, k in enumerate(kept))]
+            first = missing[0]
+            # What is computed forwards is to follow from such values alone.
+            after = kept if first in carried else [True] * n
+            before = [first not in carried and k and i not in missing for i, k in enumerate(kept)]
             raise NotInvertible(
-                f"carried value {missing[0]} before a step does not follow from the carry after it",
-                site.why_function(body_symbol, known, [True] * n, m + missing[0]),
+                f"carried value {first} before a step does not follow from the carry after it",
+                site.why_function(body_symbol, [*[True] * m, *before], after, m + first),
             )
         function = rules.program.function(inverted.symbol)
         log_det = [zero(site)] if inverted.log_det else []

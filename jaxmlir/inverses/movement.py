@@ -382,10 +382,11 @@ class Select(Movement):
     """By a predicate known when the program runs only, each case is known where it is selected."""
 
     def learn(self, site: Site) -> None:
-        super().learn(site)
         result = site.whole(site.results[0])
         which, *cases = site.operands
-        if result is None or site.whole(which) is None or self._origins(site):
+        by_case = result is not None and site.whole(which) is not None and not self._origins(site)
+        if not by_case:
+            super().learn(site)
             return
         for i, case in enumerate(cases):
             if site.whole(case) is None:

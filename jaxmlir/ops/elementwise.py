@@ -88,7 +88,7 @@ OPS: tuple[Op, ...] = (
         "pow",
         "Elementwise power, x ** y.",
         inverse="x = z ** (1 / y), y = log(z) / log(x)",
-        domain="x > 0, x != 1",
+        domain="x > 0; x != 1 where y is found, y != 0 where x is",
     ),
     binary(
         "max",
