@@ -82,17 +82,19 @@ class Callee:
         return self._derived[key]
 
     def _prune(self, results: Mask) -> tuple[Mask, Callee] | None:
-        liveness = self.program.liveness
-        arguments = liveness.arguments(self.symbol, results)
-        entry = Variant(self.symbol, results, arguments)
-        if not liveness.drops(entry):
-            return None
-        if liveness.met_custom_rules:
-            # What only a custom rule may need is an argument all the same: the variant can be
-            # differentiated.
-            needed = liveness.with_custom_rules().arguments(self.symbol, results)
-            entry = entry._replace(arguments=needed)
-        return entry.arguments, Pruned(self.program, entry)
+        # Another thread may be tracing rules, which are written into the module.
+        with self.program.rule_tracing.lock:
+            liveness = self.program.liveness
+            arguments = liveness.arguments(self.symbol, results)
+            entry = Variant(self.symbol, results, arguments)
+            if not liveness.drops(entry):
+                return None
+            if liveness.met_custom_rules:
+                # What only a custom rule may need is an argument all the same: the variant can be
+                # differentiated.
+                needed = liveness.with_custom_rules().arguments(self.symbol, results)
+                entry = entry._replace(arguments=needed)
+            return entry.arguments, Pruned(self.program, entry)
 
 
 class Pruned(Callee):
@@ -181,12 +183,14 @@ def derive(program: Program, symbol: str, transformation: str, pattern: Any) -> 
     from jaxmlir.passes.transpose import transpose_nonzero
     from jaxmlir.passes.vmap import vmap
 
-    if transformation == "vary":
-        program.trace_rules()
-    elif transformation != "vmap" and program.has_untraced_rules:
-        program.trace_rules(within=reachable(program._functions, symbol, custom_rules=False))
-    # Nobody looks at it: the rules of what it does not run wait, and those that are told zeros.
-    result = program.clone(hold_rules=True)
+    # Another thread may be tracing rules, which are written into the module.
+    with program.rule_tracing.lock:
+        if transformation == "vary":
+            program.trace_rules()
+        elif transformation != "vmap" and program.has_untraced_rules:
+            program.trace_rules(within=reachable(program._functions, symbol, custom_rules=False))
+        # Nobody looks at it: the rules of what it does not run wait, and those that are told zeros.
+        result = program.clone(hold_rules=True)
     with scope():
         rules = Rules(result)
         if transformation == "jvp":

@@ -77,12 +77,14 @@ def verify(program: Program, filename: str = "-") -> None:
       VerificationError: with up to ``MAX_DIAGNOSTICS`` diagnostics, each of which names the op, its
         place, what was expected and what came.
     """
-    try:
-        verify_module(program._module, filename)
-    except DiagnosticError as e:
-        raise VerificationError(e.diagnostics) from None
-    with context():
-        found = _Verifier(program, filename).run()
+    # Another thread may be tracing rules, which are written into the module.
+    with program.rule_tracing.lock:
+        try:
+            verify_module(program._module, filename)
+        except DiagnosticError as e:
+            raise VerificationError(e.diagnostics) from None
+        with context():
+            found = _Verifier(program, filename).run()
     if found:
         raise VerificationError(found)
 

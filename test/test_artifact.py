@@ -1,6 +1,7 @@
 """Artifacts: what is saved is what is loaded, and nothing else is."""
 
 import collections
+import concurrent.futures
 import hashlib
 import json
 import lzma
@@ -290,6 +291,25 @@ def test_a_save_that_is_killed_leaves_the_old_file_or_the_new(tmp_path):
 
 
 # --- what is not loaded -----------------------------------------------------------------------
+
+
+def test_a_pipe_is_written_to(tmp_path):
+    """It is not replaced by a file, as a device would not be: ``/dev/null``."""
+    pipe, program = tmp_path / "pipe", jaxmlir.trace(model)(*arguments())
+    os.mkfifo(pipe)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        read = pool.submit(pipe.read_bytes)
+        program.save(pipe)
+        assert pipe.is_fifo() and os.listdir(tmp_path) == ["pipe"]
+        (tmp_path / "a").write_bytes(read.result(10))
+    same(jaxmlir.load(tmp_path / "a")(*arguments()), model(*arguments()))
+
+
+@pytest.mark.parametrize("name", ["a" * 255, "\N{EURO SIGN}" * 85, os.fsencode("b")])
+def test_names_of_any_length(tmp_path, name):
+    path = os.path.join(os.fsencode(tmp_path), os.fsencode(name))
+    jaxmlir.trace(model)(*arguments()).save(path)
+    same(jaxmlir.load(path)(*arguments()), model(*arguments()))
 
 
 def test_damaged_and_forged_artifacts():

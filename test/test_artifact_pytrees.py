@@ -64,6 +64,13 @@ def test_pytrees_of_every_kind(tmp_path):
 
 
 @pytest.mark.compat
+def test_keys_that_are_bytes(tmp_path):
+    argument = {b"a\xff": jnp.ones(2), b"": {b'"\0': 1.0}}
+    jaxmlir.trace(lambda d: jax.tree.map(jnp.sin, d))(argument).save(tmp_path / "a")
+    same(jaxmlir.load(tmp_path / "a")(argument), jax.tree.map(jnp.sin, argument))
+
+
+@pytest.mark.compat
 def test_keys_that_come_from_arrays(tmp_path):
     names, days = np.array(["a", "b"]), np.array(["2020-01-01"], "M8[D]")
     argument = {name: jnp.ones(2) for name in names}

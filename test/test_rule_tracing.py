@@ -135,6 +135,41 @@ def test_what_a_rule_calls_is_the_function_that_the_program_has():
     assert len(traced) == 1
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda program: program.grad()(1.0),
+        lambda program: jax.grad(program)(1.0),
+        lambda program: (program.verify(), jnp.cos(1.0))[1],
+    ],
+)
+def test_a_program_is_used_while_another_thread_traces_its_rules(use):
+    half, whole = threading.Event(), threading.Event()
+
+    def rule(x):
+        half.set()
+        whole.wait(0.3)
+        return x, None
+
+    @jax.custom_vjp
+    def sine(x):
+        return jnp.sin(x)
+
+    @jax.custom_vjp
+    def same(x):
+        return x
+
+    sine.defvjp(lambda x: (jnp.sin(x), x), lambda x, ct: (ct * jnp.cos(x),))
+    same.defvjp(rule, lambda _, ct: (ct,))
+    program = jaxmlir.trace(lambda x: same(sine(x)))(1.0)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        other = pool.submit(lambda: program.grad()(1.0))
+        assert half.wait(10)
+        got = use(program)
+        whole.set()
+        np.testing.assert_allclose([got, other.result()], jnp.cos(1.0), rtol=1e-6)
+
+
 def test_threads_see_one_module_with_all_rules():
     def nested(x):
         return jnp.sum(jax.nn.gelu(jax.nn.relu(x)) + jax.nn.silu(x) * jax.nn.logsumexp(x))

@@ -21,6 +21,7 @@ import mmap
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -189,12 +190,18 @@ def _compact(value: Any) -> str:
 def write_atomically(path: str | os.PathLike[str], pieces: Sequence[Any]) -> None:
     """Writes a file so that its name stands for the old contents or for all of the new.
 
-    The contents are on the disk before the name is theirs.
+    The contents are on the disk before the name is theirs.  A device or a pipe keeps its name, and
+    is written to.
 
     Raises:
       OSError: the file cannot be written; then there is nothing new beside it.
     """
-    path = os.path.realpath(path)
+    if _is_no_file(path):
+        with open(path, "wb") as stream:
+            for piece in pieces:
+                stream.write(piece)
+        return
+    path = os.path.realpath(os.fsdecode(path))
     try:
         with _temporary_beside(path) as (file, temporary):
             for piece in pieces:
@@ -213,11 +220,21 @@ def write_atomically(path: str | os.PathLike[str], pieces: Sequence[Any]) -> Non
             os.close(directory)
 
 
+def _is_no_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a path names what is no file, and no directory either."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
 @contextlib.contextmanager
 def _temporary_beside(path: str) -> Iterator[tuple[Any, str]]:
     """A new file in the directory of ``path``, with the permissions that its name has or will."""
     directory, name = os.path.split(path)
-    temporary = os.path.join(directory, f".{name}.{secrets.token_hex(8)}.tmp")
+    # A name has 255 bytes at most, of which a letter may be four.
+    temporary = os.path.join(directory, f".{name[:50]}.{secrets.token_hex(8)}.tmp")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -6,7 +6,7 @@
 ``3``                    ``3 : i64`` (beyond 64 bits: ``{int = "..."}``)
 ``1.0``                  ``1.000000e+00 : f64``
 ``1j``                   ``{complex = [0.0, 1.0]}``
-``"s"``                  ``"s"``
+``"s"``                  ``"s"``; ``b"s"`` is ``{bytes = "73"}``
 ``np.dtype("f4")``       ``f32`` (an element type); ``np.float32`` is ``{scalar_type = f32}``
 ``list``                 ``{container_type = "list"}``, the factory of a ``defaultdict``
 an aval                  ``tensor<4xf32>`` (a whole type)

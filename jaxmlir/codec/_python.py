@@ -180,6 +180,7 @@ encoders.update(
         float: _float,
         complex: _complex,
         str: cached(ir.StringAttr.get),
+        bytes: cached(lambda value: tagged("bytes", ir.StringAttr.get(value.hex()))),
         # What one gets from an array of strings; it is equal to the string.
         np.str_: cached(lambda value: ir.StringAttr.get(str(value))),
         tuple: _tuple,
@@ -201,6 +202,7 @@ bases.update(
 decoders.update(
     {
         "int": lambda attr, _: int(string(attr)),
+        "bytes": lambda attr, _: bytes.fromhex(string(attr)),
         "complex": lambda attr, reader: complex(*decode(attr, reader)),
         "list": lambda attr, reader: [decode(item, reader) for item in attr],
         "dict": lambda attr, reader: dict(decode(item, reader) for item in attr),

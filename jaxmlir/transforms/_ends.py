@@ -37,20 +37,9 @@ def start(
       reverse: what is linearized is to be transposed.
       lends: the library may have functions for it, which are copied in before :func:`finish`.
     """
-    volumes: dict[str, Volume] = {}
-    known, own = program._functions, set()
-    if lends and while_loops == "error":
-        rules_wait = custom_rules == "none"
-        volumes, own = volumes_for(program, reverse=reverse, rules_wait=rules_wait)
-    if custom_rules == "met" and program.has_untraced_rules:
-        before = {name: op for name, op in known.items() if name not in volumes}
-        program.trace_rules(within=reachable(before, program.name, custom_rules=False))
-    among = own if volumes else None
-    if volumes and (brought := program._functions.keys() - known.keys()):
-        # Rules brought these, and call others that so far only what is lent did.
-        here = {name: op for name, op in program._functions.items() if name not in volumes}
-        among = own | reachable(here, *brought)
-    result = program.clone(hold_rules=custom_rules != "all", among=among)
+    # Another thread may be tracing rules, which are written into the module.
+    with program.rule_tracing.lock:
+        result, volumes = _copy(program, while_loops, custom_rules, reverse, lends)
     if makes_references(result):
         if volumes:
             raise NotLent
@@ -65,6 +54,26 @@ def start(
         if volumes:
             rules.functions.loans = Loans(rules, volumes)
         return result, rules, result.name
+
+
+def _copy(
+    program: Program, while_loops: str, custom_rules: str, reverse: bool, lends: bool
+) -> tuple[Program, dict[str, Volume]]:
+    """The copy, and what the library has for it."""
+    volumes: dict[str, Volume] = {}
+    known, own = program._functions, set()
+    if lends and while_loops == "error":
+        rules_wait = custom_rules == "none"
+        volumes, own = volumes_for(program, reverse=reverse, rules_wait=rules_wait)
+    if custom_rules == "met" and program.has_untraced_rules:
+        before = {name: op for name, op in known.items() if name not in volumes}
+        program.trace_rules(within=reachable(before, program.name, custom_rules=False))
+    among = own if volumes else None
+    if volumes and (brought := program._functions.keys() - known.keys()):
+        # Rules brought these, and call others that so far only what is lent did.
+        here = {name: op for name, op in program._functions.items() if name not in volumes}
+        among = own | reachable(here, *brought)
+    return program.clone(hold_rules=custom_rules != "all", among=among), volumes
 
 
 def finish(
