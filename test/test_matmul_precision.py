@@ -118,6 +118,12 @@ def test_an_unknown_dtype():
         jaxmlir.trace(jnp.sin)(1.0).run_passes(f"{PASS}{{dtype=bfloat17}}")
 
 
+@pytest.mark.parametrize("dtype", ["int8", "float32", "float64"])
+def test_a_dtype_that_is_not_narrower(dtype):
+    with pytest.raises(PassError, match=f"floats narrower than float32, got '{dtype}'"):
+        jaxmlir.trace(jnp.sin)(1.0).run_passes(f"{PASS}{{dtype={dtype}}}")
+
+
 @pytest.mark.compat
 def test_symbolic_sizes():
     """Of a size that is not known the least is asked for."""

@@ -59,6 +59,11 @@ def same_as_jax(program, function, *args):
         ),
         "by Cholesky": (lambda a, y: cho_solve(cho_factor(a), jnp.eye(6)) @ y, (SPD, Y), 2),
         # The solution itself is wanted, or of a batch, or there are more vectors than right sides.
+        "with itself": (
+            lambda a, b: (s := jnp.linalg.solve(a, jnp.tile(b, (1, 20)))) @ s.T,
+            (A, B),
+            0,
+        ),
         "returned": (lambda a: jnp.trace(i := jnp.linalg.inv(a)) * jnp.sum(i @ a), (A,), 0),
         "of a batch": (
             lambda a, y: jnp.linalg.inv(jnp.stack([a, 2 * a])) @ y,

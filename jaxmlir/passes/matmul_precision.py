@@ -86,8 +86,10 @@ class MatmulPrecision(Pass):
             dtype = np.dtype(self.dtype)
         except TypeError:
             raise PassError(f"option 'dtype': '{self.dtype}' is no dtype") from None
-        if not jax.numpy.issubdtype(dtype, np.floating):
-            raise PassError(f"option 'dtype': expected a type of floats, got '{self.dtype}'")
+        if not jax.numpy.issubdtype(dtype, np.floating) or dtype.itemsize >= 4:
+            raise PassError(
+                f"option 'dtype': expected floats narrower than float32, got '{self.dtype}'"
+            )
         return element_of(dtype)
 
     def wants(self, op: Any, operands: list[ir.Value]) -> bool:

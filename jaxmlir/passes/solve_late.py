@@ -356,7 +356,8 @@ class _Systems:
     def solve_late(self, system: _System, min_gain: float) -> bool:
         """Solves a system for what its solution is multiplied by, if that pays."""
         uses = self._uses(system.solution, system.as_rows)
-        if not uses:
+        # A product of a solution with itself needs the solution, whichever of the two goes.
+        if not uses or len({node for _, node in uses}) < len(uses):
             return False
         shape = aval_of(system.solution.type).shape
         n, k = reversed(shape) if system.as_rows else shape

@@ -25,7 +25,7 @@
 // PLATFORM: error: expected platforms that JAX knows ({{.*}}), got 'abacus'
 // OP: error: option 'ops': there is no op 'dot'
 // PRODUCT: error: option 'ops': 'sin' is no product that accumulates
-// DTYPE: error: option 'dtype': expected a type of floats, got 'int8'
+// DTYPE: error: option 'dtype': expected floats narrower than float32, got 'int8'
 // REGEX: error: option 'exact': '(' is no regular expression
 // COUNT: error: option 'min-bytes' of pass 'jaxpr-defer-sums' expects int, at least 0, got '-7'
 // AMOUNT: error: option 'growth' of pass 'jaxpr-licm' expects float, at least 0, got '-0.5'

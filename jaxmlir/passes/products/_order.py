@@ -272,6 +272,24 @@ def _greedy(search: _Search, singles: list[Part]) -> Part | None:
     heap: list[tuple[float, int, int, Part]] = []
     number = itertools.count(len(singles))
 
+    def take_place(i: int, j: int, joined: Part) -> int:
+        new = next(number)
+        inside[new] = inside[i] | inside[j]
+        del live[i], live[j]
+        live[new] = joined
+        return new
+
+    # Elementwise products cost nothing. They would be taken first; of n factors, in n^2 steps.
+    alike: dict[int, int] = {}
+    for k, part in enumerate(singles):
+        first = alike.get(part.indices)
+        if part.selection is None and first is not None:
+            joined = search.join(live[first], part, inside[first] | inside[k])
+            if joined is not None and joined.indices == part.indices:
+                k = take_place(first, k, joined)
+        if part.selection is None:
+            alike[part.indices] = k
+
     def push(i: int, j: int) -> None:
         a, b = live[i], live[j]
         if a.indices & b.indices:
@@ -286,10 +304,7 @@ def _greedy(search: _Search, singles: list[Part]) -> Part | None:
         _, i, j, joined = heapq.heappop(heap)
         if i not in live or j not in live:
             continue
-        new = next(number)
-        inside[new] = inside[i] | inside[j]
-        del live[i], live[j]
-        live[new] = joined
+        new = take_place(i, j, joined)
         for k in live:
             if k != new:
                 push(k, new)
