@@ -1,6 +1,7 @@
 """Blocks that stand several times in a program, batched: numbers are JAX's."""
 
 import itertools
+from functools import partial
 
 import hypothesis
 import hypothesis.strategies as st
@@ -8,6 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import sparse
+from jax.extend.core import Primitive
+from jax.interpreters import mlir
 
 import jaxmlir
 
@@ -429,3 +433,50 @@ def with_weights_of_their_own(weights, x):
 def test_blocks_that_gain_nothing_are_left_alone(function, args):
     program, batched = after(function, *args, pipeline="jaxpr-batch-blocks")
     assert products(batched) == products(program)
+
+
+def with_an_own_primitive(rule):
+    """Doubles a row by a primitive that has no rule but the one that makes code of it.
+
+    Args:
+      rule: whether only the derivative does so.
+    """
+    double = Primitive("double_of_a_row")
+    double.def_abstract_eval(lambda x: x)
+    mlir.register_lowering(double, mlir.lower_fun(lambda x: 2 * x, multiple_results=False))
+    sine = jax.custom_jvp(jnp.sin)
+    sine.defjvp(lambda x, t: (sine(*x), double.bind(jnp.cos(*x)) * t[0]))
+    return sine if rule else double.bind
+
+
+def with_a_sparse_matrix():
+    matrix = sparse.CSR.fromdense(2 * jnp.eye(4))
+    return lambda row: matrix @ row
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize(
+    "pipeline",
+    [EAGER, EAGER.replace("batch-blocks", "slp-vectorize"), "jaxpr-raise-loops{platform=cuda}"],
+)
+@pytest.mark.parametrize(
+    "function",
+    [
+        partial(with_an_own_primitive, False),
+        partial(with_an_own_primitive, True),
+        with_a_sparse_matrix,
+    ],
+)
+def test_what_has_no_rule_for_batches_stays(function, pipeline):
+    of_a_row, w = function(), normal(4, 4)
+
+    def rows(x):
+        def row(x):
+            return jnp.tanh(of_a_row(x @ w) @ w)
+
+        return jax.lax.map(row, x), jnp.stack([row(x[i]) for i in range(6)])
+
+    x = normal(6, 4)
+    program = jaxmlir.trace(rows)(x).run_passes(pipeline)
+    for got, want in zip(program(x), jax.jit(rows)(x), strict=True):
+        np.testing.assert_allclose(got, want, 1e-5)

@@ -468,24 +468,6 @@ def test_a_while_that_carries_nothing():
     same_bits(program, function, X)
 
 
-@pytest.mark.compat
-def test_rows_of_an_array_of_a_symbolic_size():
-    """It may have fewer than are read."""
-    numbers = lax.GatherDimensionNumbers((0,), (0,), (0,))
-
-    def function(x):
-        def body(i, _):
-            return i + 1, lax.gather(x, i[None], numbers, (1, 3), mode="fill", fill_value=7)
-
-        return lax.scan(body, 0, None, length=8)
-
-    (size,) = jax.export.symbolic_shape("n")
-    program = jaxmlir.trace(function)(jax.ShapeDtypeStruct((size, 3), np.float32))
-    after = program.run_passes(LOOPS)
-    for rows in (M, M[:5]):
-        same_bits(after, function, rows)
-
-
 def test_loops_of_very_many_iterations():
     """Where the counter of each would take gigabytes."""
 

@@ -343,3 +343,21 @@ def test_sizes_that_are_symbolic_in_turn(tmp_path):
         same(given(jnp.ones(4)), jnp.stack([jnp.ones(4), 2 * jnp.ones(4)]))
         with pytest.raises(ArgumentError, match="remainder 1"):
             given(jnp.ones(3))
+
+
+def test_rows_of_an_array_that_may_have_fewer():
+    """A loop that reads rows by its counter is left as it is where some may not be there."""
+    numbers = lax.GatherDimensionNumbers((0,), (0,), (0,))
+
+    def rows(x):
+        def step(i, _):
+            return i + 1, lax.gather(x, i[None], numbers, (1, 3), mode="fill", fill_value=7)
+
+        return lax.scan(step, 0, None, length=8)
+
+    (size,) = jax.export.symbolic_shape("n")
+    program = jaxmlir.trace(rows)(jax.ShapeDtypeStruct((size, 3), np.float32))
+    program = program.run_passes("jaxpr-raise-loops")
+    for n in (5, 8):
+        x = jnp.arange(3.0 * n).reshape(n, 3)
+        same(program(x), rows(x))

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
-from jaxmlir import codec, ops
+from jaxmlir import codec, ops, primitives, rules
+from jaxmlir._compat import batching
 from jaxmlir._signature import Signature
-from jaxmlir.ir import ir, scope
+from jaxmlir.errors import ExportError
+from jaxmlir.ir import ir, scope, symbol_uses
 from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import named_ops, reachable
 from jaxmlir.passes._call_graph import keep_reachable
 from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import KERNEL, Work, is_plain_signature, size
+from jaxmlir.passes.higher_order import has_rule
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -55,6 +59,36 @@ _CALLS = frozenset(
 )
 
 
+def can_batch(program: Program, signature: Signature) -> bool:
+    """Whether there are rules for ops of a signature on batches: of calls with custom derivatives
+    also for all that these do, which are batched with them.
+
+    Some of JAX's primitives have none, those of sparse matrices or of exported functions, nor need
+    a user's own.
+    """
+    if signature.operands and not _has_rule(signature.name):
+        return False
+    if signature.name not in rules.OPS:
+        return True
+    functions = program.functions
+    uses = [use for _, attr in signature.attributes for use in symbol_uses(attr)]
+    return all(
+        _has_rule(name)
+        for symbol in reachable(functions, *uses)
+        for op, name in named_ops(functions[symbol])
+        if op.operands
+    )
+
+
+def _has_rule(name: str) -> bool:
+    if has_rule(name):
+        return True
+    try:
+        return primitives.of_op(name) in batching.fancy_primitive_batchers
+    except ExportError:
+        return False
+
+
 class Batchable:
     """Which ops give the same in a batch, and are no dearer for each member than alone."""
 
@@ -85,6 +119,8 @@ class Batchable:
             return False
         record = ops.OPS.get(name.removeprefix("jaxpr."))
         if record is None or not is_plain_signature(signature):
+            return False
+        if not can_batch(self._rules.program, signature):
             return False
         if name in _CALLS:
             attributes = dict(signature.attributes)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmlir import codec, ops
 from jaxmlir._signature import Signature
 from jaxmlir.ir import func, ir
+from jaxmlir.passes._batchable import can_batch
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import trip_count
 from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
@@ -301,6 +302,8 @@ class Finder:
             name = signature.name
             record = ops.OPS.get(name.removeprefix("jaxpr."))
             if record is None or signature.is_lasting or not is_pure(name):
+                return None
+            if not can_batch(self._program, signature):
                 return None
             if not is_same_in_a_batch(name, (*signature.operands, *signature.results)):
                 return None

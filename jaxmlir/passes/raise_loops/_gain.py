@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmlir._signature import Signature
 from jaxmlir.ir import symbol_uses
 from jaxmlir.ops import may_have_functions
-from jaxmlir.passes._batchable import is_slow_alone
+from jaxmlir.passes._batchable import can_batch, is_slow_alone
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import SPREAD
 from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
@@ -74,7 +74,7 @@ class Gains:
     """What is gained by batching the bodies of a program's loops."""
 
     def __init__(self, program: Program):
-        self._program = program
+        self.program = program
         self._work = Work(program)
         self._bodies: dict[str, Body] = {}
         self._of_symbol: dict[tuple[str, tuple[bool, ...]], Gain | None] = {}
@@ -90,7 +90,7 @@ class Gains:
         """
         found = self._bodies.get(symbol)
         if found is None:
-            found = self._bodies[symbol] = Body(self._program.function(symbol), ops)
+            found = self._bodies[symbol] = Body(self.program.function(symbol), ops)
         return found
 
     def of(self, symbol: str, batched: tuple[bool, ...]) -> Gain | None:
@@ -172,6 +172,8 @@ class _Walk:
             if True not in pattern:
                 continue
             if not is_same_in_a_batch(signature.name, signature.types):
+                return False
+            if not can_batch(self._gains.program, signature):
                 return False
             varying.update(range(*body.results[index]))
             if not self._op(body, index, pattern, times):
