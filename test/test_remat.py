@@ -5,6 +5,7 @@ import functools
 import itertools
 import math
 import random
+import time
 
 import hypothesis
 import jax
@@ -27,6 +28,7 @@ from jaxmlir.passes.remat._choice import choose
 from jaxmlir.passes.remat._flow import FlowNetwork
 from jaxmlir.passes.remat._joint import Joint, Pair, loops_of, needed_for
 from jaxmlir.passes.remat._price import Prices
+from jaxmlir.passes.remat._segments import segments
 
 WEIGHTS = np.asarray(np.random.RandomState(0).randn(32, 32) / 6, np.float32)
 STATE = np.asarray(np.random.RandomState(1).randn(16, 32), np.float32)
@@ -281,6 +283,23 @@ def test_the_compiler_leaves_the_recomputation_in(name):
         assert functions[1] > functions[0]
         temps = [c.memory_analysis().temp_size_in_bytes for c in (before, after)]
         assert temps[1] <= 0.5 * temps[0]
+
+
+@pytest.mark.parametrize(("start", "each"), [(8.0, 100.0), (0.0, 1.0), (64.0, 1.0)])
+def test_segments_are_the_best_of_all(start, each):
+    for length in range(4, 60):
+        sizes = {0: length * each}
+        for count in range(2, length // 2 + 1):
+            sizes[count] = (count + length % count) * start + length // count * each
+        count, size = segments(length, 1, start, each)
+        assert size == sizes[count] == min(sizes.values())
+
+
+def test_segments_of_very_long_loops_are_found_soon():
+    begin = time.thread_time()
+    count, size = segments(10**8, 1, 8.0, 100.0)
+    assert time.thread_time() - begin < 2
+    assert size == (count + 10**8 % count) * 8 + 10**8 // count * 100
 
 
 def test_segments_take_the_square_root_of_the_memory():

@@ -41,6 +41,9 @@ def segments(
     best = 0, length * per_iteration
     if depth and length >= 4:
         for count in range(2, length // 2 + 1):
+            if count * per_segment >= best[1]:
+                # So are more of them.
+                break
             _, inner = segments(length // count, depth - 1, per_segment, per_iteration)
             # The iterations left over store as much as starts of segments.
             size = (count + length % count) * per_segment + inner
