@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from comparing import compat, same
+from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jax.experimental.pallas import triton as plt
@@ -335,3 +336,20 @@ def test_what_stays_with_the_process_is_named(tmp_path):
     program = jaxmlir.trace(lambda x: pl.pallas_call(kernel, out_shape=ROWS)(x))(ROWS)
     with pytest.raises(ArtifactError, match=r"'jaxpr\.pure_callback' op cannot be saved"):
         program.save(tmp_path / "a")
+
+
+def test_loops_in_kernels_are_not_checkpointed():
+    """A compiler of kernels knows no loop with checkpoints, and a kernel has no derivative."""
+
+    def kernel(x_ref, out_ref):
+        state = 0, x_ref[...]
+        out_ref[...] = lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, 2 * s[1]), state)[1]
+
+    def f(x, n):
+        scales = pl.pallas_call(kernel, out_shape=ROWS)(lax.stop_gradient(x))
+        doubled = lax.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, 2 * s[1]), (0, x))[1]
+        return jnp.sum(scales * doubled)
+
+    gradient = jaxmlir.trace(f)(ROWS, 2).grad(while_loops="checkpointed", checkpoints=2)
+    assert "jaxpr.checkpointed_while" in str(gradient)
+    assert "tpu_custom_call" in gradient.lower(platforms=("tpu",)).as_text()

@@ -15,7 +15,8 @@ from jaxmlir import codec
 from jaxmlir.errors import ArgumentError
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import ops_of, reachable
+from jaxmlir.passes._build import ops_of, ops_with_symbols, reachable, symbols_of
+from jaxmlir.passes._call_graph import KERNELS
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -26,7 +27,8 @@ POLICIES = ("error", "checkpointed")
 class CheckpointWhile(Pass):
     """Replace each while by a checkpointed_while, which has a reverse derivative.
 
-    A loop with side effects stays as it is: reverse mode would repeat them.
+    A loop with side effects stays as it is: reverse mode would repeat them.  So does one in a
+    kernel, which has no derivative.
 
     Options:
       checkpoints: how many states of a loop are kept, at least 1.
@@ -70,7 +72,16 @@ def checkpoint_while(
         )
     with scope():
         functions = program.functions
-        for name in reachable(functions, symbol):
+        reached = reachable(functions, symbol)
+        # A kernel has no derivative, and its compiler knows while loops only.
+        kernels = {
+            kernel
+            for name in reached
+            for op, op_name in ops_with_symbols(functions[name])
+            if op_name in KERNELS
+            for kernel in symbols_of(op)
+        }
+        for name in reached - reachable(functions, *kernels):
             for op, op_name, operands in list(ops_of(functions[name])):
                 if op_name == "jaxpr.while" and "jaxpr.effects" not in op.attributes:
                     attributes = dict(op.attributes.items())
