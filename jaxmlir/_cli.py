@@ -67,6 +67,12 @@ class Flag:
 LOAD = Flag(
     "load", "Import this Python module first, for its primitives and passes", "module", repeats=True
 )
+ALLOW = Flag(
+    "allow-custom-calls",
+    "Let an artifact use these FFI targets, and ops such as pallas_call",
+    "name,...",
+    repeats=True,
+)
 HELP = Flag("help", "Print this help and exit")
 VERSION = Flag("version", "Print the versions of jaxmlir, JAX and jaxlib, and exit")
 OUTPUT = Flag("o", "Write the output to this file; '-', the default, is stdout", "filename")

@@ -51,6 +51,7 @@ FLAGS = (
         optional=True,
     ),
     Flag("verify-diagnostics", "Check that diagnostics match the expected-* comments of the input"),
+    _cli.ALLOW,
     _cli.LOAD,
     Flag("list-passes", "List the passes and exit"),
     Flag("show-dialects", "List the registered dialects and exit"),
@@ -233,7 +234,8 @@ class _Driver:
         program = None
         try:
             if is_artifact(data):
-                program = read_artifact(self.path, data)
+                allowed = self.arguments.names(_cli.ALLOW.name)
+                program = read_artifact(self.path, data, allowed)
                 pieces = [program.as_text()]
             else:
                 pieces = self._split(to_text(data))

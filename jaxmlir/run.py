@@ -42,12 +42,7 @@ FLAGS = (
         "seed",
         optional=True,
     ),
-    Flag(
-        "allow-custom-calls",
-        "Let an artifact use these FFI targets, and ops such as pallas_call",
-        "name,...",
-        repeats=True,
-    ),
+    _cli.ALLOW,
     _cli.LOAD,
 )
 
@@ -107,7 +102,7 @@ def _run(path: str, arguments: Arguments) -> None:
     from jaxmlir._module_io import read_program
     from jaxmlir.types import widths_of
 
-    program = read_program(path, arguments.names("allow-custom-calls"))
+    program = read_program(path, arguments.names(_cli.ALLOW.name))
     entry = _select_entry(program, arguments.get("entry"))
     program.verify()
     _reject_foreign_ops(program)

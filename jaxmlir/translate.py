@@ -38,6 +38,7 @@ FLAGS = (
     Flag("emit-artifact", "Write an artifact: one file with the module and its constants"),
     Flag("emit-bytecode", "Write MLIR bytecode instead of text"),
     Flag("mlir-print-debuginfo", "Print locations"),
+    _cli.ALLOW,
     _cli.LOAD,
 )
 
@@ -84,7 +85,8 @@ def _program(arguments: Arguments) -> Program:
     if target is None:
         from jaxmlir._module_io import read_program
 
-        program = read_program(_cli.single_input(arguments))
+        path, allowed = _cli.single_input(arguments), arguments.names(_cli.ALLOW.name)
+        program = read_program(path, allowed)
         program.verify()
         return program
     return _trace(target, arguments.get("args") or "", arguments.get("kwargs") or "")

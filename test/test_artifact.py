@@ -290,9 +290,6 @@ def test_a_save_that_is_killed_leaves_the_old_file_or_the_new(tmp_path):
     assert len(found) == 2
 
 
-# --- what is not loaded -----------------------------------------------------------------------
-
-
 def test_a_pipe_is_written_to(tmp_path):
     """It is not replaced by a file, as a device would not be: ``/dev/null``."""
     pipe, program = tmp_path / "pipe", jaxmlir.trace(model)(*arguments())
@@ -310,6 +307,9 @@ def test_names_of_any_length(tmp_path, name):
     path = os.path.join(os.fsencode(tmp_path), os.fsencode(name))
     jaxmlir.trace(model)(*arguments()).save(path)
     same(jaxmlir.load(path)(*arguments()), model(*arguments()))
+
+
+# --- what is not loaded -----------------------------------------------------------------------
 
 
 def test_damaged_and_forged_artifacts():
