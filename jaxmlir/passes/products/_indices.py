@@ -52,13 +52,18 @@ def fresh(shape: Sequence[int]) -> Dims:
 def resolve(indices: Iterable[Index]) -> list[Index]:
     """The indices that a sequence has become."""
     found: list[Index] = []
-    pending = [*indices][::-1]
-    while pending:
-        index = pending.pop()
-        if index.parts:
-            pending += index.parts[::-1]
-        else:
+    for index in indices:
+        if not index.parts:
+            # As most have become nothing else.
             found.append(index)
+            continue
+        pending = [*reversed(index.parts)]
+        while pending:
+            part = pending.pop()
+            if part.parts:
+                pending += reversed(part.parts)
+            else:
+                found.append(part)
     return found
 
 
