@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.xla_metadata import set_xla_metadata
 
 import jaxmlir
 
@@ -84,6 +85,21 @@ def test_differences_of_data_stay():
     program = jaxmlir.trace(forces)(x, masses).optimize(1)
     after = program.run_passes("jaxpr-distribute{min-gain=0}")
     assert str(after) == str(program)
+
+
+def test_what_is_asked_of_a_sum_is_not_lost():
+    w, thin, x = array(64, 64), array(64, 2), array(4, 64)
+
+    def function(w, thin, x):
+        update = thin @ thin.T
+        with set_xla_metadata(where="there"):
+            total = w + update
+        return x @ total
+
+    program = jaxmlir.trace(function)(w, thin, x).optimize(1)
+    after = program.run_passes("jaxpr-distribute{min-gain=0}")
+    assert str(after) == str(program)
+    assert "there" in str(after)
 
 
 def test_long_chains_of_multiples():

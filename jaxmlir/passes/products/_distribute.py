@@ -144,7 +144,9 @@ def _terms(value: V, values: _Values[V]) -> list[_Term[V]]:
         node = values.node_of(term.value) if is_inner or values.has_one_use(term.value) else None
         name = node.name if node is not None else ""
         negative = term.is_negative
-        if node is None or len(shape_of(term.value.type)) != rank:
+        has_rank = len(shape_of(term.value.type)) == rank
+        # What is asked of an op would be lost.
+        if name not in _LOOKED_THROUGH or not has_rank or "jaxpr.ctx" in node.attributes:
             found.append(term)
         elif name in _SUMS and len(found) + len(pending) < MAX_TERMS:
             a, b = node.operands
