@@ -27,6 +27,7 @@ from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import build, converted, drop_dead_ops, only_user, ops_of
 from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._node import OpNode, node_of
+from jaxmlir.passes._options import is_for_cpu
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import ADDITIONS, is_plain_op, with_shape
@@ -41,12 +42,18 @@ if TYPE_CHECKING:
 
 
 class RaiseConvolutions(Pass):
-    """Write sums of products with shifted slices of an array as convolutions."""
+    """Write sums of products with shifted slices of an array as convolutions.
+
+    Options:
+      platform: what the program will be compiled for; by default JAX's default backend. Others than
+        the CPU are left alone: a GPU's library of convolutions gains nothing on few channels.
+    """
 
     name: ClassVar[str] = "jaxpr-raise-convolutions"
+    platform: str = ""
 
     def run(self, program: Program) -> bool:
-        return raise_convolutions(program) > 0
+        return is_for_cpu(self.platform) and raise_convolutions(program) > 0
 
 
 def raise_convolutions(program: Program) -> int:
