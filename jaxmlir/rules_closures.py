@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import itertools
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,7 +49,7 @@ from jaxmlir.rules import HIGH_LEVEL, PRIMITIVES
 THUNKS = ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd")
 """The parameters of equations that are rules."""
 
-# How many objects are looked at for what a rule closes over.
+# How many objects that hold others are looked at for what a rule closes over.
 MOST = 10_000
 
 
@@ -226,47 +227,63 @@ def made_of(rules: Iterable[Any]) -> Iterator[Any]:
         value = waiting.pop()
         if id(value) in seen:
             continue
+        yield value
+        if (parts := _parts_of(type(value))) is _nothing:
+            continue
         # Kept alive, for its number.
         seen[id(value)] = value
-        yield value
         # What cannot be looked into, a user's object may be so, is as good as empty.
         with contextlib.suppress(Exception):
-            waiting.extend(_parts_of(type(value))(value))
+            waiting.extend(parts(value))
+
+
+def _nothing(value: Any) -> Iterable[Any]:
+    return ()
 
 
 def _of_function(value: Any) -> Iterator[Any]:
-    yield from filter(None, (value.__defaults__, value.__kwdefaults__))
+    yield from filter(None, (value.__defaults__, value.__kwdefaults__, value.__dict__))
     for cell in value.__closure__ or ():
         # One that is not filled yet has no contents.
         with contextlib.suppress(ValueError):
             yield cell.cell_contents
 
 
+def _of_array(value: Any) -> Iterable[Any]:
+    return value.flat if value.dtype == object else ()
+
+
+def _of_class(value: Any) -> Iterator[Any]:
+    # The methods of one that a function defines may close over values of that.
+    if "<locals>" in value.__qualname__:
+        yield from value.__bases__
+        yield from vars(value).values()
+
+
 def _of_object(value: Any) -> Iterator[Any]:
     attributes = getattr(value, "__dict__", {})
-    if "__wrapped__" in attributes:
+    if "__wrapped__" in attributes and type(value).__module__.startswith("jax"):
         yield attributes["__wrapped__"]
         return
-    yield from attributes.values()
-    for cls in type(value).__mro__:
-        slots = cls.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            yield getattr(value, name, None)
+    yield type(value)
+    if isinstance(value, Mapping):
+        yield from value.values()
+    # Items, attributes, slots, and what objects that C code makes hold: the dictionary that a
+    # method is of, say.
+    yield from gc.get_referents(value)
 
 
 _PARTS: dict[Any, Callable[[Any], Iterable[Any]]] = {
     types.FunctionType: _of_function,
+    np.ndarray: _of_array,
+    type: _of_class,
     # What closes over nothing, or over what is not the rule's.
     (
-        *(str, bytes, int, float, complex, type(None), type, types.ModuleType),
-        *(np.ndarray, np.generic, np.dtype, jax.Array, tree_util.PyTreeDef),
+        *(str, bytes, int, float, complex, type(None), types.ModuleType),
+        *(np.generic, np.dtype, jax.Array, tree_util.PyTreeDef),
         *(core.Trace, core.Tracer, core.Jaxpr, core.DebugInfo, core.AbstractValue),
         *(lu.Store, lu.EqualStore, stages.Traced, rules_hijax.Called),
-    ): lambda value: (),
-    (tuple, list, set, frozenset): lambda value: value,
-    Mapping: lambda value: value.values(),
-    types.MethodType: lambda value: (value.__func__, value.__self__),
-    functools.partial: lambda value: (value.func, value.args, value.keywords),
+    ): _nothing,
     lu.WrappedFun: lambda value: (value.f,),
     jax.custom_jvp: lambda value: (value.fun, value.jvp),
     jax.custom_vjp: lambda value: (value.fun, value.fwd, value.bwd),

@@ -7,8 +7,10 @@ over, and the abstract arguments.
 
 from __future__ import annotations
 
+import collections
 import functools
 import types as py_types
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -38,10 +40,14 @@ def rules_key(eqn: Any, identity: Identities) -> Any:
     return eqn.primitive.name, functions, numbers, values, cotangents, avals
 
 
-_ATOMS = (
-    *(str, bytes, int, float, complex, bool, type(None), type, np.dtype),
-    *(tree_util.PyTreeDef, batching.AxisData, jax.ShapeDtypeStruct),
-)
+# Of these classes only: an object of one that is made of them may have more to it.
+_EXACT = {
+    **dict.fromkeys((str, bytes, int, float, complex, bool, type(None)), "atom"),
+    **dict.fromkeys((tuple, list), "sequence"),
+    **dict.fromkeys((set, frozenset), "set"),
+    **dict.fromkeys((dict, collections.OrderedDict), "dictionary"),
+}
+_ATOMS = (np.generic, type, np.dtype, batching.AxisData, jax.ShapeDtypeStruct)
 
 
 class Identities:
@@ -61,16 +67,14 @@ class Identities:
         value = innermost(value)
         kind = _kind(type(value))
         if kind == "atom":
-            try:
-                return self._number((type(value), value))
-            except TypeError:
-                pass  # a pytree that holds an argument without a hash
+            return self._number(_atom(value))
         if kind == "incidental":
             return self._number(type(value))
         known = self._of_object.get(id(value))
         if known is None:
             self._alive.append(value)
-            self._of_object[id(value)] = self._number("cycle")
+            # What refers to it meanwhile is known by it alone.
+            self._of_object[id(value)] = self._number(("object", id(value)))
             known = self._of_object[id(value)] = self._number(self._structure(value, kind))
         return known
 
@@ -83,18 +87,25 @@ class Identities:
                 transforms = [(self(gen), self(args)) for gen, args in rule_transforms(value)]
                 return (kind, self(value.f), *transforms)
             case "partial":
-                return (kind, self(value.func), self(value.args), self(value.keywords))
+                parts = self(value.func), self(value.args), self(value.keywords)
+                return (type(value), *parts, *self._attributes(value))
             case "method":
                 return (kind, self(value.__func__), self(value.__self__))
             case "function":
                 cells = [self(_cell(cell)) for cell in rules_hijax.telling_cells(value)]
                 given = value.__defaults__, value.__kwdefaults__
                 defaults = [None if d is None else self(d) for d in given]
-                return (value.__code__, *defaults, *cells)
+                globals_ = id(value.__globals__)
+                return (value.__code__, globals_, *defaults, *cells, *self._attributes(value))
             case "box":
                 return (type(value), self(value.val))
             case "sequence":
-                return (type(value), *map(self, value))
+                return (type(value), *map(self, value), *self._attributes(value))
+            case "tree":
+                # What nodes hold besides their children is equal as they say, as in JAX: but it is
+                # not all that numbers are.
+                found = value if _has_hash(value) else ("object", id(value))
+                return (type(value), found, *map(self._number_in, _node_data(value)))
             case "set":
                 return (type(value), frozenset(map(self, value)))
             case "rule":
@@ -106,15 +117,48 @@ class Identities:
             case "called":
                 return (type(value), *map(self, value.parts))
             case "dictionary":
-                # The memo of a thunk grows by calling it.
-                if _is_memo(value):
-                    return "memo"
-                return tuple((self(k), self(v)) for k, v in value.items())
+                return (type(value), *((self(k), self(v)) for k, v in value.items()))
             case "aval":
                 return value
             case "node":
                 return (type(value), self(vars(value)))
         return ("object", id(value))
+
+    def _attributes(self, value: Any) -> list[tuple[str, int]]:
+        return [(name, self(item)) for name, item in getattr(value, "__dict__", {}).items()]
+
+    def _number_in(self, value: Any) -> Any:
+        """The numbers of the numbers and strings in a value."""
+        kind = _kind(type(value))
+        if kind in ("sequence", "set"):
+            return tuple(map(self._number_in, value))
+        if kind == "dictionary":
+            return tuple(map(self._number_in, value.values()))
+        return self(value) if kind == "atom" else None
+
+
+def _atom(value: Any) -> Any:
+    """What tells an atom from others: zeros have signs."""
+    if isinstance(value, np.generic):
+        return type(value), value.dtype, value.tobytes()
+    return type(value), repr(value) if isinstance(value, (float, complex)) else value
+
+
+def _has_hash(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _node_data(tree: Any) -> Iterator[Any]:
+    """What the nodes of a pytree hold besides their children."""
+    node = tree.node_data()
+    if node is not None:
+        yield node[1]
+        for child in tree.children():
+            yield from _node_data(child)
 
 
 class Alike:
@@ -152,12 +196,10 @@ _KINDS: dict[Any, str] = {
     py_types.FunctionType: "function",
     # What JAX puts static and nondifferentiated arguments in.
     (util.Unhashable, util.Hashable, *rules_hijax.STATIC): "box",
-    # What tells nothing about a rule: the trace that made it, what tracing it filled in, its names
-    # (and sentinels, bare objects).
+    # What tells nothing about a rule: the trace that made it, what tracing it filled in, its names.
     (core.Trace, lu.Store, lu.EqualStore, core.DebugInfo): "incidental",
-    (tuple, list): "sequence",
-    (set, frozenset): "set",
-    dict: "dictionary",
+    tuple: "sequence",
+    tree_util.PyTreeDef: "tree",
     core.AbstractValue: "aval",
     rules_hijax.Rule: "rule",
     rules_hijax.OBJECTS: "primitive",
@@ -168,8 +210,9 @@ _KINDS: dict[Any, str] = {
 
 @functools.lru_cache(1024)
 def _kind(cls: type) -> str:
-    if cls is object:
-        return "incidental"
+    known = _EXACT.get(cls)
+    if known is not None:
+        return known
     kinds = (kind for classes, kind in _KINDS.items() if issubclass(cls, classes))
     return next(kinds, "node" if is_registered_node(cls) and _is_plain(cls) else "object")
 
@@ -206,7 +249,3 @@ def _cell(cell: Any) -> Any:
         return cell.cell_contents
     except ValueError:
         return "empty cell"
-
-
-def _is_memo(value: dict[Any, Any]) -> bool:
-    return all(isinstance(k, tuple) and all(isinstance(b, bool) for b in k) for k in value)

@@ -1,7 +1,10 @@
 """Custom rules that close over values of the function around them: derivatives are those that JAX
 gives where it differentiates while these values are at hand."""
 
+import collections
 import functools
+import operator
+import types
 
 import jax
 import jax.extend
@@ -410,6 +413,105 @@ class Closed:
 
     def __getattr__(self, name):
         raise RuntimeError(name)
+
+
+def _class_with(value):
+    class Local:
+        attribute = value
+
+        def __call__(self):
+            return value
+
+    return Local
+
+
+def _callable(value):
+    class Scaled:
+        def __init__(self, function):
+            functools.update_wrapper(self, function)
+            self.value = value
+
+    return Scaled(len)
+
+
+def _with_attribute(holder, value):
+    holder.value = value
+    return holder
+
+
+def _array_with(value):
+    array = np.empty(1, object)
+    array[0] = value
+    return array
+
+
+class WithSlots:
+    __slots__ = ("__value",)
+
+    def __init__(self, value):
+        self.__value = value
+
+    def value(self):
+        return self.__value
+
+
+def _behind_numbers(value):
+    def inner():
+        return holder[0] if numbers else None
+
+    holder, numbers = [value], list(map(float, range(20_000)))
+    return inner
+
+
+HOLDERS = {
+    "deque": (lambda value: collections.deque([value]), lambda held: held[0]),
+    "method of a dictionary": (lambda value: {"k": value}.get, lambda held: held("k")),
+    "call of methods": (
+        lambda value: operator.methodcaller("get", "k", value),
+        lambda held: held({}),
+    ),
+    "view of a dictionary": (
+        lambda value: types.MappingProxyType({"k": value}),
+        lambda held: held["k"],
+    ),
+    "local class": (_class_with, lambda held: held.attribute),
+    "object of a local class": (lambda value: _class_with(value)(), lambda held: held()),
+    "callable that wraps another": (_callable, lambda held: held.value),
+    "function": (lambda value: _with_attribute(lambda: None, value), lambda held: held.value),
+    "dictionary with attributes": (
+        lambda value: _with_attribute(type("Dict", (dict,), {})(), value),
+        lambda held: held.value,
+    ),
+    "array of objects": (_array_with, lambda held: held[0]),
+    "private slot": (WithSlots, WithSlots.value),
+    "behind numbers": (_behind_numbers, lambda held: held()),
+}
+
+
+@pytest.mark.parametrize("kind", ["jvp", "vjp"])
+@pytest.mark.parametrize(("hold", "read"), HOLDERS.values(), ids=HOLDERS)
+def test_what_holds_values_that_rules_close_over(hold, read, kind):
+    def loss(y, x):
+        held = hold(lax.stop_gradient(jnp.sin(x)))
+        value = read(held)
+
+        def inner(y):
+            @jax.custom_jvp
+            def f(z):
+                return z * value
+
+            @jax.custom_vjp
+            def g(z):
+                return z * value
+
+            f.defjvp(lambda primals, t: (f(*primals), 3.0 * t[0] * read(held)))
+            g.defvjp(lambda z: (g(z), None), lambda _, ct: (3.0 * ct * read(held),))
+            return jnp.sum((f if kind == "jvp" else g)(y))
+
+        return jax.jit(inner)(y)
+
+    wanted = jax.grad(loss)(Y, X)
+    np.testing.assert_allclose(jaxmlir.trace(loss)(Y, X).grad()(Y, X), wanted, rtol=1e-6)
 
 
 def test_rules_that_close_over_what_cannot_be_looked_into():
