@@ -65,8 +65,11 @@ def parse_keywords(text: str) -> dict[str, Any]:
     is_call = isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name)
     if not is_call or tree.args or any(keyword.arg is None for keyword in tree.keywords):
         raise UsageError(f"expected name=value, ..., got '{text}'")
+    names = [str(keyword.arg) for keyword in tree.keywords]
+    if len(set(names)) < len(names):
+        raise UsageError(f"a name stands twice in '{text}'")
     reader = _Reader(text)
-    return {str(k.arg): reader.value(k.value) for k in tree.keywords}
+    return {name: reader.value(k.value) for name, k in zip(names, tree.keywords, strict=True)}
 
 
 def is_abstract(value: Any) -> bool:
@@ -130,7 +133,7 @@ class _Reader:
             case ast.List(elts=items):
                 return list(map(self.value, items))
             case ast.Dict(keys=keys, values=values) if None not in keys:
-                keys = map(self.key, keys)
+                keys = self.keys(node, keys)
                 return {k: self.value(v) for k, v in zip(keys, values, strict=True)}
             case ast.Subscript(value=ast.Name(id=dtype), slice=shape):
                 return self.array(node, dtype, shape)
@@ -147,6 +150,15 @@ class _Reader:
             return ast.literal_eval(node)
         except (TypeError, ValueError):
             raise self.error(node, "it is neither an array nor a literal") from None
+
+    def keys(self, node: ast.expr, keys: list[ast.expr]) -> list[Any]:
+        """The keys of a dictionary, which is a pytree if they can be sorted."""
+        found = list(map(self.key, keys))
+        try:
+            sorted(found)
+        except TypeError:
+            raise self.error(node, "its keys have no order") from None
+        return found
 
     def key(self, node: ast.expr) -> Any:
         """A key of a dictionary."""

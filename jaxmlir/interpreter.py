@@ -233,7 +233,9 @@ class Interpreter:
         """
         if not values:
             with widths_of((aval,)):
-                return jax.lax.full(aval.shape, 0, aval.dtype)
+                if isinstance(aval.dtype, dtypes.ExtendedDType):
+                    return jax.lax.full(aval.shape, 0, aval.dtype)
+                return array_of(np.zeros(aval.shape, aval.dtype), aval)
         if any(isinstance(v, core.Tracer) or _is_key(v) for v in values):
             return jax.numpy.stack(values)
         # Concatenating a thousand arrays would have to be compiled for a thousand operands.

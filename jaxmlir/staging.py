@@ -40,6 +40,10 @@ def trace(
       A function of arrays or ``jax.ShapeDtypeStruct`` that returns a :class:`Program`.  It raises
       what ``fun`` raises, and JAX of a trace, and ``ImportingError`` where ``fun`` closes over
       values of another trace.
+
+    Raises:
+      TypeError, ValueError: those of ``jax.jit``: ``fun`` cannot be called, or has no such
+        arguments.
     """
     key = _as_key(fun)
     jitted = jax.jit(key, static_argnums=static_argnums, static_argnames=static_argnames)
@@ -264,6 +268,8 @@ def wraps(fun: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..
 
 def _as_key(fun: Callable[..., Any]) -> Callable[..., Any]:
     """``fun``, or what calls it where JAX can keep nothing for it: a model of arrays, say."""
+    if not callable(fun):
+        return fun  # JAX says so.
     try:
         hash(fun)
         weakref.ref(fun)

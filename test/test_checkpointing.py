@@ -433,6 +433,7 @@ def test_options_are_checked():
         ({"while_loops": "checkpointed"}, "needs checkpoints=N.* got None"),
         ({"while_loops": "checkpointed", "checkpoints": 0}, "at least 1; got 0"),
         ({"while_loops": "checkpointed", "checkpoints": True}, "at least 1; got True"),
+        ({"while_loops": "checkpointed", "checkpoints": "3"}, "at least 1; got '3'"),
         ({"checkpoints": 3}, "needs while_loops='checkpointed'"),
     ):
         for method in (program.grad, program.vjp, program.linearize, program.hessian):

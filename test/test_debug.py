@@ -262,6 +262,29 @@ def test_programs_of_two_dtypes():
     assert found.ranges[1].type == "bf16[4,4]"
 
 
+def test_wide_types_are_kept_where_jax_has_narrow_ones():
+    def f(x):
+        return jnp.sin(x) + jnp.cos(x)
+
+    values = np.linspace(0.0, 3.0, 8)
+    with jax.enable_x64(True):
+        wide = jaxmlir.trace(f)(values)
+    narrow = jaxmlir.trace(f)(values.astype("float32"))
+    for given in (values, values.astype("float32")):
+        assert debug.diff(narrow, wide, given) is None
+        assert debug.diff(wide, wide, given, rtol=0.0) is None
+    parted = debug.diff(narrow, wide, values, rtol=1e-12)
+    assert [found.type for found in parted.ranges] == ["f32[8]", "f64[8]"]
+
+
+def test_programs_of_symbolic_shapes():
+    (n,) = jax.export.symbolic_shape("n")
+    program = jaxmlir.trace(jnp.sin)(jax.ShapeDtypeStruct((n,), "float32"))
+    assert debug.diff(program, program, jnp.arange(3.0)) is None
+    parted = debug.diff(program, program, jnp.arange(3.0), dtypes=(None, "bfloat16"), rtol=1e-5)
+    assert parted.place.op == "jaxpr.sin"
+
+
 def test_complex_numbers_are_rounded_too():
     program = jaxmlir.trace(lambda z: jnp.fft.fft(z) * z)(jnp.ones(4, jnp.complex64))
     z = jnp.linspace(1.0, 2.0, 4) + 1j / 3

@@ -382,6 +382,8 @@ def stack():
             "jacrev of @lambda: .*int32",
         ),
         (lambda p: p.vmap(in_axes=0.5), ArgumentError, "in_axes: the axis of leaf 0 .* got 0.5"),
+        (lambda p: p.vmap(in_axes=True), ArgumentError, "in_axes: the axis of leaf 0 .* got True"),
+        (lambda p: p.optimize(1, without=3), PipelineError, "expected a collection .*, got 3"),
         (lambda p: p.vmap(axis_size=-1), ArgumentError, "axis_size: .* got -1"),
         (lambda p: p.vmap(axis_size="a"), ArgumentError, "axis_size: .* got 'a'"),
         (

@@ -130,6 +130,16 @@ def test_a_reference_without_a_value():
     same(program.eval(jnp.ones(3)), program(jnp.ones(3)), rtol=0)
 
 
+def test_a_loop_without_iterations():
+    def f(key, x):
+        return jax.lax.scan(lambda c, _: (c, (c, c * 2, x, key)), 2.0, None, length=0)
+
+    args = jax.random.key(0), jnp.int4(3)
+    program = jaxmlir.trace(f)(*args)
+    for run in (program.eval, jax.jit(program.eval)):
+        assert jax.tree.map(jax.typeof, run(*args)) == jax.tree.map(jax.typeof, jax.jit(f)(*args))
+
+
 def test_batched_loops_stop_one_by_one():
     xs = jnp.arange(5.0)
     program = jaxmlir.trace(batched_while)(xs)

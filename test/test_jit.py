@@ -50,8 +50,10 @@ def test_jit_as_a_decorator_with_options():
 
     assert f.__name__ == "f" and f.__doc__ == "Powers."
     same(f(2.0, 3), jnp.float32(8.0))
-    with pytest.raises(TypeError, match="callable"):
-        jaxmlir.jit(None)
+    for stage in (jaxmlir.jit, jaxmlir.trace):
+        for nothing in (None, 3, [f]):
+            with pytest.raises(TypeError, match="callable"):
+                stage(nothing)
 
 
 @compat

@@ -14,6 +14,7 @@ from jaxmlir.arguments import check_tree
 from jaxmlir.debug._values import Place, Range, host, is_inexact
 from jaxmlir.errors import ArgumentError
 from jaxmlir.interpreter import Hook, Interpreter, Step
+from jaxmlir.specialize import is_symbolic
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -124,15 +125,23 @@ def _evaluate(
     program: Program, args: Any, kwargs: Any, hook: Hook, device: Any, dtype: Any
 ) -> list[Any]:
     """The flat results of one side."""
-    check_tree(program, args, kwargs)
-    args, kwargs = jax.tree.unflatten(
-        program.in_tree, map(_converted, jax.tree.leaves((args, kwargs)), program.in_avals)
-    )
-    flat = program.flat_arguments(args, kwargs)
-    interpreter = Interpreter(program, [hook]) if dtype is None else _Rounding(program, hook, dtype)
+    given = check_tree(program, args, kwargs)
+    if any(map(is_symbolic, program.in_avals)):
+        program = program.specialize(*args, **kwargs)
     on_device = contextlib.nullcontext() if device is None else jax.default_device(device)
     with on_device:
-        flat = [jax.device_put(np.asarray(x), device) if host(x) is not None else x for x in flat]
+        with program.widths:
+            args, kwargs = jax.tree.unflatten(
+                program.in_tree, map(_converted, given, program.in_avals)
+            )
+            flat = [
+                jax.device_put(np.asarray(x), device) if host(x) is not None else x
+                for x in program.flat_arguments(args, kwargs)
+            ]
+        if dtype is None:
+            interpreter = Interpreter(program, [hook])
+        else:
+            interpreter = _Rounding(program, hook, dtype)
         return interpreter.run(program.name, flat)
 
 

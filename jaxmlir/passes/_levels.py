@@ -98,7 +98,7 @@ def level_pipeline(level: int, without: Collection[str] = ()) -> str:
             f"there is no optimization level {level!r}; "
             f"the levels are {', '.join(map(str, LEVELS))}"
         )
-    if isinstance(without, str):
+    if isinstance(without, str) or not isinstance(without, Collection):
         raise PipelineError(f"without: expected a collection of names of passes, got {without!r}")
     known = {_name(element) for elements in LEVELS.values() for element in elements}
     for name in without:

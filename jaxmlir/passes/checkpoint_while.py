@@ -9,6 +9,7 @@ derivatives are loops of that kind too, so the choice is made once, for derivati
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir import codec
@@ -65,10 +66,11 @@ def checkpoint_while(
         if checkpoints is not None:
             raise ArgumentError(f"checkpoints={checkpoints} needs while_loops='checkpointed'")
         return
-    if type(checkpoints) is not int or checkpoints < 1:
+    is_number = hasattr(checkpoints, "__index__") and not isinstance(checkpoints, bool)
+    if not is_number or checkpoints < 1:
         raise ArgumentError(
             "while_loops='checkpointed' needs checkpoints=N, the number of states of a loop that "
-            f"are kept, at least 1; got {checkpoints}"
+            f"are kept, at least 1; got {checkpoints!r}"
         )
     with scope():
         functions = program.functions
@@ -85,7 +87,7 @@ def checkpoint_while(
             for op, op_name, operands in list(ops_of(functions[name])):
                 if op_name == "jaxpr.while" and "jaxpr.effects" not in op.attributes:
                     attributes = dict(op.attributes.items())
-                    attributes["checkpoints"] = codec.encode(checkpoints)
+                    attributes["checkpoints"] = codec.encode(operator.index(checkpoints))
                     with ir.InsertionPoint(op), op.location:
                         new = ir.Operation.create(
                             "jaxpr.checkpointed_while",

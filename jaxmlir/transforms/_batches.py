@@ -143,7 +143,7 @@ def _flat_axes(what: str, axes: Any, tree: Any, avals: Sequence[Any]) -> list[in
     flat = _prefix(what, axes, tree)
     result = []
     for i, (axis, aval) in enumerate(zip(flat, avals, strict=False)):
-        if not (axis is None or hasattr(axis, "__index__")):
+        if isinstance(axis, bool) or not (axis is None or hasattr(axis, "__index__")):
             raise ArgumentError(
                 f"{what}: the axis of leaf {i} must be an int or None, got {axis!r}"
             )
