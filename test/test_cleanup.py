@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from derivative_checks import vector_like
 from hypothesis import given
+from jax import lax
 from random_programs import budget, programs, run
 
 import jaxmlir
 from jaxmlir._compat import core, open_jaxpr, pe
 from jaxmlir.errors import PipelineError
-from jaxmlir.passes import level_pipeline
+from jaxmlir.passes import dedupe_functions, inline, level_pipeline
 
 
 def program_of(steps):
@@ -152,3 +153,104 @@ def test_remarks_name_the_users_line():
     assert removed.file == __file__
     assert lines[removed.line - 1].endswith("# here")
     assert any("neg(neg(x)) = x" in r.message for r in said)
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+def in_one_another(count, times=1, most=10):
+    """Functions each of which calls the next one."""
+
+    def function(x):
+        return x * 2
+
+    for _ in range(count):
+
+        def function(x, inner=function):
+            for _ in range(most):
+                x = jnp.cos(x)
+            for _ in range(times):
+                x = inner(x)
+            return x + 1
+
+        function = jax.jit(function)
+    return function
+
+
+def test_a_chain_of_calls_is_copied_once(monkeypatch):
+    count, most = 60, 10
+    program = jaxmlir.trace(in_one_another(count, most=most))(jnp.ones(3))
+    copied = []
+
+    def counted(function, args):
+        copied.append(len(function.entry_block.operations))
+        return inline_body(function, args)
+
+    inline_body = inline.inline_body
+    monkeypatch.setattr(inline, "inline_body", counted)
+    inlined = program.run_passes("jaxpr-inline")
+    assert len(inlined.functions) == 1
+    np.testing.assert_array_equal(inlined(jnp.ones(3)), program(jnp.ones(3)))
+    # Each once, with its return, in place of its call.
+    assert sum(copied) <= (most + 5) * (count + 1)
+
+
+def test_a_chain_of_functions_is_split_class_by_class():
+    """Functions that are alike but for what the last one calls: each round tells one apart."""
+    count = 300
+    reads = []
+
+    class Counted(dict):
+        def __getitem__(self, name):
+            reads.append(name)
+            return super().__getitem__(name)
+
+    uses = {
+        f"{chain}{i}": (f"{chain}{i + 1}",) if i + 1 < count else ()
+        for chain in "ab"
+        for i in range(count)
+    }
+    class_of = {name: int(not used) for name, used in uses.items()}
+    dedupe_functions._split(class_of, Counted(uses))
+    assert all(class_of[f"a{i}"] == class_of[f"b{i}"] for i in range(count))
+    assert len(set(class_of.values())) == count
+    assert len(reads) < 20 * count
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_classes_are_split_as_one_by_one(seed):
+    """Against rounds in which all functions are looked at."""
+    random = np.random.default_rng(seed)
+    names = [f"f{i}" for i in range(40)]
+    uses = {name: tuple(random.choice(names, random.integers(0, 3))) for name in names}
+    class_of = {name: int(random.integers(0, 2)) for name in names}
+    expected = dict(class_of)
+    while True:
+        keys = {n: (expected[n], *(expected[use] for use in uses[n])) for n in names}
+        numbers = {key: i for i, key in enumerate(dict.fromkeys(keys.values()))}
+        if len(numbers) == len(set(expected.values())):
+            break
+        expected = {name: numbers[keys[name]] for name in names}
+    dedupe_functions._split(class_of, uses)
+    pairs = {(class_of[name], expected[name]) for name in names}
+    assert len(pairs) == len(set(class_of.values())) == len(set(expected.values()))
+
+
+def test_calls_in_calls_are_looked_into_once():
+    """Each function calls the next one twice, 40 deep: 2**40 calls."""
+    nested = in_one_another(40, times=2, most=0)
+
+    def blocks(x, w):
+        for _ in range(20):
+            x = jnp.tanh(nested(x) @ w)
+        return x
+
+    def loops(x):
+        return [
+            lax.scan(lambda c, _, k=k: (nested(c * k), None), x, None, 4)[0] for k in (2.0, 3.0)
+        ]
+
+    program = jaxmlir.trace(blocks)(jnp.ones((4, 4)), jnp.ones((4, 4)))
+    program.run_passes("jaxpr-reroll{platform=cpu}")
+    program = jaxmlir.trace(loops)(jnp.ones(3))
+    program.run_passes("jaxpr-batch-scans")

@@ -10,6 +10,7 @@ import pytest
 from jax import lax
 
 import jaxmlir
+from jaxmlir.inverses._solver import Site
 
 pytestmark = pytest.mark.compat
 
@@ -144,3 +145,19 @@ def test_masked_coupling():
     np.testing.assert_allclose(found, x, rtol=1e-4, atol=1e-5)
     flat = jax.jacfwd(lambda x: coupling(x.reshape(3, 3)).ravel())(x.ravel())
     np.testing.assert_allclose(log_det, -np.linalg.slogdet(flat)[1], rtol=1e-4)
+
+
+def test_an_array_of_which_each_element_is_sliced(monkeypatch):
+    """A piece of it is no news to the slices of others."""
+    count, visits = 100, []
+    forward = Site.forward
+
+    def counted(site):
+        visits.append(site.index)
+        forward(site)
+
+    monkeypatch.setattr(Site, "forward", counted)
+    x = jnp.arange(float(count))
+    program = jaxmlir.trace(lambda x: [x[i] * 2 for i in range(count)])(x)
+    np.testing.assert_array_equal(program.inverse()(program(x)), x)
+    assert len(visits) < 40 * count

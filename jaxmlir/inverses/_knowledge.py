@@ -64,6 +64,11 @@ class Knowledge:
             self._known = np.zeros(self.size, bool)
         return self._known
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all elements are known."""
+        return self.whole is not None or bool(self.pieces and self.known().all())
+
     def everywhere(self) -> np.ndarray:
         """The index array of all elements."""
         return np.arange(self.size).reshape(self.shape)

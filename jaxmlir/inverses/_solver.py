@@ -64,6 +64,8 @@ class Solver:
         self._forwards = list(range(len(self.sites)))
         self._backwards: list[int] = []
         self._late: list[int] = []
+        self._waiting = set(self._forwards)
+        """The ops in the queues: those to be looked at backwards as minus their numbers less 1."""
 
     def of(self, value: ir.Value) -> Knowledge:
         """What is known of a value."""
@@ -101,7 +103,7 @@ class Solver:
             knowledge.whole = found
         elif not knowledge.add(Piece(found, where)):
             return
-        self.touch(value)
+        self.touch(value, where)
 
     def tell_part(self, value: ir.Value, part: Part, found: ir.Value) -> None:
         """Says what a value is in part; all parts together are merged."""
@@ -122,25 +124,46 @@ class Solver:
             knowledge.whole = merged[0]
         self.touch(value)
 
-    def touch(self, value: ir.Value) -> None:
-        """Looks at the ops around a value again."""
+    def touch(self, value: ir.Value, where: np.ndarray | None = None) -> None:
+        """Looks at the ops around a value again.
+
+        Args:
+          where: the elements that are news; by default all.
+        """
+        waiting = self._waiting
+        # A value of thousands of pieces has as many ops that read one of them.
+        is_partial = where is not None and not self.of(value).is_complete
+        first, last = (int(where.min()), int(where.max())) if is_partial else (0, 0)
         for site in self._neighbours.get(value, ()):
-            heapq.heappush(self._forwards, site.index)
-            rule = site.rule
-            heap = self._late if rule is not None and rule.late else self._backwards
-            heapq.heappush(heap, -site.index)
+            if is_partial and (read := site.reads.get(value)) is not None:
+                if read[1] < first or last < read[0]:
+                    continue
+            index = site.index
+            if index not in waiting:
+                waiting.add(index)
+                heapq.heappush(self._forwards, index)
+            if ~index not in waiting:
+                waiting.add(~index)
+                rule = site.rule
+                heap = self._late if rule is not None and rule.late else self._backwards
+                heapq.heappush(heap, ~index)
 
     def run(self) -> None:
         """Spreads what is known until nothing new follows."""
         while True:
             if self._forwards:
-                self.sites[_pop(self._forwards)].forward()
+                self._next(self._forwards).forward()
             elif self._backwards:
-                self.sites[-_pop(self._backwards)].learn()
+                self._next(self._backwards).learn()
             elif self._late:
-                self.sites[-_pop(self._late)].learn()
+                self._next(self._late).learn()
             else:
                 return
+
+    def _next(self, heap: list[int]) -> Site:
+        number = heapq.heappop(heap)
+        self._waiting.remove(number)
+        return self.sites[max(number, ~number)]
 
     def static(self, value: ir.Value) -> np.ndarray | None:
         """A value that depends on constants only, computed."""
@@ -149,13 +172,6 @@ class Solver:
 
 # Types of tensors, as most are: looking into a type takes longer than looking it up.
 _PLAIN: set[ir.Type] = set()
-
-
-def _pop(heap: list[int]) -> int:
-    first = heapq.heappop(heap)
-    while heap and heap[0] == first:
-        heapq.heappop(heap)
-    return first
 
 
 class Site:
@@ -183,6 +199,8 @@ class Site:
         """What the rule has told already, in its own terms."""
         self.memory: dict[str, Any] = {}
         """What the rule keeps for the next time."""
+        self.reads: dict[ir.Value, tuple[int, int]] = {}
+        """Of operands the first and the last element that the op reads, once that is known."""
         self._answered: set[ir.Value] = set()
         self._term: ir.Value | None = None
 

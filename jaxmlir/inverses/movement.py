@@ -141,7 +141,12 @@ class Movement:
     def _origins(self, site: Site) -> list[tuple[np.ndarray, np.ndarray]] | None:
         """For each result: each element's operand, and its flat index there."""
         if "origins" not in site.memory:
-            site.memory["origins"] = self._moved(site)
+            found = site.memory["origins"] = self._moved(site)
+            # Of ops that read one array only: others take in most of each of theirs.
+            if found and self._moved_operands(len(site.operands)) == {0}:
+                read = np.concatenate([index.ravel() for _, index in found])
+                if read.size and all((owner == 0).all() for owner, _ in found):
+                    site.reads[site.operands[0]] = int(read.min()), int(read.max())
         return site.memory["origins"]
 
     def _moved(self, site: Site) -> list[tuple[np.ndarray, np.ndarray]] | None:

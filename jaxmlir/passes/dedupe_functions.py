@@ -130,21 +130,52 @@ def equal_functions(
         elif name in own and outlines[own[name]] > 1:
             shape, uses[name] = shape_of(function)
         class_of[name] = shapes.setdefault(shape, len(shapes))
-    count = len(shapes)
-    if count == len(functions):
+    if len(shapes) == len(functions):
         return {name: name for name in functions}
-    while True:
-        refined: dict[Any, int] = {}
-        new = {}
-        for name in functions:
-            key = (class_of[name], *(class_of.get(use, use) for use in uses[name]))
-            new[name] = refined.setdefault(key, len(refined))
-        class_of = new
-        if len(refined) == count:
-            break
-        count = len(refined)
+    _split(class_of, uses)
     first: dict[int, str] = {}
     return {name: first.setdefault(class_of[name], name) for name in functions}
+
+
+def _split(class_of: dict[str, int], uses: Mapping[str, tuple[str, ...]]) -> None:
+    """Splits classes until the members of each refer to functions of the same classes, in place.
+
+    Only who refers to what has just left its class is looked at, and the largest part of a class
+    stays (Hopcroft 1971), so that a function leaves few classes: a chain of functions takes as many
+    rounds as it is long.
+    """
+    members: dict[int, set[str]] = collections.defaultdict(set)
+    for name, number in class_of.items():
+        members[number].add(name)
+    users: dict[str, list[str]] = collections.defaultdict(list)
+    for name, number in class_of.items():
+        for use in set(uses[name]) if len(members[number]) > 1 else ():
+            users[use].append(name)
+    changed: Collection[str] = class_of
+    while changed:
+        groups: dict[int, dict[Any, set[str]]] = collections.defaultdict(dict)
+        for name in changed:
+            number = class_of[name]
+            if len(members[number]) > 1:
+                key = tuple([class_of.get(use, use) for use in uses[name]])
+                groups[number].setdefault(key, set()).add(name)
+        left: list[str] = []
+        for number, by_uses in groups.items():
+            group, parts = members[number], [*by_uses.values()]
+            # The others refer to the same classes as each other, and as before.
+            others = len(group) - sum(map(len, parts))
+            largest = max(parts, key=len)
+            if others < len(largest):
+                parts.remove(largest)
+                if others:
+                    parts.append(group.difference(largest, *parts))
+            for part in parts:
+                new = len(members)
+                members[new] = part
+                group -= part
+                class_of.update(dict.fromkeys(part, new))
+                left += part
+        changed = {user for name in left for user in users[name]}
 
 
 def outline_of(function: func.FuncOp) -> tuple[ir.FunctionType, str]:

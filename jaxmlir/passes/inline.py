@@ -9,9 +9,10 @@ than calls.
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxmlir.ir import func, ir, is_private, scope
+from jaxmlir.ir import func, ir, is_private, new_function, scope
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import inline as inline_body
 from jaxmlir.passes._build import ops_with_symbols, references
@@ -49,9 +50,12 @@ def inline(program: Program, max_ops: int = 8, single_use: bool = True) -> int:
         functions, graph = program.functions, program.reading.graph
         uses = graph.counts()
         sizes: dict[str, int] = {}
+        # Larger functions that are called once, and by which.
+        waiting: dict[str, str] = {}
         count = 0
         for symbol in graph.callees_first():
             function = functions[symbol]
+            grown = 0
             for op, name in list(ops_with_symbols(function)):
                 callee = callee_of(op, name, functions)
                 if callee is None or callee not in sizes:
@@ -60,14 +64,24 @@ def inline(program: Program, max_ops: int = 8, single_use: bool = True) -> int:
                 if not once and sizes[callee] > max_ops:
                     continue
                 remark(op, f"inlined @{callee}: " + _reason(once, sizes[callee]))
-                _inline(op, functions[callee])
                 count += 1
                 uses[callee] -= 1
+                if sizes[callee] > max_ops:
+                    # Not yet: the ops of a chain of such calls would be copied once for each.
+                    waiting[callee] = symbol
+                    grown += sizes[callee] - 1
+                    continue
+                _inline(op, functions[callee])
                 if uses[callee] == 0 and is_private(functions[callee]):
                     functions[callee].operation.erase()
                 else:
                     uses.update(references(functions[callee]))
-            sizes[symbol] = sum(1 for _ in function.entry_block.operations) - 1
+            sizes[symbol] = sum(1 for _ in function.entry_block.operations) - 1 + grown
+        for symbol in dict.fromkeys(waiting.values()):
+            if symbol not in waiting:
+                _inline_all(functions, functions[symbol], waiting)
+        for callee in waiting:
+            functions[callee].operation.erase()
     if count:
         program.changed()
     return count
@@ -78,19 +92,39 @@ def inlined(functions: dict[str, func.FuncOp], function: func.FuncOp) -> func.Fu
 
     It is a copy before the function, or the function itself if that calls nothing.
     """
-    calls = _calls(functions, function)
-    if not calls:
+    if all(callee_of(op, name, functions) is None for op, name in ops_with_symbols(function)):
         return function
     copy = function.operation.clone(ip=ir.InsertionPoint(function)).opview
-    while calls := _calls(functions, copy):
-        for op, callee in calls:
-            _inline(op, functions[callee])
+    _inline_all(functions, copy, functions)
     return copy
 
 
-def _calls(functions: dict[str, func.FuncOp], function: func.FuncOp) -> list[tuple[Any, str]]:
-    found = [(op, callee_of(op, name, functions)) for op, name in ops_with_symbols(function)]
-    return [(op, callee) for op, callee in found if callee is not None]
+def _inline_all(
+    functions: dict[str, func.FuncOp], function: func.FuncOp, among: Container[str]
+) -> None:
+    """Replaces the calls of some functions, and those in what comes in their place.
+
+    Each op is copied once, however deep it is, and put at the end: what comes in place of a call is
+    written apart, and gone through next.
+    """
+    *ops, last = function.entry_block.operations
+    # Each with the function that the ops are in, without which they would be gone.
+    stack = [(iter(ops), function.operation)]
+    while stack:
+        op = next(stack[-1][0], None)
+        if op is None:
+            stack.pop()
+            continue
+        name = op.operation.name
+        callee = callee_of(op, name, functions) if name in _CALLS else None
+        if callee is None or callee not in among:
+            op.operation.move_before(last.operation)
+            continue
+        apart, block = new_function(callee, [], [], op.location, False)
+        with ir.InsertionPoint(block), op.location:
+            values = inline_body(functions[callee], list(op.operands))
+        _replace(op, values)
+        stack.append((iter(list(block.operations)), apart.operation))
 
 
 def _reason(once: bool, size: int) -> str:
@@ -100,6 +134,10 @@ def _reason(once: bool, size: int) -> str:
 def _inline(op: Any, function: func.FuncOp) -> None:
     with ir.InsertionPoint(op), op.location:
         values = inline_body(function, list(op.operands))
+    _replace(op, values)
+
+
+def _replace(op: Any, values: Sequence[ir.Value]) -> None:
     for old, new in zip(op.results, values, strict=True):
         old.replace_all_uses_with(new)
     op.operation.erase()

@@ -118,8 +118,10 @@ def reroll(
     with scope():
         rules, work = Rules(program), Work(program)
 
+        fused_calls: dict[str, bool] = {}
+
         def search(body: Body) -> int:
-            return _reroll(rules, work, body, stored, max_work, min_length)
+            return _reroll(rules, work, fused_calls, body, stored, max_work, min_length)
 
         count = sum(
             with_dynamic_slices(program, program.reading.body(function), search)
@@ -135,6 +137,7 @@ def reroll(
 def _reroll(
     rules: Rules,
     work: Work,
+    fused_calls: dict[str, bool],
     body: Body,
     stored: float,
     max_work: float,
@@ -146,8 +149,8 @@ def _reroll(
     for word in text.words:
         if len(word.starts) < min_length or not word.is_tandem:
             continue
-        loop = _loop(rules, text, word, min_length) or _loop(
-            rules, text, text.in_turns(word), min_length
+        loop = _loop(rules, fused_calls, text, word, min_length) or _loop(
+            rules, fused_calls, text, text.in_turns(word), min_length
         )
         if loop is None or taken[loop.span].any() or not loop.pays(work, stored, max_work):
             continue
@@ -157,10 +160,12 @@ def _reroll(
     return count
 
 
-def _loop(rules: Rules, text: Text, word: Word, min_length: int) -> _Loop | None:
+def _loop(
+    rules: Rules, fused_calls: dict[str, bool], text: Text, word: Word, min_length: int
+) -> _Loop | None:
     """The longest loop of blocks that are alike."""
     row = _in_a_row(text.alike(word))
-    return _Loop.of(rules, text, row) if len(row.starts) >= min_length else None
+    return _Loop.of(rules, fused_calls, text, row) if len(row.starts) >= min_length else None
 
 
 def _in_a_row(word: Word) -> Word:
@@ -168,8 +173,11 @@ def _in_a_row(word: Word) -> Word:
     best: list[int] = []
     run: list[int] = []
     for start in word.starts:
-        run = [*run, start] if run and start == run[-1] + word.length else [start]
-        best = max(best, run, key=len)
+        if not run or start != run[-1] + word.length:
+            run = []
+        run.append(start)
+        if len(run) > len(best):
+            best = run
     return Word(word.length, tuple(best))
 
 
@@ -178,6 +186,7 @@ class _Loop(Blocks):
     """Blocks that are to be the iterations of a loop.
 
     Attributes:
+      fused_calls: which functions consist of ops that XLA fuses, as far as somebody has asked.
       consts: operands that are the same value in each block.
       carry: operands that are a result of the block before, with this result.
       xs: operands that are apart for each block.
@@ -185,6 +194,7 @@ class _Loop(Blocks):
       ys: results that are used after the block, other than by the next one.
     """
 
+    fused_calls: dict[str, bool]
     consts: list[list[Place]]
     carry: list[tuple[list[Place], Place]]
     xs: list[list[Place]]
@@ -192,9 +202,9 @@ class _Loop(Blocks):
     ys: list[Place]
 
     @classmethod
-    def of(cls, rules: Rules, text: Text, word: Word) -> _Loop | None:
+    def of(cls, rules: Rules, fused_calls: dict[str, bool], text: Text, word: Word) -> _Loop | None:
         """The loop; ``None`` if a block uses what only one block before the last one gives."""
-        loop = cls(rules, text, word, [], [], [], [], [])
+        loop = cls(rules, text, word, fused_calls, [], [], [], [], [])
         for places in text.inputs(word):
             if not is_array(loop.operand_type(places)):
                 return None
@@ -292,8 +302,13 @@ class _Loop(Blocks):
         """Whether XLA fuses an op with others; of a call, all ops of its function."""
         if name != "jaxpr.jit":
             return name in FUSED or name in MOVED
-        function = self.rules.program.function(op.attributes["jaxpr"].value)
-        return all(self.is_fused(op, name) for op, name, _ in ops_of(function))
+        symbol = op.attributes["jaxpr"].value
+        found = self.fused_calls.get(symbol)
+        if found is None:
+            function = self.rules.program.function(symbol)
+            found = all(self.is_fused(op, name) for op, name, _ in ops_of(function))
+            self.fused_calls[symbol] = found
+        return found
 
     def write(self) -> None:
         """Writes the loop in place of the blocks."""

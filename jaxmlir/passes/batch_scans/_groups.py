@@ -121,6 +121,7 @@ class Finder:
         self._number_of: dict[str, int] = {}
         self._constants: dict[str, list[Any]] = {}
         self._costs: dict[int, float | None] = {}
+        self._cheap_calls: dict[str, bool] = {}
         self._keys: dict[Signature, Any | None] = {}
         # The functions whose groups have become one scan each, since they were read.
         self._changed: set[str] = set()
@@ -312,7 +313,10 @@ class Finder:
                     return None
                 attributes = dict(signature.attributes)
                 callee = attributes["jaxpr" if "jaxpr" in attributes else "call_jaxpr"].value
-                if self._cheap(self._read(self._program.function(callee))) is None:
+                if callee not in self._cheap_calls:
+                    work = self._cheap(self._read(self._program.function(callee)))
+                    self._cheap_calls[callee] = work is not None
+                if not self._cheap_calls[callee]:
                     return None
             total += self._work.at(body, index)
         return total if total <= self._max_work else None
