@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from jaxmlir import handles
 from jaxmlir.codec import _records, _sentinels
 from jaxmlir.dense import undense
-from jaxmlir.errors import ArgumentError, ExportError, ImportingError, JaxmlirError
+from jaxmlir.errors import ArgumentError, ExportError, ImportingError, JaxmlirError, nearest
 from jaxmlir.ir import context, ir
 
 
@@ -313,7 +313,22 @@ def _of_fields(tag: str, cls: type, fields: dict[str, str] | None) -> tuple[Enco
     def decode_fields(attr: ir.Attribute, reader: Reader) -> Any:
         kwargs = {item.name: decode(item.attr, reader) for item in attr}
         if is_tuple:
+            _check_fields(tag, cls._fields, defaults, kwargs)
             kwargs = {name: kwargs.get(name, defaults.get(name)) for name in cls._fields}
         return cls(**kwargs)
 
     return encode_fields, decode_fields
+
+
+def _check_fields(
+    tag: str, fields: Sequence[str], defaults: Mapping[str, Any], given: Mapping[str, Any]
+) -> None:
+    """What no field takes is not to be lost: a field of another version's, or one misspelt."""
+    if unknown := sorted(given.keys() - {*fields}):
+        takes = ", ".join(map(repr, fields))
+        meant = nearest(unknown[0], fields)
+        hint = f"; did you mean '{meant}'?" if meant else ""
+        raise ExportError(f"a {tag} of this JAX has fields {takes}, got '{unknown[0]}'{hint}")
+    for name in fields:
+        if name not in given and name not in defaults:
+            raise ExportError(f"a {tag} needs a field '{name}', got {', '.join(given) or 'none'}")
