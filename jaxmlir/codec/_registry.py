@@ -271,15 +271,20 @@ def codec_of_class(tag: str, cls: type, fields: dict[str, str] | None) -> tuple[
 
 
 def _codec_of_enum(tag: str, cls: type[enum.Enum]) -> tuple[Encoder, Decoder]:
-    def encode_member(value: Any, _: Writer) -> ir.Attribute:
-        key = (cls, value.name)
+    def encode_member(value: Any, writer: Writer) -> ir.Attribute:
+        key = (cls, value.name or value.value)
         found = cache.get(key)
         if found is None:
             with context():
-                found = cache[key] = tagged(tag, ir.StringAttr.get(value.name))
+                # Several flags at once, or none, are no member.
+                named = value.name in cls.__members__
+                payload = ir.StringAttr.get(value.name) if named else encode(value.value, writer)
+                found = cache[key] = tagged(tag, payload)
         return found
 
     def decode_member(attr: ir.Attribute, _: Reader) -> Any:
+        if issubclass(cls, enum.Flag) and isinstance(attr, ir.IntegerAttr):
+            return cls(attr.value)
         name = string(attr)
         if name not in cls.__members__:
             known = ", ".join(f'"{member}"' for member in cls.__members__)
