@@ -11,6 +11,7 @@ from typing import Any
 
 from jaxmlir import codec
 from jaxmlir._compat import core, default_eqn_context, effects, eqn_context_fields, pe
+from jaxmlir.errors import ExportError
 from jaxmlir.ir import context, ir
 
 _ctx_attrs: dict[Any, ir.Attribute | None] = {}
@@ -30,8 +31,19 @@ def encode(eqn: Any, writer: codec.Writer) -> ir.Attribute:
 
 def decode(attr: ir.Attribute, invars: list[Any]) -> Any:
     """The effects of an exported equation with those operands."""
-    found = {codec.decode(item) for item in attr}
-    return core.resolve_input_effects(found, invars)
+    return core.resolve_input_effects({*listed(attr)}, invars)
+
+
+def listed(attr: ir.Attribute) -> list[Any]:
+    """The effects that an attribute lists.
+
+    Raises:
+      ExportError: it is no list of effects.
+    """
+    items = [codec.decode(item) for item in attr] if isinstance(attr, ir.ArrayAttr) else [None]
+    if not all(isinstance(item, effects.Effect) for item in items):
+        raise ExportError(f"attribute 'jaxpr.effects': expected a list of effects, got {attr}")
+    return items
 
 
 def encode_ctx(ctx: Any) -> ir.Attribute | None:
@@ -62,6 +74,10 @@ def decode_ctx(attr: ir.Attribute | None) -> Any:
     if found is None:
         default = default_eqn_context()
         fields = {name: getattr(default, name) for name in eqn_context_fields()}
+        given = [item.name for item in attr] if isinstance(attr, ir.DictAttr) else [str(attr)]
+        if unknown := [name for name in given if name not in fields]:
+            takes = ", ".join(map(repr, fields))
+            raise ExportError(f"attribute 'jaxpr.ctx': expected some of {takes}, got {unknown[0]}")
         fields.update((item.name, codec.decode(item.attr)) for item in attr)
         metadata = fields.get("xla_metadata")
         if isinstance(metadata, dict):

@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 
 from jaxmlir import primitives
-from jaxmlir._compat import ad, batching, core, dtypes, mlir
+from jaxmlir._compat import ad, batching, core, dtypes, mlir, open_jaxpr
 from jaxmlir.errors import ArgumentError, count
 from jaxmlir.inverses._numerics import log_abs_det, wide
 from jaxmlir.inverses._rule import JACOBIAN, RULES, Formula, Formulas
@@ -92,6 +92,7 @@ class custom_inverse:
         closed, out_tree = _trace(self._function, args)
         result = jax.tree.unflatten(out_tree, map(_stand_in, _out_avals(closed)))
         inverses, log_dets, operands = [], [], []
+        free = _Free()
         for argnum, (inverse, log_det) in self._inverses.items():
             if argnum >= len(args):
                 raise ArgumentError(
@@ -109,11 +110,14 @@ class custom_inverse:
             log_dets.append(_trace(log_det or _dense_log_det(self._function, argnum), given)[0])
             if log_det is not None:
                 self._check_log_det(argnum, _out_avals(log_dets[-1]))
+        for jaxpr in (closed, *inverses, *log_dets):
+            free.find(jaxpr)
         outs = custom_inverse_call_p.bind(
             *flat,
-            call_jaxpr=closed,
-            inverses=tuple(inverses),
-            log_dets=tuple(log_dets),
+            *free.values,
+            call_jaxpr=free.as_arguments(closed),
+            inverses=tuple(map(free.as_arguments, inverses)),
+            log_dets=tuple(map(free.as_arguments, log_dets)),
             operands=tuple(operands),
         )
         return jax.tree.unflatten(out_tree, outs)
@@ -164,6 +168,40 @@ def _trace(function: Callable[..., Any], args: Any) -> tuple[Any, Any]:
     abstract = jax.tree.map(lambda x: _stand_in(core.typeof(x)), args)
     closed, out = jax.make_jaxpr(function, return_shape=True)(*abstract)
     return closed, jax.tree.structure(out)
+
+
+class _Free:
+    """The values of transformations around a call that its functions close over.
+
+    They become operands of the op, after all others, so that JAX knows that it depends on them.
+    """
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+
+    def find(self, closed: Any) -> None:
+        _, consts = open_jaxpr(closed)
+        self.values += [x for x in consts if isinstance(x, core.Tracer) and self._number(x) is None]
+
+    def _number(self, value: Any) -> int | None:
+        return next((i for i, known in enumerate(self.values) if known is value), None)
+
+    def as_arguments(self, closed: Any) -> Any:
+        """The closed jaxpr with all of them as its last arguments."""
+        if not self.values:
+            return closed
+        jaxpr, consts = open_jaxpr(closed)
+        numbers = [self._number(x) if isinstance(x, core.Tracer) else None for x in consts]
+        first = len(jaxpr.invars)
+
+        def function(*xs: Any) -> Any:
+            given = [
+                x if i is None else xs[first + i] for x, i in zip(consts, numbers, strict=True)
+            ]
+            return core.eval_jaxpr(jaxpr, given, *xs[:first])
+
+        avals = [*closed.in_avals, *map(core.typeof, self.values)]
+        return jax.make_jaxpr(function)(*map(_stand_in, avals))
 
 
 def _out_avals(closed: Any) -> list[Any]:
@@ -226,7 +264,9 @@ def _run(*args: Any, call_jaxpr: Any, **_: Any) -> list[Any]:
 
 
 custom_inverse_call_p.def_impl(_run)
-custom_inverse_call_p.def_abstract_eval(lambda *_, call_jaxpr, **__: _out_avals(call_jaxpr))
+custom_inverse_call_p.def_effectful_abstract_eval(
+    lambda *_, call_jaxpr, **__: (_out_avals(call_jaxpr), call_jaxpr.effects)
+)
 mlir.register_lowering(custom_inverse_call_p, mlir.lower_fun(_run, multiple_results=True))
 
 
@@ -239,6 +279,24 @@ def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
 ad.primitive_jvps[custom_inverse_call_p] = _jvp
 
 
+def _transpose(cts: Any, *args: Any, **params: Any) -> list[Any]:
+    """So does the transposition of a function that is linear."""
+    linear = [ad.is_undefined_primal(x) for x in args]
+
+    def of_linear(*xs: Any) -> list[Any]:
+        given = iter(xs)
+        return _run(
+            *[next(given) if is_ else x for x, is_ in zip(args, linear, strict=True)], **params
+        )
+
+    avals = [_stand_in(x.aval) for x, is_ in zip(args, linear, strict=True) if is_]
+    found = iter(jax.linear_transpose(of_linear, *avals)(list(map(ad.instantiate_zeros, cts))))
+    return [next(found) if is_ else None for is_ in linear]
+
+
+ad.primitive_transposes[custom_inverse_call_p] = _transpose
+
+
 def _batch(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
     """A batch of calls is the call of the function on batches, and so are its inverses."""
     size = axis_data.size
@@ -249,7 +307,13 @@ def _batch(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
     in_axes = [0 if b else None for b in batched]
 
     def over(closed: Any, axes: Sequence[int | None], total: bool) -> Any:
-        function = jax.vmap(core.jaxpr_as_fun(closed), in_axes=tuple(axes), axis_size=size)
+        function = jax.vmap(
+            core.jaxpr_as_fun(closed),
+            in_axes=tuple(axes),
+            axis_size=size,
+            axis_name=None if axis_data.name is core.no_axis_name else axis_data.name,
+            spmd_axis_name=axis_data.spmd_name,
+        )
 
         def summed(*xs: Any) -> Any:
             outs = function(*xs)

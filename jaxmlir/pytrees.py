@@ -131,7 +131,7 @@ class _Decoder:
         return found
 
     def node(self, attr: ir.Attribute) -> Any:
-        if isinstance(attr, ir.StringAttr):
+        if isinstance(attr, ir.StringAttr) and attr.value == "*":
             return self.registry.flatten(0)[1]
         if isinstance(attr, ir.TypeAttr):
             return self.registry.flatten(None)[1]
@@ -194,6 +194,12 @@ class _Decoder:
         return tree_util.PyTreeDef.from_node_data_and_children(
             self.registry, (cls, metadata), trees
         )
+
+
+def is_of_arguments(tree: Any) -> bool:
+    """Whether a ``PyTreeDef`` is of a tuple of arguments and a dictionary of keyword arguments."""
+    kinds = [node[0] if (node := part.node_data()) else None for part in (tree, *tree.children())]
+    return kinds == [tuple, tuple, dict]
 
 
 def of_placeholders(tree: Any) -> Any:

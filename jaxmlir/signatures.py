@@ -202,6 +202,27 @@ def _while(op: _Op) -> Iterator[str]:
         yield from body.gives(("carried value", carry))
 
 
+def _scan(op: _Op) -> Iterator[str]:
+    """JAX's type check takes for granted that there are so many operands, and of that length."""
+    n_consts, n_carry, length = (op.get(k, 0) for k in ("num_consts", "num_carry", "length"))
+    operands, results = len(op.operands), len(op.results)
+    for name, n, most in (
+        ("num_consts", n_consts, operands),
+        ("num_carry", n_carry, min(operands - n_consts, results)),
+    ):
+        if not 0 <= n <= most:
+            yield f" attribute '{name}': expected 0 to {max(most, 0)}, by its values, got {n}"
+            return
+    for what, first, avals in (
+        ("operand", n_consts + n_carry, op.operands),
+        ("result", n_carry, op.results),
+    ):
+        for i, aval in enumerate(avals[first:], first):
+            size = (getattr(aval, "shape", ()) or (None,))[0]
+            if size is None or (type(size) is type(length) is int and size != length):
+                yield f" {what} #{i}: expected {length} slices, got {type_of(aval)}"
+
+
 def _cond(op: _Op) -> Iterator[str]:
     """JAX's type check compares the branches, and does not look at the index."""
     index = op.operands[0]
@@ -457,6 +478,7 @@ _CHECKS: dict[str, Callable[[_Op], Iterator[str]]] = {
     "jaxpr.xla_metadata_call": _call("jaxpr"),
     "jaxpr.fused_call": _call("jaxpr"),
     "jaxpr.cond": _cond,
+    "jaxpr.scan": _scan,
     "jaxpr.while": _while,
     **_ON_ELEMENTS,
     "jaxpr.custom_linear_solve": _custom_linear_solve,

@@ -62,6 +62,8 @@ _DTYPE_NAMES = {e: name for name, e in (*_ELEMENT_NAMES.items(), *_OPAQUE_ELEMEN
 
 # What the encoding of what a reference refers to says of the reference.
 _OF_REFERENCES = ("memory_space", "kind")
+# What that of a tensor may say.
+_OF_TENSORS = tuple("weak_type shape constraints mesh spec manual memory_space layout".split())
 
 _type_of_aval: dict[Any, ir.Type] = {}
 _aval_of_type: dict[ir.Type, Any] = {}
@@ -345,6 +347,22 @@ def _make_aval(type_: ir.Type) -> Any:
     raise ImportingError(f"{text} is not a type of the jaxpr dialect")
 
 
+def _shape_said(type_: ir.RankedTensorType, extras: Mapping[str, ir.Attribute]) -> tuple[Any, ...]:
+    """The shape that an encoding says a type has."""
+    said = codec.decode(extras["shape"])
+    constraints = codec.decode(extras["constraints"]) if "constraints" in extras else ()
+    if not all(isinstance(text, str) for text in (said, *constraints)):
+        raise ImportingError(f"{type_}: shape and constraints are strings")
+    try:
+        shape = symbolic_shape(said, tuple(constraints))
+    except ValueError as e:
+        raise ImportingError(f"{type_}: {e}") from None
+    static = [None if type_.is_dynamic_dim(i) else d for i, d in enumerate(type_.shape)]
+    if [d if core.is_constant_dim(d) else None for d in shape] != static:
+        raise ImportingError(f'{type_}: the shape "{said}" is not one of that tensor\'s')
+    return shape
+
+
 def _make_reference(inner: ir.Type) -> Any:
     """The reference to a value of a type, whose encoding tells of the reference, too."""
     extras: dict[str, ir.Attribute] = {}
@@ -367,12 +385,10 @@ def _make_shaped_array(type_: ir.RankedTensorType) -> Any:
     if not isinstance(encoding, ir.DictAttr):
         raise ImportingError(f"{type_}: the encoding is not a dictionary")
     extras = {item.name: item.attr for item in encoding}
-    shape: tuple[Any, ...] = ()
-    if "shape" in extras:
-        constraints = tuple(codec.decode(extras["constraints"])) if "constraints" in extras else ()
-        shape = symbolic_shape(extras["shape"].value, constraints)
-    else:
-        shape = tuple(type_.shape)
+    if unknown := sorted(extras.keys() - _OF_TENSORS):
+        expected = ", ".join(map(repr, _OF_TENSORS))
+        raise ImportingError(f"{type_}: the encoding's keys are {expected}, got '{unknown[0]}'")
+    shape = _shape_said(type_, extras) if "shape" in extras else tuple(type_.shape)
     kwargs: dict[str, Any] = {}
     if "mesh" in extras:
         from jax.sharding import NamedSharding

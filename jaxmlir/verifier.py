@@ -110,6 +110,8 @@ class _Verifier:
         self.calls: dict[str, dict[str, tuple[str, ir.Location]]] = {}
         self.interfaces: dict[str, Any] = {}
         self.setting = setting()
+        # Functions without ops are of the dialect, and of none that MLIR checks.
+        self.is_dialects = "jaxpr.version" in program._module.operation.attributes
         # Not in a shard_map that tracks varying axes.
         self.walked_plainly: set[str] = set()
 
@@ -187,6 +189,7 @@ class _Verifier:
         known = _valid.setdefault((self.setting, check_vma), set())
         # Signatures that mean something in this program only, with the functions they name.
         own: dict[Signature, list[tuple[str, bool]]] = {}
+        self.check_arguments(self.functions[symbol])
         for block in self.functions[symbol].body:
             for op in block.operations:
                 # Ops of registered dialects have classes of their own; MLIR has checked them.
@@ -221,6 +224,17 @@ class _Verifier:
                         self.pending.setdefault(callee, _tracks_axes(op, name, check_vma))
                     if not is_rule:
                         calls.setdefault(callee, (name, op.location))
+
+    def check_arguments(self, function: func.FuncOp) -> None:
+        """Reports arguments whose types are none of the dialect, in functions that are of it."""
+        first = function.entry_block.operations[0].operation.name
+        if not (self.is_dialects or first.startswith("jaxpr.")):
+            return
+        for i, type_ in enumerate(function.type.inputs):
+            try:
+                aval_of(type_)
+            except JaxmlirError as e:
+                self.report(function, f"'func.func' op argument #{i}: {_paragraph(e)}")
 
     def check(self, op: Any, name: str, check_vma: bool) -> list[tuple[str, bool]] | None:
         """The functions that an op names, and whether as rules; ``None`` if the op is wrong."""
@@ -498,6 +512,11 @@ def _fits(attr: ir.Attribute, kind: str) -> bool:
         case "int" | "dimension":
             # A dictionary is a symbolic or a huge one, or a scalar of numpy's.
             return isinstance(attr, (ir.IntegerAttr, ir.DictAttr))
+        case "dtype" | "type":
+            # A dictionary is an extended dtype of a module, or a Python object.
+            return isinstance(attr, (ir.TypeAttr, ir.DictAttr))
+        case "dimensions":
+            return isinstance(attr, (ir.DenseI64ArrayAttr, ir.ArrayAttr, ir.DictAttr))
         case "function":
             return isinstance(attr, ir.FlatSymbolRefAttr)
         case "functions":
@@ -517,14 +536,19 @@ def _tree_errors(function: func.FuncOp) -> Iterator[str]:
             continue
         types = function.type.inputs if what == "argument" else function.type.results
         try:
-            leaves = pytrees.decode(attributes[key]).num_leaves
+            tree = pytrees.decode(attributes[key])
         except JaxmlirError as e:
             yield f"'func.func' op attribute '{key}': {_paragraph(e)}"
             continue
-        if leaves != len(types):
+        if tree.num_leaves != len(types):
             yield (
                 f"'func.func' op attribute '{key}': expected a leaf for each of "
-                f"{count(len(types), what)}, got {leaves}"
+                f"{count(len(types), what)}, got {tree.num_leaves}"
+            )
+        elif what == "argument" and not pytrees.is_of_arguments(tree):
+            yield (
+                f"'func.func' op attribute '{key}': expected a tuple of arguments and a dict of "
+                f"keyword arguments, got {attributes[key]}"
             )
 
 
@@ -584,7 +608,7 @@ def _payload_type(aval: Any) -> ir.Type:
 
 def _given_effects(op: Any) -> Iterable[Any]:
     attributes = op.attributes
-    return map(codec.decode, attributes["jaxpr.effects"]) if "jaxpr.effects" in attributes else ()
+    return effect_attrs.listed(attributes["jaxpr.effects"]) if "jaxpr.effects" in attributes else ()
 
 
 def _effects_of(inferred: Iterable[Any], op: Any) -> set[Any]:

@@ -516,3 +516,15 @@ def test_a_class_that_is_defined_again():
         again = enum.Enum("Again", "A B")
         jaxmlir.register_param_type(again)
         assert codec.decode(attr) is again.A
+
+
+def test_flags_that_are_no_member():
+    class Flags(enum.Flag):
+        ONE = 1
+        TWO = 2
+
+    jaxmlir.register_param_type(Flags)
+    for flags in (Flags.ONE, Flags.ONE | Flags.TWO, Flags(0)):
+        with context():
+            attr = ir.Attribute.parse(str(codec.encode(flags)))
+        assert codec.decode(attr) is flags

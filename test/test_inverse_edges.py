@@ -412,6 +412,73 @@ def test_custom_inverses_between_spaces_of_other_sizes():
         jaxmlir.trace(with_bits)(x, 1.0).inverse_and_log_det()
 
 
+def scaled_by(w, x):
+    """What closes over an argument of the function around it, as a layer does."""
+
+    @jaxmlir.custom_inverse
+    def f(x):
+        return x * w + w
+
+    f.definverse(lambda y: y / w - 1 + 100, lambda x, y: 7 * w)
+    return f(x)
+
+
+def test_custom_inverses_that_close_over_arguments():
+    w, x = np.float32(2), np.float32(5)
+    plain = lambda w, x: x * w + w  # noqa: E731
+    jacobian = jax.grad(plain, (0, 1))(w, x)
+    for grad in (jax.grad(scaled_by, (0, 1)), jax.jit(jax.grad(scaled_by, (0, 1)))):
+        np.testing.assert_array_equal(grad(w, x), jacobian)
+    ws = np.float32([1, 2, 3])
+    np.testing.assert_array_equal(jax.vmap(scaled_by, (0, None))(ws, x), plain(ws, x))
+    found, _ = lax.scan(lambda c, w: (scaled_by(w, c), None), x, ws)
+    expected, _ = lax.scan(lambda c, w: (plain(w, c), None), x, ws)
+    np.testing.assert_array_equal(found, expected)
+    program = reread(jaxmlir.trace(scaled_by)(w, x))
+    np.testing.assert_array_equal(program.grad((0, 1))(w, x), jacobian)
+    solve = program.inverse_and_log_det(argnums=1)
+    found, log_det = solve(program(w, x), w)
+    np.testing.assert_array_equal(found, x + 100)
+    np.testing.assert_array_equal(log_det, -7 * w)
+    found, log_det = solve.vmap()(plain(ws, x), ws)
+    np.testing.assert_allclose(found, [105, 105, 105])
+    np.testing.assert_array_equal(log_det, -7 * ws)
+
+
+def test_the_effects_of_functions_with_inverses(capfd):
+    for ordered in (False, True):
+
+        @jaxmlir.custom_inverse
+        def loud(x, ordered=ordered):
+            jax.debug.print("x is {}", x, ordered=ordered)
+            return 2 * x
+
+        unused = lambda x: (loud(x), x)[1]  # noqa: E731
+        for run in (jax.jit(unused), jaxmlir.jit(unused, optimize=2), jax.jit(jax.grad(unused))):
+            run(3.0)
+            jax.effects_barrier()
+            assert capfd.readouterr().out.split() == ["x", "is", "3.0"]
+
+
+def test_custom_inverses_across_a_named_axis():
+    @jaxmlir.custom_inverse
+    def centred(x):
+        return x - lax.pmean(x, "batch")
+
+    xs = np.float32([0, 1, 5])
+    for of in (lambda f: f, jax.jit, lambda f: jax.grad(lambda x: f(x) ** 2)):
+        found = jax.vmap(of(centred), axis_name="batch")(xs)
+        plain = jax.vmap(of(lambda x: x - lax.pmean(x, "batch")), axis_name="batch")(xs)
+        np.testing.assert_allclose(found, plain)
+
+
+def test_linear_functions_with_inverses_are_transposed():
+    twice = jaxmlir.custom_inverse(lambda x, y: (2 * x, x * y))
+    y = np.float32([3, 4])
+    transposed = jax.linear_transpose(lambda x: twice(x, y), y)
+    np.testing.assert_array_equal(transposed((y, y))[0], 2 * y + y * y)
+
+
 # --- which arguments ------------------------------------------------------------------------------
 
 

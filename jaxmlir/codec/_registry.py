@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from jaxmlir import handles
 from jaxmlir.codec import _records, _sentinels
 from jaxmlir.dense import undense
-from jaxmlir.errors import ArgumentError, ExportError, ImportingError, JaxmlirError
+from jaxmlir.errors import ArgumentError, ExportError, ImportingError, JaxmlirError, nearest
 from jaxmlir.ir import context, ir
 
 
@@ -271,15 +271,20 @@ def codec_of_class(tag: str, cls: type, fields: dict[str, str] | None) -> tuple[
 
 
 def _codec_of_enum(tag: str, cls: type[enum.Enum]) -> tuple[Encoder, Decoder]:
-    def encode_member(value: Any, _: Writer) -> ir.Attribute:
-        key = (cls, value.name)
+    def encode_member(value: Any, writer: Writer) -> ir.Attribute:
+        key = (cls, value.name or value.value)
         found = cache.get(key)
         if found is None:
             with context():
-                found = cache[key] = tagged(tag, ir.StringAttr.get(value.name))
+                # Several flags at once, or none, are no member.
+                named = value.name in cls.__members__
+                payload = ir.StringAttr.get(value.name) if named else encode(value.value, writer)
+                found = cache[key] = tagged(tag, payload)
         return found
 
     def decode_member(attr: ir.Attribute, _: Reader) -> Any:
+        if issubclass(cls, enum.Flag) and isinstance(attr, ir.IntegerAttr):
+            return cls(attr.value)
         name = string(attr)
         if name not in cls.__members__:
             known = ", ".join(f'"{member}"' for member in cls.__members__)
@@ -313,7 +318,22 @@ def _of_fields(tag: str, cls: type, fields: dict[str, str] | None) -> tuple[Enco
     def decode_fields(attr: ir.Attribute, reader: Reader) -> Any:
         kwargs = {item.name: decode(item.attr, reader) for item in attr}
         if is_tuple:
+            _check_fields(tag, cls._fields, defaults, kwargs)
             kwargs = {name: kwargs.get(name, defaults.get(name)) for name in cls._fields}
         return cls(**kwargs)
 
     return encode_fields, decode_fields
+
+
+def _check_fields(
+    tag: str, fields: Sequence[str], defaults: Mapping[str, Any], given: Mapping[str, Any]
+) -> None:
+    """What no field takes is not to be lost: a field of another version's, or one misspelt."""
+    if unknown := sorted(given.keys() - {*fields}):
+        takes = ", ".join(map(repr, fields))
+        meant = nearest(unknown[0], fields)
+        hint = f"; did you mean '{meant}'?" if meant else ""
+        raise ExportError(f"a {tag} of this JAX has fields {takes}, got '{unknown[0]}'{hint}")
+    for name in fields:
+        if name not in given and name not in defaults:
+            raise ExportError(f"a {tag} needs a field '{name}', got {', '.join(given) or 'none'}")

@@ -67,3 +67,42 @@ func.func @padding(%x: tensor<4xf32>) -> tensor<3xf32> {
   %0 = "jaxpr.reduce_window_min"(%x) {base_dilation = array<i64: 1>, padding = [array<i64: 9223372036854775807, 0>], window_dilation = array<i64: 1>, window_dimensions = array<i64: 2>, window_strides = array<i64: 1>} : (tensor<4xf32>) -> tensor<3xf32>
   return %0 : tensor<3xf32>
 }
+
+// -----
+
+func.func private @step(%x: tensor<f32>) -> tensor<f32> {
+  return %x : tensor<f32>
+}
+func.func @carry_of_a_loop(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error@+1 {{'jaxpr.scan' op attribute 'num_carry': expected 0 to 1, by its values, got 7}}
+  %0 = "jaxpr.scan"(%x) {jaxpr = @step, length = 3 : i64, num_carry = 7 : i64} : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
+func.func private @step(%x: tensor<f32>) -> tensor<f32> {
+  return %x : tensor<f32>
+}
+func.func @length_of_a_loop(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+2 {{'jaxpr.scan' op operand #0: expected 3 slices, got tensor<4xf32>}}
+  // expected-error@+1 {{'jaxpr.scan' op result #0: expected 3 slices, got tensor<4xf32>}}
+  %0 = "jaxpr.scan"(%x) {jaxpr = @step, length = 3 : i64} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @no_effect(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error@+1 {{'jaxpr.sin' op: attribute 'jaxpr.effects': expected a list of effects, got ["read"]}}
+  %0 = "jaxpr.sin"(%x) {jaxpr.effects = ["read"]} : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
+func.func @context(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error@+1 {{'jaxpr.sin' op: attribute 'jaxpr.ctx': expected some of 'compute_type', 'threefry_partitionable', 'cur_abstract_mesh',}}
+  %0 = "jaxpr.sin"(%x) {jaxpr.ctx = {metadata = "fast"}} : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}

@@ -42,6 +42,39 @@ func.func @wrong_kind_of_attribute(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
+func.func @no_dtype(%x: tensor<4xf32>) -> tensor<4xi32> {
+  // expected-error@+1 {{'jaxpr.convert_element_type' op attribute 'new_dtype': expected dtype, got "i32"}}
+  %0 = "jaxpr.convert_element_type"(%x) {new_dtype = "i32"} : (tensor<4xf32>) -> tensor<4xi32>
+  return %0 : tensor<4xi32>
+}
+
+// -----
+
+func.func @one_dimension(%x: tensor<4xf32>) -> tensor<f32> {
+  // expected-error@+1 {{'jaxpr.reduce_sum' op attribute 'axes': expected dimensions, got 0 : i64}}
+  %0 = "jaxpr.reduce_sum"(%x) {axes = 0 : i64} : (tensor<4xf32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
+// What no field takes is not dropped.
+func.func @misspelt_field(%x: tensor<4xf32>, %i: tensor<1xi32>) -> tensor<f32> {
+  // expected-error@+1 {{'jaxpr.gather' op: a GatherDimensionNumbers of this JAX has fields 'offset_dims', 'collapsed_slice_dims', 'start_index_map', 'operand_batching_dims', 'start_indices_batching_dims', got 'batching_dims'}}
+  %0 = "jaxpr.gather"(%x, %i) {dimension_numbers = {GatherDimensionNumbers = {batching_dims = array<i64>, collapsed_slice_dims = array<i64: 0>, offset_dims = [], start_index_map = array<i64: 0>}}, mode = {GatherScatterMode = "CLIP"}, slice_sizes = array<i64: 1>} : (tensor<4xf32>, tensor<1xi32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
+func.func @missing_field(%x: tensor<4xf32>, %i: tensor<1xi32>) -> tensor<f32> {
+  // expected-error@+1 {{'jaxpr.gather' op: a GatherDimensionNumbers needs a field 'collapsed_slice_dims', got offset_dims, start_index_map}}
+  %0 = "jaxpr.gather"(%x, %i) {dimension_numbers = {GatherDimensionNumbers = {offset_dims = [], start_index_map = array<i64: 0>}}, mode = {GatherScatterMode = "CLIP"}, slice_sizes = array<i64: 1>} : (tensor<4xf32>, tensor<1xi32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
 func.func @region(%x: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error@+1 {{'jaxpr.sin' op: expected no regions, got 1; functions are referred to by symbol}}
   %0 = "jaxpr.sin"(%x) ({}) : (tensor<4xf32>) -> tensor<4xf32>
@@ -109,4 +142,18 @@ func.func @scatter_without_function(%x: tensor<3xf32>, %i: tensor<1xi32>, %u: te
   // expected-error@+1 {{'jaxpr.scatter_add' op requires attribute 'update_jaxpr': expected function, got attributes 'dimension_numbers', 'mode'}}
   %0 = "jaxpr.scatter_add"(%x, %i, %u) {dimension_numbers = {ScatterDimensionNumbers = {inserted_window_dims = array<i64: 0>, scatter_dims_to_operand_dims = array<i64: 0>, update_window_dims = []}}, mode = {GatherScatterMode = "CLIP"}} : (tensor<3xf32>, tensor<1xi32>, tensor<f32>) -> tensor<3xf32>
   return %0 : tensor<3xf32>
+}
+
+// -----
+
+// expected-error@+1 {{'func.func' op attribute 'jaxpr.in_tree': "leaf" is not the encoding of a pytree: "leaf" is no node}}
+func.func @no_leaf(%x: tensor<4xf32>) -> tensor<4xf32> attributes {jaxpr.in_tree = "leaf"} {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error@+1 {{'func.func' op attribute 'jaxpr.in_tree': expected a tuple of arguments and a dict of keyword arguments, got ["*"]}}
+func.func @no_keywords(%x: tensor<4xf32>) -> tensor<4xf32> attributes {jaxpr.in_tree = ["*"]} {
+  return %x : tensor<4xf32>
 }

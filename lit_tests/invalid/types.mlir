@@ -42,6 +42,7 @@ func.func @refused_parameters(%x: tensor<2x3xf32>) -> tensor<3xf32> {
 
 // -----
 
+// expected-error@+1 {{'func.func' op argument #0: i7 is the element type of no dtype of JAX}}
 func.func @not_a_type_of_jax(%x: tensor<4xi7>) -> tensor<4xi7> {
   // expected-error@+1 {{'jaxpr.neg' op: i7 is the element type of no dtype of JAX}}
   %0 = "jaxpr.neg"(%x) : (tensor<4xi7>) -> tensor<4xi7>
@@ -62,4 +63,54 @@ func.func @weak(%x: tensor<f32, {weak_type}>) -> tensor<f32> {
 func.func @double(%x: tensor<4xf64>) -> tensor<f64> {
   %0 = "jaxpr.reduce_sum"(%x) {axes = array<i64: 0>} : (tensor<4xf64>) -> tensor<f64>
   return %0 : tensor<f64>
+}
+
+// -----
+
+// Of a function whose ops do not look at an argument, too.
+module attributes {jaxpr.version = "0.1"} {
+  // expected-error@+1 {{'func.func' op argument #1: memref<3xf32> is not a type of the jaxpr dialect}}
+  func.func @argument(%x: tensor<f32>, %y: memref<3xf32>) -> tensor<f32> {
+    return %x : tensor<f32>
+  }
+}
+
+// -----
+
+// expected-error@+1 {{'func.func' op argument #0: tensor<f32, {weak}>: the encoding's keys are 'weak_type', 'shape', 'constraints', 'mesh', 'spec', 'manual', 'memory_space', 'layout', got 'weak'}}
+func.func @misspelt_encoding(%x: tensor<f32, {weak}>, %y: tensor<f32>) -> tensor<f32> {
+  %0 = "jaxpr.sin"(%y) : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
+// expected-error@+1 {{'func.func' op argument #0: tensor<?xf32, {shape = "b, c"}>: the shape "b, c" is not one of that tensor's}}
+func.func @rank_of_the_shape(%x: tensor<?xf32, {shape = "b, c"}>, %y: tensor<f32>) -> tensor<f32> {
+  %0 = "jaxpr.sin"(%y) : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
+// expected-error@+1 {{'func.func' op argument #0: tensor<?x4xf32, {shape = "b, 5"}>: the shape "b, 5" is not one of that tensor's}}
+func.func @size_in_the_shape(%x: tensor<?x4xf32, {shape = "b, 5"}>, %y: tensor<f32>) -> tensor<f32> {
+  %0 = "jaxpr.sin"(%y) : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
+// expected-error@+1 {{'func.func' op argument #0: tensor<?xf32, {shape = "b +* c"}>: syntax error in symbolic shape 'b +* c'}}
+func.func @syntax_of_the_shape(%x: tensor<?xf32, {shape = "b +* c"}>, %y: tensor<f32>) -> tensor<f32> {
+  %0 = "jaxpr.sin"(%y) : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
+// expected-error@+1 {{'func.func' op argument #0: tensor<?xf32, {shape = 3 : i64}>: shape and constraints are strings}}
+func.func @no_text_of_a_shape(%x: tensor<?xf32, {shape = 3 : i64}>, %y: tensor<f32>) -> tensor<f32> {
+  %0 = "jaxpr.sin"(%y) : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
 }
