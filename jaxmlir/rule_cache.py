@@ -10,8 +10,8 @@ op's signature and all that the rules may depend on besides it:
   axis say, nothing is looked up or kept;
 * the rules themselves.  Those are trusted that are JAX's own, down to the functions that they close
   over.  What ops give for which others have registered a rule is never kept; and since rules use
-  each other, what the code of such rules does is part of all keys, or if that cannot be told,
-  nothing is looked up or kept.
+  each other, what the code of such rules does and reads is part of all keys, or if that cannot be
+  told, nothing is looked up or kept.
 
 Nothing that is read is executed: values are parsed as MLIR, after their digest was checked.
 
@@ -24,6 +24,7 @@ import atexit
 import contextlib
 import enum
 import functools
+import itertools
 import json
 import os
 import shutil
@@ -239,11 +240,57 @@ def _registered(rules: Iterable[tuple[Any, Any]]) -> Registered:
 
 
 def _fingerprint(function: Any) -> str | None:
-    """What a function is called and does, as far as its code tells."""
-    if not isinstance(function, types.FunctionType):
+    """What a function is called and does, as far as its code tells, and what that reads; ``None``
+    if it reads what no text tells."""
+    text = _text(function, set())
+    return None if text is None else digest(text.encode()).hex()
+
+
+def _text(value: Any, seen: set[int]) -> str | None:
+    """A text that tells what a rule reads, or the rule itself, from others."""
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return f"{type(value).__qualname__} {value!r}"
+    if isinstance(value, types.ModuleType):
+        return value.__name__
+    if isinstance(value, core.Primitive):
+        return value.name if _is_known(value) else None
+    if isinstance(value, functools.partial):
+        return _texts([value.func, *value.args, value.keywords], seen)
+    if not foreign([value]) and (name := getattr(value, "__qualname__", None)):
+        return f"{value.__module__}.{name}"
+    if id(value) in seen:
+        return "seen"
+    seen.add(id(value))
+    if isinstance(value, (tuple, list)):
+        return _texts(value, seen)
+    if isinstance(value, dict):
+        return _texts(itertools.chain(*value.items()), seen)
+    if not isinstance(value, types.FunctionType):
         return None
-    text = f"{function.__module__}.{function.__qualname__} {_code(function.__code__)}"
-    return digest(text.encode()).hex()
+    known = value.__globals__
+    held = _texts(
+        [
+            *_contents(value.__closure__ or ()),
+            *(value.__defaults__, value.__kwdefaults__),
+            *(known[name] for name in _names(value.__code__) if name in known),
+        ],
+        seen,
+    )
+    name = f"{value.__module__}.{value.__qualname__}"
+    return held and f"{name} {_code(value.__code__)} {held}"
+
+
+def _texts(values: Iterable[Any], seen: set[int]) -> str | None:
+    found = [_text(value, seen) for value in values]
+    return None if None in found else str(found)
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    """The names that a code, and those of functions in it, look up."""
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from _names(inner)
 
 
 def _code(code: types.CodeType) -> tuple[Any, ...]:

@@ -579,6 +579,36 @@ for new in (program.grad(), program.vmap(axis_size=3), program.jvp()):
     assert b"twice" not in b"".join(path.read_bytes() for path in written(tmp_path))
 
 
+READ_BY_RULES = {
+    "cell": "rule = made(FACTOR)",
+    "default": "rule = lambda *args, k=FACTOR, **params: scaled(k, *args, **params)",
+    "global": "NUMBER = FACTOR\nrule = lambda *args, **params: scaled(NUMBER, *args, **params)",
+    "array": "rule = made(jnp.float32(FACTOR))",
+}
+
+
+@pytest.mark.parametrize("rule", READ_BY_RULES.values(), ids=READ_BY_RULES)
+def test_what_a_users_rule_of_a_primitive_of_jaxs_reads(rule, tmp_path):
+    """The rule of another primitive uses it."""
+    code = f"""
+import jax.numpy as jnp, jaxmlir
+from jax import lax
+from jax.interpreters import ad
+jaxs = ad.primitive_jvps[lax.mul_p]
+def scaled(factor, primals, tangents, **params):
+    value, tangent = jaxs(primals, tangents, **params)
+    return value, tangent if type(tangent) is ad.Zero else lax.mul(tangent, 1.0 * factor)
+def made(factor):
+    return lambda *args, **params: scaled(factor, *args, **params)
+{rule}
+ad.primitive_jvps[lax.mul_p] = rule
+x = jnp.arange(1.0, 4.0)
+print(jaxmlir.trace(lax.cumprod)(x).jvp()((x,), (x,))[1])
+"""
+    assert run(code.replace("FACTOR", "2"), tmp_path) == "[ 1.  8. 60.]\n"
+    assert run(code.replace("FACTOR", "3"), tmp_path) == "[  1.  12. 126.]\n"
+
+
 def test_code_of_libraries(tmp_path):
     """What calls it is lowered by the rule, which registers it with XLA."""
     code = """
