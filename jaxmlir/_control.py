@@ -15,6 +15,7 @@ import numpy as np
 from jaxmlir import params
 from jaxmlir._compat import core, mesh_lib
 from jaxmlir.ir import context
+from jaxmlir.types import widths_of
 
 if TYPE_CHECKING:
     from jaxmlir._plans import Node
@@ -63,10 +64,22 @@ def _while(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any] |
         if goes_on is None:
             return None
         if not goes_on.any():
-            return carry
+            return carry if iteration else _as_given(carry, node.avals())
         new = interpreter.enter(_frame(body, node, iteration=iteration), [*body_consts, *carry])
         carry = new if goes_on.all() else _where(goes_on, new, carry)
         iteration += 1
+
+
+def _as_given(carry: list[Any], avals: list[Any]) -> list[Any]:
+    """What a loop without iterations gives, where a step would have made strong types of weak."""
+
+    def strong(x: Any, aval: Any) -> Any:
+        if not getattr(x, "weak_type", False) or aval.weak_type:
+            return x
+        with widths_of((aval,)):
+            return jax.lax.convert_element_type(x, aval.dtype)
+
+    return list(map(strong, carry, avals))
 
 
 def _where(predicate: np.ndarray, new: list[Any], old: list[Any]) -> list[Any]:
@@ -102,8 +115,11 @@ def _scan(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any]:
         slices.append(outs[n_carry:])
     if backwards:
         slices.reverse()
-    avals = node.avals()[n_carry:]
-    ys = [interpreter.stack_up([s[i] for s in slices], aval) for i, aval in enumerate(avals)]
+    avals = node.avals()
+    if not length:
+        carry = _as_given(carry, avals[:n_carry])
+    stacked = enumerate(avals[n_carry:])
+    ys = [interpreter.stack_up([s[i] for s in slices], aval) for i, aval in stacked]
     return [*carry, *ys]
 
 

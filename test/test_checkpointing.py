@@ -439,6 +439,7 @@ def test_options_are_checked():
         for method in (program.grad, program.vjp, program.linearize, program.hessian):
             with pytest.raises(ArgumentError, match=message):
                 method(**options)
+    program.grad(while_loops="checkpointed", checkpoints=np.int64(3))
     with pytest.raises(PipelineError, match="error|checkpointed"):
         program.run_passes("jaxpr-grad{while=unrolled}")
 

@@ -132,7 +132,10 @@ def test_a_reference_without_a_value():
 
 def test_a_loop_without_iterations():
     def f(key, x):
-        return jax.lax.scan(lambda c, _: (c, (c, c * 2, x, key)), 2.0, None, length=0)
+        weak = jax.lax.scan(lambda c, _: (c, (c, c * 2, x, key)), 2.0, None, length=0)
+        scanned = jax.lax.scan(lambda c, y: (c * y, c), 2.0, jnp.ones(0))
+        looped = jax.lax.while_loop(lambda c: c < 0, lambda c: c * jnp.ones(()), 2.0)
+        return weak, scanned, looped
 
     args = jax.random.key(0), jnp.int4(3)
     program = jaxmlir.trace(f)(*args)
