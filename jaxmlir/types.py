@@ -35,7 +35,7 @@ import numpy as np
 
 from jaxmlir import codec, handles
 from jaxmlir._compat import config, core, dtypes, prng, state_types
-from jaxmlir.errors import ImportingError
+from jaxmlir.errors import ImportingError, JaxmlirError
 from jaxmlir.ir import ir, scope
 
 _ELEMENT_NAMES = {
@@ -88,11 +88,20 @@ def type_of(aval: Any) -> ir.Type:
 
 
 def aval_of(type_: ir.Type) -> Any:
-    """The abstract value that :func:`type_of` wrote as ``type_``."""
+    """The abstract value that :func:`type_of` wrote as ``type_``.
+
+    Raises:
+      JaxmlirError: it is no type of the dialect, or one of what this process does not have.
+    """
     found = _aval_of_type.get(type_)
     if found is None:
-        with scope():
-            found = _aval_of_type[type_] = _make_aval(type_)
+        try:
+            with scope():
+                found = _aval_of_type[type_] = _make_aval(type_)
+        except JaxmlirError:
+            raise
+        except Exception as e:  # of JAX's classes, whatever they say of their fields
+            raise ImportingError(f"{type_} cannot be read: {type(e).__name__}: {e}") from e
     return found
 
 
@@ -353,10 +362,7 @@ def _shape_said(type_: ir.RankedTensorType, extras: Mapping[str, ir.Attribute]) 
     constraints = codec.decode(extras["constraints"]) if "constraints" in extras else ()
     if not all(isinstance(text, str) for text in (said, *constraints)):
         raise ImportingError(f"{type_}: shape and constraints are strings")
-    try:
-        shape = symbolic_shape(said, tuple(constraints))
-    except ValueError as e:
-        raise ImportingError(f"{type_}: {e}") from None
+    shape = symbolic_shape(said, tuple(constraints))
     static = [None if type_.is_dynamic_dim(i) else d for i, d in enumerate(type_.shape)]
     if [d if core.is_constant_dim(d) else None for d in shape] != static:
         raise ImportingError(f'{type_}: the shape "{said}" is not one of that tensor\'s')

@@ -3,7 +3,8 @@
 In this order, each on ground that the ones before have made firm:
 
 1. MLIR's own verification: dominance, symbols, the types that a ``func.return`` gives.
-2. Structure, from the op's record: counts of operands and results, attributes, symbols.
+2. Structure, from the op's record: counts of operands and results, attributes, symbols; of a
+   function its pytrees and the types of its arguments.
 3. The functions an op names: they take and give what the op passes and expects
    (:mod:`jaxmlir.signatures`).
 4. Types: the results that JAX's abstract evaluation of the primitive computes from the operands'
@@ -473,7 +474,15 @@ def _structure_errors(op: Any, name: str) -> Iterator[str]:
             takes = "one of " + ", ".join(map(repr, known)) if known else "no attributes"
             yield f": expected {takes}, got attribute '{key}'{_nearest(key, known)}"
             continue
-        attr = record.attribute(key)
+        attr, value = record.attribute(key), attributes[key]
+        if (
+            attr is not None
+            and attr.each
+            and isinstance(value, (ir.ArrayAttr, ir.DenseBoolArrayAttr))
+        ):
+            n = len(op.operands if attr.each == "operands" else op.results)
+            if len(value) != n:
+                yield f" attribute '{key}': expected {n} items, by its {attr.each}, got {value}"
         if attr is not None and not attr.each:
             expected = _unmet(op, attributes[key], attr.kind)
             if expected:

@@ -106,3 +106,14 @@ func.func @context(%x: tensor<f32>) -> tensor<f32> {
   %0 = "jaxpr.sin"(%x) {jaxpr.ctx = {metadata = "fast"}} : (tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>
 }
+
+// -----
+
+func.func private @called(%x: tensor<f32>) -> tensor<f32> {
+  return %x : tensor<f32>
+}
+func.func @one_flag_for_each(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error@+1 {{'jaxpr.jit' op attribute 'donated_invars': expected 1 items, by its operands, got array<i1: true, false>}}
+  %0 = "jaxpr.jit"(%x) {donated_invars = array<i1: true, false>, jaxpr = @called, name = "called"} : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}

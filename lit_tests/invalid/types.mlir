@@ -101,7 +101,7 @@ func.func @size_in_the_shape(%x: tensor<?x4xf32, {shape = "b, 5"}>, %y: tensor<f
 
 // -----
 
-// expected-error@+1 {{'func.func' op argument #0: tensor<?xf32, {shape = "b +* c"}>: syntax error in symbolic shape 'b +* c'}}
+// expected-error@+1 {{'func.func' op argument #0: tensor<?xf32, {shape = "b +* c"}> cannot be read: ValueError: syntax error in symbolic shape 'b +* c'}}
 func.func @syntax_of_the_shape(%x: tensor<?xf32, {shape = "b +* c"}>, %y: tensor<f32>) -> tensor<f32> {
   %0 = "jaxpr.sin"(%y) : (tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>
@@ -111,6 +111,22 @@ func.func @syntax_of_the_shape(%x: tensor<?xf32, {shape = "b +* c"}>, %y: tensor
 
 // expected-error@+1 {{'func.func' op argument #0: tensor<?xf32, {shape = 3 : i64}>: shape and constraints are strings}}
 func.func @no_text_of_a_shape(%x: tensor<?xf32, {shape = 3 : i64}>, %y: tensor<f32>) -> tensor<f32> {
+  %0 = "jaxpr.sin"(%y) : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
+// expected-error@+1 {{'func.func' op argument #0: tensor<4xf32, {mesh = 3 : i64, spec = 4 : i64}> cannot be read: AttributeError}}
+func.func @no_mesh(%x: tensor<4xf32, {mesh = 3, spec = 4}>, %y: tensor<f32>) -> tensor<f32> {
+  %0 = "jaxpr.sin"(%y) : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
+// expected-error@+1 {{'func.func' op argument #0: tensor<!jaxpr.key<"fry","phx">> cannot be read: ValueError}}
+func.func @two_generators(%x: tensor<!jaxpr.key<"fry","phx">>, %y: tensor<f32>) -> tensor<f32> {
   %0 = "jaxpr.sin"(%y) : (tensor<f32>) -> tensor<f32>
   return %0 : tensor<f32>
 }
