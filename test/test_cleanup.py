@@ -178,7 +178,7 @@ def in_one_another(count, times=1, most=10):
 
 
 def test_a_chain_of_calls_is_copied_once(monkeypatch):
-    count, most = 60, 10
+    count, most = 30, 10
     program = jaxmlir.trace(in_one_another(count, most=most))(jnp.ones(3))
     copied = []
 
