@@ -145,7 +145,7 @@ def _write_known(
     """Writes what is known: the values, which values have to wait, and what computes these."""
     unwritten = len(body.types) - body.arity
     values: list[Any] = [*(None if u else next(given) for u in unknown), *[None] * unwritten]
-    waiting = [*unknown, *[False] * unwritten]
+    waiting = _arguments_waiting(body, unknown)
     later = []
     for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
         pattern = tuple([waiting[v] for v in operands])
@@ -171,21 +171,33 @@ def _write_known(
 def unknown_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> tuple[bool, ...]:
     """Which results of ``@symbol`` depend on an unknown argument."""
     body = rules.functions.body(symbol)
-    waiting = [*unknown, *[False] * (len(body.types) - body.arity)]
-    for i, operands in enumerate(body.operands):
-        pattern = tuple([waiting[v] for v in operands])
-        if True in pattern:
-            first, last = body.results[i]
-            waiting[first:last] = _unknown_out(rules, body, i, pattern)
+    waiting = _arguments_waiting(body, unknown)
+    for _ in _waiting_ops(rules, body, waiting):
+        pass
     return tuple([waiting[v] for v in body.returned])
 
 
-def _unknown_out(rules: Rules, body: Body, index: int, unknown: tuple[bool, ...]) -> Sequence[bool]:
-    """Which results of an op depend on an unknown operand."""
-    signature = body.signatures[index]
-    halves = rules.partial_eval(body.ops[index], body.names[index], unknown, signature)
-    first, last = body.results[index]
-    return [True] * (last - first) if halves is None else halves.unknown.pattern
+def _arguments_waiting(body: Body, unknown: Sequence[bool]) -> list[bool]:
+    """Which values of a function have to wait, before its ops are looked at."""
+    return [*unknown, *[False] * (len(body.types) - body.arity)]
+
+
+def _waiting_ops(
+    rules: Rules, body: Body, waiting: list[bool]
+) -> Iterator[tuple[int, tuple[bool, ...]]]:
+    """The ops that depend on an unknown argument, each with which of its operands do.
+
+    Args:
+      waiting: which values have to wait; of the results of an op it is said after that.
+    """
+    for i, operands in enumerate(body.operands):
+        pattern = tuple([waiting[v] for v in operands])
+        if True in pattern:
+            yield i, pattern
+            halves = rules.partial_eval(body.ops[i], body.names[i], pattern, body.signatures[i])
+            first, last = body.results[i]
+            later = [True] * (last - first) if halves is None else halves.unknown.pattern
+            waiting[first:last] = later
 
 
 def loses_rules(rules: Rules, op: Any, name: str, unknown: Sequence[bool]) -> bool:
@@ -211,15 +223,10 @@ def loses_rules(rules: Rules, op: Any, name: str, unknown: Sequence[bool]) -> bo
 def _splits_rules(rules: Rules, symbol: str, unknown: Sequence[bool]) -> bool:
     """Whether a function that is split has an op that loses its rules."""
     body = rules.functions.body(symbol)
-    waiting = [*unknown, *[False] * (len(body.types) - body.arity)]
-    for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
-        pattern = tuple([waiting[v] for v in operands])
-        if True in pattern:
-            if loses_rules(rules, op, body.names[i], pattern):
-                return True
-            first, last = body.results[i]
-            waiting[first:last] = _unknown_out(rules, body, i, pattern)
-    return False
+    return any(
+        loses_rules(rules, body.ops[i], body.names[i], pattern)
+        for i, pattern in _waiting_ops(rules, body, _arguments_waiting(body, unknown))
+    )
 
 
 def _needed(body: Body, later: list[_Later], wanted: Sequence[int]) -> list[_Later]:
