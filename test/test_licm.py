@@ -258,3 +258,27 @@ def test_random_programs(steps):
     np.testing.assert_allclose(after(x, y), program(x, y), rtol=1e-5, atol=1e-5)
     got, want = (jax.grad(lambda x, p=p: jnp.sum(p(x, y)))(x) for p in (after, program))
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_a_generator_with_a_state_draws_anew_each_time():
+    """JAX gives it no effect; a loop that draws is as unlike another of the same operands, and as
+    its own next turn."""
+
+    def drawn(x):
+        return lax.fori_loop(0, 3, lambda _, c: 2 * c + lax.rng_uniform(0.0, 1.0, ()), x)
+
+    def twice(x):
+        return jnp.stack([drawn(x), drawn(x)])
+
+    def again(x):
+        return lax.scan(lambda c, _: (c, drawn(x)), 0.0, None, length=2)[1]
+
+    def batched(x):
+        w = jnp.full((8, 8), x)
+        return lax.map(lambda row: (w @ lax.broadcast(drawn(x), (8,)), row @ w), jnp.ones((2, 8)))[
+            0
+        ][:, 0]
+
+    for function in (twice, again, batched):
+        first, second = jaxmlir.trace(function)(1.0).optimize(2)(1.0)
+        assert first != second

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from jaxmlir import ops
-from jaxmlir.ir import ir
+from jaxmlir.ir import ir, symbol_uses
+from jaxmlir.ops import may_have_functions
+from jaxmlir.passes._build import named_ops, reachable
+
+if TYPE_CHECKING:
+    from jaxmlir._signature import Signature
+    from jaxmlir.program import Program
 
 # What they do depends on where they are, or is seen by somebody else.
 _FIXED_FAMILIES = (
@@ -30,7 +37,40 @@ def is_pure(name: str) -> bool:
 
 
 def _is_fixed(record: ops.Op) -> bool:
-    return any(record in family.OPS for family in _FIXED_FAMILIES)
+    return f"jaxpr.{record.name}" == _DRAWS or any(
+        record in family.OPS for family in _FIXED_FAMILIES
+    )
+
+
+# JAX gives it no effect, though every op draws other numbers.
+_DRAWS = "jaxpr.rng_uniform"
+
+
+class Draws:
+    """Whether the functions of a program draw numbers from the generator that has a state."""
+
+    def __init__(self, program: Program):
+        self._program = program
+        names = program.reading.graph.names.values()
+        self._any = any(_DRAWS in found for found in names)
+        self._known: dict[str, bool] = {}
+
+    def __call__(self, signature: Signature) -> bool:
+        """Whether ops of a signature run one that does."""
+        if not self._any or not may_have_functions(signature.name):
+            return False
+        uses = (use for _, attr in signature.attributes for use in symbol_uses(attr))
+        return any(map(self._function, uses))
+
+    def _function(self, symbol: str) -> bool:
+        if symbol not in self._known:
+            functions = self._program.functions
+            self._known[symbol] = any(
+                name == _DRAWS
+                for reached in reachable(functions, symbol)
+                for _, name in named_ops(functions[reached])
+            )
+        return self._known[symbol]
 
 
 _RANDOM = frozenset(f"jaxpr.{op.name}" for op in ops.random.OPS if op.name != "threefry2x32")

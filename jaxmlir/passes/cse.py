@@ -21,6 +21,7 @@ from jaxmlir._signature import Signature
 from jaxmlir.ir import scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._body import Body
+from jaxmlir.passes._purity import Draws
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.types import aval_of
 
@@ -40,20 +41,21 @@ class Cse(Pass):
 def cse(program: Program) -> int:
     """Merges common subexpressions in place; how many ops went."""
     with scope():
-        merged = sum(_merge(program.reading.body(f)) for f in program.functions.values())
+        draws = Draws(program)
+        merged = sum(_merge(program.reading.body(f), draws) for f in program.functions.values())
     if merged:
         program.changed()
     return merged
 
 
-def _merge(body: Body) -> int:
+def _merge(body: Body, draws: Draws) -> int:
     # Of each value the number of the first one that is the same.
     same = list(range(len(body.types)))
     first: dict[Any, int] = {}
     doubles: list[tuple[int, int]] = []
     for i, signature in enumerate(body.signatures):
         kind = _kind_of(signature)
-        if kind is None:
+        if kind is None or draws(signature):
             continue
         inputs = [same[v] for v in body.operands[i]]
         if kind.commutes and len(inputs) == 2:

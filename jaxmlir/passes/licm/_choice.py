@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from jaxmlir import ops
 from jaxmlir._lists import chosen
@@ -28,15 +28,23 @@ class Choice:
     """
 
     def __init__(
-        self, body: Body, fixed: Sequence[bool], work: Work, growth: float, in_remat: bool
+        self,
+        body: Body,
+        fixed: Sequence[bool],
+        work: Work,
+        growth: float,
+        in_remat: bool,
+        can_move: Callable[[Signature], bool],
     ):
         """
         Args:
           growth: how much work saved justifies keeping one byte more.
           in_remat: whether the function is that of a ``remat2``, whose names stay in it.
+          can_move: whether ops give the same values somewhere else.
         """
         self._body = body
         self._growth = growth
+        self._can_move = can_move
         self.fixed = chosen(range(body.arity), fixed)
         self.constants: dict[int, int] = {}
         self._source: dict[int, int] = {}
@@ -56,7 +64,8 @@ class Choice:
             ):
                 constants[body.results[index][0]] = index
             elif all(v in source or v in fixed or v in constants for v in operands):
-                if can_move(body.signatures[index]) and not (in_remat and name == "jaxpr.name"):
+                is_kept = in_remat and name == "jaxpr.name"
+                if not is_kept and self._can_move(body.signatures[index]):
                     source.update(dict.fromkeys(range(*body.results[index]), index))
 
     def _used_elsewhere(self) -> set[int]:
@@ -112,7 +121,7 @@ class Choice:
 
 @functools.cache
 def can_move(signature: Signature) -> bool:
-    """Whether ops give the same values somewhere else."""
+    """Whether ops give the same values somewhere else, if the functions that they run do."""
     name = signature.name
     if any(key in ("jaxpr.effects", "jaxpr.ctx") for key, _ in signature.attributes):
         return False

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from jaxmlir import _signature
 from jaxmlir._lists import chosen
+from jaxmlir._signature import Signature
 from jaxmlir.ir import body_of, func, ir
 from jaxmlir.passes import toolbox
 from jaxmlir.passes._bodies import Bodies, can_change
@@ -16,6 +17,7 @@ from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import NewFunction, inline, is_constant, is_used
 from jaxmlir.passes._call_graph import CallGraph
 from jaxmlir.passes._edit import set_arguments
+from jaxmlir.passes._purity import Draws
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import Work
 from jaxmlir.passes.higher_order._scan_op import ScanOp
@@ -100,6 +102,7 @@ class Splits:
         # The functions that are as they were read.
         self._unchanged = set(graph.uses)
         self._work = Work(rules.program)
+        self._draws = Draws(rules.program)
         self._found: dict[tuple[str, str, Uses], Split | None] = {}
         # By the structure of a body: of many the same is taken out, but for constants.
         self._choices: dict[Hashable, Choice] = {}
@@ -151,6 +154,10 @@ class Splits:
         """Takes note of a function that is no more as it was read."""
         self._unchanged.discard(function.name.value)
 
+    def _can_move(self, signature: Signature) -> bool:
+        """Whether ops give the same values somewhere else."""
+        return can_move(signature) and not self._draws(signature)
+
     def _read(self, function: func.FuncOp) -> Body:
         is_unchanged = function.name.value in self._unchanged
         return self._rules.program.reading.body(function) if is_unchanged else Body(function)
@@ -166,7 +173,7 @@ class Splits:
         key = body.structure, uses.fixed, in_remat
         choice = self._choices.get(key)
         if choice is None:
-            choice = Choice(body, uses.fixed, self._work, self._growth, in_remat)
+            choice = Choice(body, uses.fixed, self._work, self._growth, in_remat, self._can_move)
             self._choices[key] = choice
         if not choice.kept:
             return None
@@ -221,7 +228,7 @@ class Splits:
             if True not in pattern:
                 continue
             if all(f or is_constant(v) for f, v in zip(pattern, operands, strict=True)):
-                if can_move(_signature.of_op(op, name, operands)):
+                if self._can_move(_signature.of_op(op, name, operands)):
                     known.update(op.results)
                 continue
             if not _can_split(op, name):
