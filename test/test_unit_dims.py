@@ -116,3 +116,25 @@ def test_rows_of_loops():
         assert "3x1x4xf32" not in str(after).replace("2x3x1x4xf32", "")
         for a, b in zip(after(x, y), jax.jit(stepwise)(x, y), strict=True):
             np.testing.assert_allclose(a, b, 1e-6, 1e-6)
+
+
+def test_loops_that_nobody_needs():
+    """They go with what is written anew, also those that are still to be looked at."""
+
+    def total(x):
+        return jax.lax.scan(lambda c, row: (c + row.reshape(3)[0], row.reshape(3)), 0.0, x)
+
+    def f(x):
+        def step(c, row):
+            total(x)
+            return c + row.reshape(3)[1], row.reshape(3)
+
+        total(x)
+        results = total(x), jax.lax.scan(step, 0.0, x)
+        total(x)
+        return results
+
+    x = np.arange(12, dtype=np.float32).reshape(4, 1, 3)
+    after = jaxmlir.trace(f)(x).run_passes("jaxpr-drop-unit-dims")
+    after.verify()
+    jax.tree.map(np.testing.assert_array_equal, after(x), jax.jit(f)(x))

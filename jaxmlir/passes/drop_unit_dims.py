@@ -31,7 +31,7 @@ from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._bodies import Bodies, ScanEditor, can_change, loops_of
 from jaxmlir.passes._build import drop_dead_ops
-from jaxmlir.passes._call_graph import SCANS, outside_kernels
+from jaxmlir.passes._call_graph import SCANS, outside_kernels, visit_functions
 from jaxmlir.passes._node import OpNode, node_of
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._rules import Rules
@@ -68,33 +68,41 @@ def drop_unit_dims(program: Program) -> int:
 def _drop_of_rows(program: Program) -> int:
     """Has loops go over rows without dimensions of size 1, of arrays whose rows they reshape; how
     many arrays."""
-    found = [
-        (function, op, rows)
-        for function in outside_kernels(program, SCANS)
-        for op, name in loops_of(function)
-        if name == "jaxpr.scan" and (rows := _reshaped_rows(program, op))
-    ]
-    if not found:
-        return 0
-    bodies = Bodies(Rules(program), program.reading.graph)
-    for function, op, rows in found:
-        remark(op, f"goes over rows without dimensions of size 1, arrays: {len(rows)}")
-        loop = ScanEditor(bodies, op)
-        for item in (loop.xs[i] for i in rows):
-            shape = _shape(item.arg)
-            units = [d for d, size in enumerate(shape) if size == 1]
-            item.operand = _reshape_before(op, item.operand, [d + 1 for d in units])
-            old, item.arg = (
-                item.arg,
-                loop.new_argument(with_shape(item.arg.type, _without(shape, units))),
-            )
-            for use in list(old.uses):
-                _reshape_instead(use.owner, item.arg)
-        loop.write()
-        loop.finish()
-        drop_dead_ops(function)
-    program.changed()
-    return sum(len(rows) for *_, rows in found)
+    graph = program.reading.graph
+    bodies = Bodies(Rules(program), graph)
+    count = 0
+
+    def visit(function: func.FuncOp) -> bool:
+        nonlocal count
+        before = count
+        for op, name in loops_of(function):
+            if name == "jaxpr.scan" and (rows := _reshaped_rows(program, op)):
+                _drop_of(op, rows, bodies)
+                count += len(rows)
+        if count > before:
+            drop_dead_ops(function)
+        return count > before
+
+    visit_functions(program, visit, graph, SCANS)
+    return count
+
+
+def _drop_of(op: Any, rows: Sequence[int], bodies: Bodies) -> None:
+    """Has a loop go over rows without dimensions of size 1, of some of its arrays."""
+    remark(op, f"goes over rows without dimensions of size 1, arrays: {len(rows)}")
+    loop = ScanEditor(bodies, op)
+    for item in (loop.xs[i] for i in rows):
+        shape = _shape(item.arg)
+        units = [d for d, size in enumerate(shape) if size == 1]
+        item.operand = _reshape_before(op, item.operand, [d + 1 for d in units])
+        old, item.arg = (
+            item.arg,
+            loop.new_argument(with_shape(item.arg.type, _without(shape, units))),
+        )
+        for use in list(old.uses):
+            _reshape_instead(use.owner, item.arg)
+    loop.write()
+    loop.finish()
 
 
 def _reshaped_rows(program: Program, op: Any) -> list[int]:
