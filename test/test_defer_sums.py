@@ -253,3 +253,18 @@ def test_gradients_of_random_recurrences(cell, reverse, batch):
     want = jax.jit(jax.grad(loss, (0, 1, 2, 3)))(*args)
     for a, b in zip(jax.tree.leaves(after(*args)), jax.tree.leaves(want), strict=True):
         np.testing.assert_allclose(a, b, 1e-4, 1e-4 * max(1, np.abs(b).max()))
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "int8", "int32"])
+def test_quotients_of_integers_are_added_up_as_they_are(dtype):
+    """Each is rounded."""
+
+    def f(x):
+        def step(total, v):
+            return total + lax.div(lax.broadcast(v, (64, 64)), jnp.full((64, 64), 3, dtype)), None
+
+        return lax.scan(step, jnp.zeros((64, 64), dtype), x)[0]
+
+    x = jnp.array([1, 2, 1, 2, 5], dtype)
+    program = jaxmlir.trace(f)(x).run_passes("jaxpr-inline, jaxpr-defer-sums{min-bytes=0}")
+    np.testing.assert_array_equal(program(x), jax.jit(f)(x))

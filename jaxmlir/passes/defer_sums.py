@@ -295,7 +295,7 @@ class _Body:
             case "jaxpr.mul" | "jaxpr.dot_general":
                 return True
             case "jaxpr.div":
-                return not fixed[0] and dtype.kind not in "iu"
+                return not fixed[0] and not dtypes.issubdtype(dtype, np.integer)
             case "jaxpr.pad":
                 return not fixed[0] and self.is_zero(node.operands[1])
         return node.name in _LINEAR
