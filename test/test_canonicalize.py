@@ -16,7 +16,7 @@ from test_cleanup import evaluate, program_of, same_bits
 
 import jaxmlir
 from jaxmlir import ops, primitives
-from jaxmlir.passes.canonicalize import canonicalize
+from jaxmlir.passes.canonicalize import canonicalize, movement
 from jaxmlir.passes.canonicalize.equations import Number, Term, Variable, equations_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
@@ -536,3 +536,31 @@ def test_the_last_branch_is_that_of_an_index_out_of_range(index):
     after = program.run_passes("jaxpr-canonicalize")
     assert "jaxpr.cond" not in after.as_text()
     same_bits(program, after, [np.float32(0.5)])
+
+
+def test_slices_of_many_pieces(monkeypatch):
+    """Each piece is looked at once, however many slices there are."""
+    looks = []
+    shape_of = movement.shape_of
+    monkeypatch.setattr(movement, "shape_of", lambda v: looks.append(v) or shape_of(v))
+
+    def f(x):
+        joined = jnp.concatenate([jnp.sin(x[i : i + 2]) for i in range(100)])
+        return [joined[i] for i in range(0, 200, 3)]
+
+    x = jnp.linspace(0, 1, 101)
+    after = jaxmlir.trace(f)(x).run_passes("jaxpr-inline, jaxpr-canonicalize, jaxpr-dce")
+    assert len(looks) < 5000
+    assert "concatenate" not in str(after)
+    np.testing.assert_array_equal(after(x), jax.jit(f)(x))
+
+
+def test_pieces_of_unknown_sizes_that_add_up():
+    def f(x, y):
+        return jnp.concatenate([x, y])[1:3]
+
+    (b,) = jax.export.symbolic_shape("b", constraints=["b >= 1", "b <= 4"])
+    shapes = [jax.ShapeDtypeStruct((n,), np.float32) for n in (b, 5 - b)]
+    after = jaxmlir.trace(f)(*shapes).run_passes("jaxpr-canonicalize")
+    x, y = np.arange(2, dtype=np.float32), np.arange(3, dtype=np.float32)
+    np.testing.assert_array_equal(after(x, y), f(x, y))

@@ -49,14 +49,16 @@ class Node(OpNode):
 
     Attributes:
       written: what :mod:`.written` knows of the array that a write gives.
+      ends: of a concatenation where each piece ends in it, once it is known.
     """
 
-    __slots__ = ("results", "written")
+    __slots__ = ("ends", "results", "written")
 
     def __init__(self, op: Any, name: str, operands: list[ir.Value], results: list[ir.Value]):
         super().__init__(op, name, operands)
         self.results = results
         self.written: Written | None = None
+        self.ends: list[int] | None = None
 
     @property
     def type(self) -> ir.Type:

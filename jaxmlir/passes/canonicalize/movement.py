@@ -7,6 +7,8 @@ rewrite is exact.
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -289,22 +291,26 @@ def slice_of_slice(r: Rewriter, node: Node) -> list[ir.Value] | None:
 @rewrite("slice(concatenate(..., x, ...)) = slice(x) where it takes elements of x only", "slice")
 def slice_of_concatenate(r: Rewriter, node: Node) -> list[ir.Value] | None:
     inner = r.producer(node.operands[0], "concatenate")
-    if inner is None or not all(map(is_static, inner.operands)):
+    if inner is None or not is_static(inner.results[0]):
         return None
     starts, limits, strides = slice_of(node)
     axis = inner.get("dimension")
-    begin = 0
-    for piece in inner.operands:
-        end = begin + shape_of(piece)[axis]
-        if begin <= starts[axis] and limits[axis] <= end and starts[axis] < end:
-            moved = [
-                tuple(i - begin if d == axis else i for d, i in enumerate(indices))
-                for indices in (starts, limits)
-            ]
-            attributes = slice_attributes(*moved, strides)
-            return [r.build("slice", [piece], node.type, attributes)]
-        begin = end
-    return None
+    # As many slices may be taken as there are pieces: each piece is looked at once.
+    if inner.ends is None:
+        sizes = [shape_of(piece)[axis] for piece in inner.operands]
+        # Sizes that are not known may add up to one that is.
+        are_known = all(type(size) is int for size in sizes)
+        inner.ends = list(itertools.accumulate(sizes)) if are_known else []
+    number = bisect.bisect_right(inner.ends, starts[axis])
+    if number == len(inner.ends) or limits[axis] > inner.ends[number]:
+        return None
+    begin = inner.ends[number - 1] if number else 0
+    moved = [
+        tuple(i - begin if d == axis else i for d, i in enumerate(indices))
+        for indices in (starts, limits)
+    ]
+    attributes = slice_attributes(*moved, strides)
+    return [r.build("slice", [inner.operands[number]], node.type, attributes)]
 
 
 @rewrite("dynamic_slice(x, c, ...) = slice(x) where the indices c are constants", "dynamic_slice")
