@@ -7,7 +7,8 @@ function finds whole common subtrees.
 
 Ops with effects are left alone, and so are those that are not the same thing twice: barriers,
 fresh buffers, stateful generators, recomputation that was asked for (``remat2``); their records
-say why.  Functions are not looked into from outside: ``jaxpr-inline`` does that.
+say why.  Functions are looked into for stateful generators alone: what else two of them have in
+common is for ``jaxpr-inline`` to show.
 """
 
 from __future__ import annotations
