@@ -9,6 +9,8 @@ import jax
 import numpy as np
 
 from jaxmlir._compat import core, dtypes
+from jaxmlir.errors import ArgumentError
+from jaxmlir.program import Program
 
 if TYPE_CHECKING:
     from jaxmlir.interpreter import Step
@@ -25,6 +27,27 @@ def host(value: Any) -> np.ndarray | None:
     if dtype is None or isinstance(dtype, dtypes.ExtendedDType) or dtype == dtypes.float0:
         return None
     return np.asarray(value) if isinstance(value, (jax.Array, np.ndarray, np.generic)) else None
+
+
+def comparable(value: Any) -> np.ndarray | None:
+    """The same, but for random keys: of these, their data."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+        value = value.val if isinstance(value, core.Tracer) else value
+        return np.asarray(jax.random.key_data(value))
+    return host(value)
+
+
+def check_program(program: Any) -> None:
+    """Sees to it that what is to be evaluated op by op has ops.
+
+    Raises:
+      ArgumentError: it is a function.
+    """
+    if not isinstance(program, Program):
+        raise ArgumentError(
+            f"expected a Program, as jaxmlir.trace(f)(*args) makes of a function, got {program!r}"
+        )
 
 
 def is_inexact(array: np.ndarray) -> bool:
