@@ -293,7 +293,9 @@ def import_here(flag: str, name: str) -> ModuleType:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        return importlib.import_module(name)
+        # What a module prints when it is imported is no part of the output.
+        with contextlib.redirect_stdout(sys.stderr):
+            return importlib.import_module(name)
     # A script may end so, which is not to end the tool as if all were well.
     except (Exception, SystemExit) as e:
         absent = isinstance(e, ModuleNotFoundError) and f"{name}.".startswith(f"{e.name}.")
