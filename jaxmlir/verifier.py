@@ -30,6 +30,7 @@ import numpy as np
 
 from jaxmlir import (
     _signature,
+    _version,
     codec,
     effect_attrs,
     locations,
@@ -85,7 +86,8 @@ def verify(program: Program, filename: str = "-") -> None:
         except DiagnosticError as e:
             raise VerificationError(e.diagnostics) from None
         with context():
-            found = _Verifier(program, filename).run()
+            found = _version.faults(program._module, filename)
+            found = found or _Verifier(program, filename).run()
     if found:
         raise VerificationError(found)
 
@@ -650,14 +652,9 @@ def _printing() -> tuple[Any, Any]:
     return core.JaxprPpContext(), core.JaxprPpSettings()
 
 
+@functools.cache
 def _known_ops() -> frozenset[str]:
-    global _op_names
-    if not _op_names:
-        _op_names = frozenset(f"jaxpr.{name}" for name in ops.OPS)
-    return _op_names
-
-
-_op_names: frozenset[str] = frozenset()
+    return frozenset(f"jaxpr.{name}" for name in ops.OPS)
 
 
 # --- words ------------------------------------------------------------------------------------

@@ -157,3 +157,15 @@ func.func @no_leaf(%x: tensor<4xf32>) -> tensor<4xf32> attributes {jaxpr.in_tree
 func.func @no_keywords(%x: tensor<4xf32>) -> tensor<4xf32> attributes {jaxpr.in_tree = ["*"]} {
   return %x : tensor<4xf32>
 }
+
+// -----
+
+// expected-error@+1 {{'builtin.module' op attribute 'jaxpr.version': it has version 0.2 of the jaxpr dialect; this jaxmlir knows versions up to 0.1: install a newer one}}
+module attributes {jaxpr.version = "0.2"} {
+}
+
+// -----
+
+// expected-error@+1 {{'builtin.module' op attribute 'jaxpr.version': it has the malformed dialect version '3 : i64'}}
+module attributes {jaxpr.version = 3 : i64} {
+}
