@@ -125,7 +125,7 @@ class PrintCost(Pass):
     top: Count = 20
 
     def run(self, program: Program) -> bool:
-        print(costs(program, self.func).table(self.top), file=sys.stderr)
+        print(costs(program, program.chosen(self.func)).table(self.top), file=sys.stderr)
         return False
 
 
