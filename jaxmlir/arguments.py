@@ -90,17 +90,10 @@ def check_platform(platform: str) -> None:
     if not xla_bridge.is_known_platform(platform):
         known = ", ".join(sorted(xla_bridge.known_platforms()))
         raise ArgumentError(f"expected platforms that JAX knows ({known}), got {platform!r}")
-    try:
-        xla_bridge.canonicalize_platform(platform)
-    except RuntimeError:
-        # Only where there is one of them does JAX know which is meant.
-        raise ArgumentError(
-            f"{platform!r} stands for one of several platforms, and none of these is here: name one"
-        ) from None
 
 
 def check_platforms(platforms: Sequence[str] | None) -> None:
-    """Checks the names of platforms.
+    """Checks the names of platforms that something is to be lowered for.
 
     Raises:
       ArgumentError: they are no sequence of names, JAX does not know one, or one occurs twice.
@@ -111,6 +104,13 @@ def check_platforms(platforms: Sequence[str] | None) -> None:
         check_platform(platform)
         if list(platforms or ()).count(platform) > 1:
             raise ArgumentError(f"platforms: {platform!r} is given twice")
+        try:
+            xla_bridge.canonicalize_platform(platform)
+        except RuntimeError:
+            # Only where there is one of them does JAX know which is meant.
+            raise ArgumentError(
+                f"{platform!r} stands for one of several platforms, none of which is here: name one"
+            ) from None
 
 
 def refines(value: Any, aval: Any) -> bool:
