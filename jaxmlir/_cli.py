@@ -101,7 +101,8 @@ class Arguments:
 
     def names(self, name: str) -> frozenset[str]:
         """The values of a flag that takes comma-separated names."""
-        return frozenset(part for text in self.values.get(name, ()) for part in text.split(","))
+        listed = (text.split(",") for text in self.values.get(name, ()))
+        return frozenset(part.strip() for parts in listed for part in parts)
 
     def integer(self, name: str) -> int | None:
         text = self.get(name)

@@ -22,6 +22,7 @@ from jaxmlir import codec
 from jaxmlir.errors import (
     ArgumentError,
     ArtifactError,
+    EvaluationError,
     ExportError,
     JaxmlirError,
     LoweringError,
@@ -30,6 +31,7 @@ from jaxmlir.errors import (
     TransformError,
     VerificationError,
 )
+from jaxmlir.interpreter import Hook, Interpreter
 from jaxmlir.ir import context, ir
 
 TEXT = """\
@@ -362,6 +364,11 @@ def _stack(x):
     return jnp.stack([x, x])
 
 
+class _Forgets(Hook):
+    def after(self, step):
+        step.results.clear()
+
+
 @pytest.fixture(scope="module")
 def stack():
     return jaxmlir.trace(_stack)(jnp.ones(3))
@@ -452,6 +459,18 @@ def stack():
             r"expected a Program, as jaxmlir.trace\(f\).*got <function _stack",
         ),
         (lambda p: jaxmlir.debug.diff(p, 3), ArgumentError, "expected a Program, .*got 3"),
+        (
+            lambda p: jax.jit(lambda x: jaxmlir.debug.find_nan(p, x))(jnp.ones(3)),
+            ArgumentError,
+            r"expected arrays, got .*Tracer.*outside of jax.jit",
+        ),
+        (lambda p: Interpreter(_stack), ArgumentError, "expected a Program, .*<function _stack"),
+        (lambda p: Interpreter(p).run("stack", []), ArgumentError, "takes 1 argument, got 0"),
+        (
+            lambda p: p.eval(jnp.ones(3), hooks=[_Forgets()]),
+            EvaluationError,
+            r"test_errors.py:\d+:\d+: error: 'jaxpr.*' op .* evaluated: expected 1 result, got 0",
+        ),
         (
             lambda p: jaxmlir.debug.diff(p, p, rtol="a"),
             ArgumentError,

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from jaxmlir.arguments import check_tree
-from jaxmlir.debug._values import Place, Range, check_program, comparable, host, is_inexact
+from jaxmlir.debug._values import Place, Range, check, comparable, host, is_inexact
 from jaxmlir.errors import ArgumentError
 from jaxmlir.interpreter import Hook, Interpreter, Step
 from jaxmlir.specialize import is_symbolic
@@ -90,8 +90,8 @@ def diff(
         kind; no op differs, and the results are of other shapes.
       EvaluationError: an op cannot be evaluated; names it and the user's line.
     """
-    check_program(first)
-    check_program(second)
+    for program in (first, second):
+        check(program, args, kwargs)
     _check_options(rtol, atol, devices, dtypes)
     coarse = [float(_finfo(dtype).eps) for dtype in dtypes if dtype is not None]
     if rtol is None and coarse:

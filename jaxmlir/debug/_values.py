@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.errors import ArgumentError
-from jaxmlir.program import Program
+from jaxmlir.interpreter import check_program
 
 if TYPE_CHECKING:
     from jaxmlir.interpreter import Step
@@ -38,16 +38,19 @@ def comparable(value: Any) -> np.ndarray | None:
     return host(value)
 
 
-def check_program(program: Any) -> None:
-    """Sees to it that what is to be evaluated op by op has ops.
+def check(program: Any, args: Any, kwargs: Any) -> None:
+    """Sees to it that there is a program, and that there are numbers to look at.
 
     Raises:
-      ArgumentError: it is a function.
+      ArgumentError: it is a function, or the arguments are values that JAX is tracing.
     """
-    if not isinstance(program, Program):
-        raise ArgumentError(
-            f"expected a Program, as jaxmlir.trace(f)(*args) makes of a function, got {program!r}"
-        )
+    check_program(program)
+    for value in jax.tree.leaves((args, kwargs)):
+        if isinstance(value, core.Tracer):
+            raise ArgumentError(
+                f"expected arrays, got {value}, of which no number is known: look into the program "
+                "outside of jax.jit, jax.grad and the like"
+            )
 
 
 def is_inexact(array: np.ndarray) -> bool:
