@@ -122,7 +122,11 @@ def _run(path: str, arguments: Arguments) -> None:
 
 
 def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:
-    """The results, in the pytree that the module says."""
+    """The results, in the pytree that the module says.
+
+    Raises:
+      UsageError: XLA cannot compile it, or fails.
+    """
     import jax
 
     from jaxmlir import runtime
@@ -137,7 +141,11 @@ def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:
             return _stablehlo_primitive().bind(*args, program=program, entry=entry)
         return runtime.call(program, entry, list(args))
 
-    return jax.tree.unflatten(program.out_tree, jax.jit(run)(*values))
+    try:
+        results = jax.jit(run)(*values)
+    except jax.errors.JaxRuntimeError as e:
+        raise UsageError(f"@{entry} cannot be run: {str(e).strip()}") from None
+    return jax.tree.unflatten(program.out_tree, results)
 
 
 def _ops_by_dialect(program: Program) -> dict[str, ir.OpView]:
@@ -148,6 +156,10 @@ def _ops_by_dialect(program: Program) -> dict[str, ir.OpView]:
             found.setdefault(op.operation.name.partition(".")[0], op)
     found.pop("func", None)
     return found
+
+
+# The dialects besides ours that XLA's compiler takes.
+_COMPILED = frozenset({"stablehlo", "chlo", "mhlo", "sdy"})
 
 
 def _is_stablehlo(program: Program) -> bool:
@@ -162,15 +174,13 @@ def _reject_foreign_ops(program: Program) -> None:
       LoweringError: names the op.
     """
     from jaxmlir.errors import Diagnostic, LoweringError
-    from jaxmlir.ir import ir
     from jaxmlir.locations import position
 
     _reject_callbacks(program)
     found = _ops_by_dialect(program)
     mixed = "jaxpr" in found
     for dialect, op in found.items():
-        # Ops of dialects that XLA's compiler could know have classes of their own.
-        if dialect != "jaxpr" and (mixed or type(op) is ir.OpView):
+        if dialect != "jaxpr" and (mixed or dialect not in _COMPILED):
             message = (
                 f"'{op.operation.name}' op: expected a module of the jaxpr dialect or of StableHLO"
             )
@@ -209,6 +219,8 @@ def _reject_callbacks(program: Program) -> None:
 
 def _platform_argument(program: Program, entry: str) -> int | None:
     """Which argument of a function of StableHLO is the number of a platform, if one is."""
+    if not _is_stablehlo(program):
+        return None
     named = _named_platforms(program, entry)
     return next((i for i, platforms in enumerate(named) if platforms), None)
 
@@ -221,7 +233,7 @@ def _platform_number(program: Program, entry: str, platform: str) -> int:
     """
     from jaxmlir.errors import LoweringError
 
-    (platforms,) = filter(None, _named_platforms(program, entry))
+    platforms = next(filter(None, _named_platforms(program, entry)))
     if platform not in platforms:
         raise LoweringError(f"@{entry} was lowered for {', '.join(platforms)}, not for {platform}")
     return platforms.index(platform)
@@ -232,12 +244,14 @@ def _named_platforms(program: Program, entry: str) -> list[list[str]]:
     from jaxmlir.ir import context, ir
     from jaxmlir.lowering import PLATFORMS
 
+    def names(of_one: ir.DictAttr) -> list[str]:
+        listed = of_one[PLATFORMS] if PLATFORMS in of_one else None
+        return [str(p).strip('"') for p in listed] if isinstance(listed, ir.ArrayAttr) else []
+
     with context():
         attributes = program.function(entry).attributes
-        if "arg_attrs" not in attributes:
-            return []
-        of_each = [ir.DictAttr(of_one) for of_one in attributes["arg_attrs"]]
-        return [[p.value for p in a[PLATFORMS]] if PLATFORMS in a else [] for a in of_each]
+        given = attributes["arg_attrs"] if "arg_attrs" in attributes else ()
+        return [names(ir.DictAttr(of_one)) for of_one in given]
 
 
 @functools.cache
@@ -384,6 +398,9 @@ class _Values:
             if data.ndim == 0:
                 seed = operator.index(data.item())
                 return jax.numpy.broadcast_to(jax.random.key(seed, impl=impl), aval.shape)
+            one = jax.random.key_data(jax.random.key(0, impl=impl)).shape
+            if data.shape[-len(one) :] != one:
+                raise ValueError(f"the data of a key have the shape {list(one)}")
             keys = jax.random.wrap_key_data(_cast(data, np.dtype("uint32")), impl=impl)
         except (OverflowError, TypeError, ValueError) as e:
             raise self.mismatch(index, repr(value), str(e)) from None
