@@ -33,6 +33,7 @@ from jaxmlir.errors import (
 )
 from jaxmlir.interpreter import Hook, Interpreter
 from jaxmlir.ir import context, ir
+from jaxmlir.passes.cost import costs
 
 TEXT = """\
 func.func private @double(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -464,6 +465,7 @@ def stack():
             ArgumentError,
             r"expected arrays, got .*Tracer.*outside of jax.jit",
         ),
+        (lambda p: costs(_stack), ArgumentError, "expected a Program, .*<function _stack"),
         (lambda p: Interpreter(_stack), ArgumentError, "expected a Program, .*<function _stack"),
         (lambda p: Interpreter(p).run("stack", []), ArgumentError, "takes 1 argument, got 0"),
         (
