@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import math
 import re
 from collections.abc import Callable
@@ -51,7 +52,8 @@ def parse_positional(text: str) -> tuple[Any, ...]:
     Raises:
       UsageError: the text is not of the form above.
     """
-    tree = _parse(f"({text},)" if text.strip() else "()", text)
+    listed = text.strip().removesuffix(",")
+    tree = _parse(f"({listed},)" if listed else "()", text)
     return _Reader(text).value(tree)
 
 
@@ -121,8 +123,9 @@ class _Reader:
         self.scope: Any = None
 
     def error(self, node: ast.expr, why: str) -> UsageError:
+        shown = re.sub(r"\bkey_(\w+)(?=\[)", r"key<\1>", ast.unparse(node)).replace("[()]", "[]")
         return UsageError(
-            f"cannot read '{ast.unparse(node)}' in the arguments '{self.text}': {why}; write "
+            f"cannot read '{shown}' in the arguments '{self.text}': {why}; write "
             'arrays as f32[8,128], Python scalars as float, and literals as in 3 or "name"'
         )
 
@@ -173,6 +176,10 @@ class _Reader:
         import jax
 
         dims = shape.elts if isinstance(shape, ast.Tuple) else [shape]
+        for dim in itertools.chain.from_iterable(map(ast.walk, dims)):
+            # True is an integer to Python, and a name to who reads symbolic shapes.
+            if isinstance(dim, ast.Constant) and isinstance(dim.value, bool | None):
+                raise self.error(node, f"{dim.value} is no size")
         sizes = self.shape(node, dims)
         if any(type(size) is int and not 0 <= size <= MAX_INTEGER for size in sizes):
             raise self.error(node, f"a size is 0 to {MAX_INTEGER}")
@@ -191,11 +198,15 @@ class _Reader:
         # Not what NumPy makes of a name: its "f8" has 64 bits, and any class is one of objects.
         found = getattr(jnp, full, None)
         try:
-            if found and any(jnp.issubdtype(found, kind) for kind in (jnp.number, jnp.bool)):
-                return jnp.dtype(found)
+            is_dtype = found and any(jnp.issubdtype(found, k) for k in (jnp.number, jnp.bool))
         except TypeError:
-            pass
-        raise self.error(node, f"'{name}' is not a dtype")
+            is_dtype = False
+        if not is_dtype:
+            raise self.error(node, f"'{name}' is not a dtype")
+        dtype = jnp.dtype(found)
+        if jax.dtypes.canonicalize_dtype(dtype) != dtype:
+            raise self.error(node, "without JAX_ENABLE_X64=1 in the environment JAX narrows it")
+        return dtype
 
     def shape(self, node: ast.expr, dims: list[ast.expr]) -> tuple[Any, ...]:
         if all(isinstance(d, ast.Constant) and isinstance(d.value, int) for d in dims):

@@ -101,7 +101,8 @@ class Arguments:
 
     def names(self, name: str) -> frozenset[str]:
         """The values of a flag that takes comma-separated names."""
-        return frozenset(part for text in self.values.get(name, ()) for part in text.split(","))
+        listed = (text.split(",") for text in self.values.get(name, ()))
+        return frozenset(part.strip() for parts in listed for part in parts)
 
     def integer(self, name: str) -> int | None:
         text = self.get(name)
@@ -293,7 +294,9 @@ def import_here(flag: str, name: str) -> ModuleType:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        return importlib.import_module(name)
+        # What a module prints when it is imported is no part of the output.
+        with contextlib.redirect_stdout(sys.stderr):
+            return importlib.import_module(name)
     # A script may end so, which is not to end the tool as if all were well.
     except (Exception, SystemExit) as e:
         absent = isinstance(e, ModuleNotFoundError) and f"{name}.".startswith(f"{e.name}.")

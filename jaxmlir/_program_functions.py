@@ -11,7 +11,7 @@ import jax
 from jaxmlir import arguments, codec, locations, pytrees
 from jaxmlir._analysis import analysis
 from jaxmlir._compat import core, effects, state_types
-from jaxmlir.errors import ImportingError, JaxmlirError, at_op, nearest
+from jaxmlir.errors import ImportingError, JaxmlirError, PassError, at_op, nearest
 from jaxmlir.ir import context, func, functions, ir, is_private
 from jaxmlir.types import aval_of, widths_of
 
@@ -103,6 +103,25 @@ class Functions:
                 if not is_private(op):
                     return symbol
         raise JaxmlirError("the module has no public function to call")
+
+    def chosen(self, symbol: str, how: str = "func= says which is meant") -> str:
+        """The function that an option of a pass names; the public one where it names none.
+
+        Args:
+          how: what to do about several.
+
+        Raises:
+          JaxmlirError: no function is public.
+          PassError: several are.
+        """
+        if symbol:
+            return symbol
+        with context():
+            public = [f"@{name}" for name, f in self._functions.items() if not is_private(f)]
+        if len(public) > 1:
+            advice = how.format(public[0][1:])
+            raise PassError(f"expected one public function, got {', '.join(public)}; {advice}")
+        return self.name
 
     @property
     def __name__(self) -> str:

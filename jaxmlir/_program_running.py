@@ -14,6 +14,7 @@ from jaxmlir._analysis import analysis
 from jaxmlir._calls import Calls
 from jaxmlir._collector import collector_paused
 from jaxmlir.callee import Callee
+from jaxmlir.errors import ArgumentError
 
 if TYPE_CHECKING:
     from jax.stages import Lowered
@@ -119,7 +120,7 @@ class Running:
 
     @collector_paused
     def lower(
-        self, platforms: Sequence[str] | None = None, *, keep_unused: bool = False
+        self, platforms: Sequence[str] | None = None, *, keep_unused: bool = False, **jaxs: Any
     ) -> Lowered:
         """The program lowered to StableHLO, as JAX's ahead-of-time stage.
 
@@ -132,6 +133,11 @@ class Running:
           ArgumentError: a platform is not known to JAX.
           LoweringError: an op cannot be lowered for a platform; names it and the user's line.
         """
+        if jaxs:
+            raise ArgumentError(
+                f"lower of @{self.name} takes platforms and keep_unused, got {', '.join(jaxs)}; "
+                "jax.export takes jax.jit(f), where f is a program or what jaxmlir.jit returned"
+            )
         arguments.check_platforms(platforms)
         jitted = self._jitted
         if keep_unused:

@@ -93,15 +93,24 @@ def check_platform(platform: str) -> None:
 
 
 def check_platforms(platforms: Sequence[str] | None) -> None:
-    """Checks the names of platforms.
+    """Checks the names of platforms that something is to be lowered for.
 
     Raises:
-      ArgumentError: they are no sequence of names, or JAX does not know one.
+      ArgumentError: they are no sequence of names, JAX does not know one, or one occurs twice.
     """
     if isinstance(platforms, str) or not isinstance(platforms, Sequence | None):
         raise ArgumentError(f"platforms: expected a sequence of names, got {platforms!r}")
     for platform in platforms or ():
         check_platform(platform)
+        if list(platforms or ()).count(platform) > 1:
+            raise ArgumentError(f"platforms: {platform!r} is given twice")
+        try:
+            xla_bridge.canonicalize_platform(platform)
+        except RuntimeError:
+            # Only where there is one of them does JAX know which is meant.
+            raise ArgumentError(
+                f"{platform!r} stands for one of several platforms, none of which is here: name one"
+            ) from None
 
 
 def refines(value: Any, aval: Any) -> bool:
@@ -162,7 +171,13 @@ def signature_of(program: Program) -> inspect.Signature | None:
 
 def _convert(program: Program, value: Any, aval: Any, index: int) -> Any:
     """A flat argument with the aval that the program was traced for."""
-    have = core.typeof(value)
+    try:
+        have = core.typeof(value)
+    except TypeError:
+        raise ArgumentError(
+            f"@{program.name}: argument {name(program, index)} must be "
+            f"{aval.str_short(short_dtypes=True)}, got {value!r}, which is no array"
+        ) from None
     if not isinstance(aval, core.ShapedArray) or not isinstance(have, core.ShapedArray):
         return value
     same_shape = have.shape == aval.shape or _alike(have.shape, aval.shape)

@@ -112,7 +112,8 @@ def constant_value(program: Program, op: Any) -> Any:
         if name not in program._constants:
             raise ExportError(
                 f'constant "{name}" has no value: text holds arrays over a few KiB by name only; '
-                "pass constants={...} to parse, or keep the program in an artifact"
+                "pass constants={...} to parse, or keep the program in an artifact "
+                "(--emit-artifact)"
             )
         value = program._constants[name]
     else:

@@ -22,7 +22,14 @@ from jaxmlir import _control, custom_calls, locations
 from jaxmlir._compat import core, dtypes
 from jaxmlir._plans import Node, array_of, constant_of, plan_of
 from jaxmlir._source_files import source_line
-from jaxmlir.errors import ArgumentError, Diagnostic, EvaluationError, JaxmlirError, message_of
+from jaxmlir.errors import (
+    ArgumentError,
+    Diagnostic,
+    EvaluationError,
+    JaxmlirError,
+    count,
+    message_of,
+)
 from jaxmlir.ir import context, frames
 from jaxmlir.types import widths_of
 
@@ -127,6 +134,20 @@ class Hook:
         """Called with operands and results."""
 
 
+def check_program(program: Any) -> None:
+    """Sees to it that what is to be evaluated op by op has ops, and is no function.
+
+    Raises:
+      ArgumentError: it is no program.
+    """
+    from jaxmlir.program import Program
+
+    if not isinstance(program, Program):
+        raise ArgumentError(
+            f"expected a Program, as jaxmlir.trace(f)(*args) makes of a function, got {program!r}"
+        )
+
+
 class Interpreter:
     """Evaluates functions of a program op by op.
 
@@ -136,6 +157,7 @@ class Interpreter:
     """
 
     def __init__(self, program: Program, hooks: Sequence[Hook] = ()):
+        check_program(program)
         self.program = program
         if not isinstance(hooks, Sequence) or not all(isinstance(h, Hook) for h in hooks):
             raise ArgumentError(f"hooks: expected a list of Hooks, got {hooks!r}")
@@ -146,10 +168,14 @@ class Interpreter:
         """The results of ``@symbol`` for flat arguments.
 
         Raises:
+          ArgumentError: the function takes another number of arguments.
           EvaluationError: an op cannot be evaluated; names it and the user's line.
           LoweringError: the program was loaded, and may not use what it reaches for.
         """
         custom_calls.check(self.program)
+        takes = len(self.program.function(symbol).type.inputs)
+        if len(args) != takes:
+            raise ArgumentError(f"@{symbol} takes {count(takes, 'argument')}, got {len(args)}")
         return self.enter(Frame(symbol, None), args)
 
     def evaluate(self, op: Any, operands: Sequence[Any]) -> list[Any]:
@@ -174,6 +200,9 @@ class Interpreter:
         try:
             for node in plan.nodes:
                 outs = self._step(node, [values[i] for i in node.operands])
+                if len(outs) != len(node.results):
+                    wanted = count(len(node.results), "result")
+                    raise _located(JaxmlirError(f"expected {wanted}, got {len(outs)}"), node)
                 for number, out in zip(node.results, outs, strict=True):
                     values[number] = out
         finally:

@@ -319,6 +319,21 @@ def is_private(function: func.FuncOp) -> bool:
     return "sym_visibility" in function.attributes and function.visibility.value != "public"
 
 
+def rename_symbol(module: ir.Module, old: str, new: str) -> None:
+    """Renames a symbol, a function or a mesh, wherever it is used; one of that name makes way.
+
+    The module's context must be entered.
+    """
+    if old == new:
+        return
+    named = [op for op in module.body.operations if "sym_name" in op.attributes]
+    taken = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in named}
+    for before, after in ((new, free_symbol(new, taken)), (old, new)):
+        if before in taken:
+            ir.SymbolTable.replace_all_symbol_uses(before, after, module.operation)
+            taken[before].attributes["sym_name"] = ir.StringAttr.get(after)
+
+
 def free_symbol(name: str, taken: Container[str], numbers: Iterator[int] | None = None) -> str:
     """``name``, or ``name_0`` ... if that is taken; dots are kept.
 
@@ -363,6 +378,7 @@ __all__ = [
     "module_text",
     "new_function",
     "parse_module",
+    "rename_symbol",
     "scope",
     "stablehlo",
     "symbol_uses",

@@ -58,10 +58,11 @@ from jaxmlir.ir import (
     TREES,
     context,
     diagnostics_of,
-    free_symbol,
+    func,
     functions,
     ir,
     parse_module,
+    rename_symbol,
 )
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._liveness import Live, Mask
@@ -92,22 +93,27 @@ def legalize(program: Program, platforms: Sequence[str] | None = None) -> None:
     module = parse_module(text)
     with context():
         main = functions(module)["main"]
-        _make_way(module, name)
-        main.attributes["sym_name"] = ir.StringAttr.get(name)
+        rename_symbol(module, "main", name)
+        if len(platforms or ()) > 1:
+            _name_platforms(main, platforms)
         for key, tree in pytrees.items():
             main.attributes[key] = tree
     program.module = module
     program.changed()
 
 
-def _make_way(module: ir.Module, name: str) -> None:
-    """Renames the helper function that JAX's lowering called ``name``, if there is one."""
-    taken = functions(module)
-    if name == "main" or name not in taken:
-        return
-    free = free_symbol(name, taken)
-    ir.SymbolTable.replace_all_symbol_uses(name, free, module.operation)
-    taken[name].attributes["sym_name"] = ir.StringAttr.get(free)
+PLATFORMS = "jaxpr.platforms"
+"""The attribute of the argument that is the number of a platform: their names."""
+
+
+def _name_platforms(function: func.FuncOp, platforms: Sequence[str]) -> None:
+    """Has the argument that JAX adds for several platforms say which these are."""
+    attributes = [{a.name: a.attr for a in ir.DictAttr(of_one)} for of_one in function.arg_attrs]
+    index, nothing = map(ir.StringAttr.get, ("_platform_index", ""))
+    for of_one in attributes:
+        if of_one.get("jax.global_constant", nothing) == index:
+            of_one[PLATFORMS] = ir.ArrayAttr.get(list(map(ir.StringAttr.get, platforms)))
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get(list(map(ir.DictAttr.get, attributes)))
 
 
 def lower_function(

@@ -189,6 +189,9 @@ def _element(name: str, options: str | None, without: frozenset[str]) -> str:
 
     if re.fullmatch(r"O\d", name) and options is None:
         return level_pipeline(int(name[1]), without)
+    if re.fullmatch(r"O\d?", name):
+        given = "" if options is None else f"={options}"
+        raise UsageError(f"expected -O0, -O1 or -O2, got -{name}{given}")
     if not pass_exists(name):
         flags = [flag.name for flag in FLAGS]
         passes = [n for group in list_passes().values() for n in group]

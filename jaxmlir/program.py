@@ -272,6 +272,8 @@ class Program(Functions, Transformations, Running):
     ) -> Program:
         from jaxmlir.passes import Instrumentation, parse_pipeline
 
+        if remarks is not None and not callable(remarks):
+            raise ArgumentError(f"remarks: expected a function of a Diagnostic, got {remarks!r}")
         result = self.clone(hold_rules=hold_rules)
         instrumentation = Instrumentation(verify_each=verify_each, remarks=remarks)
         with result.rule_tracing.holding():
@@ -326,7 +328,8 @@ class Program(Functions, Transformations, Running):
           ArgumentError: the budget is no number.
           PipelineError: it is not positive.
         """
-        if not (memory_budget is None or isinstance(memory_budget, numbers.Real)):
+        is_number = isinstance(memory_budget, numbers.Real) and not isinstance(memory_budget, bool)
+        if memory_budget is not None and not (is_number and memory_budget == memory_budget):
             raise ArgumentError(f"memory_budget: expected a number, got {memory_budget!r}")
         option = "" if memory_budget is None else f"{{memory-budget={memory_budget}}}"
         pipeline = f"jaxpr-inline,jaxpr-remat{option}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -107,8 +108,11 @@ def _run(path: str, arguments: Arguments) -> None:
     program.verify()
     _reject_foreign_ops(program)
     signature = program.signature(entry)
-    with widths_of((*signature.operands, *signature.results)):
-        values = _Values(entry, signature.operands).read(arguments)
+    # The number of the platform is none of the user's arguments.
+    platform = _platform_argument(program, entry)
+    operands = [aval for i, aval in enumerate(signature.operands) if i != platform]
+    with widths_of((*operands, *signature.results)):
+        values = _Values(entry, operands).read(arguments)
         results = _call(program, entry, values)
     output = arguments.get("o")
     if output is None or output == "-":
@@ -118,7 +122,11 @@ def _run(path: str, arguments: Arguments) -> None:
 
 
 def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:
-    """The results, in the pytree that the module says."""
+    """The results, in the pytree that the module says.
+
+    Raises:
+      UsageError: XLA cannot compile it, or fails.
+    """
     import jax
 
     from jaxmlir import runtime
@@ -133,7 +141,11 @@ def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:
             return _stablehlo_primitive().bind(*args, program=program, entry=entry)
         return runtime.call(program, entry, list(args))
 
-    return jax.tree.unflatten(program.out_tree, jax.jit(run)(*values))
+    try:
+        results = jax.jit(run)(*values)
+    except jax.errors.JaxRuntimeError as e:
+        raise UsageError(f"@{entry} cannot be run: {str(e).strip()}") from None
+    return jax.tree.unflatten(program.out_tree, results)
 
 
 def _ops_by_dialect(program: Program) -> dict[str, ir.OpView]:
@@ -146,31 +158,100 @@ def _ops_by_dialect(program: Program) -> dict[str, ir.OpView]:
     return found
 
 
+# The dialects besides ours that XLA's compiler takes.
+_COMPILED = frozenset({"stablehlo", "chlo", "mhlo", "sdy"})
+
+
 def _is_stablehlo(program: Program) -> bool:
     """Whether the functions hold ops of other dialects than the jaxpr dialect."""
     return not _ops_by_dialect(program).keys() <= {"jaxpr"}
 
 
 def _reject_foreign_ops(program: Program) -> None:
-    """Fails on what is neither jaxpr nor StableHLO, or both.
+    """Fails on what is neither jaxpr nor StableHLO, or both, and on calls of another process.
 
     Raises:
       LoweringError: names the op.
     """
     from jaxmlir.errors import Diagnostic, LoweringError
-    from jaxmlir.ir import ir
     from jaxmlir.locations import position
 
+    _reject_callbacks(program)
     found = _ops_by_dialect(program)
     mixed = "jaxpr" in found
     for dialect, op in found.items():
-        # Ops of dialects that XLA's compiler could know have classes of their own.
-        if dialect != "jaxpr" and (mixed or type(op) is ir.OpView):
+        if dialect != "jaxpr" and (mixed or dialect not in _COMPILED):
             message = (
                 f"'{op.operation.name}' op: expected a module of the jaxpr dialect or of StableHLO"
             )
             message += ", got ops of both" if mixed else ""
             raise LoweringError([Diagnostic("error", message, *position(op.location))])
+
+
+# How JAX's lowering calls Python functions of its process: by numbers that mean nothing in another,
+# which it would end.
+_CALLBACKS = re.compile(r"xla_(ffi_)?(partitioned_)?python_[a-z]+_callback")
+
+
+def _reject_callbacks(program: Program) -> None:
+    from jaxmlir.errors import Diagnostic, LoweringError
+    from jaxmlir.ir import context, ir
+    from jaxmlir.locations import position
+
+    found: list[Diagnostic] = []
+
+    def look(op: Any) -> Any:
+        if op.name == "stablehlo.custom_call":
+            target = op.attributes["call_target_name"].value
+            if _CALLBACKS.fullmatch(target):
+                message = (
+                    f"'{op.name}' op calls a Python function ({target}), which only the process "
+                    "that lowered the program can do"
+                )
+                found.append(Diagnostic("error", message, *position(op.location)))
+        return ir.WalkResult.ADVANCE
+
+    with context():
+        program.module.operation.walk(look)
+    if found:
+        raise LoweringError(found)
+
+
+def _platform_argument(program: Program, entry: str) -> int | None:
+    """Which argument of a function of StableHLO is the number of a platform, if one is."""
+    if not _is_stablehlo(program):
+        return None
+    named = _named_platforms(program, entry)
+    return next((i for i, platforms in enumerate(named) if platforms), None)
+
+
+def _platform_number(program: Program, entry: str, platform: str) -> int:
+    """The number of the platform that a function is run on, of those that it was lowered for.
+
+    Raises:
+      LoweringError: it was not lowered for this one.
+    """
+    from jaxmlir.errors import LoweringError
+
+    platforms = next(filter(None, _named_platforms(program, entry)))
+    if platform not in platforms:
+        raise LoweringError(f"@{entry} was lowered for {', '.join(platforms)}, not for {platform}")
+    return platforms.index(platform)
+
+
+def _named_platforms(program: Program, entry: str) -> list[list[str]]:
+    """What each argument of a function says that platforms are; most say nothing."""
+    from jaxmlir.ir import context, ir
+    from jaxmlir.lowering import PLATFORMS
+
+    def names(of_one: ir.DictAttr) -> list[str]:
+        listed = of_one[PLATFORMS] if PLATFORMS in of_one else None
+        return [str(p).strip('"') for p in listed] if isinstance(listed, ir.ArrayAttr) else []
+
+    with context():
+        attributes = program.function(entry).attributes
+        given = attributes["arg_attrs"] if "arg_attrs" in attributes else ()
+        return [names(ir.DictAttr(of_one)) for of_one in given]
 
 
 @functools.cache
@@ -179,8 +260,10 @@ def _stablehlo_primitive() -> Any:
 
     So StableHLO is compiled and dispatched by JAX, as everything else is.
     """
+    import numpy as np
+
     from jaxmlir._compat import core, mlir
-    from jaxmlir.ir import func, ir, module_bytecode
+    from jaxmlir.ir import func, functions, ir, module_bytecode, rename_symbol
 
     primitive = core.Primitive("jaxmlir_run_stablehlo")
     primitive.multiple_results = True
@@ -192,10 +275,13 @@ def _stablehlo_primitive() -> Any:
     def lowering(ctx: Any, *args: Any, program: Program, entry: str) -> Any:
         target = ctx.module_context.module
         module = ir.Module.parse(module_bytecode(program.module), target.context)
-        function = next(op for op in module.body if op.name.value == entry)
-        types = function.type.results
+        types = functions(module)[entry].type.results
+        index = _platform_argument(program, entry)
+        if index is not None:
+            number = _platform_number(program, entry, ctx.module_context.platforms[0])
+            args = [*args[:index], mlir.ir_constant(np.int32(number)), *args[index:]]
         # JAX's way to merge takes the function of this name.
-        function.attributes["sym_name"] = ir.StringAttr.get("main")
+        rename_symbol(module, entry, "main")
         symbol = mlir.merge_mlir_modules(target, entry, module)
         return func.CallOp(types, ir.FlatSymbolRefAttr.get(symbol), args).results
 
@@ -312,6 +398,9 @@ class _Values:
             if data.ndim == 0:
                 seed = operator.index(data.item())
                 return jax.numpy.broadcast_to(jax.random.key(seed, impl=impl), aval.shape)
+            one = jax.random.key_data(jax.random.key(0, impl=impl)).shape
+            if data.shape[-len(one) :] != one:
+                raise ValueError(f"the data of a key have the shape {list(one)}")
             keys = jax.random.wrap_key_data(_cast(data, np.dtype("uint32")), impl=impl)
         except (OverflowError, TypeError, ValueError) as e:
             raise self.mismatch(index, repr(value), str(e)) from None

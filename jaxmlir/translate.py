@@ -5,6 +5,7 @@ A Python function becomes a module of the dialect; a module becomes StableHLO or
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -101,7 +102,8 @@ def _trace(target: str, args: str, kwargs: str) -> Program:
         f, _argspec.parse_positional(args), _argspec.parse_keywords(kwargs)
     )
     try:
-        return jaxmlir.trace(f)(*positional, **keywords)
+        with contextlib.redirect_stdout(sys.stderr):
+            return jaxmlir.trace(f)(*positional, **keywords)
     except JaxmlirError:
         raise
     except (Exception, SystemExit) as e:
@@ -140,6 +142,10 @@ def _check(arguments: Arguments) -> None:
     output = given[0] if given else None
     if output not in (None, "to-stablehlo") and arguments.on("emit-bytecode"):
         raise UsageError(f"--{output} and --emit-bytecode exclude each other")
+    if output == "to-stablehlo" and (platforms := _platforms(arguments)):
+        from jaxmlir.arguments import check_platforms
+
+        check_platforms(platforms)
     if output != "to-stablehlo" and "platforms" in arguments.values:
         raise UsageError("--platforms goes with --to-stablehlo")
     if "import-python" in arguments.values:
@@ -175,9 +181,12 @@ def _output(program: Program, arguments: Arguments) -> bytes:
 
         return b"".join(artifact.pieces(program))
     if arguments.on("to-jaxpr"):
+        from jaxmlir.passes.legalize_to_stablehlo import MAKE_PRIVATE
+
+        program.chosen("", how=MAKE_PRIVATE)
         return f"{program.to_jaxpr()}\n".encode()
     if arguments.on("to-stablehlo"):
-        program = program.run_passes(_legalize(arguments.get("platforms")))
+        program = program.run_passes(_legalize(_platforms(arguments)))
     return serialized(
         program.written_module(),
         bytecode=arguments.on("emit-bytecode"),
@@ -185,8 +194,14 @@ def _output(program: Program, arguments: Arguments) -> bytes:
     )
 
 
-def _legalize(platforms: str | None) -> str:
-    options = f"{{platforms={platforms}}}" if platforms else ""
+def _platforms(arguments: Arguments) -> list[str]:
+    """What ``--platforms`` lists; nothing is JAX's default."""
+    text = arguments.get("platforms") or ""
+    return [name.strip() for name in text.split(",")] if text.strip() else []
+
+
+def _legalize(platforms: list[str]) -> str:
+    options = f"{{platforms={','.join(platforms)}}}" if platforms else ""
     return f"builtin.module(jaxpr-legalize-to-stablehlo{options})"
 
 

@@ -29,7 +29,9 @@ import jax
 import numpy as np
 
 from jaxmlir import (
+    _kinds,
     _signature,
+    _version,
     codec,
     effect_attrs,
     locations,
@@ -85,7 +87,8 @@ def verify(program: Program, filename: str = "-") -> None:
         except DiagnosticError as e:
             raise VerificationError(e.diagnostics) from None
         with context():
-            found = _Verifier(program, filename).run()
+            found = _version.faults(program._module, filename)
+            found = found or _Verifier(program, filename).run()
     if found:
         raise VerificationError(found)
 
@@ -239,12 +242,12 @@ class _Verifier:
 
     def check(self, op: Any, name: str, check_vma: bool) -> list[tuple[str, bool]] | None:
         """The functions that an op names, and whether as rules; ``None`` if the op is wrong."""
-        errors: Iterable[str] = _structure_errors(op, name)
+        errors = _read(_structure_errors(op, name), name)
         callees: list[tuple[str, bool]] = []
-        if not (errors := list(errors)):
+        if not errors:
             callees, errors = self.symbols(op)
         if not errors:
-            errors = self.signature_errors(op, name)
+            errors = _read(signatures.errors(op, name, self.functions), name)
         if not errors:
             errors = self.type_errors(op, name, check_vma)
         for error in errors:
@@ -305,15 +308,6 @@ class _Verifier:
                 found.append((symbol, key in rules.ATTRIBUTES))
         return found, errors
 
-    def signature_errors(self, op: Any, name: str) -> list[str]:
-        try:
-            return list(signatures.errors(op, name, self.functions))
-        except Exception as e:
-            return [
-                ": expected attributes that fit its operands and functions, got "
-                f"{type(e).__name__}: {_paragraph(e)}"
-            ]
-
     # -- types --
 
     def type_errors(self, op: Any, name: str, check_vma: bool) -> list[str]:
@@ -329,36 +323,42 @@ class _Verifier:
 
     def type_errors_here(self, op: Any, name: str, check_vma: bool) -> list[str]:
         try:
-            primitive, expected, inferred = evaluate(self.program, op, name, check_vma)
-            got = [aval_of(v.type) for v in op.results]
-            given = list(_given_effects(op))
-            missing = _effects_of(inferred, op) - {*given}
+            return list(self.differences(op, name, check_vma))
         except JaxmlirError as e:
             return [_as_continuation(e, name)]
         except Exception as e:
             # Rules are JAX's or the user's: they raise what they like.
             return [_rejection(op, name, e)]
+
+    def differences(self, op: Any, name: str, check_vma: bool) -> Iterator[str]:
+        """Where an op's results or effects are others than those that JAX computes."""
+        primitive, expected, inferred = evaluate(self.program, op, name, check_vma)
+        got = [aval_of(v.type) for v in op.results]
+        given = list(_given_effects(op))
+        missing = _effects_of(inferred, op) - {*given}
         by_rule = f"(by JAX's abstract evaluation of {primitive.name})"
         if len(expected) != len(got):
-            return [f": expected {count(len(expected), 'result')} {by_rule}, got {len(got)}"]
-        if missing:
-            return [
+            yield f": expected {count(len(expected), 'result')} {by_rule}, got {len(got)}"
+            return
+        for effect in sorted(missing, key=str):
+            yield (
                 f" attribute 'jaxpr.effects': expected it to list {codec.encode(effect)} "
                 f"{by_rule}; an op without its effects may be dropped or reordered"
-                for effect in sorted(missing, key=str)
-            ]
+            )
+        if missing:
+            return
         for effect in given:
             if not 0 <= getattr(effect, "input", 0) < max(len(op.operands), 1):
                 number = count(len(op.operands), "operand")
-                return [
+                yield (
                     f" attribute 'jaxpr.effects': expected effects on its {number}, "
                     f"got {codec.encode(effect)}"
-                ]
-        return [
-            f" result #{i}: expected {_type_text(want)} {by_rule}, got {op.results[i].type}"
-            for i, (want, have) in enumerate(zip(expected, got, strict=True))
-            if not core.typematch(want, have)
-        ]
+                )
+                return
+        for i, (want, have) in enumerate(zip(expected, got, strict=True)):
+            if not core.typematch(want, have):
+                found = op.results[i].type
+                yield f" result #{i}: expected {_type_text(want)} {by_rule}, got {found}"
 
     # -- the call graph --
 
@@ -441,6 +441,19 @@ def _unbound_axes(op: Any, parameters: dict[str, Any]) -> Any:
 # --- structure --------------------------------------------------------------------------------
 
 
+def _read(errors: Iterator[str], name: str) -> list[str]:
+    """What a check of an op finds; attributes that it cannot read are an error, too."""
+    try:
+        return list(errors)
+    except JaxmlirError as e:
+        return [_as_continuation(e, name)]
+    except Exception as e:
+        return [
+            ": expected attributes that fit its operands and functions, got "
+            f"{type(e).__name__}: {_paragraph(e)}"
+        ]
+
+
 # Ops that take an index for each dimension of the first operand, after so many operands.  JAX's
 # abstract evaluation takes their number for granted.
 _INDEXED = {"jaxpr.dynamic_slice": 1, "jaxpr.dynamic_update_slice": 2}
@@ -483,58 +496,16 @@ def _structure_errors(op: Any, name: str) -> Iterator[str]:
             n = len(op.operands if attr.each == "operands" else op.results)
             if len(value) != n:
                 yield f" attribute '{key}': expected {n} items, by its {attr.each}, got {value}"
+            elif isinstance(value, ir.ArrayAttr):
+                for i, item in enumerate(value):
+                    if expected := _kinds.unmet(op, item, attr.kind):
+                        yield f" attribute '{key}': expected {expected} at {i}, got {item}"
         if attr is not None and not attr.each:
-            expected = _unmet(op, attributes[key], attr.kind)
+            # A rule that there is not has no attribute.
+            kind = attr.kind.removesuffix("?") if key in rules.ATTRIBUTES else attr.kind
+            expected = _kinds.unmet(op, attributes[key], kind)
             if expected:
                 yield f" attribute '{key}': expected {expected}, got {attributes[key]}"
-
-
-def _unmet(op: Any, attr: ir.Attribute, kind: str) -> str:
-    """What an attribute of a kind is to be, where it is something else."""
-    if not _fits(attr, kind):
-        return kind
-    if kind == "axes":
-        # XLA ends the process over a mesh axis that is named twice.
-        names = codec.decode(attr)
-        return "different axes" if isinstance(names, tuple) and len({*names}) < len(names) else ""
-    if kind in ("dimension", "dimensions") and len(op.operands):
-        type_, value = op.operands[0].type, codec.decode(attr)
-        dims = value if isinstance(value, tuple) else (value,)
-        if isinstance(type_, ir.RankedTensorType) and not (
-            len({*dims}) == len(dims)
-            and all(isinstance(dim, (int, np.integer)) and 0 <= dim < type_.rank for dim in dims)
-        ):
-            what = "a dimension" if kind == "dimension" else "different dimensions"
-            return f"{what} of {type_}, counted from 0"
-    return ""
-
-
-def _fits(attr: ir.Attribute, kind: str) -> bool:
-    """Whether an attribute can be of a kind, for those kinds that are easy to tell."""
-    if kind.endswith("?") and str(attr) == "none":
-        return True
-    match kind.removesuffix("?"):
-        case "bool":
-            return isinstance(attr, ir.BoolAttr)
-        case "str":
-            return isinstance(attr, ir.StringAttr)
-        case "int" | "dimension":
-            # A dictionary is a symbolic or a huge one, or a scalar of numpy's.
-            return isinstance(attr, (ir.IntegerAttr, ir.DictAttr))
-        case "dtype" | "type":
-            # A dictionary is an extended dtype of a module, or a Python object.
-            return isinstance(attr, (ir.TypeAttr, ir.DictAttr))
-        case "dimensions":
-            return isinstance(attr, (ir.DenseI64ArrayAttr, ir.ArrayAttr, ir.DictAttr))
-        case "function":
-            return isinstance(attr, ir.FlatSymbolRefAttr)
-        case "functions":
-            return isinstance(attr, ir.ArrayAttr) and all(_fits(a, "function") for a in attr)
-        case "lists of functions":
-            return isinstance(attr, ir.ArrayAttr) and all(
-                _fits(a, "functions") and len(a) for a in attr
-            )
-    return True
 
 
 def _tree_errors(function: func.FuncOp) -> Iterator[str]:
@@ -650,14 +621,9 @@ def _printing() -> tuple[Any, Any]:
     return core.JaxprPpContext(), core.JaxprPpSettings()
 
 
+@functools.cache
 def _known_ops() -> frozenset[str]:
-    global _op_names
-    if not _op_names:
-        _op_names = frozenset(f"jaxpr.{name}" for name in ops.OPS)
-    return _op_names
-
-
-_op_names: frozenset[str] = frozenset()
+    return frozenset(f"jaxpr.{name}" for name in ops.OPS)
 
 
 # --- words ------------------------------------------------------------------------------------
@@ -688,8 +654,8 @@ def _type_text(aval: Any) -> str:
     strip = getattr(aval, "strip_weak_type", None)
     try:
         return str(type_of(strip() if strip else aval))
-    except (ir.MLIRError, TypeError):
-        # No type: of a size that is negative, or more than 64 bits hold.
+    except (JaxmlirError, ir.MLIRError, TypeError):
+        # No type: of a dtype that is none, or a size that is negative, or more than 64 bits hold.
         return str(aval)
 
 

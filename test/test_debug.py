@@ -302,6 +302,22 @@ def test_programs_with_other_results():
             debug.diff(one, other, jnp.ones(3))
 
 
+def test_random_keys_are_compared():
+    def split(key):
+        return jax.random.split(key)
+
+    def fold(key):
+        return jax.random.split(jax.random.fold_in(key, 1))
+
+    key = jax.random.key(3)
+    first, second = jaxmlir.trace(split)(key), jaxmlir.trace(fold)(key)
+    assert debug.diff(first, first, key, devices=jax.devices()[:2]) is None
+    found = debug.diff(first, second, key)
+    assert [found.type for found in found.ranges] == ["key<fry>[2]"] * 2
+    data = [np.asarray(jax.random.key_data(f(key))) for f in (split, fold)]
+    assert found.values == tuple(int(keys[found.index]) for keys in data)
+
+
 def test_large_integers_that_differ_by_one():
     n = np.array([5, 2**60])
     with jax.enable_x64(True):

@@ -180,6 +180,25 @@ def test_console_blocks():
     assert COMMAND.search(text)
 
 
+def test_lit_tests_of_a_users_own():
+    """The README's lit test passes with the configuration of the page of the tools."""
+    page = (ROOT / "docs" / "jaxmlir-opt.md").read_text()
+    config = re.search(r"^```py\n(.*?)^```\n", page, re.MULTILINE | re.DOTALL)[1]
+    config += f"config.environment['PYTHONPATH'] = {str(ROOT)!r}\n"
+    test = re.search(r"^```mlir\n(// RUN.*?)^```\n", README.read_text(), re.MULTILINE | re.DOTALL)[
+        1
+    ]
+    wrong = (
+        "// RUN: not jaxmlir-opt --nope %s 2>&1 | FileCheck %s\n// CHECK: unknown command line\n"
+    )
+    programs = os.path.dirname(sys.executable)
+    lit = f"'{sys.executable}' -c 'from lit.main import main; main()' -v ."
+    with shell(**{"lit.cfg.py": config, "tanh.mlir": test, "wrong.mlir": wrong}) as execute:
+        done = execute(f"PATH=$PATH:'{programs}' {lit}")
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"Passed: +2 ", done.stdout)
+
+
 FILE = re.compile(r"(?:`|\]\()(?:\.\./)?((?:jaxmlir|tools|examples|benchmarks|dialect)/[\w./-]*\w)")
 
 

@@ -22,6 +22,7 @@ from jaxmlir import codec
 from jaxmlir.errors import (
     ArgumentError,
     ArtifactError,
+    EvaluationError,
     ExportError,
     JaxmlirError,
     LoweringError,
@@ -30,7 +31,9 @@ from jaxmlir.errors import (
     TransformError,
     VerificationError,
 )
+from jaxmlir.interpreter import Hook, Interpreter
 from jaxmlir.ir import context, ir
+from jaxmlir.passes.cost import costs
 
 TEXT = """\
 func.func private @double(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -172,7 +175,7 @@ def with_table():
 
 MISSING = (
     'constant "c0" has no value: text holds arrays over a few KiB by name only; pass '
-    "constants={...} to parse, or keep the program in an artifact"
+    "constants={...} to parse, or keep the program in an artifact (--emit-artifact)"
 )
 
 
@@ -362,6 +365,11 @@ def _stack(x):
     return jnp.stack([x, x])
 
 
+class _Forgets(Hook):
+    def after(self, step):
+        step.results.clear()
+
+
 @pytest.fixture(scope="module")
 def stack():
     return jaxmlir.trace(_stack)(jnp.ones(3))
@@ -444,6 +452,74 @@ def stack():
         (lambda p: p.vmap().grad, ArgumentError, "has no grad before its size is known"),
         (lambda p: jaxmlir.debug.breakpoint_at(3), ArgumentError, "name of an op, got 3"),
         (lambda p: jaxmlir.debug.breakpoint_at(line="x"), ArgumentError, "line: .* got 'x'"),
+        (lambda p: jaxmlir.debug.breakpoint_at(line=0), ArgumentError, "line: .* got 0"),
+        (lambda p: jaxmlir.debug.breakpoint_at(""), ArgumentError, "name of an op, got ''"),
+        (
+            lambda p: jaxmlir.debug.find_nan(_stack, 1.0),
+            ArgumentError,
+            r"expected a Program, as jaxmlir.trace\(f\).*got <function _stack",
+        ),
+        (lambda p: jaxmlir.debug.diff(p, 3), ArgumentError, "expected a Program, .*got 3"),
+        (
+            lambda p: jax.jit(lambda x: jaxmlir.debug.find_nan(p, x))(jnp.ones(3)),
+            ArgumentError,
+            r"expected arrays, got .*Tracer.*outside of jax.jit",
+        ),
+        (lambda p: costs(_stack), ArgumentError, "expected a Program, .*<function _stack"),
+        (lambda p: Interpreter(_stack), ArgumentError, "expected a Program, .*<function _stack"),
+        (lambda p: Interpreter(p).run("stack", []), ArgumentError, "takes 1 argument, got 0"),
+        (
+            lambda p: p.eval(jnp.ones(3), hooks=[_Forgets()]),
+            EvaluationError,
+            r"test_errors.py:\d+:\d+: error: 'jaxpr.*' op .* evaluated: expected 1 result, got 0",
+        ),
+        (
+            lambda p: jaxmlir.debug.diff(p, p, rtol="a"),
+            ArgumentError,
+            "rtol: .* from 0 on, got 'a'",
+        ),
+        (lambda p: jaxmlir.debug.diff(p, p, atol=None), ArgumentError, "atol: .* 0 on, got None"),
+        (
+            lambda p: jaxmlir.debug.diff(p, p, devices=("cpu", None)),
+            ArgumentError,
+            r"devices: expected one of jax.devices\(\) each, got 'cpu'",
+        ),
+        (
+            lambda p: jaxmlir.parse('module attributes {jaxpr.version = "9.0"} {}'),
+            VerificationError,
+            "-:1:1: error: 'builtin.module' op attribute 'jaxpr.version': it has version 9.0",
+        ),
+        (
+            lambda p: p.eval("a"),
+            ArgumentError,
+            r"argument x must be f32\[3\], got 'a', which is no",
+        ),
+        (lambda p: p.lower(["cpu", "cpu"]), ArgumentError, "platforms: 'cpu' is given twice"),
+        (lambda p: p.lower(["gpu"]), ArgumentError, "'gpu' stands for one of several platforms"),
+        (
+            lambda p: jax.export.export(jaxmlir.jit(_stack))(jnp.ones(3)),
+            ArgumentError,
+            r"takes platforms .* got lowering_platforms.*jax.export takes jax.jit\(f\)",
+        ),
+        (lambda p: p.vmap(axis_name=[]), ArgumentError, r"axis_name: .* an axis, got \[\]"),
+        (lambda p: p.optimize(remarks=3), ArgumentError, "remarks: .* Diagnostic, got 3"),
+        (lambda p: p.remat(float("nan")), ArgumentError, "memory_budget: .* number, got nan"),
+        (lambda p: p.remat(True), ArgumentError, "memory_budget: .* number, got True"),
+        (
+            lambda p: p.grad(),
+            TransformError,
+            r"test_errors.py:\d+:1: error: the gradient of @stack",
+        ),
+        (
+            lambda p: p.vmap(out_axes=None, axis_size=2),
+            TransformError,
+            r"test_errors.py:\d+:1: error: result 0 of @stack is batched",
+        ),
+        (
+            lambda p: p.inverse_and_log_det(),
+            TransformError,
+            r"test_errors.py:\d+:1: error: @stack has no log-determinant",
+        ),
         (lambda p: jaxmlir.debug.breakpoint_at(when=3), ArgumentError, "when: .* got 3"),
         (lambda p: jaxmlir.debug.diff(p, p), ArgumentError, r"pytree \(\*\), got \(\)"),
         (

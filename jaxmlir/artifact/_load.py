@@ -8,11 +8,12 @@ import os
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
+from jaxmlir import _version
 from jaxmlir._collector import collector_paused
 from jaxmlir.artifact import _container, _format, _module
 from jaxmlir.constants import Constants, Unread
 from jaxmlir.errors import ArgumentError, ArtifactError, DiagnosticError, JaxmlirError
-from jaxmlir.ir import DIALECT_VERSION, ir
+from jaxmlir.ir import ir
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -150,15 +151,8 @@ class Contents:
                 f"it has version {version!r} of the artifact format; this jaxmlir reads version "
                 f"{_format.VERSION}"
             )
-        try:
-            numbers = tuple(map(int, str(dialect).split(".")))
-        except ValueError:
-            raise ArtifactError(f"it has the malformed dialect version {dialect!r}") from None
-        if numbers > tuple(map(int, DIALECT_VERSION.split("."))):
-            raise ArtifactError(
-                f"it has version {dialect} of the jaxpr dialect; this jaxmlir knows versions up to "
-                f"{DIALECT_VERSION}: install a newer one"
-            )
+        if fault := _version.fault(dialect):
+            raise ArtifactError(f"it has {fault}")
 
     def _arrays(self, parts: dict[str, _container.Part]) -> dict[str, Any]:
         described = self.metadata.get("constants")

@@ -33,9 +33,9 @@ def breakpoint_at(
     Raises:
       ArgumentError: a condition is of the wrong kind.
     """
-    if not isinstance(op, str | None):
+    if not isinstance(op, str | None) or op == "":
         raise ArgumentError(f"op: expected the name of an op, got {op!r}")
-    if not re.fullmatch(r"(.*:)?\d+", str(line or 0)):
+    if line is not None and not re.fullmatch(r"(.*:)?0*[1-9]\d*", str(line)):
         raise ArgumentError(f"line: expected a line, 12 or 'model.py:12', got {line!r}")
     if when is not None and not callable(when):
         raise ArgumentError(f"when: expected a function of a Step, got {when!r}")

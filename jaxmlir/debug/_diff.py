@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import numbers
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import jax
 import numpy as np
 
 from jaxmlir.arguments import check_tree
-from jaxmlir.debug._values import Place, Range, host, is_inexact
+from jaxmlir.debug._values import Place, Range, check, comparable, host, is_inexact
 from jaxmlir.errors import ArgumentError
 from jaxmlir.interpreter import Hook, Interpreter, Step
 from jaxmlir.specialize import is_symbolic
@@ -78,20 +79,20 @@ def diff(
     Args:
       args, kwargs: for both; floating-point arguments are converted to what each program takes.
       rtol: the difference to accept relative to the largest element, by default 16 units in
-        the last place of the coarser of the two types.  Integers must be equal.
+        the last place of the coarser of the two types.  Integers and random keys must be equal.
       atol: the absolute difference to accept.
       devices: where each evaluation runs, such as ``jax.devices("cpu")[0]``.
       dtypes: the floating-point type that each evaluation rounds every value to, such as
         ``(None, "bfloat16")``: the op at which a coarser type begins to matter.
 
     Raises:
-      ArgumentError: the arguments do not fit a program, or an option is no pair, or no type; no
-        op differs, and the results are of other shapes.
+      ArgumentError: there is no program, the arguments do not fit it, or an option is of the wrong
+        kind; no op differs, and the results are of other shapes.
       EvaluationError: an op cannot be evaluated; names it and the user's line.
     """
-    for name, pair in (("devices", devices), ("dtypes", dtypes)):
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise ArgumentError(f"{name}: expected a pair, one for each evaluation, got {pair!r}")
+    for program in (first, second):
+        check(program, args, kwargs)
+    _check_options(rtol, atol, devices, dtypes)
     coarse = [float(_finfo(dtype).eps) for dtype in dtypes if dtype is not None]
     if rtol is None and coarse:
         rtol = _ULPS * max(coarse)
@@ -114,6 +115,18 @@ def diff(
     return None
 
 
+def _check_options(rtol: Any, atol: Any, devices: Any, dtypes: Any) -> None:
+    for name, pair in (("devices", devices), ("dtypes", dtypes)):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise ArgumentError(f"{name}: expected a pair, one for each evaluation, got {pair!r}")
+    for device in devices:
+        if not isinstance(device, jax.Device | None):
+            raise ArgumentError(f"devices: expected one of jax.devices() each, got {device!r}")
+    for name, bound in (("rtol", 0 if rtol is None else rtol), ("atol", atol)):
+        if not isinstance(bound, numbers.Real) or not bound >= 0:
+            raise ArgumentError(f"{name}: expected a number from 0 on, got {bound!r}")
+
+
 def _finfo(dtype: Any) -> Any:
     try:
         return jax.numpy.finfo(jax.numpy.dtype(dtype))
@@ -134,15 +147,19 @@ def _evaluate(
             args, kwargs = jax.tree.unflatten(
                 program.in_tree, map(_converted, given, program.in_avals)
             )
-            flat = [
-                jax.device_put(np.asarray(x), device) if host(x) is not None else x
-                for x in program.flat_arguments(args, kwargs)
-            ]
+            flat = [_placed(x, device) for x in program.flat_arguments(args, kwargs)]
         if dtype is None:
             interpreter = Interpreter(program, [hook])
         else:
             interpreter = _Rounding(program, hook, dtype)
         return interpreter.run(program.name, flat)
+
+
+def _placed(value: Any, device: Any) -> Any:
+    array = host(value)
+    if array is None and comparable(value) is None:
+        return value
+    return jax.device_put(value if array is None else array, device)
 
 
 def _converted(value: Any, aval: Any) -> Any:
@@ -239,7 +256,7 @@ def _difference(
     place: Place | None, result: int, a: Any, b: Any, operands: tuple[float, ...]
 ) -> Difference:
     absolute, relative, index = _distance(a, b)
-    x, y = host(a), host(b)
+    x, y = comparable(a), comparable(b)
     assert x is not None and y is not None
     values = (x[index].item(), y[index].item())
     ranges = (Range.of(a), Range.of(b))
@@ -252,7 +269,7 @@ def _wide(array: np.ndarray) -> np.ndarray:
 
 def _distance(a: Any, b: Any) -> tuple[float, float, tuple[int, ...]]:
     """The largest absolute and relative difference, and the index of the former."""
-    x, y = host(a), host(b)
+    x, y = comparable(a), comparable(b)
     if x is None or y is None or x.shape != y.shape or x.size == 0:
         return 0.0, 0.0, ()
     are_exact = not is_inexact(x) and not is_inexact(y)
@@ -271,7 +288,7 @@ def _distance(a: Any, b: Any) -> tuple[float, float, tuple[int, ...]]:
 
 
 def _agree(a: Any, b: Any, rtol: float | None, atol: float) -> bool:
-    x, y = host(a), host(b)
+    x, y = comparable(a), comparable(b)
     if x is None or y is None or x.shape != y.shape:
         return True
     if not (is_inexact(x) and is_inexact(y)):

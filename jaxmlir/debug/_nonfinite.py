@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxmlir.debug._values import Place, Range, host, is_inexact
+from jaxmlir.debug._values import Place, Range, check, host, is_inexact
 from jaxmlir.interpreter import Hook, Step
 
 if TYPE_CHECKING:
@@ -73,7 +73,12 @@ def find_nan(program: Program, *args: Any, inf: bool = True, **kwargs: Any) -> N
     Returns:
       The op with the user's source line, its operands' ranges, and the iterations of the loops that
       it is in; ``print`` it.
+
+    Raises:
+      ArgumentError: it is no program, or the arguments do not fit it.
+      EvaluationError: an op cannot be evaluated; names it and the user's line.
     """
+    check(program, args, kwargs)
     try:
         program.eval(*args, hooks=[_Watch(inf)], **kwargs)
     except _Found as found:

@@ -9,6 +9,8 @@ import jax
 import numpy as np
 
 from jaxmlir._compat import core, dtypes
+from jaxmlir.errors import ArgumentError
+from jaxmlir.interpreter import check_program
 
 if TYPE_CHECKING:
     from jaxmlir.interpreter import Step
@@ -25,6 +27,30 @@ def host(value: Any) -> np.ndarray | None:
     if dtype is None or isinstance(dtype, dtypes.ExtendedDType) or dtype == dtypes.float0:
         return None
     return np.asarray(value) if isinstance(value, (jax.Array, np.ndarray, np.generic)) else None
+
+
+def comparable(value: Any) -> np.ndarray | None:
+    """The same, but for random keys: of these, their data."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+        value = value.val if isinstance(value, core.Tracer) else value
+        return np.asarray(jax.random.key_data(value))
+    return host(value)
+
+
+def check(program: Any, args: Any, kwargs: Any) -> None:
+    """Sees to it that there is a program, and that there are numbers to look at.
+
+    Raises:
+      ArgumentError: it is a function, or the arguments are values that JAX is tracing.
+    """
+    check_program(program)
+    for value in jax.tree.leaves((args, kwargs)):
+        if isinstance(value, core.Tracer):
+            raise ArgumentError(
+                f"expected arrays, got {value}, of which no number is known: look into the program "
+                "outside of jax.jit, jax.grad and the like"
+            )
 
 
 def is_inexact(array: np.ndarray) -> bool:

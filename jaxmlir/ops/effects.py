@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from jaxmlir.ops._record import Op, binary, op, without_inverse
 
+_OPAQUE = "no rule: what the function computes is opaque"
+
 OPS: tuple[Op, ...] = (
     # Callbacks
     op(
@@ -15,6 +17,7 @@ OPS: tuple[Op, ...] = (
         "result_avals: types",
         "sharding: sharding?",
         "vmap_method: str?",
+        inverse=_OPAQUE,
     ),
     op(
         "io_callback",
@@ -78,6 +81,7 @@ OPS: tuple[Op, ...] = (
         "custom_call_api_version: int = 4",
         "legacy_backend_config: any?",
         "vmap_method: str?",
+        inverse=_OPAQUE,
     ),
     op(
         "check",

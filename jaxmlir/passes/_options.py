@@ -38,6 +38,11 @@ def at_function(function: func.FuncOp, message: str) -> TransformError:
     return TransformError([Diagnostic("error", message, *place)])
 
 
+def at_public(program: Program, message: str) -> TransformError:
+    """An error about the function that a call of the program runs."""
+    return at_function(program.function(program.name), message)
+
+
 def platform_or_default(platform: str) -> str:
     """What a program will be compiled for: JAX's default backend where the option is empty.
 

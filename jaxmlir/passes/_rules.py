@@ -575,10 +575,18 @@ _VERBS = {
 }
 
 
-_HINTS = {
-    ("transpose", "jaxpr.while"): " Or keep some of the loop's states: while_loops='checkpointed', "
-    "checkpoints=N (of a pass: while=checkpointed checkpoints=N).",
-}
+_KEEP_STATES = (
+    " Or keep some of the loop's states: while_loops='checkpointed', checkpoints=N (of a pass: "
+    "while=checkpointed checkpoints=N)."
+)
+_KEEP_NONE = " Nor may states be kept (while_loops='checkpointed'): its side effects would repeat."
+
+
+def _hint(kind: str, op: Any, name: str) -> str:
+    """What there is to do about an op that has no rule."""
+    if (kind, name) != ("transpose", "jaxpr.while"):
+        return ""
+    return _KEEP_NONE if "jaxpr.effects" in op.attributes else _KEEP_STATES
 
 
 @contextlib.contextmanager
@@ -600,5 +608,5 @@ def _at_op(kind: str, op: Any, name: str, error: Exception) -> TransformError:
     else:
         reason = f"{type(error).__name__}: {error}"
     message = f"'{name}' op cannot be {_VERBS[kind]}: {reason}"
-    message += _HINTS.get((kind, name), "")
+    message += _hint(kind, op, name)
     return TransformError([Diagnostic("error", message, *locations.position(op.location))])

@@ -42,7 +42,7 @@ class CheckpointWhile(Pass):
     func: str = ""
 
     def run(self, program: Program) -> None:
-        symbol = program.function(self.func or program.name).name.value
+        symbol = program.function(program.chosen(self.func)).name.value
         checkpoint_while(program, symbol, "checkpointed", self.checkpoints)
 
 

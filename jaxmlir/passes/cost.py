@@ -29,6 +29,7 @@ from jaxmlir import locations, ops
 from jaxmlir._compat import core
 from jaxmlir._plans import Node
 from jaxmlir._source_files import source_line
+from jaxmlir.interpreter import check_program
 from jaxmlir.ir import scope
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import named_ops, trip_count
@@ -125,12 +126,18 @@ class PrintCost(Pass):
     top: Count = 20
 
     def run(self, program: Program) -> bool:
-        print(costs(program, self.func).table(self.top), file=sys.stderr)
+        print(costs(program, program.chosen(self.func)).table(self.top), file=sys.stderr)
         return False
 
 
 def costs(program: Program, symbol: str = "") -> Costs:
-    """What a call of ``@symbol`` costs; by default of the public function."""
+    """What a call of ``@symbol`` costs; by default of the public function.
+
+    Raises:
+      ArgumentError: it is no program.
+      JaxmlirError: it has no such function.
+    """
+    check_program(program)
     with scope():
         return Counter(program).function(symbol or program.name)
 

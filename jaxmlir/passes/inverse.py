@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jaxmlir._compat import core
-from jaxmlir.errors import TransformError
 from jaxmlir.inverses._invert import Inverted, invert
-from jaxmlir.ir import functions, ir, scope
+from jaxmlir.ir import func, functions, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import NewFunction, drop_dead_ops, filled, inline, reachable
-from jaxmlir.passes._options import named_arguments
+from jaxmlir.passes._options import at_function, named_arguments
 from jaxmlir.passes._rules import Rules
 from jaxmlir.types import type_of
 
@@ -43,13 +42,14 @@ class Inverse(Pass):
 
     def run(self, program: Program) -> None:
         with scope():
-            symbol = self.func or program.name
+            symbol = program.chosen(self.func)
             argnums, known = self.argnums, self.known
             count = len(named_arguments(program, symbol, (*argnums, *known)))
             both = [i for i in argnums if i in known]
             if both:
-                raise TransformError(
-                    f"argument {both[0]} of @{symbol} is to be found, and is given"
+                raise at_function(
+                    program.function(symbol),
+                    f"argument {both[0]} of @{symbol} is to be found, and is given",
                 )
             if not known and argnums:
                 known = tuple(i for i in range(count) if i not in argnums)
@@ -74,7 +74,7 @@ def inverse(
     dtype = None
     if log_det:
         unknown = [a for i, a in enumerate(operands) if i not in known]
-        dtype = _log_det_dtype(symbol, unknown, results)
+        dtype = _log_det_dtype(program.function(symbol), unknown, results)
     before = set(functions(program.module))
     given = tuple(i in known for i in range(len(operands)))
     # A determinant is that of a square matrix: of all unknowns.
@@ -117,7 +117,7 @@ def _completed(
     return name
 
 
-def _log_det_dtype(symbol: str, operands: Any, results: Any) -> np.dtype:
+def _log_det_dtype(function: func.FuncOp, operands: Any, results: Any) -> np.dtype:
     """The real dtype of the results; the numbers on both sides have to be as many."""
     import jax.numpy as jnp
 
@@ -129,9 +129,10 @@ def _log_det_dtype(symbol: str, operands: Any, results: Any) -> np.dtype:
 
     ins, outs = inexact(operands), inexact(results)
     if numbers(ins) != numbers(outs):
-        raise TransformError(
-            f"@{symbol} has no log-determinant: its Jacobian is not square, as its results hold "
-            f"{numbers(outs)} real numbers and its unknown arguments {numbers(ins)}"
+        raise at_function(
+            function,
+            f"@{function.name.value} has no log-determinant: its Jacobian is not square, as its "
+            f"results hold {numbers(outs)} real numbers and its unknown arguments {numbers(ins)}",
         )
     dtypes = [jnp.finfo(a.dtype).dtype for a in outs]
     return jnp.result_type(*dtypes) if dtypes else np.dtype(np.float32)

@@ -49,7 +49,7 @@ class Jvp(Pass):
 
         discharge_refs(program)
         with scope():
-            symbol, rules = self.func or program.name, Rules(program)
+            symbol, rules = program.chosen(self.func), Rules(program)
             new, _ = jvp(rules, symbol, active_arguments(program, symbol, self.argnums))
             if self.custom_vjp_forward == "transpose":
                 expand_custom_lin(rules, [new])

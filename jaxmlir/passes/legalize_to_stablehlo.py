@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from jaxmlir.errors import PassError
-from jaxmlir.ir import TREES, is_private
+from jaxmlir.ir import TREES
 from jaxmlir.passes._base import Pass
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
+
+MAKE_PRIVATE = "symbol-privatize{{exclude={}}} makes the others private"
 
 
 class LegalizeToStablehlo(Pass):
@@ -29,12 +30,7 @@ class LegalizeToStablehlo(Pass):
     def run(self, program: Program) -> None:
         from jaxmlir.lowering import legalize
 
-        public = [f"@{name}" for name, f in program.functions.items() if not is_private(f)]
-        if len(public) > 1:
-            raise PassError(
-                f"expected one public function to lower, got {', '.join(public)}; "
-                f"symbol-privatize{{exclude={program.name}}} makes the others private"
-            )
+        program.chosen("", how=MAKE_PRIVATE)
         before = _counts(program)
         legalize(program, self.platforms or None)
         attributes = program.function(program.name).attributes

@@ -61,7 +61,7 @@ class Linearize(Pass):
 
         discharge_refs(program)
         with scope():
-            symbol = self.func or program.name
+            symbol = program.chosen(self.func)
             checkpoint_while(program, symbol, self.while_, self.checkpoints)
             rules = Rules(program)
             found = linearize(rules, symbol, active_arguments(program, symbol, self.argnums))

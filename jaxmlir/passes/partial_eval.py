@@ -42,7 +42,7 @@ class PartialEval(Pass):
 
     def run(self, program: Program) -> None:
         with scope():
-            symbol = self.func or program.name
+            symbol = program.chosen(self.func)
             unknown = named_arguments(program, symbol, self.unknown)
             partial_eval(Rules(program), symbol, unknown)
         program.changed()

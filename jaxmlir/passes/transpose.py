@@ -43,7 +43,7 @@ class Transpose(Pass):
 
     def run(self, program: Program) -> None:
         with scope():
-            symbol = self.func or program.name
+            symbol = program.chosen(self.func)
             function = program.function(symbol)
             first = _num_residuals(function)
             linear = named_arguments(program, symbol, self.linear)

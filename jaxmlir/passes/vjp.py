@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from jaxmlir._lists import chosen
-from jaxmlir.errors import TransformError
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import NewFunction, clone, filled, set_attribute, zeros
+from jaxmlir.passes._options import at_function
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.checkpoint_while import checkpoint_while
 from jaxmlir.passes.discharge_refs import discharge_refs
@@ -49,7 +49,7 @@ class Vjp(Pass):
     def run(self, program: Program) -> None:
         discharge_refs(program)
         with scope():
-            symbol = self.func or program.name
+            symbol = program.chosen(self.func)
             checkpoint_while(program, symbol, self.while_, self.checkpoints)
             vjp(
                 Rules(program, reverse=True),
@@ -82,7 +82,7 @@ class Grad(Pass):
     def run(self, program: Program) -> None:
         discharge_refs(program)
         with scope():
-            symbol = self.func or program.name
+            symbol = program.chosen(self.func)
             checkpoint_while(program, symbol, self.while_, self.checkpoints)
             active = active_arguments(program, symbol, self.argnums)
             rules = Rules(program, reverse=True)
@@ -144,13 +144,14 @@ def grad(
     function = rules.program.function(symbol)
     results = list(function.type.results)
     if not results or (len(results) > 1 and not has_aux):
-        raise TransformError(
+        raise at_function(
+            function,
             f"the gradient of @{symbol} is that of one scalar result; it has {len(results)}"
-            + ("" if has_aux else " (has-aux keeps results after the first)")
+            + ("" if has_aux else " (has-aux keeps results after the first)"),
         )
     if not isinstance(results[0], ir.RankedTensorType) or results[0].shape:
-        raise TransformError(
-            f"the gradient of @{symbol} is that of a scalar; its result is {results[0]}"
+        raise at_function(
+            function, f"the gradient of @{symbol} is that of a scalar; its result is {results[0]}"
         )
     activity = rules.functions.forward(symbol, active, "linearize")
     wanted = (activity.results[0], *[False] * (len(results) - 1))

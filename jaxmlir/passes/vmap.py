@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from jaxmlir import codec
 from jaxmlir._compat import batching, core
 from jaxmlir.errors import TransformError
-from jaxmlir.ir import ir, scope
+from jaxmlir.ir import func, ir, scope
 from jaxmlir.ops import may_have_functions
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import (
@@ -25,6 +25,7 @@ from jaxmlir.passes._build import (
     symbols_of,
 )
 from jaxmlir.passes._liveness import Body
+from jaxmlir.passes._options import at_function
 from jaxmlir.passes._patterns import Pattern, places
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.discharge_refs import discharge_refs
@@ -58,7 +59,7 @@ class Vmap(Pass):
     def run(self, program: Program) -> None:
         discharge_refs(program)
         with scope():
-            symbol = self.func or program.name
+            symbol = program.chosen(self.func)
             signature = program.signature(symbol)
             if not 0 <= self.axis_size < 2**63:
                 raise TransformError(f"axis-size: expected 0 to 2^63 - 1, got {self.axis_size}")
@@ -164,7 +165,7 @@ def vmap(
         if written is not None:
             written += values
         have = tuple([dims[v] for v in body.returned])
-        found = _destinations(symbol, have, out_axes, shared)
+        found = _destinations(body.function, symbol, have, out_axes, shared)
         results = [
             move(rules, values[v], dims[v], want, axis.size, shared)
             for v, want in zip(body.returned, found, strict=True)
@@ -253,6 +254,7 @@ def _function_hides(rules: Rules, symbol: str, axis: Any) -> bool:
 
 
 def _destinations(
+    function: func.FuncOp,
     symbol: str,
     have: Axes,
     out_axes: Sequence[int | None] | Callable[[Axes], Axes] | None,
@@ -264,8 +266,8 @@ def _destinations(
     found = tuple(out_axes(have) if callable(out_axes) else out_axes)
     for i, (dim, want) in enumerate(zip(have, found, strict=True)):
         if dim is not None and want is None and shared is None:
-            raise TransformError(
-                f"result {i} of @{symbol} is batched, but out_axes has None for it"
+            raise at_function(
+                function, f"result {i} of @{symbol} is batched, but out_axes has None for it"
             )
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -48,6 +48,9 @@ def vmap(
     is_negative = core.is_constant_dim(axis_size) and axis_size < 0
     if not (axis_size is None or core.is_dim(axis_size)) or is_negative:
         raise ArgumentError(f"axis_size: expected a size from 0 on, got {axis_size!r}")
+    for what, name in (("axis_name", axis_name), ("spmd_axis_name", spmd_axis_name)):
+        if not isinstance(name, Hashable):
+            raise ArgumentError(f"{what}: expected the name of an axis, got {name!r}")
     if axis_size is None:
         return _Unsized(program, in_axes, out_axes, axis_name, spmd_axis_name)
     if not isinstance(spmd_axis_name, tuple | None):

@@ -9,10 +9,11 @@ import jax
 
 from jaxmlir import arguments
 from jaxmlir._compat import core
-from jaxmlir.errors import JaxmlirError, TransformError
+from jaxmlir.errors import JaxmlirError
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._build import returned, set_results, zeros
 from jaxmlir.passes._library import library_first
+from jaxmlir.passes._options import at_public
 from jaxmlir.passes.jvp import active_arguments
 from jaxmlir.passes.transpose import cotangent_type
 from jaxmlir.passes.vjp import grad as grad_function
@@ -52,8 +53,9 @@ def grad(
     chosen = leaves_of(args_tree, positions)
     value_tree, aux_tree = _value_and_aux(program) if has_aux else (out_tree, None)
     if not jax.tree_util.treedef_is_leaf(value_tree):
-        raise TransformError(
-            f"the gradient of @{program.name} is that of a scalar; its result is {value_tree}"
+        raise at_public(
+            program,
+            f"the gradient of @{program.name} is that of a scalar; its result is {value_tree}",
         )
     _check_dtypes(program, chosen, holomorphic, allow_int)
     result, rules, symbol = start(program, while_loops, checkpoints, reverse=True, lends=True)
@@ -97,8 +99,9 @@ def _value_and_aux(program: Program) -> list[Any]:
     tree = program.out_tree
     node = tree.node_data()
     if node is None or not issubclass(node[0], (tuple, list)) or len(tree.children()) != 2:
-        raise TransformError(
-            f"has_aux: @{program.name} must return a pair (value, auxiliary), it returns {tree}"
+        raise at_public(
+            program,
+            f"has_aux: @{program.name} must return a pair (value, auxiliary), it returns {tree}",
         )
     return tree.children()
 
@@ -115,17 +118,19 @@ def _check_dtypes(
         first_of.setdefault(program.in_avals[i].dtype, i)
     for dtype, i in first_of.items():
         if not jax.dtypes.issubdtype(dtype, kind) and not (allow_int and not holomorphic):
-            raise TransformError(
+            raise at_public(
+                program,
                 f"grad of @{program.name}: argument {arguments.name(program, i)} must have a "
                 f"dtype under {kind.__name__}, got {dtype}"
-                + ("" if holomorphic else "; allow_int=True gives integers a gradient of float0")
+                + ("" if holomorphic else "; allow_int=True gives integers a gradient of float0"),
             )
     dtype = program.out_avals[0].dtype if program.out_avals else None
     wanted = jnp.complexfloating if holomorphic else jnp.floating
     if dtype is None or not jax.dtypes.issubdtype(dtype, wanted):
-        raise TransformError(
+        raise at_public(
+            program,
             f"grad of @{program.name}: the result must have a dtype under {wanted.__name__}, "
-            f"got {dtype}"
+            f"got {dtype}",
         )
 
 
@@ -162,7 +167,7 @@ def jacobian(
     except JaxmlirError:
         raise
     except (TypeError, ValueError) as e:  # what JAX says of dtypes, of ``has_aux``, of no results
-        raise TransformError(f"{kind} of @{program.name}: {e}") from e
+        raise at_public(program, f"{kind} of @{program.name}: {e}") from e
     except core.InconclusiveDimensionOperation as e:  # JAX cuts the Jacobian at sums of sizes
         advice = f"program.specialize(...).{kind}() is that at given sizes"
-        raise TransformError(f"{kind} of @{program.name}: {advice}; {e}") from e
+        raise at_public(program, f"{kind} of @{program.name}: {advice}; {e}") from e

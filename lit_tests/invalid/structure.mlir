@@ -157,3 +157,94 @@ func.func @no_leaf(%x: tensor<4xf32>) -> tensor<4xf32> attributes {jaxpr.in_tree
 func.func @no_keywords(%x: tensor<4xf32>) -> tensor<4xf32> attributes {jaxpr.in_tree = ["*"]} {
   return %x : tensor<4xf32>
 }
+
+// -----
+
+// expected-error@+1 {{'builtin.module' op attribute 'jaxpr.version': it has version 0.2 of the jaxpr dialect; this jaxmlir knows versions up to 0.1: install a newer one}}
+module attributes {jaxpr.version = "0.2"} {
+}
+
+// -----
+
+// expected-error@+1 {{'builtin.module' op attribute 'jaxpr.version': it has the malformed dialect version '3 : i64'}}
+module attributes {jaxpr.version = 3 : i64} {
+}
+
+// -----
+
+// XLA's bindings end the process over a name that is no kind of FFT.
+func.func @fft_of_no_kind(%x: tensor<4xcomplex<f32>>) -> tensor<4xcomplex<f32>> {
+  // expected-error@+1 {{'jaxpr.fft' op attribute 'fft_type': expected enum FftType, got f32}}
+  %0 = "jaxpr.fft"(%x) {fft_lengths = array<i64: 4>, fft_type = f32} : (tensor<4xcomplex<f32>>) -> tensor<4xcomplex<f32>>
+  return %0 : tensor<4xcomplex<f32>>
+}
+
+// -----
+
+func.func @seed_without_implementation(%x: tensor<i32>) -> tensor<!jaxpr.key<"fry">> {
+  // expected-error@+1 {{'jaxpr.random_seed' op attribute 'impl': expected record PRNGImpl, got "fry"}}
+  %0 = "jaxpr.random_seed"(%x) {impl = "fry"} : (tensor<i32>) -> tensor<!jaxpr.key<"fry">>
+  return %0 : tensor<!jaxpr.key<"fry">>
+}
+
+// -----
+
+func.func @dimensions_that_cannot_be_read(%x: tensor<2x1xf32>) -> tensor<2xf32> {
+  // expected-error@+1 {{'jaxpr.squeeze' op: {a = 1 : i64}: this process knows no parameter type "a"}}
+  %0 = "jaxpr.squeeze"(%x) {dimensions = {a = 1 : i64}} : (tensor<2x1xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+
+// -----
+
+func.func @dimensions_of_no_kind(%x: tensor<2x1xf32>) -> tensor<2xf32> {
+  // expected-error@+1 {{'jaxpr.squeeze' op: expected attributes that fit its operands and functions, got TypeError}}
+  %0 = "jaxpr.squeeze"(%x) {dimensions = {dict = []}} : (tensor<2x1xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+
+// -----
+
+func.func @dimension_of_no_kind(%x: tensor<2xf32>) -> tensor<i32> {
+  // expected-error@+1 {{'jaxpr.dimension_size' op attribute 'dimension': expected int, got {dict = []}}}
+  %0 = "jaxpr.dimension_size"(%x) {dimension = {dict = []}} : (tensor<2xf32>) -> tensor<i32>
+  return %0 : tensor<i32>
+}
+
+// -----
+
+func.func @sharding_of_no_kind(%x: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error@+1 {{'jaxpr.sharding_constraint' op attribute 'sharding': expected sharding, got "x"}}
+  %0 = "jaxpr.sharding_constraint"(%x) {context_mesh = {AbstractMesh = {axis_sizes = [], axis_names = [], axis_types = none}}, layout = none, sharding = "x", unconstrained_dims = {set = []}} : (tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+
+// -----
+
+func.func @shardings_of_no_kind(%x: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error@+1 {{'jaxpr.jit' op attribute 'in_shardings': expected sharding? at 0, got "x"}}
+  %0 = "jaxpr.jit"(%x) {in_shardings = ["x"], jaxpr = @called} : (tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+func.func private @called(%x: tensor<2xf32>) -> tensor<2xf32> {
+  return %x : tensor<2xf32>
+}
+
+// -----
+
+func.func @dtype_of_no_kind(%x: tensor<2xf32>) -> tensor<2xi32> {
+  // expected-error@+1 {{'jaxpr.convert_element_type' op result #0: expected float0[2] (by JAX's abstract evaluation of convert_element_type), got tensor<2xi32>}}
+  %0 = "jaxpr.convert_element_type"(%x) {new_dtype = {dict = []}} : (tensor<2xf32>) -> tensor<2xi32>
+  return %0 : tensor<2xi32>
+}
+
+// -----
+
+func.func @rule_that_is_none(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error@+1 {{'jaxpr.custom_jvp_call_jaxpr' op attribute 'jvp_jaxpr': expected function, got none}}
+  %0 = "jaxpr.custom_jvp_call_jaxpr"(%x) {call_jaxpr = @same, jvp_jaxpr = none} : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+func.func private @same(%x: tensor<f32>) -> tensor<f32> {
+  return %x : tensor<f32>
+}

@@ -13,12 +13,16 @@
 // RUN: not jaxmlir-opt %s --jaxpr-matmul-precision=dtype=int8 2>&1 | FileCheck %s --check-prefix=DTYPE
 // RUN: not jaxmlir-opt %s --jaxpr-matmul-precision="exact='('" 2>&1 | FileCheck %s --check-prefix=REGEX
 // RUN: not jaxmlir-opt %s --jaxpr-defer-sums=min-bytes=-7 2>&1 | FileCheck %s --check-prefix=COUNT
+// RUN: not jaxmlir-opt %s --jaxpr-vmap='axis-size=2 out-axes=-1' 2>&1 | FileCheck %s --check-prefix=RESULT
+// RUN: not jaxmlir-opt %s --jaxpr-inverse='argnums=0 known=0' 2>&1 | FileCheck %s --check-prefix=GIVEN
+// RUN: not jaxmlir-opt %s --jaxpr-inverse='argnums=0 log-det=true' 2>&1 | FileCheck %s --check-prefix=SQUARE
+// RUN: not jaxmlir-opt %s --jaxpr-grad=func=g 2>&1 | FileCheck %s --check-prefix=SCALAR
 // RUN: not jaxmlir-opt %s --jaxpr-licm=growth=-0.5 2>&1 | FileCheck %s --check-prefix=AMOUNT
 
-// NUMBER: option-values.mlir:[[# @LINE + 14]]:1: error: @f has 2 arguments, and none is number 7
+// NUMBER: option-values.mlir:[[# @LINE + 18]]:1: error: @f has 2 arguments, and none is number 7
 // UNKNOWN: error: @f has 2 arguments, and none is number -1
 // LINEAR: error: @f has 2 arguments, and none is number 2
-// INTEGER: option-values.mlir:[[# @LINE + 11]]:1: error: argument 1 of @f, a tensor<i32>, has no tangents
+// INTEGER: option-values.mlir:[[# @LINE + 15]]:1: error: argument 1 of @f, a tensor<i32>, has no tangents
 // AXIS: error: in-axes: expected -1 to 1 for number 0, which is f32[4] without the batch, got 2
 // SIZE: error: axis-size: expected 0 to 2^63 - 1, got -7
 // FUNCTION: error: the module has no function @h
@@ -28,8 +32,15 @@
 // DTYPE: error: option 'dtype': expected floats narrower than float32, got 'int8'
 // REGEX: error: option 'exact': '(' is no regular expression
 // COUNT: error: option 'min-bytes' of pass 'jaxpr-defer-sums' expects int, at least 0, got '-7'
+// RESULT: option-values.mlir:[[# @LINE + 5]]:1: error: result 0 of @f is batched, but out_axes has None for it
+// GIVEN: option-values.mlir:[[# @LINE + 4]]:1: error: argument 0 of @f is to be found, and is given
+// SQUARE: option-values.mlir:[[# @LINE + 3]]:1: error: @f has no log-determinant: its Jacobian is not square
+// SCALAR: option-values.mlir:[[# @LINE + 6]]:1: error: the gradient of @g is that of a scalar; its result is tensor<4xf32>
 // AMOUNT: error: option 'growth' of pass 'jaxpr-licm' expects float, at least 0, got '-0.5'
 func.func @f(%x: tensor<4xf32>, %n: tensor<i32>) -> tensor<f32> {
   %0 = "jaxpr.reduce_sum"(%x) {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
   return %0 : tensor<f32>
+}
+func.func private @g(%x: tensor<4xf32>) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
 }

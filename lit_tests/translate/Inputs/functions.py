@@ -49,3 +49,8 @@ def halved_gradient_bwd(residuals, ct):
 
 
 halved_gradient.defvjp(halved_gradient_fwd, halved_gradient_bwd)
+
+
+def shows(x):
+    print("traced for", x.shape)
+    return x
