@@ -25,6 +25,7 @@ from jaxmlir._compat import (
 )
 from jaxmlir._lists import chosen
 from jaxmlir.pytrees import Flag
+from jaxmlir.types import linear_aval
 
 
 def jvp(closed: Any, active: tuple[bool, ...]) -> tuple[Any, tuple[bool, ...]]:
@@ -345,15 +346,6 @@ def transpose(
         *ct_avals,
     ]
     return trace_flat(transposed, in_avals, "transpose"), found["nonzero"]
-
-
-def linear_aval(aval: Any) -> Any:
-    """What a transpose takes for a result and gives for a linear argument.
-
-    An integer function can be linear too, though it has no derivative.
-    """
-    is_integer = isinstance(aval, core.ShapedArray) and dtypes.issubdtype(aval.dtype, np.integer)
-    return aval if is_integer else aval.to_ct_aval()
 
 
 def trace_flat(function: Callable[..., list[Any]], avals: Sequence[Any], name: str) -> Any:
