@@ -84,6 +84,17 @@ class _Unsized:
         out_axes, axis_name, spmd_axis_name = self._rest
         return self._program.vmap(self._in_axes, out_axes, size, axis_name, spmd_axis_name)
 
+    def _in_jax(self, *args: Any, **kwargs: Any) -> Any:
+        out_axes, axis_name, spmd_axis_name = self._rest
+        batched = jax.vmap(
+            self._program,
+            self._in_axes,
+            out_axes,
+            axis_name=axis_name,
+            spmd_axis_name=spmd_axis_name,
+        )
+        return batched(*args, **kwargs)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         arguments.check_tree(self._program, args, kwargs)
         leaves, tree = jax.tree.flatten(args)
@@ -94,6 +105,9 @@ class _Unsized:
             (f"kwargs{jax.tree_util.keystr(p)}", x, 0) for p, x in jax.tree.leaves_with_path(kwargs)
         ]
         sizes = [self._size(*leaf) for leaf in batched]
+        if any(_is_sharded(value, axis) for _, value, axis in batched):
+            # JAX knows what becomes of that.
+            return self._in_jax(*args, **kwargs)
         if len(set(sizes)) != 1:
             found = ", ".join(
                 f"{path} has {size} along axis {d}"
@@ -124,6 +138,12 @@ class _Unsized:
 
 class _NoSize(ArgumentError, AttributeError):
     """Whoever only asks whether there is an attribute gets a no."""
+
+
+def _is_sharded(value: Any, axis: int) -> bool:
+    """Whether an array is known to be sharded along an axis, over explicit axes of a mesh."""
+    sharding = getattr(core.typeof(value), "sharding", None)
+    return sharding is not None and not sharding.mesh.empty and sharding.spec[axis] is not None
 
 
 def _prefix(what: str, axes: Any, tree: Any) -> list[int | None]:
