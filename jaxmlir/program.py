@@ -291,7 +291,8 @@ class Program(Functions, Transformations, Running):
     ) -> Program:
         """The program after the passes of an optimization level; see ``jaxmlir.passes.LEVELS``.
 
-        Custom rules that are still to be traced wait on, and are not optimized when they are.
+        Custom rules that are still to be traced wait on, and are not optimized when they are.  A
+        program that is still to be differentiated does without ``jaxmlir.passes.STORAGE``.
 
         Args:
           level: 0 does nothing; 1 is cheap and changes no bit of a result.

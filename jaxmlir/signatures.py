@@ -29,7 +29,7 @@ from jaxmlir import codec
 from jaxmlir._compat import core
 from jaxmlir.errors import count
 from jaxmlir.ir import func, ir, symbol_uses
-from jaxmlir.types import aval_of, type_of
+from jaxmlir.types import aval_of, linear_aval, type_of
 
 Functions = Mapping[str, func.FuncOp]
 
@@ -324,8 +324,9 @@ def _linear(callee: str, transpose: str) -> Callable[[_Op], Iterator[str]]:
         if function is not None:
             first = op.get("num_callee_consts", 0)
             last = first + op.get("num_res", 0)
-            residuals, cotangents = op.operands[first:last], _cotangents(op.operands[last:])
-            given = _cotangents(op.results)
+            residuals, linear = op.operands[first:last], op.operands[last:]
+            given = [linear_aval(aval) for aval in op.results]
+            cotangents = [linear_aval(aval) for aval in linear]
             yield from function.takes(("residual", residuals), ("cotangent", given))
             yield from function.gives(("cotangent", cotangents))
 

@@ -105,6 +105,15 @@ def aval_of(type_: ir.Type) -> Any:
     return found
 
 
+def linear_aval(aval: Any) -> Any:
+    """What a transpose takes for a result and gives for a linear argument.
+
+    An integer function can be linear too, though it has no derivative.
+    """
+    is_integer = isinstance(aval, core.ShapedArray) and dtypes.issubdtype(aval.dtype, np.integer)
+    return aval if is_integer else aval.to_ct_aval()
+
+
 def is_wide(aval: Any) -> bool:
     """Whether a value is of 64 bits an element, or of twice as many if it is complex."""
     return getattr(aval, "dtype", None) in _WIDE

@@ -82,6 +82,34 @@ def test_a_linear_call_is_batched_with_its_transpose(axes):
     close(jax.jit(ours)(*args), jax.jit(theirs)(*args))
 
 
+def test_a_linear_call_of_integers():
+    """They have no derivative, but a linear function of them has a transpose."""
+
+    def thrice(x):
+        return linear_call(lambda _, x: 3 * x, lambda _, ct: 3 * ct, (), x)
+
+    n = np.arange(3, dtype=np.int32)
+    program = jaxmlir.trace(thrice)(n[0])
+    for p in (program, program.vmap(axis_size=3)):
+        p.verify()
+        p.run_passes("jaxpr-transpose")
+    (found,) = jax.linear_transpose(jax.vmap(jaxmlir.jit(thrice)), n)(n)
+    np.testing.assert_array_equal(found, 3 * n)
+
+
+def test_a_linear_call_of_an_integer_among_others():
+    """JAX cannot differentiate one."""
+
+    def f(x, n):
+        x, n = linear_call(
+            lambda _, v: (2 * v[0], 3 * v[1]), lambda _, ct: (2 * ct[0], 3 * ct[1]), (), (x, n)
+        )
+        return jnp.sum(x * n)
+
+    found = jaxmlir.trace(f)(X, 2).grad()(X, 2)
+    np.testing.assert_array_equal(found, np.full_like(X, 12))
+
+
 def test_a_linear_call_says_nothing_of_its_residuals():
     def f(x):
         return jnp.sum(linear_call(jnp.multiply, jnp.multiply, x, x))

@@ -383,6 +383,9 @@ def stack():
         (lambda p: p.grad(()), ArgumentError, r"argnums=\(\): expected at least one argument"),
         (lambda p: p.value_and_grad([0, 0]), ArgumentError, r"argnums=\[0, 0\] names .* twice"),
         (lambda p: p.hessian(argnums="x"), ArgumentError, "argnums='x': expected an int"),
+        (lambda p: p.grad(True), ArgumentError, "argnums=True: expected an int"),
+        (lambda p: p.grad(np.array([False])), ArgumentError, "expected an int, or a sequence"),
+        (lambda p: p.inverse((0, True)), ArgumentError, r"argnums=\(0, True\): expected an int"),
         (lambda p: p.inverse(known=[1]), ArgumentError, r"known=\[1\] for a program of 1 "),
         (
             lambda p: jaxmlir.trace(lambda n: 2 * n)(1).jacrev(),
@@ -391,8 +394,14 @@ def stack():
         ),
         (lambda p: p.vmap(in_axes=0.5), ArgumentError, "in_axes: the axis of leaf 0 .* got 0.5"),
         (lambda p: p.vmap(in_axes=True), ArgumentError, "in_axes: the axis of leaf 0 .* got True"),
+        (
+            lambda p: p.vmap(out_axes=np.array([0, 1])),
+            ArgumentError,
+            r"out_axes: the axis of leaf 0 must be an int or None, got array\(\[0, 1\]\)",
+        ),
         (lambda p: p.optimize(1, without=3), PipelineError, "expected a collection .*, got 3"),
         (lambda p: p.vmap(axis_size=-1), ArgumentError, "axis_size: .* got -1"),
+        (lambda p: p.vmap(axis_size=True), ArgumentError, "axis_size: .* got True"),
         (lambda p: p.vmap(axis_size="a"), ArgumentError, "axis_size: .* got 'a'"),
         (
             lambda p: p.vmap()(jnp.float32(1)),
@@ -537,6 +546,19 @@ def stack():
 def test_options(stack, use, error, expected):
     with pytest.raises(error, match=expected):
         use(stack)
+
+
+@pytest.mark.parametrize("one", [np.int64(1), np.array(1), jnp.array(1)])
+def test_an_option_may_be_any_integer(one):
+    program = jaxmlir.trace(lambda x, y: jnp.sum(x * y))(jnp.ones(3), jnp.ones(3))
+    x, y = jnp.arange(3.0), jnp.arange(3.0, 6.0)
+    assert jnp.array_equal(program.grad(one)(x, y), x)
+    batch = jnp.stack([x, y], 1), jnp.stack([y, x], 1)
+    want = jax.vmap(lambda x, y: jnp.sum(x * y), 1)(*batch)
+    assert jnp.array_equal(program.vmap(one, axis_size=one * 2)(*batch), want)
+    assert jnp.array_equal(program.vmap((one, one))(*batch), want)
+    loop = jaxmlir.trace(lambda x: jax.lax.while_loop(lambda x: x < 9, lambda x: 2 * x, x))(1.0)
+    assert loop.grad(while_loops="checkpointed", checkpoints=one)(1.0) == 16
 
 
 def test_files(stack, tmp_path):

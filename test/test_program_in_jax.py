@@ -363,3 +363,16 @@ def test_what_is_not_batched_is_broadcast_over_a_named_axis():
     )
     program = jaxmlir.from_jaxpr(closed).vmap(None, axis_size=3, axis_name="rows")
     same(program(jnp.float32(2.0)), jnp.full(3, 2.0))
+
+
+@pytest.mark.parametrize(("split", "concat", "tiled"), [(0, 0, False), (0, 1, False), (0, 1, True)])
+def test_an_exchange_of_the_same_values(split, concat, tiled):
+    """JAX's rule makes a batch of batches of it, so the oracle is a batch of equal members."""
+
+    def f(x):
+        return jax.lax.all_to_all(x, "i", split, concat, tiled=tiled)
+
+    x = jnp.arange(12.0).reshape(3, 4)
+    want = jax.vmap(f, axis_name="i")(jnp.stack([x] * 3))
+    batched = jax.vmap(jaxmlir.jit(f), in_axes=None, axis_name="i", axis_size=3)
+    np.testing.assert_array_equal(batched(x), want)

@@ -201,6 +201,22 @@ def test_a_batch_is_sharded_over_an_explicit_axis():
 
 
 @pytest.mark.compat
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_batch_of_a_size_to_come_is_sharded_over_an_explicit_axis(axis):
+    mesh = jax.make_mesh((2,), ("b",), axis_types=(jax.sharding.AxisType.Explicit,))
+
+    def f(x):
+        return jnp.sin(x) * 2
+
+    with jax.set_mesh(mesh):
+        x = jnp.arange(16.0).reshape(4, 4)
+        x = jax.device_put(x, jax.P("b", None) if axis == 0 else jax.P(None, "b"))
+        program = jaxmlir.trace(f)(jnp.zeros(4))
+        found, want = program.vmap(axis, axis)(x), jax.vmap(f, axis, axis)(x)
+        assert jax.typeof(found) == jax.typeof(want)
+        np.testing.assert_allclose(found, want, rtol=1e-6)
+
+
 def test_derivatives_of_arrays_on_an_explicit_axis():
     mesh = jax.make_mesh((2,), ("i",), axis_types=(jax.sharding.AxisType.Explicit,))
     with jax.set_mesh(mesh):

@@ -25,6 +25,7 @@ from jaxmlir._compat import (
 )
 from jaxmlir._lists import chosen
 from jaxmlir.pytrees import Flag
+from jaxmlir.types import linear_aval
 
 
 def jvp(closed: Any, active: tuple[bool, ...]) -> tuple[Any, tuple[bool, ...]]:
@@ -43,10 +44,28 @@ def jvp(closed: Any, active: tuple[bool, ...]) -> tuple[Any, tuple[bool, ...]]:
 
 def batch(closed: Any, dims: tuple[int | None, ...], axis: Any) -> tuple[Any, Any]:
     """The jaxpr of an equation on operands batched along ``dims``, and the results' dimensions."""
+    if _exchanges_the_same(closed, dims, axis):
+        # JAX's rule makes a batch of batches of it.
+        inner, out_dims = batch(closed, (0,), axis)
+        batched = trace_flat(
+            lambda x: core.jaxpr_as_fun(inner)(jax.lax.broadcast(x, (axis.size,))),
+            closed.in_avals,
+            "batch",
+        )
+        return batched, out_dims
     batched, out_dims = batching.batch_jaxpr2(closed, axis, dims)
     found = zip(open_jaxpr(batched)[0].outvars, out_dims, strict=True)
     _check_types(closed, [_without_dim(v.aval, dim) for v, dim in found])
     return batched, out_dims
+
+
+def _exchanges_the_same(closed: Any, dims: tuple[int | None, ...], axis: Any) -> bool:
+    """Whether an equation is an ``all_to_all`` along the axis of what is the same all along it."""
+    (eqn,) = open_jaxpr(closed)[0].eqns
+    if eqn.primitive.name != "all_to_all" or dims != (None,):
+        return False
+    names = eqn.params["axis_name"]
+    return axis.name in (names if isinstance(names, (tuple, list)) else (names,))
 
 
 def linearize(
@@ -327,15 +346,6 @@ def transpose(
         *ct_avals,
     ]
     return trace_flat(transposed, in_avals, "transpose"), found["nonzero"]
-
-
-def linear_aval(aval: Any) -> Any:
-    """What a transpose takes for a result and gives for a linear argument.
-
-    An integer function can be linear too, though it has no derivative.
-    """
-    is_integer = isinstance(aval, core.ShapedArray) and dtypes.issubdtype(aval.dtype, np.integer)
-    return aval if is_integer else aval.to_ct_aval()
 
 
 def trace_flat(function: Callable[..., list[Any]], avals: Sequence[Any], name: str) -> Any:

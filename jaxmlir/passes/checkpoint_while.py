@@ -9,10 +9,10 @@ derivatives are loops of that kind too, so the choice is made once, for derivati
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir import codec
+from jaxmlir._integers import integer
 from jaxmlir.errors import ArgumentError
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Pass
@@ -66,8 +66,8 @@ def checkpoint_while(
         if checkpoints is not None:
             raise ArgumentError(f"checkpoints={checkpoints} needs while_loops='checkpointed'")
         return
-    is_number = hasattr(checkpoints, "__index__") and not isinstance(checkpoints, bool)
-    if not is_number or checkpoints < 1:
+    kept = integer(checkpoints)
+    if kept is None or kept < 1:
         raise ArgumentError(
             "while_loops='checkpointed' needs checkpoints=N, the number of states of a loop that "
             f"are kept, at least 1; got {checkpoints!r}"
@@ -87,7 +87,7 @@ def checkpoint_while(
             for op, op_name, operands in list(ops_of(functions[name])):
                 if op_name == "jaxpr.while" and "jaxpr.effects" not in op.attributes:
                     attributes = dict(op.attributes.items())
-                    attributes["checkpoints"] = codec.encode(operator.index(checkpoints))
+                    attributes["checkpoints"] = codec.encode(kept)
                     with ir.InsertionPoint(op), op.location:
                         new = ir.Operation.create(
                             "jaxpr.checkpointed_while",

@@ -19,10 +19,9 @@ from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import NewFunction, copy, set_attribute, zeros
-from jaxmlir.passes._jax_rules import linear_aval
 from jaxmlir.passes._options import at_function, named_arguments
 from jaxmlir.passes._rules import Rule, Rules, Written
-from jaxmlir.types import aval_of, type_of
+from jaxmlir.types import aval_of, linear_aval, type_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program

@@ -9,6 +9,7 @@ import jax
 
 from jaxmlir import arguments, pytrees
 from jaxmlir._compat import core
+from jaxmlir._integers import integer
 from jaxmlir.errors import ArgumentError
 from jaxmlir.ir import scope
 from jaxmlir.passes._library import library_first
@@ -45,14 +46,12 @@ def vmap(
     in_dims = _flat_axes("in_axes", in_axes, args_tree, program.in_avals)
     in_dims += [0] * (len(program.in_avals) - len(in_dims))
     out_dims = _flat_axes("out_axes", out_axes, program.out_tree, program.out_avals)
-    is_negative = core.is_constant_dim(axis_size) and axis_size < 0
-    if not (axis_size is None or core.is_dim(axis_size)) or is_negative:
-        raise ArgumentError(f"axis_size: expected a size from 0 on, got {axis_size!r}")
     for what, name in (("axis_name", axis_name), ("spmd_axis_name", spmd_axis_name)):
         if not isinstance(name, Hashable):
             raise ArgumentError(f"{what}: expected the name of an axis, got {name!r}")
     if axis_size is None:
         return _Unsized(program, in_axes, out_axes, axis_name, spmd_axis_name)
+    axis_size = _size(axis_size)
     if not isinstance(spmd_axis_name, tuple | None):
         spmd_axis_name = (spmd_axis_name,)
     # A symbolic size, and the name of an axis, mean something to one program only.
@@ -64,6 +63,14 @@ def vmap(
         copied = rules.functions.copy_in(new)
     trees = program.in_tree, program.out_tree
     return finish(result, new, *trees, arg_names=program.arg_names, copied=copied)
+
+
+def _size(given: Any) -> Any:
+    """The size of a batch, a number or a symbolic one."""
+    size = given if core.is_symbolic_dim(given) else integer(given)
+    if size is None or (isinstance(size, int) and size < 0):
+        raise ArgumentError(f"axis_size: expected a size from 0 on, got {given!r}")
+    return size
 
 
 class _Unsized:
@@ -80,6 +87,17 @@ class _Unsized:
         out_axes, axis_name, spmd_axis_name = self._rest
         return self._program.vmap(self._in_axes, out_axes, size, axis_name, spmd_axis_name)
 
+    def _in_jax(self, *args: Any, **kwargs: Any) -> Any:
+        out_axes, axis_name, spmd_axis_name = self._rest
+        batched = jax.vmap(
+            self._program,
+            self._in_axes,
+            out_axes,
+            axis_name=axis_name,
+            spmd_axis_name=spmd_axis_name,
+        )
+        return batched(*args, **kwargs)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         arguments.check_tree(self._program, args, kwargs)
         leaves, tree = jax.tree.flatten(args)
@@ -90,6 +108,9 @@ class _Unsized:
             (f"kwargs{jax.tree_util.keystr(p)}", x, 0) for p, x in jax.tree.leaves_with_path(kwargs)
         ]
         sizes = [self._size(*leaf) for leaf in batched]
+        if any(_is_sharded(value, axis) for _, value, axis in batched):
+            # JAX knows what becomes of that.
+            return self._in_jax(*args, **kwargs)
         if len(set(sizes)) != 1:
             found = ", ".join(
                 f"{path} has {size} along axis {d}"
@@ -122,6 +143,12 @@ class _NoSize(ArgumentError, AttributeError):
     """Whoever only asks whether there is an attribute gets a no."""
 
 
+def _is_sharded(value: Any, axis: int) -> bool:
+    """Whether an array is known to be sharded along an axis, over explicit axes of a mesh."""
+    sharding = getattr(core.typeof(value), "sharding", None)
+    return sharding is not None and not sharding.mesh.empty and sharding.spec[axis] is not None
+
+
 def _prefix(what: str, axes: Any, tree: Any) -> list[int | None]:
     """A pytree prefix of axes as one axis per leaf.  ``None`` is an axis, no leaf of ``tree``."""
     if what == "in_axes" and isinstance(axes, list):
@@ -138,7 +165,16 @@ def _prefix(what: str, axes: Any, tree: Any) -> list[int | None]:
         )
     except ValueError as e:
         raise ArgumentError(f"{what}={axes} is no prefix of the pytree {tree}: {e}") from None
-    return flat
+    return [axis if axis is None else _axis(what, i, axis) for i, axis in enumerate(flat)]
+
+
+def _axis(what: str, leaf: int, given: Any) -> int:
+    axis = integer(given)
+    if axis is None:
+        raise ArgumentError(
+            f"{what}: the axis of leaf {leaf} must be an int or None, got {given!r}"
+        )
+    return axis
 
 
 def _flat_axes(what: str, axes: Any, tree: Any, avals: Sequence[Any]) -> list[int | None]:
@@ -146,10 +182,6 @@ def _flat_axes(what: str, axes: Any, tree: Any, avals: Sequence[Any]) -> list[in
     flat = _prefix(what, axes, tree)
     result = []
     for i, (axis, aval) in enumerate(zip(flat, avals, strict=False)):
-        if isinstance(axis, bool) or not (axis is None or hasattr(axis, "__index__")):
-            raise ArgumentError(
-                f"{what}: the axis of leaf {i} must be an int or None, got {axis!r}"
-            )
         ndim = len(aval.shape) + 1
         if axis is not None and not -ndim <= axis < ndim:
             raise ArgumentError(f"{what}: axis {axis} of leaf {i} is out of range for {ndim} dims")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 
 from jaxmlir import arguments
 from jaxmlir._compat import core
+from jaxmlir._integers import integer
 from jaxmlir.errors import JaxmlirError
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._build import returned, set_results, zeros
@@ -79,7 +80,7 @@ def grad(
         set_results(function, [*first, *gradients, *([] if value else aux)])
         copied = rules.functions.copy_in(new)
     pieces = [args_tree.children()[i] for i in positions]
-    grads = tuple_of(pieces) if isinstance(argnums, Iterable) else pieces[0]
+    grads = tuple_of(pieces) if integer(argnums) is None else pieces[0]
     if value:
         first_tree = value_tree if aux_tree is None else tuple_of([value_tree, aux_tree])
         tree = tuple_of([first_tree, grads])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import jax
 
+from jaxmlir._integers import integer
 from jaxmlir.errors import ArgumentError, TransformError
 from jaxmlir.ir import scope
 from jaxmlir.transforms._ends import finish, start
@@ -64,7 +65,7 @@ def inverse(
                 )
             raise
     known_trees = [children[i] for i in sorted(given)]
-    single = len(found) == 1 and not isinstance(argnums, Iterable)
+    single = len(found) == 1 and (argnums is None or integer(argnums) is not None)
     tree = children[found[0]] if single else tuple_of([children[i] for i in found])
     if log_det:
         tree = tuple_of([tree, jax.tree.structure(0)])

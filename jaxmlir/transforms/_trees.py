@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 
+from jaxmlir._integers import integer
 from jaxmlir.errors import ArgumentError, count
 
 if TYPE_CHECKING:
@@ -46,17 +47,28 @@ def positions_of(
       ArgumentError: it names one that there is not, or one twice.
     """
     n = len(args_tree.children())
-    wanted = list(argnums) if isinstance(argnums, Iterable) else [argnums]
-    for i in wanted:
-        if not hasattr(i, "__index__"):
+    positions = []
+    for i in _integers(argnums):
+        if i is None:
             raise ArgumentError(f"{option}={argnums!r}: expected an int, or a sequence of ints")
         if not -n <= i < n:
             taken = count(n, "positional argument")
             raise ArgumentError(f"{option}={argnums} for a program of {taken}")
-    positions = [i % n for i in wanted]
+        positions.append(i % n)
     if len(set(positions)) < len(positions):
         raise ArgumentError(f"{option}={argnums} names a positional argument twice")
     return positions
+
+
+def _integers(argnums: Any) -> list[int | None]:
+    """Those that an option is, or has; ``None`` for what is no integer."""
+    single = integer(argnums)
+    if single is not None:
+        return [single]
+    try:
+        return list(map(integer, argnums))
+    except TypeError:
+        return [None]
 
 
 def to_differentiate(argnums: int | Sequence[int], args_tree: Any) -> list[int]:

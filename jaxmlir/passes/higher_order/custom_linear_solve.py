@@ -24,7 +24,7 @@ from jaxmlir.passes.higher_order._rule import (
 )
 from jaxmlir.passes.higher_order.call import call
 from jaxmlir.passes.jvp import tangent_type_of
-from jaxmlir.passes.transpose import cotangent_type
+from jaxmlir.passes.transpose import linear_type
 from jaxmlir.passes.vmap import batched_type, move
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class CustomLinearSolve(HigherOrderRule):
         ):
             return None
         transposed = solve.transposed(rules)
-        types = list(map(cotangent_type, solve.results[: solve.size]))
+        types = list(map(linear_type, solve.results[: solve.size]))
         # A part of b that is not linear is zero in a tangent.
         wanted = solve.right(linear)
 

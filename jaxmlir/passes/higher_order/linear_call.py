@@ -24,8 +24,7 @@ from jaxmlir.passes.higher_order._custom_rules import (
     symbol_ref,
 )
 from jaxmlir.passes.higher_order._rule import HigherOrderRule, Linearization, Written
-from jaxmlir.passes.jvp import tangent_type
-from jaxmlir.passes.transpose import cotangent_type
+from jaxmlir.passes.transpose import linear_type
 from jaxmlir.passes.vmap import vmap
 
 if TYPE_CHECKING:
@@ -59,8 +58,10 @@ class LinearCall(HigherOrderRule):
                 "stop its gradient",
             )
         attributes, name = dict(op.attributes.items()), op.operation.name
-        values, tangents = [v.type for v in op.results], list(map(tangent_type, op.results))
-        linear = list(map(tangent_type, list(op.operands)[fixed:]))
+        values = [v.type for v in op.results]
+        # Integers have no tangents, but the functions take and give some.
+        tangents = list(map(linear_type, values))
+        linear = [linear_type(v.type) for v in list(op.operands)[fixed:]]
         pattern = tuple(map(has_tangent, op.results))
 
         def primal(args: Sequence[ir.Value]) -> list[ir.Value]:
@@ -82,8 +83,8 @@ class LinearCall(HigherOrderRule):
             return None
         callee, transposed = _both(rules, op)
         attributes = _attributes(op, transposed, callee, fixed)
-        types = [cotangent_type(v.type) for v in list(op.operands)[fixed:]]
-        cotangents = [cotangent_type(v.type) for v in op.results]
+        types = [linear_type(v.type) for v in list(op.operands)[fixed:]]
+        cotangents = [linear_type(v.type) for v in op.results]
         # A linear operand that is known is a constant for the transpose.
         kept = linear[fixed:]
         name = op.operation.name
