@@ -148,10 +148,12 @@ _ROOT = r"[^\W\d]\w*"
 
 def signature_of(program: Program) -> inspect.Signature | None:
     """The signature of the function that a program was traced from, as far as names tell."""
-    args, kwargs = jax.tree.unflatten(program.in_tree, program.arg_names)
+    args, kwargs = pytrees.of_placeholders(program.in_tree)
     parameters: list[inspect.Parameter] = []
+    names = iter(program.arg_names)
     for arg in args:
-        leaves = jax.tree_util.tree_flatten_with_path(arg)[0]
+        paths = jax.tree_util.tree_leaves_with_path(arg)
+        leaves = [(path, next(names)) for path, _ in paths]
         root = re.match(_ROOT, leaves[0][1]) if leaves else None
         if root is None:
             return None

@@ -376,3 +376,21 @@ def test_an_exchange_of_the_same_values(split, concat, tiled):
     want = jax.vmap(f, axis_name="i")(jnp.stack([x] * 3))
     batched = jax.vmap(jaxmlir.jit(f), in_axes=None, axis_name="i", axis_size=3)
     np.testing.assert_array_equal(batched(x), want)
+
+
+class Sized:
+    """A node that looks at what it is made of, if these may be arrays."""
+
+    def __init__(self, a):
+        self.a = a
+        if type(a) is not object:
+            self.shape = a.shape
+
+
+jax.tree_util.register_pytree_node(Sized, lambda s: ((s.a,), None), lambda _, c: Sized(*c))
+
+
+def test_a_node_that_asks_for_shapes_is_an_argument():
+    x = Sized(np.arange(3, dtype=np.float32))
+    found = jaxmlir.trace(lambda s: jnp.sum(s.a**2))(x).grad()(x)
+    np.testing.assert_array_equal(found.a, 2 * x.a)
