@@ -285,6 +285,50 @@ def test_a_batched_loop_that_has_ended_adds_nothing():
     )
 
 
+@pytest.mark.parametrize("order", ["reverse", "reverse over reverse", "reverse over batches"])
+def test_an_ended_element_adds_nothing_to_the_derivative_of_a_batch(order):
+    """Neither to its own derivatives nor to those in what the elements share."""
+
+    def f(w, c, x):
+        def body(s):
+            return s[0] + jnp.sin(w * jnp.sqrt(c * s[1])), s[1] - c
+
+        return lax.while_loop(lambda s: s[1] > 0, body, (f32(0), x))[0]
+
+    def unrolled(w, c, x, n):
+        return sum(jnp.sin(w * jnp.sqrt(c * (x - i * c))) for i in range(n))
+
+    # The second element takes no step: its slope is infinite in x and in c.
+    args = f32(2), np.array([1, 0, 0.5], f32), np.array([1, 0, 1.5], f32)
+    loop = marked(f, (f32(2), f32(1), f32(1)), 2)
+
+    def ours(w, c, x):
+        return jnp.sum(jax.vmap(loop, (None, 0, 0))(w, c, x))
+
+    def theirs(w, c, x):
+        return sum(unrolled(w, c[i], x[i], n) for i, n in ((0, 1), (2, 3)))
+
+    def derivative(f, one):
+        first = jax.grad(f, (0, 1, 2))
+        if order == "reverse over batches":
+            first = one
+        if order == "reverse":
+            return jax.jit(first)(*args)
+        return jax.jit(jax.grad(lambda *args: total(first(*args)), (0, 1, 2)))(*args)
+
+    def of_elements(w, c, x):
+        return jax.vmap(jax.grad(loop, (0, 1, 2)), (None, 0, 0))(w, c, x)
+
+    def of_unrolled(w, c, x):
+        each = [
+            jax.grad(unrolled, (0, 1, 2))(w, c[i], x[i], n) if n else (f32(0),) * 3
+            for i, n in enumerate((1, 0, 3))
+        ]
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+
+    close(derivative(ours, of_elements), derivative(theirs, of_unrolled), rtol=2e-4)
+
+
 # --- loops of all kinds -------------------------------------------------------------------------
 
 

@@ -154,6 +154,27 @@ def test_in_a_loop():
 
 
 @pytest.mark.parametrize(
+    ("image", "options"),
+    [
+        ((1, 5, 5, 8), {"lhs_dilation": (2, 3), "padding": ((-1, 3), (3, -2))}),
+        ((2, 9, 9, 8), {"padding": ((-1, 1), (1, -1))}),
+        ((1, 9, 9, 8), {"padding": ((0, -1), (-1, 2)), "rhs_dilation": (2, 1)}),
+    ],
+)
+def test_padding_and_cutting(image, options):
+    """XLA reads what is not there, where one side is cut off and the other padded."""
+    options = {"dimensions": ("NHWC", "HWOI", "NCHW"), **options}
+    x, k = normal(*image), normal(9 // options.get("rhs_dilation", (1,))[0], 9, 6, 8)
+    after, done = remarked(jaxmlir.trace(convolved(2, **options))(x, k))
+    assert done
+    dilations = options.pop("lhs_dilation", (1, 1))
+    pairs = zip(options.pop("padding"), dilations, strict=True)
+    edges = [(0, 0, 0), *((*p, d - 1) for p, d in pairs), (0, 0, 0)]
+    want = convolved(2, padding="VALID", **options)(lax.pad(x, np.float32(0), edges), k)
+    np.testing.assert_allclose(after(x, k), want, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize(
     ("kernel", "dilations", "padding", "spread"),
     [
         ((3, 1), (2, 1), ((3, 0), (1, -1)), (1, 2)),

@@ -73,6 +73,13 @@ def test_same_as_jax(layout, options, left):
         np.testing.assert_allclose(a, b, 1e-4, 1e-4)
 
 
+def test_no_dimensions_but_batch_and_channels():
+    args, function = (normal(4, 6), normal(8, 3)), convolved(None, 2, window_strides=(), padding=())
+    after = jaxmlir.trace(function)(*args).run_passes(EXPAND)
+    assert convolutions(after) == 0
+    np.testing.assert_allclose(after(*args), function(*args), 1e-5, 1e-5)
+
+
 @pytest.mark.compat
 def test_several_results_for_each_channel():
     args, function = arrays(NHWC, 3 * CHANNELS), convolved(NHWC)

@@ -73,6 +73,14 @@ def test_left_alone(window):
     assert str(after) == str(gradient)
 
 
+@pytest.mark.parametrize("shape", [(3, 2), (0, 6)])
+def test_no_windows(shape):
+    x = RNG.randn(*shape).astype(np.float32)
+    gradient, after = expanded(pooled((2, 3), (2, 2)), x)
+    assert str(after) == str(gradient)
+    np.testing.assert_array_equal(after(x), np.zeros(shape))
+
+
 @pytest.mark.compat
 @pytest.mark.parametrize("strides", [(1, 1), (2, 3)])
 def test_second_derivative(strides):

@@ -111,7 +111,14 @@ checkpointed_while_p = primitive("checkpointed_while", _abstract_eval, _evaluate
 # --- loops on batches ---------------------------------------------------------------------------
 
 
-def guarded(guard: Any, step: Any, n: int, nconsts: int, otherwise: Callable[..., Any]) -> Any:
+def guarded(
+    guard: Any,
+    step: Any,
+    n: int,
+    nconsts: int,
+    otherwise: Callable[..., Any],
+    on_batches: Sequence[bool] | None = None,
+) -> Any:
     """A step where a condition on batches holds, ``otherwise(args)`` where not.
 
     Args:
@@ -119,21 +126,46 @@ def guarded(guard: Any, step: Any, n: int, nconsts: int, otherwise: Callable[...
         ones of each result of the step.
       step: a function of ``nconsts`` constants, the carry, and maybe more.
       n: how many constants the condition has.  The new function takes them in front of the others.
+      on_batches: which arguments of the step are on the batches, if no element of these looks at
+        another one (see :func:`going_on`).
     """
     size = len(guard.in_avals) - n
 
     def both(*args: Any) -> list[Any]:
         cond_consts, args = args[:n], args[n:]
         (holds,) = call(guard, *cond_consts, *args[nconsts : nconsts + size])
+        given = args if on_batches is None else going_on(holds, args, on_batches)
         return [
-            _where(holds, new, old)
-            for new, old in zip(call(step, *args), otherwise(args), strict=True)
+            where(holds, new, old)
+            for new, old in zip(call(step, *given), otherwise(args), strict=True)
         ]
 
     return traced(both, [*guard.in_avals[:n], *step.in_avals], name_of(step))
 
 
-def _where(holds: Any, new: Any, old: Any) -> Any:
+def going_on(holds: Any, values: Sequence[Any], on_batches: Sequence[bool]) -> list[Any]:
+    """What a step is given: of an element for which the condition does not hold, what is there of
+    the first one for which it does.
+
+    The step of an element that has ended is computed and not used.  But its pullback is computed
+    too, of cotangents that are zero, and what is shared by the elements adds them up: where the
+    slope is infinite, as it may be only where the loop does not go, that would be NaN.
+    """
+    if not holds.size:
+        return list(values)
+    first = jnp.argmax(lax.reshape(holds, (holds.size,)))
+
+    def given(x: Any) -> Any:
+        rows = lax.reshape(x, (holds.size, *x.shape[holds.ndim :]))
+        row = lax.dynamic_index_in_dim(lax.stop_gradient(rows), first, 0, keepdims=False)
+        shape = tuple(range(holds.ndim, x.ndim))
+        return where(holds, x, lax.broadcast_in_dim(row, x.shape, shape))
+
+    return [given(x) if b else x for x, b in zip(values, on_batches, strict=True)]
+
+
+def where(holds: Any, new: Any, old: Any) -> Any:
+    """``new`` where a condition on batches holds, ``old`` where not."""
     shape = jnp.shape(new)
     return lax.select_n(lax.broadcast_in_dim(holds, shape, tuple(range(holds.ndim))), old, new)
 
@@ -224,13 +256,27 @@ class BatchedLoop:
             self._cond_consts = len(in_cond)
             self.cond = _anywhere(self._guard)
         self.body, _ = batching.batch_jaxpr(body, axis, in_body + self.carry, self.carry)
+        # Elements may look at one another by the name of their axis only.
+        self._apart = axis.name is core.no_axis_name
         if self.guarded:
             # The states are the body's last arguments.
-            self.body = self.guard(self.body, len(in_body), lambda args: args[len(in_body) :])
+            self.body = self.guard(self.body, in_body, lambda args: args[len(in_body) :])
 
-    def guard(self, step: Any, nconsts: int, otherwise: Callable[..., Any]) -> Any:
-        """A step on batches, guarded by the condition (see :func:`guarded`)."""
-        return guarded(self._guard, step, self._cond_consts, nconsts, otherwise)
+    def guard(
+        self,
+        step: Any,
+        consts: list[bool],
+        otherwise: Callable[..., Any],
+        more: Sequence[bool] = (),
+    ) -> Any:
+        """A step on batches, guarded by the condition (see :func:`guarded`).
+
+        Args:
+          consts, more: which of the step's constants, and of what it takes after the carry, are on
+            batches.
+        """
+        on_batches = [*consts, *self.carry, *more] if self._apart else None
+        return guarded(self._guard, step, self._cond_consts, len(consts), otherwise, on_batches)
 
 
 batching.fancy_primitive_batchers[checkpointed_while_p] = _batch

@@ -156,7 +156,7 @@ def _batch(axis: Any, args: Any, dims: Any, **params: Any) -> tuple[list[Any], l
     if new.guarded:
         batched_y = [True] * len(last)
         step, out = batch_step(batched_y, True)
-        step = new.guard(step, len(consts), _zeros_and_last(step, sums, len(last)))
+        step = new.guard(step, in_consts, _zeros_and_last(step, sums, len(last)), batched_y)
     else:
         batched_y = fixpoint(in_last, lambda y: batch_step(y, [False] * sums + y)[1][sums:])
         step, out = batch_step(batched_y, [False] * sums + batched_y)

@@ -280,6 +280,7 @@ def _results_last(dims: Sequence[int]) -> tuple[int, ...]:
 
 def _convolved(x: Any, k: Any, axes: Sequence[_Axis], groups: int, options: dict[str, Any]) -> Any:
     """A convolution, by as many others as it takes."""
+    x, axes = _cut(x, axes)
     step = _step(x, k, axes, groups)
     convolved = functools.partial(_convolved, options=options)
     if step is not None:
@@ -298,6 +299,19 @@ def _convolved(x: Any, k: Any, axes: Sequence[_Axis], groups: int, options: dict
         feature_group_count=groups,
         **options,
     )
+
+
+def _cut(x: Any, axes: Sequence[_Axis]) -> tuple[Any, list[_Axis]]:
+    """An array without what negative padding cuts off: where the other side is padded, the library
+    of jax 0.10 reads what is not there."""
+    starts, limits = [0] * x.ndim, list(x.shape)
+    left = list(axes)
+    for i, axis in enumerate(axes):
+        if axis.dilation == 1:
+            starts[1 + i] += max(-axis.low, 0)
+            limits[1 + i] -= max(-axis.high, 0)
+            left[i] = axis._replace(low=max(axis.low, 0), high=max(axis.high, 0))
+    return (x, left) if left == list(axes) else (lax.slice(x, starts, limits), left)
 
 
 def _step(x: Any, k: Any, axes: Sequence[_Axis], groups: int) -> str | None:

@@ -159,9 +159,9 @@ class _Depthwise:
 
     def starts(self, rank: int) -> np.ndarray:
         """Where in the padded array what meets each place of a window begins."""
-        places = np.indices(self.taps).reshape(len(self.taps), -1).T
+        places = np.array(list(np.ndindex(*self.taps)), np.int32)
         found = np.zeros((len(places), rank), np.int32)
-        found[:, self.lhs[2:]] = places * self.moves
+        found[:, self.lhs[2:]] = places * np.array(self.moves, np.int32)
         return found
 
     def view(self, x: Any, start: Any) -> Any:

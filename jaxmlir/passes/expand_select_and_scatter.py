@@ -114,12 +114,13 @@ def _suited(node: OpNode) -> _Windows | None:
     is_gather = node.name == _GATHER
     over = node.op.results[0] if is_gather else node.operands[0]
     sizes, strides, padding = map(node.get, ("window_dimensions", "window_strides", "padding"))
-    select = node.get("select_prim")
+    select, counts = node.get("select_prim"), aval_of(over.type).shape
     if (
         select not in _IDENTITIES
         or not _has_infinity(operand.dtype)
         or not (MIN_GATHERED if is_gather else 2) <= math.prod(sizes) <= MAX_WINDOW
         or np.min(padding, initial=0) < 0
+        or 0 in counts
         or any(d != 1 for name in _DILATIONS for d in node.get(name, ()))
     ):
         return None
@@ -129,7 +130,7 @@ def _suited(node: OpNode) -> _Windows | None:
         tuple(map(tuple, padding)),
         select,
         operand.shape,
-        aval_of(over.type).shape,
+        counts,
     )
 
 
