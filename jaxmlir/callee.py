@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmlir import codec
 from jaxmlir._collector import collector_paused
 from jaxmlir._lists import chosen
+from jaxmlir._setting import setting
 from jaxmlir.ir import context, scope
 from jaxmlir.lowering import lower_function
 from jaxmlir.passes._liveness import Mask, Variant
@@ -40,9 +41,9 @@ class Callee:
         return Callee(self.program, self.symbol)
 
     def derived(self, transformation: str, pattern: Any) -> Any:
-        """The function transformed, made once per pattern (see :func:`derive`)."""
+        """The function transformed, made once per pattern and setting (see :func:`derive`)."""
         return self.once(
-            (transformation, pattern),
+            (transformation, pattern, setting()),
             lambda: derive(self.program, self.symbol, transformation, pattern),
         )
 

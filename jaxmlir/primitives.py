@@ -14,7 +14,7 @@ import weakref
 from typing import Any
 
 from jaxmlir import _compat, ops
-from jaxmlir._compat import ad, batching, core, mlir
+from jaxmlir._compat import ad, batching, core, mlir, pe, state_discharge
 from jaxmlir.errors import ExportError, nearest
 from jaxmlir.ops import kernel
 
@@ -22,15 +22,24 @@ _known: dict[str, Any] = {}
 _met: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 
 
-def registries() -> list[Any]:
+def registries() -> list[dict[Any, Any]]:
     """JAX's tables of rules by primitive, where each one that can do something stands."""
+    lowerings = [mlir._lowerings, *mlir._platform_specific_lowerings.values()]
+    return [*lowerings, *transformations()]
+
+
+def transformations() -> list[dict[Any, Any]]:
+    """Those of them that transform equations."""
     return [
-        mlir._lowerings,
-        *mlir._platform_specific_lowerings.values(),
         ad.primitive_jvps,
+        ad.primitive_linearizations,
         ad.primitive_transposes,
         ad.fancy_transposes,
         batching.fancy_primitive_batchers,
+        pe.dce_rules,
+        pe.custom_partial_eval_rules,
+        pe.partial_eval_jaxpr_custom_rules,
+        state_discharge._discharge_rules,
     ]
 
 

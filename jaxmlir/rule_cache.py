@@ -40,7 +40,7 @@ import jaxlib
 
 from jaxmlir import ops, primitives
 from jaxmlir._cache_directory import directory
-from jaxmlir._compat import ad, config, core, mlir, pe, state_discharge
+from jaxmlir._compat import config, core, mlir
 from jaxmlir._rule_files import RuleFiles, digest
 
 MAX_VERSIONS = 8
@@ -212,7 +212,7 @@ class _Rules:
 
     def registered(self) -> Registered:
         """Those that are not JAX's, of its primitives."""
-        registries = _registries()
+        registries = primitives.registries()
         seen = [rule for registry in registries for rule in registry.values()]
         # In lists, the same objects are equal: this is soon known.
         if seen != self._seen:
@@ -296,16 +296,6 @@ def _names(code: types.CodeType) -> Iterator[str]:
 def _code(code: types.CodeType) -> tuple[Any, ...]:
     consts = [_code(c) if isinstance(c, types.CodeType) else repr(c) for c in code.co_consts]
     return code.co_code, code.co_names, consts
-
-
-def _registries() -> list[Any]:
-    return [
-        *primitives.registries(),
-        ad.primitive_linearizations,
-        pe.dce_rules,
-        pe.custom_partial_eval_rules,
-        state_discharge._discharge_rules,
-    ]
 
 
 def _is_known(primitive: Any) -> bool:

@@ -19,6 +19,7 @@ from jax.interpreters import ad, batching, mlir
 import jaxmlir
 from jaxmlir import debug
 from jaxmlir._compat import closed_and_open_differ, core
+from jaxmlir._setting import setting
 from jaxmlir.errors import EvaluationError, LoweringError, TransformError
 
 pytestmark = pytest.mark.compat
@@ -392,3 +393,108 @@ def test_a_wrong_rule(rule, use, error, says, request):
     assert f"'jaxpr.{primitive.name}' op" in str(e.value)
     assert says in str(e.value)
     assert __file__ in str(e.value)
+
+
+XS = jnp.arange(3.0)
+
+TRANSFORMATIONS = {
+    "jvp": (
+        lambda f: jaxmlir.trace(f)(XS).jvp()((XS,), (XS,))[1],
+        lambda f: jax.jvp(f, (XS,), (XS,))[1],
+    ),
+    "linearize": (
+        lambda f: jaxmlir.trace(f)(XS).linearize()[1]((), XS),
+        lambda f: jax.linearize(f, XS)[1](XS),
+    ),
+    "transpose": (
+        lambda f: jaxmlir.trace(f)(XS).vjp()[1]((), XS)[0],
+        lambda f: jax.vjp(f, XS)[1](XS)[0],
+    ),
+    "batching": (
+        lambda f: jaxmlir.trace(f)(XS).vmap(axis_size=2)(jnp.ones((2, 3))),
+        lambda f: jax.vmap(f)(jnp.ones((2, 3))),
+    ),
+}
+
+
+def scaled(name):
+    """``2 * x`` as a primitive, and a function that registers a rule which multiplies by another
+    number."""
+    primitive = Primitive(name)
+    primitive.def_abstract_eval(lambda x: x)
+    primitive.def_impl(lambda x: 2 * x)
+    mlir.register_lowering(primitive, mlir.lower_fun(lambda x: 2 * x, multiple_results=False))
+    ad.deflinear2(primitive, lambda ct, x: [2 * ct])
+
+    def register(kind, factor):
+        if kind == "transpose":
+            ad.primitive_transposes[primitive] = lambda ct, x: [factor * ct]
+        elif kind == "batching":
+            batching.primitive_batchers[primitive] = lambda xs, dims: (factor * xs[0], dims[0])
+        else:
+            ad.defjvp(primitive, lambda t, x: factor * t)
+
+    return primitive, register
+
+
+def of_itself(primitive):
+    return lambda x: primitive.bind(x)
+
+
+def of_another(primitive):
+    """A primitive whose rules are JAX's of a function of the first one."""
+    outer = Primitive(f"{primitive.name}_outer")
+    outer.def_abstract_eval(lambda x: x)
+    outer.def_impl(primitive.bind)
+    mlir.register_lowering(outer, mlir.lower_fun(primitive.bind, multiple_results=False))
+    ad.primitive_jvps[outer] = lambda xs, ts: jax.jvp(lambda x: primitive.bind(x), xs, ts)
+    batching.primitive_batchers[outer] = lambda xs, dims: (
+        jax.vmap(lambda x: primitive.bind(x), dims)(*xs),
+        0,
+    )
+    return lambda x: outer.bind(x)
+
+
+@pytest.mark.parametrize("within", [of_itself, of_another])
+@pytest.mark.parametrize("kind", TRANSFORMATIONS)
+def test_a_rule_that_takes_the_place_of_another(kind, within):
+    primitive, register = scaled(f"scaled_{kind}_{within.__name__}")
+    f = within(primitive)
+    ours, jaxs = TRANSFORMATIONS[kind]
+    for factor in (3, 5, 3):
+        register(kind, factor)
+        expected = jaxs(f)
+        assert ours(f).tolist() == expected.tolist()
+        assert expected.max() in (factor, 2 * factor)
+
+
+def test_a_rule_that_takes_the_place_of_another_in_what_was_derived():
+    """From a program, and from a function that several programs call."""
+    primitive, register = scaled("scaled_derived")
+    plain = lambda x: primitive.bind(x).sum()  # noqa: E731
+    called = jax.jit(plain)
+    program = jaxmlir.trace(plain)(XS)
+    for factor in (3, 5):
+        register("jvp", factor)
+        assert program.jvp()((XS,), (XS,)) == jax.jvp(plain, (XS,), (XS,))
+        for _ in range(3):
+            again = jaxmlir.trace(lambda x: called(x) + called(x + 1))(XS)
+            expected = jax.jvp(lambda x: plain(x) + plain(x + 1), (XS,), (XS,))
+            assert again.jvp()((XS,), (XS,)) == expected
+
+
+def test_what_jax_derives_in_another_configuration():
+    primitive, _ = scaled("scaled_product")
+    ad.defjvp(primitive, lambda t, x: jnp.ones((3, 3)) @ t)
+    program = jaxmlir.trace(lambda x: primitive.bind(x))(XS)
+    for precision in ("float32", "bfloat16", "float32"):
+        with jax.default_matmul_precision(precision):
+            jitted = jax.jit(lambda x, t: jax.jvp(program, (x,), (t,)))
+            text = jitted.lower(XS, XS).as_text()
+        assert ("HIGHEST" in text) == (precision == "float32")
+
+
+def test_what_rules_gave_stays_where_others_are_registered_of_new_primitives():
+    before = setting()
+    scaled("scaled_elsewhere")
+    assert setting() is before

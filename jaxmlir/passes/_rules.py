@@ -35,7 +35,7 @@ from jaxmlir._compat import (
     pe,
     state_discharge,
 )
-from jaxmlir._setting import setting
+from jaxmlir._setting import kept_for_settings, setting
 from jaxmlir._signature import Signature
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError, cause_of
 from jaxmlir.importer import Importer
@@ -72,12 +72,12 @@ class Rule(NamedTuple):
 
 
 # What rules have given for a pointwise op of some shape, by its kind: with that shape.
-_of_kind: dict[Any, tuple[()] | tuple[Any, _pointwise.Shape]] = {}
+_of_kind: dict[Any, tuple[()] | tuple[Any, _pointwise.Shape]] = kept_for_settings()
 
 # Templates that mean the same in every program, and the jaxprs of those that do not: they call
 # functions, or have large constants, which are each program's own.
-_process_wide: dict[Any, Any] = {}
-_traced: dict[Any, Any] = {}
+_process_wide = kept_for_settings()
+_traced = kept_for_settings()
 
 
 class Rules:
