@@ -52,6 +52,7 @@ from jaxmlir._leaves import KeptLeaves, Template, kept_leaves
 from jaxmlir._lists import chosen
 from jaxmlir._parallel_loops import ATTRIBUTE, keep_parallel
 from jaxmlir._signature import Signature
+from jaxmlir._waiting_bodies import Nesting
 from jaxmlir.errors import JaxmlirError, LoweringError, cause_of
 from jaxmlir.exporter import constant_value
 from jaxmlir.ir import (
@@ -143,18 +144,20 @@ def lower_function(
     liveness = program.liveness
     live = None if results is None else liveness.of(symbol, results)
     lowering = _Lowering(ctx, program, liveness.body(symbol))
-    is_outermost = lowering.cache.setdefault(_OUTERMOST, lowering) is lowering
-    lowered = lowering.lower(args, live)
-    if is_outermost:
-        del lowering.cache[_OUTERMOST]
-        if directory():
-            from jaxmlir import rule_cache
+    nesting = Nesting.of(ctx.module_context)
+    nesting.enter()
+    try:
+        lowered = lowering.lower(args, live)
+        if nesting.depth > 1:
+            return lowered
+        lowered = nesting.finish(ctx.module_context, *lowered)
+    finally:
+        nesting.leave()
+    if directory():
+        from jaxmlir import rule_cache
 
-            rule_cache.settle()
+        rule_cache.settle()
     return lowered
-
-
-_OUTERMOST = "the program that is being lowered"
 
 
 class _Lowering:

@@ -29,6 +29,7 @@ from jaxmlir._compat import (
     source_info_util,
 )
 from jaxmlir._lists import chosen
+from jaxmlir._waiting_bodies import Nesting
 from jaxmlir.callee import Callee, Pruned
 from jaxmlir.exporter import Exporter, count_constvars
 from jaxmlir.ir import context, ir
@@ -84,7 +85,8 @@ pe.custom_staging_rules[call_p] = _stage
 
 
 def _lowering(ctx: Any, *args: Any, callee: Callee, placement: Any) -> list[Any]:
-    results, tokens = callee.lower(ctx, args)
+    found = Nesting.of(ctx.module_context).placeholder(ctx, callee, args)
+    results, tokens = found or callee.lower(ctx, args)
     if ctx.tokens_in is not tokens or len(tokens):
         ctx.set_tokens_out(tokens)
     return results
