@@ -110,5 +110,6 @@ def _as_jit(callee: Callee, avals: Iterable[Any]) -> Any:
         return core.jaxpr_as_fun(callee.closed_jaxpr)(*xs)
 
     function.__name__ = callee.symbol
-    (eqn,) = jax.make_jaxpr(jax.jit(function))(*avals).eqns
+    with jax.disable_jit(False):
+        (eqn,) = jax.make_jaxpr(jax.jit(function))(*avals).eqns
     return eqn

@@ -109,6 +109,9 @@ def test_inside_interpreters_that_look_at_equations():
         jax.jit(lambda x, g=g: jet.jet(g, (x,), ((x, x),)))(x) for g in (program, jnp.exp)
     )
     same(ours, jaxs)
+    with jax.disable_jit():
+        same(*(jet.jet(g, (x,), ((x, x),)) for g in (program, jnp.exp)))
+        assert checkify.checkify(program)(x)[1] == jnp.exp(x)
 
 
 @compat
