@@ -493,3 +493,18 @@ def test_a_determinant_is_that_of_all_unknown_arguments():
     program.run_passes("jaxpr-inverse{argnums=0 known=1}")
     with pytest.raises(TransformError, match="floor is many-to-one"):
         program.run_passes("jaxpr-inverse{argnums=0 known=1 log-det=true}")
+
+
+@pytest.mark.parametrize("name", ["leaky_relu", "elu", "soft_sign"])
+def test_functions_of_the_library_whatever_the_setting(name):
+    f = getattr(jax.nn, name)
+    x = np.array([-3.0, 0.5, 2.0], np.float32)
+    program = jaxmlir.trace(f)(x)
+    jax.clear_caches()
+    with jax.disable_jit():
+        np.testing.assert_allclose(program.inverse()(f(x)), x, rtol=1e-6)
+    with jax.enable_x64(True):
+        half = x.astype(np.float16)
+        inverse = jaxmlir.trace(f)(half).inverse()
+        np.testing.assert_allclose(inverse(f(half)), half, rtol=4e-3)
+    np.testing.assert_allclose(jaxmlir.trace(f)(x).inverse()(f(x)), x, rtol=1e-6)

@@ -22,6 +22,7 @@ from jax import lax
 
 from jaxmlir import rules
 from jaxmlir._compat import core
+from jaxmlir._setting import setting
 from jaxmlir.inverses import _formulas
 from jaxmlir.inverses._numerics import log_difference
 from jaxmlir.inverses._rule import Formula, Formulas
@@ -119,7 +120,7 @@ def learn(site: Site, symbol: str) -> bool:
     if "library" not in site.memory:
         avals = tuple(aval_of(v.type) for v in site.operands)
         text = _text(site.solver.rules.program, symbol)
-        site.memory["library"] = text == _traced(name, avals)
+        site.memory["library"] = text == _traced(name, avals, setting())
     if not site.memory["library"]:
         return False
     _formulas.learn(LIBRARY[name].formulas, site, _defaults(name))
@@ -137,14 +138,15 @@ def _defaults(name: str) -> dict[str, Any]:
 
 
 @functools.cache
-def _traced(name: str, avals: tuple[Any, ...]) -> str | None:
-    """JAX's function for arguments of these types, as :func:`_text` gives it."""
+def _traced(name: str, avals: tuple[Any, ...], _: object) -> str | None:
+    """JAX's function for arguments of these types, as :func:`_text` gives it in a setting."""
     from jaxmlir.staging import from_jaxpr
 
     function = _function(name)
     if function is None or not all(isinstance(a, core.ShapedArray) for a in avals):
         return None
-    with widths_of(avals):
+    # It is found by its name, as a call.
+    with widths_of(avals), jax.disable_jit(False):
         args = [jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
         try:
             program = from_jaxpr(jax.make_jaxpr(lambda *xs: function(*xs))(*args))
