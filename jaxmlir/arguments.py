@@ -223,6 +223,6 @@ def _widens(have: Any, aval: Any) -> bool:
 
 
 def _tree_text(tree: Any) -> str:
-    args, kwargs = jax.tree.unflatten(tree, ["*"] * tree.num_leaves)
+    args, kwargs = pytrees.of_placeholders(tree)
     parts = [*map(str, args), *(f"{k}={v}" for k, v in kwargs.items())]
-    return f"({', '.join(parts)})".replace("'*'", "*")
+    return re.sub(r"<object object at \w+>", "*", f"({', '.join(parts)})")
