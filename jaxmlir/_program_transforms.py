@@ -149,6 +149,7 @@ class Transformations:
         argnums: int | Sequence[int] = 0,
         has_aux: bool = False,
         holomorphic: bool = False,
+        allow_int: bool = False,
         *,
         while_loops: str = "error",
         checkpoints: int | None = None,
@@ -158,7 +159,7 @@ class Transformations:
         Result and errors as for :meth:`jacfwd`, ``while_loops`` and ``checkpoints`` as for
         :meth:`linearize`.
         """
-        options = {"while_loops": while_loops, "checkpoints": checkpoints}
+        options = {"while_loops": while_loops, "checkpoints": checkpoints, "allow_int": allow_int}
         return self._jacobian("jacrev", argnums, has_aux, holomorphic, **options)
 
     @derived_once
@@ -181,10 +182,10 @@ class Transformations:
         return self._jacobian("hessian", argnums, has_aux, holomorphic, **options)
 
     def _jacobian(
-        self, kind: str, argnums: Any, has_aux: bool, holomorphic: bool, **loops: Any
+        self, kind: str, argnums: Any, has_aux: bool, holomorphic: bool, **others: Any
     ) -> Program:
         options = {"argnums": argnums, "has_aux": has_aux, "holomorphic": holomorphic}
-        return _transforms().jacobian(self, kind, **options, **loops)
+        return _transforms().jacobian(self, kind, **options, **others)
 
     @derived_once
     def vmap(

@@ -399,3 +399,12 @@ def test_a_node_that_asks_for_shapes_is_an_argument():
     np.testing.assert_array_equal(program.grad()(x).a, 2 * x.a)
     with pytest.raises(ArgumentError, match=r"takes arguments of the pytree \(<.*Sized.*>\), got"):
         program(x, x)
+
+
+def test_the_jacobian_in_integers():
+    def f(x, i):
+        return jnp.sin(x) * i, x * x
+
+    args = np.arange(1, 4, dtype=np.float32), np.array([1, 2, 3], np.int32)
+    found = jaxmlir.trace(f)(*args).jacrev((0, 1), allow_int=True)(*args)
+    same(found, jax.jacrev(f, (0, 1), allow_int=True)(*args))
