@@ -11,13 +11,19 @@ from typing import Any
 from jaxmlir import primitives
 from jaxmlir._compat import config
 
+_configurations: dict[Any, object] = {}
 _settings: dict[Any, object] = {}
 _kept: list[dict[Any, Any]] = []
 
 
+def configuration() -> object:
+    """An object for each configuration, which is long to compare: for what depends on no rules."""
+    return _configurations.setdefault(config.trace_context(), object())
+
+
 def setting() -> object:
-    """An object for each configuration, which is long to compare; others when a primitive is given
-    another rule than it had."""
+    """An object for each configuration; others when a primitive is given another rule than it
+    had."""
     _rules.look()
     return _settings.setdefault(config.trace_context(), object())
 

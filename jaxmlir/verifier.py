@@ -42,7 +42,7 @@ from jaxmlir import (
     signatures,
 )
 from jaxmlir._compat import config, core, dtypes, effects, named_axes, pe
-from jaxmlir._setting import setting
+from jaxmlir._setting import configuration
 from jaxmlir._signature import Signature
 from jaxmlir.constants import Unread
 from jaxmlir.errors import (
@@ -113,7 +113,7 @@ class _Verifier:
         self.pending: dict[str, bool] = {}
         self.calls: dict[str, dict[str, tuple[str, ir.Location]]] = {}
         self.interfaces: dict[str, Any] = {}
-        self.setting = setting()
+        self.setting = configuration()
         # Functions without ops are of the dialect, and of none that MLIR checks.
         self.is_dialects = "jaxpr.version" in program._module.operation.attributes
         # Not in a shard_map that tracks varying axes.
