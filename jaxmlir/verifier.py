@@ -113,7 +113,7 @@ class _Verifier:
         self.pending: dict[str, bool] = {}
         self.calls: dict[str, dict[str, tuple[str, ir.Location]]] = {}
         self.interfaces: dict[str, Any] = {}
-        self.setting = configuration()
+        self.configuration = configuration()
         # Functions without ops are of the dialect, and of none that MLIR checks.
         self.is_dialects = "jaxpr.version" in program._module.operation.attributes
         # Not in a shard_map that tracks varying axes.
@@ -123,7 +123,7 @@ class _Verifier:
         with contextlib.suppress(_Full):
             # What these name are copies too, of functions that were found valid together.
             copies = self.program.copies.items()
-            valid = {name: {} for name, copy in copies if self.setting in copy.leaf.verified}
+            valid = {name: {} for name, copy in copies if self.configuration in copy.leaf.verified}
             self.calls.update(valid)
             for op in self.program._module.body.operations:
                 if not (isinstance(op, func.FuncOp) and op.name.value in valid):
@@ -139,7 +139,7 @@ class _Verifier:
             self.check_call_graph()
         if not self.diagnostics:
             for symbol in self.walked_plainly & self.program.copies.keys():
-                self.program.copies[symbol].leaf.verified.add(self.setting)
+                self.program.copies[symbol].leaf.verified.add(self.configuration)
         return self.diagnostics
 
     def report(self, op: Any, message: str) -> None:
@@ -190,7 +190,7 @@ class _Verifier:
         calls = self.calls[symbol] = {}
         if not check_vma:
             self.walked_plainly.add(symbol)
-        known = _valid.setdefault((self.setting, check_vma), set())
+        known = _valid.setdefault((self.configuration, check_vma), set())
         # Signatures that mean something in this program only, with the functions they name.
         own: dict[Signature, list[tuple[str, bool]]] = {}
         self.check_arguments(self.functions[symbol])
