@@ -68,7 +68,7 @@ class Function:
         for op, name in ops:
             if name in looked_at:
                 operands = tuple([nodes.get(v) or found._leaf(v) for v in op.operands])
-                result = op.results[0]
+                result = op.result
                 # Of most of what is read they are asked for, which is dearer than to have them.
                 attributes = attributes_of(op) if name in rules else None
                 node = Node(result.type, result, op, name, operands, attributes)
