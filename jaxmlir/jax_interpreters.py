@@ -8,7 +8,6 @@ call of a program is a ``jit`` of its equations.
 from __future__ import annotations
 
 import importlib.abc
-import importlib.util
 import sys
 from collections.abc import Callable, Iterable
 from importlib.machinery import ModuleSpec
@@ -46,16 +45,13 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
     def __init__(self, primitive: Any):
         self.primitive = primitive
-        self.searching = False
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        if self.searching or name not in _INTERPRETERS:
+        if name not in _INTERPRETERS:
             return None
-        self.searching = True
-        try:
-            spec = importlib.util.find_spec(name)
-        finally:
-            self.searching = False
+        others = [finder for finder in sys.meta_path if finder is not self]
+        found = (finder.find_spec(name, path, target) for finder in others)
+        spec = next(filter(None, found), None)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 

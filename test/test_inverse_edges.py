@@ -508,3 +508,18 @@ def test_functions_of_the_library_whatever_the_setting(name):
         inverse = jaxmlir.trace(f)(half).inverse()
         np.testing.assert_allclose(inverse(f(half)), half, rtol=4e-3)
     np.testing.assert_allclose(jaxmlir.trace(f)(x).inverse()(f(x)), x, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("f", "parameter"),
+    [
+        (lambda x: jax.nn.leaky_relu(x, -0.5), "negative_slope -0.5"),
+        (lambda x: jax.nn.leaky_relu(x, np.array([1.0, 0.0, 2.0], np.float32)), "negative_slope 0"),
+        (lambda x: jax.nn.elu(x, -1.0), "alpha -1"),
+    ],
+)
+def test_functions_of_the_library_are_many_to_one_of_some_parameters(f, parameter):
+    program = jaxmlir.trace(f)(np.zeros(3, np.float32))
+    message = f"of {parameter}, which is not positive, it is many-to-one"
+    with pytest.raises(TransformError, match=message):
+        program.inverse()

@@ -165,6 +165,31 @@ def test_inside_interpreters_that_are_imported_later():
     assert [float(word) for word in done.stdout.split()] == pytest.approx([1.0, 1.0, 1.0, 1.0])
 
 
+ONE_WHILE_ANOTHER_IS_SEARCHED = """
+import importlib, sys
+import jaxmlir, jaxmlir.runtime
+
+
+class Elsewhere:
+    def find_spec(name, path, target=None):
+        if name == "jax.experimental.jet":
+            importlib.import_module("jax._src.checkify")
+
+
+sys.meta_path.insert(1, Elsewhere)
+import jax.experimental.jet
+for module, rules in (("jax.experimental.jet", "jet_rules"), ("jax._src.checkify", "error_checks")):
+    assert jaxmlir.runtime.call_p in getattr(sys.modules[module], rules), module
+"""
+
+
+def test_an_interpreter_that_is_imported_while_another_one_is_searched():
+    """As another thread may."""
+    command = [sys.executable, "-c", ONE_WHILE_ANOTHER_IS_SEARCHED]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @compat
 def test_the_backward_pass_keeps_what_there_is():
     x = jnp.arange(3.0)

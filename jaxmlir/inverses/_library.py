@@ -25,7 +25,7 @@ from jaxmlir._compat import core
 from jaxmlir._setting import setting
 from jaxmlir.inverses import _formulas
 from jaxmlir.inverses._numerics import log_difference
-from jaxmlir.inverses._rule import Formula, Formulas
+from jaxmlir.inverses._rule import Formula, Formulas, NotInvertible
 from jaxmlir.passes._build import ops_of, returned
 from jaxmlir.types import aval_of, widths_of
 
@@ -42,6 +42,18 @@ class Known:
     formulas: Formulas
     inverse: str
     """What the formulas are, in words."""
+    positive: str = ""
+    """The parameter, the second one, for which the function is many-to-one if it is not positive.
+    """
+
+    def check(self, site: Site) -> None:
+        """Fails where that is known; what is an argument is the caller's to mind."""
+        if not self.positive or len(site.operands) < 2:
+            return
+        static = site.solver.static(site.operands[1])
+        if static is not None and not (static > 0).all():
+            least = f"{self.positive} {float(static.min()):g}"
+            raise NotInvertible(f"of {least}, which is not positive, it is many-to-one")
 
 
 def _unary(solve: Callable[..., Any], log_slope: Callable[..., Any]) -> Formulas:
@@ -97,11 +109,13 @@ LIBRARY: dict[str, Known] = {
         "jax.nn",
         _parametric("negative_slope", _unleaky, _leaky_log_slope),
         "y, and y / negative_slope where y < 0; of a positive slope",
+        "negative_slope",
     ),
     "elu": Known(
         "jax.nn",
         _parametric("alpha", _unelu, _elu_log_slope),
         "y, and log1p(y / alpha) where y < 0; of a positive alpha",
+        "alpha",
     ),
     "soft_sign": Known(
         "jax.nn",
@@ -123,6 +137,7 @@ def learn(site: Site, symbol: str) -> bool:
         site.memory["library"] = text == _traced(name, avals, setting())
     if not site.memory["library"]:
         return False
+    LIBRARY[name].check(site)
     _formulas.learn(LIBRARY[name].formulas, site, _defaults(name))
     return True
 
