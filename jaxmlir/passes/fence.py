@@ -52,6 +52,7 @@ from jaxmlir.passes._build import build
 from jaxmlir.passes._fusion import FEW_ELEMENTS, FUSED, MOVED, SLOW, inlined_calls, kept_call
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._partial_sums import MAX_READ, crowded_sums
+from jaxmlir.passes._read_first import loop_bodies, overwritten, read_first
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._sliced import read_in_two_ways, slices_of_scans
 from jaxmlir.passes._work import elements
@@ -85,9 +86,13 @@ class Fence(Pass):
 
 def fence(program: Program, platform: str = "cpu", threshold: int = Fence.threshold) -> int:
     """Puts fences into a program, in place; how many."""
-    put = fences(program, platform)
-    if put is None:
+    together = _fences(program, platform)
+    if together is None:
         return 0
+
+    def put(value: ir.Value) -> ir.Value:
+        return together([value])[0]
+
     with scope():
         bodies = _Bodies(program)
         costs = _Costs(bodies, threshold)
@@ -113,6 +118,11 @@ def fence(program: Program, platform: str = "cpu", threshold: int = Fence.thresh
             for symbol in program.functions
         }
         count += cut(sliced, "its user reads this slice in two arrangements")
+        for symbol in loop_bodies(map(bodies, program.functions)):
+            body = bodies(symbol)
+            for write in overwritten(body):
+                read_first(body, write, together)
+                count += 1
     if count:
         program.changed()
     return count
@@ -120,6 +130,15 @@ def fence(program: Program, platform: str = "cpu", threshold: int = Fence.thresh
 
 def fences(program: Program, platform: str) -> Callable[[ir.Value], ir.Value] | None:
     """Writes a fence on a value at the insertion point; ``None`` where there are none."""
+    together = _fences(program, platform)
+    return together and (lambda value: together([value])[0])
+
+
+_Together = Callable[[Sequence[ir.Value]], list[ir.Value]]
+"""Writes a fence on several values, each of which is there when all are."""
+
+
+def _fences(program: Program, platform: str) -> _Together | None:
     if platform not in _BARRIER_SINCE:
         return None
     return _barrier if jax_version()[:2] >= _BARRIER_SINCE[platform] else _Calls(program)
@@ -503,9 +522,10 @@ def _is_array(type_: ir.Type) -> bool:
     return isinstance(aval, core.ShapedArray) and not isinstance(aval.dtype, dtypes.ExtendedDType)
 
 
-def _barrier(value: ir.Value) -> ir.Value:
-    """The value, across a barrier to fusion."""
-    return ir.Operation.create("jaxpr.optimization_barrier", [value.type], [value]).result
+def _barrier(values: Sequence[ir.Value]) -> list[ir.Value]:
+    """The values, across a barrier to fusion."""
+    name, types = "jaxpr.optimization_barrier", [v.type for v in values]
+    return list(ir.Operation.create(name, types, list(values)).results)
 
 
 class _Calls:
@@ -513,25 +533,26 @@ class _Calls:
 
     def __init__(self, program: Program):
         self._program = program
-        self._symbols: dict[ir.Type, str] = {}
+        self._symbols: dict[tuple[ir.Type, ...], str] = {}
         self._taken = ChainMap[str, Any](program.functions, {})
         self._numbers = itertools.count()
 
-    def __call__(self, value: ir.Value) -> ir.Value:
+    def __call__(self, values: Sequence[ir.Value]) -> list[ir.Value]:
+        types = [v.type for v in values]
         attributes = {
-            "jaxpr": ir.FlatSymbolRefAttr.get(self._symbol(value.type)),
+            "jaxpr": ir.FlatSymbolRefAttr.get(self._symbol(tuple(types))),
             "name": ir.StringAttr.get("fence"),
             "jaxpr.ctx": kept_call(),
         }
-        return ir.Operation.create("jaxpr.jit", [value.type], [value], attributes).result
+        return list(ir.Operation.create("jaxpr.jit", types, list(values), attributes).results)
 
-    def _symbol(self, type_: ir.Type) -> str:
-        """The identity function of a type."""
-        if type_ not in self._symbols:
-            self._symbols[type_] = name = free_symbol("fence", self._taken, self._numbers)
+    def _symbol(self, types: tuple[ir.Type, ...]) -> str:
+        """The identity function of some types."""
+        if types not in self._symbols:
+            self._symbols[types] = name = free_symbol("fence", self._taken, self._numbers)
             self._taken.maps[1][name] = None
             with ir.InsertionPoint(self._program.module.body), ir.Location.unknown():
-                function = func.FuncOp(name, ([type_], [type_]), visibility="private")
+                function = func.FuncOp(name, (types, types), visibility="private")
                 with ir.InsertionPoint(function.add_entry_block()):
-                    func.ReturnOp([_barrier(function.arguments[0])])
-        return self._symbols[type_]
+                    func.ReturnOp(_barrier(function.arguments))
+        return self._symbols[types]

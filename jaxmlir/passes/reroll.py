@@ -42,6 +42,7 @@ from jaxmlir.passes._call_graph import outside_kernels
 from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes._options import is_for_cpu
 from jaxmlir.passes._own_slices import with_dynamic_slices
+from jaxmlir.passes._read_first import READS, WRITES
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._repeats import Place, Text, Word
 from jaxmlir.passes._rules import Rules
@@ -256,7 +257,7 @@ class _Loop(Blocks):
         own = sum(work.at(body, i) for i in block)
         # Its kernels' results are stored by straight-line code as well.
         types = [t for i in block if body.names[i] in FUSED for t in body.signatures[i].results]
-        types += [self.operand_type(places) for places, _ in self.carry]
+        types += [self.operand_type(p) for p, r in self.carry if not self.is_in_place(p, r)]
         types += [self.result_type(place) for place in self.ys]
         for places in self.xs:
             if not self.is_at_hand(places):
@@ -269,6 +270,32 @@ class _Loop(Blocks):
             return True
         gone = self._made_products(work)
         return sum(size(t) for t in types if aval_of(t).shape not in gone) <= most
+
+    def is_in_place(self, places: Sequence[Place], result: Place) -> bool:
+        """Whether a carried array is only read in parts, and written in place after that.
+
+        It is stored once then, and its derivative needs no more of it than where.
+
+        Args:
+          places: the operands that are the array.
+          result: what the next block has for it.
+        """
+        body = self.text.body
+        array = self.text.operand_number(self.word.starts[0], places[0])
+        versions = {array}
+        for i in self._block:
+            operands = body.operands[i]
+            if versions.isdisjoint(operands):
+                continue
+            # What has been written over is there no more, unless the array is copied before.
+            if operands[0] != array or not versions.isdisjoint(operands[1:]):
+                return False
+            if body.names[i] in WRITES:
+                (array,) = range(*body.results[i])
+                versions.add(array)
+            elif body.names[i] not in READS:
+                return False
+        return array == self.text.result_number(self.word.starts[0], result)
 
     def _made_products(self, work: Work) -> set[tuple[int, ...]]:
         """The shapes that log-sum-exps are of which ``jaxpr-log-products`` does without."""

@@ -1,0 +1,162 @@
+"""Reads of an array that ``jaxpr-fence`` has done before a loop writes over what they read.
+
+A loop that fills an array in place reads rows of it and writes others, and so does its derivative::
+
+    row = ct[i]
+    ct = ct.at[i].set(0)
+    ct = ct.at[i - 1].add(f(row))
+
+XLA's CPU compiler fuses the read with what uses the row, which comes after the write, and keeps
+a copy of the array for it in each step.  Here what is written waits for what is read: both go
+through one barrier, and nothing is copied.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from jaxmlir.ir import body_of, ir
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._remarks import remark
+from jaxmlir.passes._work import elements, is_plain_array
+
+# Of the array: a copy of fewer elements takes less time than a kernel.
+MIN_ELEMENTS = 4096
+# How many times as many elements the array has as all that is read.
+MIN_RATIO = 8
+
+READS = frozenset(f"jaxpr.{name}" for name in ("dynamic_slice", "gather", "slice"))
+# Ops that write a part of their first operand in place, and which operand is written.
+WRITES = {"jaxpr.dynamic_update_slice": 1, "jaxpr.scatter": 2, "jaxpr.scatter_add": 2}
+_VIEWS = frozenset({"jaxpr.reshape", "jaxpr.squeeze"})
+
+
+class Overwritten(NamedTuple):
+    """A write in place, and what is read of the array for other ops.
+
+    Attributes:
+      index: of the op that writes.
+      update: the operand that it writes.
+      moved: the ops after it that read, by index; they go before it.
+      read: the values that are to be there before it writes.
+      users: of each the ops that use it after that.
+    """
+
+    index: int
+    update: int
+    moved: list[int]
+    read: list[int]
+    users: list[list[int]]
+
+
+def loop_bodies(bodies: Iterable[Body]) -> list[str]:
+    """The functions that scans and whiles repeat."""
+    found: dict[str, None] = {}
+    for body in bodies:
+        for name, signature in zip(body.names, body.signatures, strict=True):
+            if name in _BODY_OF:
+                found[dict(signature.attributes)[_BODY_OF[name]].value] = None
+    return [*found]
+
+
+_BODY_OF = {"jaxpr.scan": "jaxpr", "jaxpr.while": "body_jaxpr"}
+
+
+def overwritten(body: Body) -> list[Overwritten]:
+    """The writes of the body of a loop that are to wait for reads, in order."""
+    if WRITES.keys().isdisjoint(body.names):
+        return []
+    users: defaultdict[int, list[int]] = defaultdict(list)
+    for index, operands in enumerate(body.operands):
+        for v in dict.fromkeys(operands):
+            users[v].append(index)
+    in_place = set(range(body.arity))
+    found = []
+    for index, name in enumerate(body.names):
+        if name not in WRITES:
+            continue
+        array, (result, _) = body.operands[index][0], body.results[index]
+        of = body.types[array]
+        if array in in_place and is_plain_array(of) and elements(of) >= MIN_ELEMENTS:
+            in_place.add(result)
+            new = _overwritten(body, index, users)
+            if new is not None:
+                found.append(new)
+    return found
+
+
+def _overwritten(body: Body, index: int, users: Mapping[int, Sequence[int]]) -> Overwritten | None:
+    """What the op that writes is to wait for; ``None`` if there is nothing, or no way.
+
+    Args:
+      users: of each value the ops that use it, in order.
+    """
+    array, *others = body.operands[index]
+    readers = [k for k in users[array] if k != index]
+    if array in others or array in body.returned:
+        return None
+    if not all(body.names[k] in READS and array not in body.operands[k][1:] for k in readers):
+        return None
+    needed, late = _needed(body, index), [k for k in readers if k > index]
+    given = body.results[index][0]
+    if any(v >= given for k in late for v in body.operands[k]):
+        return None
+    read: dict[int, list[int]] = {}
+    pending = readers[::-1]
+    while pending:
+        value = body.results[pending.pop()][0]
+        after = [k for k in users[value] if k > index and k not in needed]
+        if after or value in body.returned:
+            read[value] = after
+        else:
+            views = (k for k in users[value] if body.names[k] in _VIEWS)
+            pending += [k for k in views if k in needed]
+    size = sum([elements(body.types[v]) for v in read])
+    if not read or MIN_RATIO * size > elements(body.types[array]):
+        return None
+    return Overwritten(index, WRITES[body.names[index]], late, [*read], [*read.values()])
+
+
+def _needed(body: Body, index: int) -> set[int]:
+    """The ops that compute the operands of one, and itself."""
+    found: set[int] = set()
+    pending = [index]
+    while pending:
+        k = pending.pop()
+        if k not in found:
+            found.add(k)
+            makers = (body.makers[v] for v in body.operands[k])
+            pending += [maker for maker in makers if maker is not None]
+    return found
+
+
+def read_first(
+    body: Body, each: Overwritten, together: Callable[[list[ir.Value]], list[ir.Value]]
+) -> None:
+    """Has a write wait for what is read.
+
+    Args:
+      together: gives values as they are when all of them are there.
+    """
+    op = body.ops[each.index]
+    remark(op, "what is read of the array for others is read before it is written over")
+    for k in each.moved:
+        body.ops[k].operation.move_before(op.operation)
+    values = [body.value(v) for v in each.read]
+    with ir.InsertionPoint(op), op.location:
+        *read, update = together([*values, op.operands[each.update]])
+    end = ir.InsertionPoint.at_block_terminator(body_of(body.function)).ref_operation
+    for number, old, new, users in zip(each.read, values, read, each.users, strict=True):
+        for k in users:
+            _replace(body.ops[k].operation, old, new)
+        if number in body.returned:
+            _replace(end, old, new)
+    op.operation.operands[each.update] = update
+
+
+def _replace(op: ir.Operation, old: ir.Value, new: ir.Value) -> None:
+    for i, operand in enumerate(op.operands):
+        if operand == old:
+            op.operands[i] = new
