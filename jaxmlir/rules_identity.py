@@ -161,32 +161,6 @@ def _node_data(tree: Any) -> Iterator[Any]:
             yield from _node_data(child)
 
 
-class Alike:
-    """A rule, equal to another one that would trace alike.
-
-    What it is made of is looked at when it is first compared: most rules are alone of their types,
-    and a hash that has these needs no more.
-    """
-
-    __slots__ = ("_identity", "_number", "_value")
-
-    def __init__(self, value: Any, identity: Identities):
-        self._value, self._identity = value, identity
-        self._number: int | None = None
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Alike) and self.number == other.number
-
-    def __hash__(self) -> int:
-        return hash(Alike)
-
-    @property
-    def number(self) -> int:
-        if self._number is None:
-            self._number = self._identity(self._value)
-        return self._number
-
-
 # In what rules are made of, by the first class that fits.
 _KINDS: dict[Any, str] = {
     _ATOMS: "atom",

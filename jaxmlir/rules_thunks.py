@@ -95,8 +95,8 @@ def _jvp_rule(eqn: Any, pending: Pending) -> Told:
         return jaxpr, consts, {name: value for name, value in zeros.items() if any(value)}
 
     def function(in_zeros: tuple[bool, ...]) -> tuple[str, ir.Attribute]:
-        values = constants.values
-        key = ("jvp", pending.alike(thunk), tuple(in_avals), in_zeros, values, eqn.ctx)
+        kind = ("jvp", tuple(in_avals), in_zeros, constants.values, eqn.ctx)
+        key = (*kind, pending.alike(thunk, *kind))
         return pending.function(
             "jvp_jaxpr", key, thunk.debug_info, functools.partial(trace, in_zeros)
         )
@@ -228,8 +228,9 @@ class _VjpRules:
         self.cotangents = [v.aval.to_ct_aval() for v in eqn.outvars]
         self.constants = rules_closures.constants_of(eqn)
         self.fixed = len(self.constants.variables)
-        functions = pending.alike(self.fwd), pending.alike(self.bwd)
-        self.shared = (*functions, tuple(self.in_avals), self.constants.values, eqn.ctx)
+        kind = (tuple(self.in_avals), self.constants.values, eqn.ctx)
+        rules = {"fwd": self.fwd, "bwd": self.bwd}
+        self.shared = (*kind, *(pending.alike(rule, name, *kind) for name, rule in rules.items()))
         # Integers have no tangents, nor has what the function closed over.
         zero = _taken_for_zero(eqn, self.fwd, self.in_avals, self.constants.own)
         self.tangible = _tangible(self.in_avals, zero, self.fixed + closed_over(self.fwd))
@@ -490,8 +491,8 @@ def _lin_rule(eqn: Any, pending: Pending) -> Told:
         def trace() -> tuple[Any, Sequence[Any], dict[str, Any]]:
             return _trace_bwd(bwd, residuals, cotangents, ct_zeros, {})
 
-        types = tuple(residuals), tuple(cotangents)
-        key = ("lin", pending.alike(bwd), *types, ct_zeros, eqn.ctx)
+        kind = ("lin", tuple(residuals), tuple(cotangents), ct_zeros, eqn.ctx)
+        key = (*kind, pending.alike(bwd, *kind))
         return pending.function("bwd", key, bwd.debug_info, trace)
 
     return function

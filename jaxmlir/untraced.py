@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from jaxmlir.importer import Importer
     from jaxmlir.passes._rules import Rules
     from jaxmlir.program import Program
-    from jaxmlir.rules_identity import Alike, Identities
+    from jaxmlir.rules_identity import Identities
 
 # How often a rule is traced within itself, for other arguments each time: how many derivatives
 # there are.  Each of an ODE's is several times the program of the one before, so only short rules
@@ -199,6 +199,7 @@ class Pending:
         self._within: collections.Counter[str] = collections.Counter()
         self._check_vma = False
         self._traced: dict[str, Any] = {}
+        self._first: dict[Any, Any] = {}
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -356,11 +357,17 @@ class Pending:
         jaxpr = self._traced.get(_source(info))
         return jaxpr is None or _length(jaxpr) <= SHORT
 
-    def alike(self, rule: Any) -> Alike:
-        """What stands for a rule in a key."""
-        from jaxmlir.rules_identity import Alike
+    def alike(self, rule: Any, *kind: Any) -> int | None:
+        """What stands for a rule in a key: equal for those of a kind that would trace alike.
 
-        return Alike(rule, self.table.identity)
+        What a rule is made of is looked at when there is another of its kind: most are alone of
+        their types, and a key that has these needs no more.
+        """
+        first = self._first.setdefault(kind, rule)
+        if first is rule:
+            return None
+        of_first, number = map(self.table.identity, (first, rule))
+        return None if number == of_first else number
 
 
 def _source(info: core.DebugInfo) -> str:

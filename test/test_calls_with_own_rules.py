@@ -257,3 +257,103 @@ def test_a_cotangent_that_varies_over_other_axes_is_named_once():
     with pytest.raises(JaxmlirError, match="could not be traced: ValueError: Custom VJP") as error:
         jax.grad(program)(jnp.ones((8, 8)))
     assert str(error.value).count("could not be traced") == 1
+
+
+# --- VJP rules that are not linear ---------------------------------------------------------------
+
+
+@jax.custom_vjp
+def squares_cotangents(x):
+    return x * 1.0
+
+
+squares_cotangents.defvjp(
+    lambda x: (squares_cotangents(x), x),
+    lambda x, ct: (ct**2 * x,),
+)
+
+
+def called_twice(x):
+    return jnp.sum(squares_cotangents(x) ** 2 * jnp.sin(squares_cotangents(x)))
+
+
+def called_in_functions(x):
+    f = jax.jit(lambda x: squares_cotangents(jnp.sin(x)) * 2)
+    return jnp.sum(f(x) ** 2 * f(x))
+
+
+def called_in_each_iteration(x):
+    f = jax.jit(lambda x: jnp.exp(squares_cotangents(x * 2)))
+
+    def step(c, a):
+        return c * 0.5 + jnp.sum(f(x) * a * c), None
+
+    return lax.scan(step, jnp.float32(0.1), jnp.arange(1.0, 4.0))[0]
+
+
+def mapped(x):
+    def row(a):
+        return jnp.tanh(jnp.tanh(a * x @ squares_cotangents(jnp.outer(x, x))) @ jnp.outer(x, x))
+
+    return jnp.sum(lax.map(row, jnp.linspace(0.0, 1.0, 50)))
+
+
+def in_lanes(x):
+    def lane(i):
+        first, second = (jnp.full((3, 3), c * (i + 1)) for c in (0.1, 0.2))
+        return jnp.sum(jnp.tanh(jnp.tanh(squares_cotangents(x) @ first) @ second) * x[i])
+
+    return sum(map(lane, range(3)))
+
+
+def in_lanes_of_functions(x):
+    f = jax.jit(lambda x, a: jnp.sin(squares_cotangents(x)) * a)
+
+    def lane(i):
+        first, second = (jnp.full((3, 3), c * (i + 1)) for c in (0.1, 0.2))
+        return jnp.sum(jnp.tanh(jnp.tanh(f(x, x[i]) @ first) @ second))
+
+    return sum(map(lane, range(3)))
+
+
+def in_loops(x):
+    def loop(a):
+        def step(c, _):
+            return jnp.tanh(c * a + jnp.sum(squares_cotangents(x)) * 0.1), None
+
+        return lax.scan(step, jnp.float32(0.1), None, length=20)[0]
+
+    return sum(loop(x[i]) ** 2 for i in range(3))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        called_twice,
+        called_in_functions,
+        called_in_each_iteration,
+        mapped,
+        in_lanes,
+        in_lanes_of_functions,
+        in_loops,
+    ],
+)
+def test_a_vjp_rule_is_run_as_often_as_the_function_is_called(function):
+    program = jaxmlir.trace(function)(X).optimize(2)
+    close(program.grad()(X), jax.grad(function)(X), rtol=1e-4)
+    close(jax.grad(jaxmlir.jit(function, optimize=2))(X), jax.grad(function)(X), rtol=1e-4)
+
+
+def test_loops_whose_calls_differ_are_one_loop():
+    def loop(x):
+        def step(c, _):
+            return jnp.tanh(c * 0.5 + squares_cotangents(c * x)), None
+
+        return lax.scan(step, x * 0.1, None, length=20)[0]
+
+    def function(x):
+        return sum(loop(x[i]) ** 2 for i in range(3))
+
+    program = jaxmlir.trace(function)(X).optimize(2)
+    assert program.as_text().count('"jaxpr.scan"') == 1
+    close(program.grad()(X), jax.grad(function)(X))

@@ -12,6 +12,7 @@ import pytest
 from jax.experimental.xla_metadata import set_xla_metadata
 
 import jaxmlir
+from jaxmlir.importer import Importer
 
 
 def with_jvp(slope):
@@ -123,6 +124,26 @@ def test_what_a_rule_reads_tells_it_from_others(slopes, make):
     wanted = sum(slope() * 10**i for i, slope in enumerate(slopes))
     assert len({slope() for slope in slopes}) == len(slopes)
     assert jax.grad(f)(0.5) == jaxmlir.trace(f)(0.5).grad()(0.5) == wanted
+
+
+@pytest.mark.parametrize("make", [with_jvp, with_vjp])
+def test_many_rules_of_the_same_types_are_told_apart_by_hash(make, monkeypatch):
+    write, keys = Importer.rule, []
+
+    def rule(importer, key, hint, trace):
+        keys.append(key)
+        return write(importer, key, hint, trace)
+
+    monkeypatch.setattr(Importer, "rule", rule)
+
+    def f(x):
+        # Two calls of each: the rules of both are one.
+        return sum(make(read(k % 20 + 1, float))(x) for k in range(40))
+
+    program = jaxmlir.trace(f)(0.5)
+    program.trace_rules()
+    assert len(set(map(hash, keys))) == len(set(keys)) == len(keys) / 2
+    assert program.grad()(0.5) == 420.0
 
 
 @pytest.mark.parametrize("make", [with_jvp, with_vjp])

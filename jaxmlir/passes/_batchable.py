@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from jaxmlir import codec, ops, primitives, rules
@@ -14,7 +14,7 @@ from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import named_ops, reachable
 from jaxmlir.passes._call_graph import keep_reachable
 from jaxmlir.passes._fusion import FUSED, MOVED
-from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
+from jaxmlir.passes._purity import Counted, is_pure, is_same_in_a_batch
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import KERNEL, Work, is_plain_signature, size
 from jaxmlir.passes.higher_order import has_rule
@@ -89,12 +89,66 @@ def _has_rule(name: str) -> bool:
         return False
 
 
+# The rules of a call with a VJP rule stand for all that it does.
+_RUN_ANOTHER = {*_CALLS, "jaxpr.scan"} - {"jaxpr.custom_vjp_call_jaxpr"}
+
+
+class SharedRules:
+    """Whether a batch runs ops with a VJP rule once for all its members.
+
+    It does if they get nothing that differs between these.  Alone, each has a cotangent of its own.
+    """
+
+    def __init__(self, program: Program):
+        self._program = program
+        self._counted = Counted(program)
+
+    def of_op(self, signature: Signature, varying: Callable[[], Sequence[bool]]) -> bool:
+        """Whether there is such an op in what ops of a signature do.
+
+        Args:
+          varying: tells which operands differ.
+        """
+        if not self._counted.has_vjp_rule(signature):
+            return False
+        pattern = varying()
+        if True not in pattern:
+            return True
+        if signature.name not in _RUN_ANOTHER:
+            return False
+        return self.of_body(Body(self._program.function(called(signature))), pattern)
+
+    def of_body(self, body: Body, varying: Sequence[bool]) -> bool:
+        """Whether there is one in a function.
+
+        Args:
+          varying: which arguments differ.
+        """
+        differ = {v for v, is_varying in enumerate(varying) if is_varying}
+        for signature, operands, results in zip(
+            body.signatures, body.operands, body.results, strict=True
+        ):
+            pattern = [v in differ for v in operands]
+            if self.of_op(signature, lambda pattern=pattern: pattern):
+                return True
+            if True in pattern:
+                differ.update(range(*results))
+        return False
+
+
+def called(signature: Signature) -> str:
+    """The function that a call, or each iteration of a scan, runs."""
+    attributes = signature.named
+    return attributes["jaxpr" if "jaxpr" in attributes else "call_jaxpr"].value
+
+
 class Batchable:
     """Which ops give the same in a batch, and are no dearer for each member than alone."""
 
     def __init__(self, rules: Rules):
         self._rules = rules
         self._known: dict[Signature, bool] = {}
+        self._shared = SharedRules(rules.program)
 
     def is_so(self, signature: Signature, is_common: Callable[[int], bool]) -> bool:
         """Whether ops of a signature are.
@@ -103,7 +157,11 @@ class Batchable:
           is_common: whether an operand is the same for all members.
         """
         common = COMMON.get(signature.name)
-        return (common is None or is_common(common)) and self._may_be(signature)
+        if (common is not None and not is_common(common)) or not self._may_be(signature):
+            return False
+        return not self._shared.of_op(
+            signature, lambda: [not is_common(j) for j in range(len(signature.operands))]
+        )
 
     def _may_be(self, signature: Signature) -> bool:
         found = self._known.get(signature)
@@ -123,9 +181,7 @@ class Batchable:
         if not can_batch(self._rules.program, signature):
             return False
         if name in _CALLS:
-            attributes = dict(signature.attributes)
-            symbol = attributes["jaxpr" if "jaxpr" in attributes else "call_jaxpr"].value
-            body = Body(self._rules.program.function(symbol))
+            body = Body(self._rules.program.function(called(signature)))
             # Which of its values are common is not known.
             return all(self.is_so(inner, lambda _: False) for inner in body.signatures)
         return not record.functions

@@ -46,18 +46,49 @@ def _is_fixed(record: ops.Op) -> bool:
 _DRAWS = "jaxpr.rng_uniform"
 
 
-class Draws:
-    """Whether the functions of a program draw numbers from the generator that has a state."""
+# A backward rule need not be linear in the cotangent: one that clips it gives something else for
+# the sum of two than for each of them.
+_WITH_VJP_RULE = frozenset({"jaxpr.custom_vjp_call_jaxpr", "jaxpr.custom_lin"})
+
+
+class Counted:
+    """Which ops of a program make a difference by how often they run, be it to its derivative.
+
+    They draw numbers from the generator that has a state, or have a VJP rule, or run a function
+    with such ops.
+    """
 
     def __init__(self, program: Program):
-        self._program = program
-        names = program.reading.graph.names.values()
-        self._any = any(_DRAWS in found for found in names)
-        self._known: dict[str, bool] = {}
+        self._draw = _Reaching(program, frozenset({_DRAWS}))
+        self._have_rule = _Reaching(program, _WITH_VJP_RULE)
 
     def __call__(self, signature: Signature) -> bool:
-        """Whether ops of a signature run one that does."""
-        if not self._any or not may_have_functions(signature.name):
+        return self.draws(signature) or self.has_vjp_rule(signature)
+
+    def draws(self, signature: Signature) -> bool:
+        """Whether ops of a signature draw numbers, or run one that does."""
+        return self._draw.is_so(signature)
+
+    def has_vjp_rule(self, signature: Signature) -> bool:
+        """Whether ops of a signature have a VJP rule, or run one that has."""
+        return self._have_rule.is_so(signature)
+
+
+class _Reaching:
+    """Which ops of a program are of some names, or run a function that has one of these."""
+
+    def __init__(self, program: Program, names: frozenset[str]):
+        self._program = program
+        self._names = names
+        self._any = not all(map(names.isdisjoint, program.reading.graph.names.values()))
+        self._known: dict[str, bool] = {}
+
+    def is_so(self, signature: Signature) -> bool:
+        if not self._any:
+            return False
+        if signature.name in self._names:
+            return True
+        if not may_have_functions(signature.name):
             return False
         uses = (use for _, attr in signature.attributes for use in symbol_uses(attr))
         return any(map(self._function, uses))
@@ -66,7 +97,7 @@ class Draws:
         if symbol not in self._known:
             functions = self._program.functions
             self._known[symbol] = any(
-                name == _DRAWS
+                name in self._names
                 for reached in reachable(functions, symbol)
                 for _, name in named_ops(functions[reached])
             )

@@ -7,8 +7,10 @@ function finds whole common subtrees.
 
 Ops with effects are left alone, and so are those that are not the same thing twice: barriers,
 fresh buffers, stateful generators, recomputation that was asked for (``remat2``); their records
-say why.  Functions are looked into for stateful generators alone: what else two of them have in
-common is for ``jaxpr-inline`` to show.
+say why.  Calls with a VJP rule are not merged either: a backward rule, one that clips a cotangent
+say, need not give for the sum of two what it gives for each.  Functions are looked into for these
+and for stateful generators alone: what else two of them have in common is for ``jaxpr-inline`` to
+show.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from jaxmlir._signature import Signature
 from jaxmlir.ir import scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._purity import Draws
+from jaxmlir.passes._purity import Counted
 from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.types import aval_of
 
@@ -42,21 +44,21 @@ class Cse(Pass):
 def cse(program: Program) -> int:
     """Merges common subexpressions in place; how many ops went."""
     with scope():
-        draws = Draws(program)
-        merged = sum(_merge(program.reading.body(f), draws) for f in program.functions.values())
+        counted = Counted(program)
+        merged = sum(_merge(program.reading.body(f), counted) for f in program.functions.values())
     if merged:
         program.changed()
     return merged
 
 
-def _merge(body: Body, draws: Draws) -> int:
+def _merge(body: Body, counted: Counted) -> int:
     # Of each value the number of the first one that is the same.
     same = list(range(len(body.types)))
     first: dict[Any, int] = {}
     doubles: list[tuple[int, int]] = []
     for i, signature in enumerate(body.signatures):
         kind = _kind_of(signature)
-        if kind is None or draws(signature):
+        if kind is None or counted(signature):
             continue
         inputs = [same[v] for v in body.operands[i]]
         if kind.commutes and len(inputs) == 2:

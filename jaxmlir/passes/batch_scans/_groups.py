@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmlir import codec, ops
 from jaxmlir._signature import Signature
 from jaxmlir.ir import func, ir
-from jaxmlir.passes._batchable import can_batch
+from jaxmlir.passes._batchable import SharedRules, called, can_batch
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import trip_count
 from jaxmlir.passes._purity import is_pure, is_same_in_a_batch
@@ -92,6 +92,12 @@ class Group:
         """Whether what is between may come after the last."""
         return self.function.effects.keys().isdisjoint(self.between)
 
+    def shares_rules(self, rules: SharedRules) -> bool:
+        """Whether the one loop would run once what has a VJP rule in each of the members."""
+        columns = zip(*(self.function.operands[index] for index in self.members), strict=True)
+        differ = [len(set(column)) > 1 for column in columns]
+        return rules.of_op(self.signatures[0], lambda: differ)
+
     def pays(self) -> bool:
         """Whether what is put together and taken apart is little beside the loops."""
         function = self.function
@@ -115,6 +121,7 @@ class Finder:
         self._program = program
         self._max_work = max_work
         self._work = Work(program)
+        self._shared_rules = SharedRules(program)
         # Bodies that differ in constants only have one number.
         self._numbers: dict[Any, int] = {}
         self._bodies: list[Body] = []
@@ -142,7 +149,12 @@ class Finder:
         for group in self._candidates(body):
             if len(group.members) == 1:
                 continue
-            if group.members[0] > end and group.pays() and group.can_move():
+            if (
+                group.members[0] > end
+                and group.pays()
+                and group.can_move()
+                and not group.shares_rules(self._shared_rules)
+            ):
                 found.append(group)
                 end = group.members[-1]
             else:
@@ -311,8 +323,7 @@ class Finder:
             if record.functions:
                 if name not in _CALLS:
                     return None
-                attributes = dict(signature.attributes)
-                callee = attributes["jaxpr" if "jaxpr" in attributes else "call_jaxpr"].value
+                callee = called(signature)
                 if callee not in self._cheap_calls:
                     work = self._cheap(self._read(self._program.function(callee)))
                     self._cheap_calls[callee] = work is not None

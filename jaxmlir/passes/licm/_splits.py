@@ -17,7 +17,7 @@ from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import NewFunction, inline, is_constant, is_used
 from jaxmlir.passes._call_graph import CallGraph
 from jaxmlir.passes._edit import set_arguments
-from jaxmlir.passes._purity import Draws
+from jaxmlir.passes._purity import Counted
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import Work
 from jaxmlir.passes.higher_order._scan_op import ScanOp
@@ -102,7 +102,7 @@ class Splits:
         # The functions that are as they were read.
         self._unchanged = set(graph.uses)
         self._work = Work(rules.program)
-        self._draws = Draws(rules.program)
+        self._counted = Counted(rules.program)
         self._found: dict[tuple[str, str, Uses], Split | None] = {}
         # By the structure of a body: of many the same is taken out, but for constants.
         self._choices: dict[Hashable, Choice] = {}
@@ -156,7 +156,7 @@ class Splits:
 
     def _can_move(self, signature: Signature) -> bool:
         """Whether ops give the same values somewhere else."""
-        return can_move(signature) and not self._draws(signature)
+        return can_move(signature) and not self._counted(signature)
 
     def _read(self, function: func.FuncOp) -> Body:
         is_unchanged = function.name.value in self._unchanged

@@ -24,7 +24,7 @@ from jaxmlir.ops import may_have_functions
 from jaxmlir.passes._batchable import can_batch, is_slow_alone
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import SPREAD
-from jaxmlir.passes._purity import Draws, is_pure, is_same_in_a_batch
+from jaxmlir.passes._purity import Counted, is_pure, is_same_in_a_batch
 from jaxmlir.passes._work import Work, elements, size
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 
@@ -76,7 +76,7 @@ class Gains:
     def __init__(self, program: Program):
         self.program = program
         self._work = Work(program)
-        self.draws = Draws(program)
+        self.counted = Counted(program)
         self._bodies: dict[str, Body] = {}
         self._of_symbol: dict[tuple[str, tuple[bool, ...]], Gain | None] = {}
         # Of bodies that are alike but for their constants.
@@ -167,10 +167,13 @@ class _Walk:
         """Likewise, of a function that was read."""
         varying = {v for v, b in enumerate(batched) if b}
         for index, signature in enumerate(body.signatures):
-            if not _can_stand(signature) or self._gains.draws(signature):
+            if not _can_stand(signature) or self._gains.counted.draws(signature):
                 return False
             pattern = [v in varying for v in body.operands[index]]
             if True not in pattern:
+                # A batch runs it once.
+                if self._gains.counted.has_vjp_rule(signature):
+                    return False
                 continue
             if not is_same_in_a_batch(signature.name, signature.types):
                 return False
