@@ -621,14 +621,16 @@ def _config_options() -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def _override(option: Any, value: Any) -> Iterator[None]:
+    unset = resolve("jax._src.config", "config_ext").unset
     hook = getattr(option, "_update_thread_local_hook", None) or (lambda _: None)
-    before = option.swap_local(value)
+    # What holds for all threads is no value of this one's own: of a mesh, that is ``None``, which
+    # JAX does not expect there.
+    before = option.swap_local(unset if value is option.get_global() else value)
     hook(value)
     try:
         yield
     finally:
         option.set_local(before)
-        unset = resolve("jax._src.config", "config_ext").unset
         hook(None if before is unset else before)
 
 

@@ -1,8 +1,8 @@
 """Interpreters of JAX that look at each equation, and what they make of a program's.
 
-``jax.experimental.jet`` computes Taylor series, ``checkify`` finds out what goes wrong, and
-``jax_debug_key_reuse`` which random keys are used twice, by a rule for each primitive.  To them a
-call of a program is a ``jit`` of its equations.
+``jax.experimental.jet`` computes Taylor series, ``sparsify`` computes with sparse arrays,
+``checkify`` finds out what goes wrong, and ``jax_debug_key_reuse`` which random keys are used
+twice, by a rule for each primitive.  To them a call of a program is a ``jit`` of its equations.
 """
 
 from __future__ import annotations
@@ -81,6 +81,16 @@ def _checks(rules: Any) -> Callable[..., Any]:
     return rule
 
 
+def _on_sparse_arrays(rules: Any) -> Callable[..., Any]:
+    avals_of = resolve(_SPARSE, "spvalues_to_avals")
+
+    def rule(arrays: Any, *operands: Any, callee: Callee, placement: Any) -> Any:
+        eqn = _as_jit(callee, avals_of(arrays, operands))
+        return rules[eqn.primitive](arrays, *operands, **eqn.params)
+
+    return rule
+
+
 def _uses_of_keys(rules: Any) -> Any:
     def signature(call: Any) -> Any:
         eqn = _as_jit(call.params["callee"], [v.aval for v in call.invars])
@@ -90,10 +100,12 @@ def _uses_of_keys(rules: Any) -> Any:
 
 
 _KEY_REUSE = "jax.experimental.key_reuse._core"
+_SPARSE = "jax.experimental.sparse.transform"
 
 # By module, what its rules are called there, and what makes one of them.
 _INTERPRETERS = {
     "jax.experimental.jet": ("jet_rules", _series),
+    _SPARSE: ("sparse_rules_bcoo", _on_sparse_arrays),
     "jax._src.checkify": ("error_checks", _checks),
     _KEY_REUSE: ("key_reuse_signatures", _uses_of_keys),
 }

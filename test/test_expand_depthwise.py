@@ -73,6 +73,14 @@ def test_same_as_jax(layout, options, left):
         np.testing.assert_allclose(a, b, 1e-4, 1e-4)
 
 
+def test_what_is_to_be_summed_in_double_precision_is_left_alone():
+    with jax.enable_x64(True):
+        x, k = arrays(NHWC)
+        f = convolved(NHWC, preferred_element_type=np.float64)
+        program = jaxmlir.trace(f)(x, k).run_passes(EXPAND)
+        np.testing.assert_allclose(program(x, k), f(*map(np.float64, (x, k))), rtol=0, atol=1e-14)
+
+
 def test_no_dimensions_but_batch_and_channels():
     args, function = (normal(4, 6), normal(8, 3)), convolved(None, 2, window_strides=(), padding=())
     after = jaxmlir.trace(function)(*args).run_passes(EXPAND)

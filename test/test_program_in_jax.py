@@ -115,6 +115,22 @@ def test_inside_interpreters_that_look_at_equations():
 
 
 @compat
+def test_on_sparse_arrays():
+    from jax.experimental import sparse
+
+    def f(a, b):
+        return (2 * a.T) @ b, a + a
+
+    dense, x = jnp.array([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]]), jnp.array([1.0, -2.0])
+    program = reread(jaxmlir.trace(f)(dense, x))
+    for g in (program, jaxmlir.jit(f, optimize=2)):
+        product, total = sparse.sparsify(g)(sparse.BCOO.fromdense(dense), x)
+        assert isinstance(total, sparse.BCOO)
+        same((product, total.todense()), f(dense, x))
+        same(sparse.sparsify(jax.jit(g))(dense, x), f(dense, x))
+
+
+@compat
 def test_keys_that_are_used_twice():
     """With ``jax_debug_key_reuse``, which knows what a function does with each key."""
 

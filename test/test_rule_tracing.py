@@ -324,6 +324,22 @@ def test_a_derivative_in_jax_code_traces_the_rules_of_the_ops_that_it_meets():
     assert "jvp" in traced
 
 
+def test_a_backward_rule_that_a_derivative_of_jax_traces_has_the_mesh_of_its_program():
+    """JAX transposes a ``jit`` with the mesh of its equations as the thread's own."""
+
+    @jax.custom_vjp
+    def f(x):
+        return jnp.sin(x)
+
+    def bwd(x, ct):
+        _, pullback = jax.vjp(lambda x, unused: x * jnp.cos(x), x, x)
+        return (sum(pullback(ct)),)
+
+    f.defvjp(lambda x: (f(x), x), bwd)
+    for level in (0, 2):
+        assert jax.grad(jaxmlir.jit(f, optimize=level))(1.0) == jax.grad(f)(1.0)
+
+
 def test_a_derivative_that_is_looked_at_has_all_rules():
     sine, _ = sine_with_counted_rules()
     x = np.float32(1.3)

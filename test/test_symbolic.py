@@ -361,3 +361,15 @@ def test_rows_of_an_array_that_may_have_fewer():
     for n in (5, 8):
         x = jnp.arange(3.0 * n).reshape(n, 3)
         same(program(x), rows(x))
+
+
+def test_products_of_double_precision_and_symbolic_sizes_stay():
+    def f(x, y, w):
+        return (x * y).sum(0) @ w @ w
+
+    (size,) = jax.export.symbolic_shape("n")
+    with jax.enable_x64(True):
+        x, w = jax.ShapeDtypeStruct((size, 3), np.float64), np.eye(3) + 1
+        program = jaxmlir.trace(f)(x, x, w).run_passes("jaxpr-reassociate")
+        x = np.arange(6.0).reshape(2, 3)
+        np.testing.assert_allclose(program(x, x, w), f(x, x, w), rtol=1e-14)

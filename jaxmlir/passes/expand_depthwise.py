@@ -103,7 +103,8 @@ def _suited(node: OpNode) -> _Depthwise | None:
         return None
     x, k = (aval_of(v.type) for v in node.operands)
     preferred = node.get("preferred_element_type")
-    mixed = x.dtype != k.dtype or preferred not in (None, x.dtype)
+    # To NumPy, no dtype is float64.
+    mixed = x.dtype != k.dtype or not (preferred is None or preferred == x.dtype)
     if mixed or not dtypes.issubdtype(x.dtype, np.inexact) or is_narrow(x.dtype):
         return None
     lhs, rhs, out = map(tuple, node.get("dimension_numbers"))

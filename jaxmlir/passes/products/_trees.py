@@ -161,7 +161,8 @@ def _parts_of(node: Node, rule: Rule) -> tuple[Node, ...] | None:
     if which is None:
         return None
     for i in which:
-        if operands[i].dtype != dtype:
+        # To NumPy, no dtype is float64.
+        if operands[i].dtype is None or operands[i].dtype != dtype:
             return None
     return operands if len(which) == len(operands) else tuple([operands[i] for i in which])
 
