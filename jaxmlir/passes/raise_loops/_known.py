@@ -332,11 +332,6 @@ def _select(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndar
     return np.where(which, cases[1], cases[0]).astype(aval.dtype)
 
 
-def _clamp(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
-    low, x, high = _aligned(arrays, depth)
-    return np.minimum(np.maximum(x, low), high)
-
-
 def _slice(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
     bounds = zip(
         attribute(op, "start_indices"),
@@ -376,7 +371,6 @@ _HANDLERS: dict[str, Callable[..., np.ndarray | None]] = {
     "jaxpr.squeeze": _reshape,
     "jaxpr.convert_element_type": _convert,
     "jaxpr.select_n": _select,
-    "jaxpr.clamp": _clamp,
     "jaxpr.slice": _slice,
     "jaxpr.rev": _rev,
     "jaxpr.concatenate": _concatenate,
