@@ -140,6 +140,16 @@ def counted(start: np.ndarray, step: int, length: int) -> np.ndarray | None:
     return (start[..., None].astype(np.int64) + step * np.arange(length)).astype(start.dtype)
 
 
+def room(start: int, step: int, dtype: np.dtype) -> int | None:
+    """In how many iterations a counter stays in the range that it may have in :func:`counted`;
+    ``None`` if in all."""
+    if not step:
+        return None
+    info = np.iinfo(dtype)
+    end = min(info.max, _LIMITS.max) if step > 0 else max(info.min, _LIMITS.min)
+    return max((end - start) // step + 1, 0)
+
+
 class Contexts:
     """What is known in each function of a program."""
 
