@@ -16,6 +16,7 @@ bit; the exit status is 1 if one differs.
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 import time
@@ -138,8 +139,14 @@ def train(step: Callable[..., Any], params: Any, data: Any, steps: int = 8) -> t
     return losses, params
 
 
-def show(title: str, loss: Callable[..., Any], params: Any, data: Any, rate: float) -> bool:
-    """Takes one loss the whole way; whether all numbers were JAX's."""
+def show(
+    title: str, loss: Callable[..., Any], params: Any, data: Any, rate: float, *, full: bool
+) -> bool:
+    """Takes one loss the whole way; whether all numbers were JAX's.
+
+    Args:
+      full: print whole modules.
+    """
     started = time.perf_counter()
     checks = Checks()
     print(f"\n=== {title} ".ljust(100, "="))
@@ -148,7 +155,7 @@ def show(title: str, loss: Callable[..., Any], params: Any, data: Any, rate: flo
     program.verify()
     text = program.as_text()
     print(f"\nThe jaxpr dialect: {len(program.functions)} functions, {text.count(chr(10))} lines\n")
-    print(text if "--full" in sys.argv else excerpt(text))
+    print(text if full else excerpt(text))
 
     # The text is all there is to the program: nothing below looks at the Python function again,
     # but for plain JAX's numbers.
@@ -158,7 +165,7 @@ def show(title: str, loss: Callable[..., Any], params: Any, data: Any, rate: flo
     lowered = restored.lower()
     stablehlo = lowered.as_text()
     print(f"\nStableHLO: {stablehlo.count(chr(10))} lines, custom rules dropped\n")
-    print(stablehlo if "--full" in sys.argv else shorten(stablehlo.splitlines()[:7]))
+    print(stablehlo if full else shorten(stablehlo.splitlines()[:7]))
     print()
 
     compiled = lowered.compile()
@@ -235,8 +242,11 @@ def shorten(lines: list[str]) -> str:
 
 
 def main() -> int:
-    passed = show("Pendulum: a fit through odeint", *pendulum())
-    passed &= show("Transformer: a training step", *transformer())
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--full", action="store_true", help="print whole modules")
+    full = parser.parse_args().full
+    passed = show("Pendulum: a fit through odeint", *pendulum(), full=full)
+    passed &= show("Transformer: a training step", *transformer(), full=full)
     print("\nEvery number is JAX's." if passed else "\nSome numbers are not JAX's.")
     return 0 if passed else 1
 

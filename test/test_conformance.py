@@ -164,6 +164,32 @@ def test_command_line(tmp_path, monkeypatch, capsys):
     assert "0 harnesses in" in capsys.readouterr().out
     assert len(state.read_text().splitlines()) == len(lines)
 
+    # A run that was stopped while it wrote: its last line is another one.
+    state.write_text(state.read_text()[:-9])
+    assert conformance.main([*arguments, "--resume"]) == 0
+    assert "1 harnesses in" in capsys.readouterr().out
+    assert conformance.main([*arguments, "--resume"]) == 0
+    assert "0 harnesses in" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--select", "("], "'(' is no regular expression: "),
+        (["--select", "^sine$"], "no harness has a name that matches '^sine$'"),
+        (["--sample", "0"], "--sample: expected 1 or more, got 0"),
+        (["--workers", "0"], "--workers: expected 1 or more, got 0"),
+        (["--run-every", "0"], "--run-every: expected 1 or more, got 0"),
+        (["--steps", "import,sine"], "no step sine; there are import, verify, "),
+    ],
+)
+def test_options_that_make_no_sense(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.setattr(conformance, "STATE", tmp_path)
+    with pytest.raises(SystemExit):
+        conformance.main(arguments)
+    assert message in capsys.readouterr().err
+    assert not any(tmp_path.iterdir())
+
 
 def test_saved_page_is_generated_from_the_saved_summaries():
     docs = Path(conformance.ROOT, "docs")

@@ -305,6 +305,15 @@ def test_generated_files_are_fresh():
     assert generate_dialect.stale() == [], "run python tools/generate_dialect.py"
 
 
+def test_stock_verify_says_what_it_cannot_read(tmp_path, capsys):
+    program = tmp_path / "program.mlir"
+    assert stock_verify.main([str(program), "--print"]) == 1
+    assert capsys.readouterr().err == f"[Errno 2] No such file or directory: '{program}'\n"
+    program.write_text("func.func @f( {")
+    assert stock_verify.main([str(program), "--print"]) == 1
+    assert capsys.readouterr().err.startswith(f"{program}:1:14: error: ")
+
+
 needs_mlir_opt = pytest.mark.skipif(
     stock_verify.mlir_opt() is None, reason="mlir-opt-22 is not installed"
 )

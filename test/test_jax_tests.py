@@ -89,12 +89,45 @@ def test_tests_that_pass_plainly_and_not_through_the_dialect(checkout, capsys, m
     assert "- `small_test.py::test_is_listed`: it looks at the environment" in page
 
 
+def test_the_page_is_written_from_records_and_keeps_what_is_not_of_them(tmp_path, monkeypatch):
+    written = tmp_path / "page.md"
+    by_hand = "## By hand, with other cases\n\n| file |\n|---|\n| `small_test` |\n\n"
+    written.write_text(f"# Title\n\n## jax 0.1, as it was\n\n{by_hand}## Listed\n\n- `old`\n")
+    monkeypatch.setattr(jax_tests_report, "PAGE", written)
+    monkeypatch.setattr(jax_tests_report, "STATE", tmp_path)
+    before = written.read_text()
+    assert jax_tests_report.main() == 1
+    assert written.read_text() == before
+
+    for mode in ("plain", "dialect"):
+        record = tmp_path / "0.2" / mode / "small_test.jsonl"
+        record.parent.mkdir(parents=True)
+        test = '{"id": "test_passes", "outcome": "passed", "wall": 1, "cpu": 1}'
+        record.write_text(f'{{"collected": 1, "of": 1}}\n{test}\n{{"complete": ["", 1, 10]}}\n')
+    assert jax_tests_report.main() == 0
+    _, *sections = re.split("^## ", written.read_text(), flags=re.MULTILINE)
+    titles = [section.partition("\n")[0] for section in sections]
+    assert titles == ["jax 0.2, through the dialect", "By hand, with other cases", "Listed"]
+    assert by_hand in written.read_text() and "`old`" not in written.read_text()
+
+
 def test_files_that_are_not_there_are_an_error(checkout, capsys):
     (checkout / "pyproject.toml").unlink()
     with pytest.raises(SystemExit):
         jax_tests.main([str(checkout), "small_test", "no_test"])
     missing = f"{checkout / 'pyproject.toml'}, {checkout / 'tests' / 'no_test.py'}\n"
     assert capsys.readouterr().err.endswith(missing)
+
+
+def test_options_that_make_no_sense(checkout, capsys):
+    for options, message in (
+        (["--every", "0"], "--every: expected 1 or more, got 0"),
+        (["--pipeline", "jaxpr-sce"], "unknown pass 'jaxpr-sce'; did you mean 'jaxpr-cse'?"),
+        (["--transforms", "--level", "2"], "--transforms compiles as JAX does: no passes"),
+    ):
+        with pytest.raises(SystemExit):
+            jax_tests.main([str(checkout), "small_test", *options])
+        assert message in capsys.readouterr().err
 
 
 def test_functions_are_transformed_by_the_passes_or_counted():

@@ -84,3 +84,9 @@ def test_only_test_utilities_are_excused(tmp_path, folder, line, allowed):
     (tmp_path / folder).mkdir()
     (tmp_path / folder / "module.py").write_text(line + "\n")
     assert (list(lint_imports.violations(tmp_path)) == []) == allowed
+
+
+def test_a_file_that_is_not_there_is_an_error(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        lint_lit.main([str(tmp_path), str(tmp_path / "no.mlir")])
+    assert capsys.readouterr().err.endswith(f"no such file or folder: {tmp_path / 'no.mlir'}\n")

@@ -42,6 +42,13 @@ def test_examples_of_one_family():
     assert generate_lit_tests.stale(names) == []
 
 
+def test_an_op_without_an_example_is_an_error(capsys):
+    with pytest.raises(SystemExit):
+        generate_lit_tests.main(["--check", "sin", "hesenberg"])
+    message = "no example of 'hesenberg' is in tools/lit_examples; did you mean 'hessenberg'?"
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_third_is_as_generated():
     """lit runs all of them, as they are."""

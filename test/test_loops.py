@@ -377,3 +377,38 @@ def test_what_is_taken_out_of_a_loop_leaves_custom_rules_to_the_next_derivative(
     close(program.hessian((0, 1, 2))(*args), expected)
     for i, row in enumerate(expected):
         close(tuple(program.grad(i).grad((0, 1, 2))(*args)), row)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "start", "step", "goes_on"),
+    [
+        (np.uint32, 20, -1, lambda i: i > 0),
+        (np.uint8, 7, 3, lambda i: i < 250),
+        (np.int8, 100, -5, lambda i: i >= -120),
+        (np.int8, 0, 1, lambda i: i != 127),
+    ],
+)
+def test_a_while_whose_counter_comes_near_the_end_of_its_range(dtype, start, step, goes_on):
+    def function(x):
+        def body(state):
+            i, other, x = state
+            i = i + dtype(step) if step > 0 else i - dtype(-step)
+            return i, other - np.uint8(1), jnp.sin(x)
+
+        return lax.while_loop(lambda state: goes_on(state[0]), body, (dtype(start), np.uint8(9), x))
+
+    program = jaxmlir.trace(function)(1.0).optimize(1).run_passes("jaxpr-raise-loops")
+    assert "jaxpr.while" not in str(program)
+    for a, b in zip(program(1.0), function(1.0), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_while_that_stops_only_by_what_wraps_around():
+    def function(x):
+        def body(state):
+            return state[0] + np.uint8(3), jnp.sin(state[1])
+
+        return lax.while_loop(lambda state: state[0] != 2, body, (np.uint8(10), x))
+
+    program = jaxmlir.trace(function)(1.0).optimize(1)
+    assert str(program.run_passes("jaxpr-raise-loops")) == str(program)

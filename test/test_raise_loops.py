@@ -469,10 +469,13 @@ def test_a_while_that_carries_nothing():
 
 
 def test_loops_of_very_many_iterations():
-    """Where the counter of each would take gigabytes."""
+    """Where the counter of each, or a number for each pair, would take gigabytes."""
 
     def function(x):
-        return lax.fori_loop(0, 10**9, lambda i, out: out + x[i % 8], x[0])
+        def row(i):
+            return for_loop(0, 9999, lambda j, out: out + x[lax.clamp(0, j, i) % 8], x[0])
+
+        return for_loop(0, 10**9, lambda i, y: y + x[i % 8], x[0]), lax.map(row, jnp.arange(9999))
 
     program = jaxmlir.trace(function)(X).optimize(1)
     tracemalloc.start()

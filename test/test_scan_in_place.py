@@ -226,6 +226,19 @@ def test_what_stays():
     assert str(program.run_passes("jaxpr-scan-in-place{platform=tpu}")) == str(program)
 
 
+def test_what_is_far_from_the_loop_that_it_needs():
+    """By so many ops, and twice as many ways at each, that nobody can go all of them."""
+
+    def function(xs):
+        h, ys = scan(xs)
+        for _ in range(400):
+            h = jnp.sin(h) * jnp.cos(h)
+        return jnp.concatenate([h[None], ys])
+
+    program = jaxmlir.trace(function)(X).optimize(1)
+    assert str(program.run_passes(IN_PLACE)) == str(program)
+
+
 @pytest.mark.parametrize(
     ("shape", "written"),
     [

@@ -20,6 +20,13 @@ def test_compositions_of_programs_equal_jaxs(capsys):
     assert "12 passed  0 refused  0 failed" in capsys.readouterr().out
 
 
+def test_a_program_that_is_not_there_is_an_error(capsys):
+    with pytest.raises(SystemExit):
+        words.main(["--select", "^root_findr$"])
+    message = "no program has a name that matches '^root_findr$'; there are mlp, "
+    assert message in capsys.readouterr().err
+
+
 def test_a_wrong_number_is_found(monkeypatch):
     x = jnp.arange(1.0, 4.0)
     assert words.outcome(jnp.sin, ("jvp", "vmap"), x) == "passed"

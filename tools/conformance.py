@@ -4,15 +4,16 @@
     python tools/conformance.py --select '^scatter' those whose name matches
     python tools/conformance.py --sample 500        a fixed sample of all groups of primitives
     python tools/conformance.py --workers 2 --resume
-    python tools/conformance.py --steps eval        one step; the table keeps the other columns
+    python tools/conformance.py --steps eval        one step; the page keeps the other columns
 
 A harness (``jax._src.internal_test_util.test_harnesses``) is one configured use of a primitive:
 a function and its arguments.  What is done with it is in ``conformance_steps.py``.  Each worker is
 a process of its own, so a crash costs one harness.
 
-Every outcome is a line of ``build/conformance/<jax version>.jsonl``; ``--resume`` leaves out what
-has passed there.  A run of all harnesses also writes ``docs/conformance-<jax version>.json`` and,
-from the summaries of all versions, ``docs/conformance.md``.  The exit status is 1 if any failed.
+Every outcome is a line of ``build/conformance/<jax version>.jsonl``, which begins anew with each
+run; with ``--resume`` it goes on, and what has passed there is left out.  A run of all harnesses
+also writes ``docs/conformance-<jax version>.json`` and, from the summaries of all versions, the
+page ``docs/conformance.md``.  The exit status is 1 if any failed.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 import conformance_report as report  # noqa: E402
+from tool_options import positive, regex  # noqa: E402
 
 Record = dict[str, Any]
 
@@ -155,20 +157,24 @@ def run_all(
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--select", metavar="REGEX", help="harnesses whose full name matches")
-    parser.add_argument("--sample", metavar="N", type=int, help="about N of them, spread out")
-    parser.add_argument("--workers", metavar="N", type=int, default=2, help="processes (2)")
+    parser.add_argument(
+        "--select", metavar="REGEX", type=regex, help="harnesses whose full name matches"
+    )
+    parser.add_argument("--sample", metavar="N", type=positive, help="about N of them, spread out")
+    parser.add_argument("--workers", metavar="N", type=positive, default=2, help="processes (2)")
     parser.add_argument(
         "--run-every",
         metavar="K",
-        type=int,
+        type=positive,
         default=20,
         help="where the lowered text is JAX's own, run every K-th harness all the same (20)",
     )
     parser.add_argument(
         "--steps", metavar="STEP,...", type=lambda text: text.split(","), help="only these steps"
     )
-    parser.add_argument("--resume", action="store_true", help="leave out what has passed before")
+    parser.add_argument(
+        "--resume", action="store_true", help="keep earlier outcomes; leave out what has passed"
+    )
     options = parser.parse_args(argv)
 
     import conformance_steps as steps
@@ -179,10 +185,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"no step {', '.join(unknown)}; there are {', '.join(steps.STEPS)}")
     known = [(h.fullname, h.group_name) for h in harnesses()]
     chosen = [
-        i
-        for i, (name, _) in enumerate(known)
-        if not options.select or re.search(options.select, name)
+        i for i, (name, _) in enumerate(known) if not options.select or options.select.search(name)
     ]
+    if not chosen:
+        parser.error(f"no harness has a name that matches '{options.select.pattern}'")
     if options.sample:
         groups = [known[i][1] for i in chosen]
         chosen = [chosen[i] for i in sample(groups, options.sample)]
@@ -193,6 +199,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     started = time.time()
     STATE.mkdir(parents=True, exist_ok=True)
     with state.open("a" if options.resume else "w") as file:
+        if records and not state.read_text().endswith("\n"):
+            # The run was stopped while it wrote.
+            file.write("\n")
         for record in report.progress(
             run_all(todo, known, options.workers, options.run_every, only), len(todo)
         ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,11 +17,13 @@ Summary = dict[str, Any]
 
 
 def load(state: Path) -> dict[str, Record]:
-    """The last record of each harness in a state file."""
-    if not state.exists():
-        return {}
-    records = map(json.loads, state.read_text().splitlines())
-    return {record["name"]: record for record in records}
+    """The last record of each harness in a state file; a line may be cut off where a run was."""
+    records: dict[str, Record] = {}
+    for line in state.read_text().splitlines() if state.exists() else ():
+        with contextlib.suppress(json.JSONDecodeError):
+            record = json.loads(line)
+            records[record["name"]] = record
+    return records
 
 
 def settled(record: Record | None, steps: Iterable[str]) -> bool:

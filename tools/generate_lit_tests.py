@@ -14,6 +14,7 @@ with another JAX this tool leaves it alone.
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import re
 import sys
@@ -269,11 +270,15 @@ def stale(names: Sequence[str] = ()) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("ops", nargs="*", metavar="OP")
+    parser.add_argument("ops", nargs="*", metavar="OP", help="all of them, if none is named")
     parser.add_argument("--check", action="store_true", help="write nothing, name stale files")
     arguments = parser.parse_args(argv)
+    if unknown := [name for name in arguments.ops if name not in examples()]:
+        near = difflib.get_close_matches(unknown[0], examples(), n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        parser.error(f"no example of '{unknown[0]}' is in tools/lit_examples{hint}")
     if arguments.check:
-        found = stale()
+        found = stale(arguments.ops)
         if found:
             print(f"stale: {', '.join(found)}; run {Path(__file__).name}", file=sys.stderr)
         return bool(found)

@@ -40,8 +40,10 @@ ROOT = Path(__file__).resolve().parent.parent
 STATE = ROOT / "build" / "jax_tests"
 sys.path.insert(0, str(ROOT))
 
+from jaxmlir.errors import PipelineError  # noqa: E402
 from jaxmlir.passes import LEVELS, level_pipeline, parse_pipeline  # noqa: E402
 from tools.jax_tests_report import Comparison, Record, outcomes, progress, read, show  # noqa: E402
+from tools.tool_options import positive  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -197,11 +199,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="+", help="test files, e.g. lax_test or pallas/pallas_test")
     parser.add_argument("-k", dest="select", metavar="EXPR", help="tests, as pytest selects them")
     parser.add_argument(
-        "--every", metavar="N", type=int, default=1, help="a sample: each N-th test"
+        "--every", metavar="N", type=positive, default=1, help="a sample: each N-th test"
     )
-    parser.add_argument("--cases", metavar="N", type=int, default=10, help="generated cases (10)")
-    parser.add_argument("--workers", metavar="N", type=int, default=2, help="processes (2)")
-    parser.add_argument("--timeout", metavar="S", type=int, default=300, help="of a test (300 s)")
+    parser.add_argument(
+        "--cases", metavar="N", type=positive, default=10, help="generated cases (10)"
+    )
+    parser.add_argument("--workers", metavar="N", type=positive, default=2, help="processes (2)")
+    parser.add_argument(
+        "--timeout", metavar="S", type=positive, default=300, help="of a test (300 s)"
+    )
     parser.add_argument("--round-trip", action="store_true", help="print and parse every program")
     passes = parser.add_mutually_exclusive_group()
     passes.add_argument("--pipeline", metavar="PASSES", default="", help="passes on every program")
@@ -216,8 +222,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     import jax
 
-    if options.pipeline:
+    try:
         parse_pipeline(options.pipeline)
+    except PipelineError as e:
+        parser.error(str(e))
     mode = Mode.through(options.round_trip, options.pipeline, options.level)
     if options.transforms:
         if mode.name != "dialect":

@@ -1,6 +1,8 @@
 """What ``jax_tests.py`` shows, and the page of the docs that is written from its records.
 
-python tools/jax_tests_report.py        # build/jax_tests -> docs/jax-tests.md
+    python tools/jax_tests_report.py        build/jax_tests -> docs/jax-tests.md
+
+Sections of the page that are of no version of JAX, and so not of these records, stay.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import sys
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -166,7 +169,7 @@ _INTRODUCTION = """\
 Test files of JAX's repository, on CPU, at the tag of the version, with ten generated cases
 (`JAX_NUM_GENERATED_CASES`): plain, and with every compilation going through the dialect
 ([backend.md](backend.md)). `tools/jax_tests.py` ran them, `tools/jax_tests_report.py` wrote this
-page.
+page, but for the sections on runs with four generated cases, which are kept by hand.
 
 Those of jax 0.12.0.1 are of commit `cec06d116c05`, before 0.11.1: what has changed since does not
 pass plainly. Names that are gone since were taken out of the imports of `api_test` (`custom_remat`,
@@ -185,8 +188,12 @@ pass plainly. Names that are gone since were taken out of the imports of `api_te
 """
 
 
-def page(state: Path) -> str:
-    """The page, from all records: ``state/<jax version>/<mode>/<file>.jsonl``."""
+def page(state: Path, before: str = "") -> str:
+    """The page, from all records: ``state/<jax version>/<mode>/<file>.jsonl``.
+
+    Args:
+      before: the page as it was, of which sections are kept that were written by hand.
+    """
     parts, listed = [_INTRODUCTION], {}
     for version in sorted(folder.parent for folder in state.glob("*/plain")):
         for mode in sorted(version.iterdir()):
@@ -197,8 +204,15 @@ def page(state: Path) -> str:
             parts += [f"## {title}\n", _markdown(comparisons, mode)]
             for comparison in comparisons:
                 listed.update(comparison.listed)
+    parts += _by_hand(before)
     parts += ["## Listed\n", *(f"- `{_short(test)}`: {why}" for test, why in listed.items())]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _by_hand(page: str) -> list[str]:
+    """The sections of a page that are of no version of JAX, and not the last one either."""
+    sections = re.split(r"^(?=## )", page, flags=re.MULTILINE)[1:]
+    return [section for section in sections if not section.startswith(("## jax ", "## Listed"))]
 
 
 def _complete(plain: Path, mode: Path) -> Iterator[Comparison]:
@@ -248,5 +262,13 @@ def _short(test: str) -> str:
     return test.rpartition("tests/")[2]
 
 
+def main() -> int:
+    if not any(STATE.glob("*/*/*.jsonl")):
+        print(f"no records in {STATE}; tools/jax_tests.py writes them", file=sys.stderr)
+        return 1
+    PAGE.write_text(page(STATE, PAGE.read_text()))
+    return 0
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page(STATE))
+    sys.exit(main())

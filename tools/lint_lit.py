@@ -146,6 +146,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("root", type=Path, nargs="+", help="folders or files of lit tests")
     roots = parser.parse_args(arguments).root
+    if missing := [str(root) for root in roots if not root.exists()]:
+        parser.error(f"no such file or folder: {', '.join(missing)}")
     tests = [path for root in roots for path in (lit_tests(root) if root.is_dir() else [root])]
     findings = [finding for path in tests for finding in lint(path)]
     for finding in findings:

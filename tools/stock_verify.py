@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from jaxmlir import ops  # noqa: E402
+from jaxmlir.errors import ParseError  # noqa: E402
 from jaxmlir.ir import ir, parse_module, scope  # noqa: E402
 
 IRDL = ROOT / "dialect" / "jaxpr.irdl.mlir"
@@ -125,14 +126,18 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("program", type=Path)
     parser.add_argument("--print", action="store_true", help="print what mlir-opt reads, and stop")
     arguments = parser.parse_args(argv)
-    text = arguments.program.read_text()
-    if arguments.print:
-        with scope():
-            module = parse_module(text, str(arguments.program))
-            prepare(module)
-            print(module)
-        return 0
-    done = verify(text, str(arguments.program))
+    try:
+        text = arguments.program.read_text()
+        if arguments.print:
+            with scope():
+                module = parse_module(text, str(arguments.program))
+                prepare(module)
+                print(module)
+            return 0
+        done = verify(text, str(arguments.program))
+    except (OSError, ParseError) as e:
+        print(e, file=sys.stderr)
+        return 1
     print(done.stderr, end="", file=sys.stderr)
     return done.returncode
 

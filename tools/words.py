@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -38,6 +37,7 @@ from rich.progress import Progress  # noqa: E402
 import jaxmlir  # noqa: E402
 from benchmarks.programs import PROGRAMS  # noqa: E402
 from jaxmlir.errors import JaxmlirError  # noqa: E402
+from tools.tool_options import positive, regex  # noqa: E402
 
 Function = Callable[[Any], Any]
 Word = tuple[str, ...]
@@ -128,12 +128,19 @@ def distance(found: Any, want: Any) -> float:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Compares compositions of transformations.")
-    parser.add_argument("--length", type=int, default=3, help="of the longest words")
-    parser.add_argument("--select", default="", metavar="REGEX", help="programs by name")
+    parser.add_argument(
+        "--length", metavar="N", type=positive, default=3, help="of the longest words (3)"
+    )
+    parser.add_argument("--select", metavar="REGEX", type=regex, help="programs by name")
     options = parser.parse_args(argv)
 
     words = [w for n in range(1, options.length + 1) for w in itertools.product(LETTERS, repeat=n)]
-    chosen = [name for name in PROGRAMS if re.search(options.select, name)]
+    chosen = [name for name in PROGRAMS if not options.select or options.select.search(name)]
+    if not chosen:
+        parser.error(
+            f"no program has a name that matches '{options.select.pattern}'; there are "
+            f"{', '.join(PROGRAMS)}"
+        )
     counts: dict[str, Counter[str]] = {}
     with Progress() as progress:
         task = progress.add_task("words", total=len(words) * len(chosen))

@@ -140,6 +140,16 @@ def counted(start: np.ndarray, step: int, length: int) -> np.ndarray | None:
     return (start[..., None].astype(np.int64) + step * np.arange(length)).astype(start.dtype)
 
 
+def room(start: int, step: int, dtype: np.dtype) -> int | None:
+    """In how many iterations a counter stays in the range that it may have in :func:`counted`;
+    ``None`` if in all."""
+    if not step:
+        return None
+    info = np.iinfo(dtype)
+    end = min(info.max, _LIMITS.max) if step > 0 else max(info.min, _LIMITS.min)
+    return max((end - start) // step + 1, 0)
+
+
 class Contexts:
     """What is known in each function of a program."""
 
@@ -332,11 +342,6 @@ def _select(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndar
     return np.where(which, cases[1], cases[0]).astype(aval.dtype)
 
 
-def _clamp(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
-    low, x, high = _aligned(arrays, depth)
-    return np.minimum(np.maximum(x, low), high)
-
-
 def _slice(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
     bounds = zip(
         attribute(op, "start_indices"),
@@ -376,7 +381,6 @@ _HANDLERS: dict[str, Callable[..., np.ndarray | None]] = {
     "jaxpr.squeeze": _reshape,
     "jaxpr.convert_element_type": _convert,
     "jaxpr.select_n": _select,
-    "jaxpr.clamp": _clamp,
     "jaxpr.slice": _slice,
     "jaxpr.rev": _rev,
     "jaxpr.concatenate": _concatenate,

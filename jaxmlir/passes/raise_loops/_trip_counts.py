@@ -12,12 +12,13 @@ from jaxmlir.passes._build import returned
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes.higher_order._scan_op import ScanOp
 from jaxmlir.passes.higher_order.while_loop import WhileOp
-from jaxmlir.passes.raise_loops._known import Known, counted, step_of
+from jaxmlir.passes.raise_loops._known import Known, counted, room, step_of
 
 if TYPE_CHECKING:
     from jaxmlir.passes._rules import Rules
 
-# The condition is evaluated for as many iterations as this at once, before it is for more.
+# The condition is evaluated for as many iterations as this at once, before it is for more; and for
+# those in which a counter of few bits stays in its range.
 _TRIES = (1 << 8, 1 << 14, 1 << 20)
 
 
@@ -59,14 +60,19 @@ def _trip_count(
         array = known.get(value)
         if array is not None and math.prod(array.shape[: known.depth]) == 1:
             fixed[arg] = array.reshape((1, *array.shape[known.depth :]))
-    for count in _TRIES:
+    starts = [known.get(value) for value in init]
+    running = [
+        (arg, start.reshape(()), step)
+        for arg, start, step in zip(states, starts, steps, strict=True)
+        if start is not None and start.size == 1 and step is not None
+    ]
+    rooms = {room(int(start), step, start.dtype) for _, start, step in running}
+    for count in sorted({*_TRIES, *(n for n in rooms if n and n < _TRIES[-1])}):
         given = dict(fixed)
-        for value, arg, step in zip(init, states, steps, strict=True):
-            start = known.get(value)
-            if start is not None and start.size == 1 and step is not None:
-                values = counted(start.reshape(()), step, count)
-                if values is not None:
-                    given[arg] = values
+        for arg, start, step in running:
+            values = counted(start, step, count)
+            if values is not None:
+                given[arg] = values
         (outcome,) = returned(cond)
         holds = Known(given, 1).get(outcome)
         if holds is None:

@@ -292,11 +292,12 @@ def _unit_dims(
     return [None if n == 1 else next(places) for n in shape]
 
 
-def _may_come_before(value: ir.Value, op: Any, sooner: dict[Any, None]) -> bool:
+def _may_come_before(value: ir.Value, op: Any, sooner: dict[Any, None], others: int = 0) -> bool:
     """Whether a value is there before an op, or may be.
 
     Args:
       sooner: gets what has to be moved for it, in order.
+      others: how many ops are to be moved behind that, which need it.
     """
     owner = value.owner
     if isinstance(owner, ir.Block):
@@ -305,9 +306,10 @@ def _may_come_before(value: ir.Value, op: Any, sooner: dict[Any, None]) -> bool:
     if owner in sooner or owner.is_before_in_block(op.operation):
         return True
     cheap = owner.name == "jaxpr.constant" or owner.name in FUSED or owner.name in MOVED
-    if not cheap or len(sooner) == MOST_SOONER:
+    if not cheap or len(sooner) + others >= MOST_SOONER:
         return False
-    if not all([_may_come_before(v, op, sooner) for v in owner.operands]):
+    # What one operand cannot have is not asked for the next one, which may need the same.
+    if not all(_may_come_before(v, op, sooner, others + 1) for v in owner.operands):
         return False
     sooner[owner] = None
     return True
