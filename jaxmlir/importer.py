@@ -6,6 +6,9 @@ to a few dictionary look-ups: types, attributes and locations are memoised proce
 
 Custom derivative rules are Python thunks in a jaxpr; :mod:`jaxmlir.rules_thunks` runs them, and
 this module writes what they return as functions like any other.
+
+A function is written where an equation first names it, a dozen of Python's frames within the one
+around.  One that is nested deep is only named and typed there, and written when the outermost is.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import functools
 import itertools
 import re
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -52,6 +55,8 @@ if TYPE_CHECKING:
 
 # Larger constants stay out of the IR, in the program's side table.
 INLINE_CONSTANT_BYTES = 4096
+# How many functions within one another are written as equations name them.
+_DEEP = 10
 
 CLOSES_OVER = (
     "closes over a value of an enclosing JAX transformation, which no program can hold; pass it as "
@@ -110,6 +115,8 @@ class Importer:
         self._constant_names: dict[int, str] = {}
         # Of variables that stand for one of the jaxpr around theirs, that one; else None.
         self.origins: dict[Any, Any] = {}
+        # While a function is being written.
+        self._nest: _Nest | None = None
         # How often something written refers to what only this program has.
         self.references = 0
         # ids are keys above; what they identify must not be freed meanwhile.
@@ -240,17 +247,56 @@ class Importer:
             op.attributes[key] = codec.encode(value, self)
         if public:
             locations.name_arguments(op, jaxpr.debug_info.arg_names or ())
-        waiting = len(self.pending)
+        env = dict(zip(invars, block.arguments, strict=True))
+        body = _Function(self, block, location)
+        nest, waiting = self._nest, len(self.pending)
         try:
-            env = dict(zip(invars, block.arguments, strict=True))
-            _Function(self, block, location).write(jaxpr, env, consts)
+            if nest is None:
+                self._write_outermost(body, jaxpr, env, consts)
+                return op
+            nest.symbols.append(name)
+            if nest.depth == _DEEP:
+                nest.waiting.append(_Waiting(body, jaxpr, env, consts, self.pending.place))
+                return op
+            nest.depth += 1
+            body.write(jaxpr, env, consts)
+            nest.depth -= 1
         except BaseException:
             # The import goes on without a rule that cannot be written.
             self.pending.drop(len(self.pending) - waiting)
             op.erase()
-            self._functions = {k: v for k, v in self._functions.items() if v != name}
+            self._forget({name})
             raise
         return op
+
+    def _write_outermost(
+        self, body: _Function, jaxpr: Any, env: dict[Any, ir.Value], consts: Sequence[Any]
+    ) -> None:
+        """Writes what is in no other function, and the bodies that wait until that is done."""
+        nest = self._nest = _Nest()
+        waiting = nest.waiting
+        try:
+            body.write(jaxpr, env, consts)
+            # Some stay here, so that it is known that there are functions without a body.
+            for deep in waiting:
+                nest.depth = 1
+                deep.write(self.pending)
+        except BaseException:
+            if nest.waiting:
+                self._erase(nest.symbols)
+            raise
+        finally:
+            self._nest = None
+
+    def _erase(self, symbols: Sequence[str]) -> None:
+        """Takes functions out again: what refers to one without a body is of no use."""
+        here = functions(self.module)
+        for symbol in here.keys() & symbols:
+            here[symbol].operation.erase()
+        self._forget({*symbols})
+
+    def _forget(self, symbols: Set[str]) -> None:
+        self._functions = {k: v for k, v in self._functions.items() if v not in symbols}
 
     def constant_attributes(self, value: Any, aval: Any) -> dict[str, ir.Attribute]:
         """The attributes of the ``jaxpr.constant`` that holds ``value``.
@@ -444,6 +490,35 @@ class _Function:
         return ir.Operation.create(
             "jaxpr.constant", [type_of(aval)], [], attributes, loc=loc
         ).result
+
+
+class _Waiting(NamedTuple):
+    """What is to be written, and where in the program."""
+
+    function: _Function
+    jaxpr: Any
+    env: dict[Any, ir.Value]
+    consts: Sequence[Any]
+    place: tuple[Any, ...]
+
+    def write(self, pending: Pending) -> None:
+        with pending.around(*self.place):
+            self.function.write(self.jaxpr, self.env, self.consts)
+
+
+class _Nest:
+    """The functions that are written with one that is in no other.
+
+    Attributes:
+      depth: how many functions are around the next one.
+      symbols: their names.
+      waiting: those that are nested deep, with or without a body.
+    """
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.symbols: list[str] = []
+        self.waiting: list[_Waiting] = []
 
 
 class _Opening(NamedTuple):

@@ -242,6 +242,11 @@ class Pending:
         """Whether the op whose rules are being traced is in another rule."""
         return bool(self._within)
 
+    @property
+    def place(self) -> tuple[collections.Counter[str], bool]:
+        """Where ops are added: what :meth:`around` takes."""
+        return self._within, self._check_vma
+
     @contextlib.contextmanager
     def around(self, within: collections.Counter[str], check_vma: bool) -> Iterator[None]:
         """Ops added meanwhile are within those rules, and in a shard_map that checks types or
