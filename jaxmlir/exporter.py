@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -39,6 +40,7 @@ class Exporter:
         or one and another that gives its constants."""
         # A function in the making by another thread does not call itself.
         self._lock = threading.RLock()
+        self._depth = 0
 
     def jaxpr(self, symbol: str) -> Any:
         """The closed jaxpr of the function ``@symbol``.
@@ -57,16 +59,45 @@ class Exporter:
                     "function it belongs to"
                 )
             if found is None:
-                function = self.program._function(symbol)
-                self.made[symbol,] = _IN_PROGRESS
-                try:
-                    with context():
-                        found = _export_function(self, function)
-                except BaseException:
-                    del self.made[symbol,]
-                    raise
-                self.made[symbol,] = found
+                if self._depth == _DEEP:
+                    for below in self._callees_first(symbol):
+                        self._make(below)
+                found = self._make(symbol)
             return found
+
+    def _make(self, symbol: str) -> Any:
+        function = self.program._function(symbol)
+        self.made[symbol,] = _IN_PROGRESS
+        self._depth += 1
+        try:
+            with context():
+                found = self.made[symbol,] = _export_function(self, function)
+        except BaseException:
+            del self.made[symbol,]
+            raise
+        finally:
+            self._depth -= 1
+        return found
+
+    def _callees_first(self, symbol: str) -> Iterator[str]:
+        """What a function calls, directly or not, and is not made yet; after what that calls."""
+        from jaxmlir.passes._build import references
+
+        def below(symbol: str) -> Iterator[str]:
+            return references(self.program._function(symbol), custom_rules=False)
+
+        stack, seen = [(symbol, below(symbol))], {symbol}
+        while stack:
+            name, rest = stack[-1]
+            for use in rest:
+                if use not in seen and (use,) not in self.made:
+                    seen.add(use)
+                    stack.append((use, below(use)))
+                    break
+            else:
+                stack.pop()
+                if stack:
+                    yield name
 
     def bound(self, symbol: str, values: str) -> Any:
         """The closed jaxpr of ``@symbol`` whose constants have the values that ``@values`` returns.
@@ -88,6 +119,8 @@ class Exporter:
 
 
 _IN_PROGRESS = object()
+# How many functions within one another are made as they are asked for.
+_DEEP = 10
 
 
 @functools.lru_cache(maxsize=1024)
