@@ -73,6 +73,17 @@ class Cut(NamedTuple):
         )
 
 
+# How many functions within one another are looked at as ops ask about them.
+_DEEP = 20
+
+
+class _TooDeep(Exception):
+    """There are more."""
+
+    def __init__(self, *question: Any):
+        self.question = question
+
+
 class Live(NamedTuple):
     """The answer for one function and mask; ops by their index in the function."""
 
@@ -110,7 +121,9 @@ class Liveness:
         self._ops: dict[str, list[tuple[Any, str]]] = {}
         self._bodies: dict[str, Body] = {}
         self._found: dict[tuple[str, Mask], Live] = {}
+        # The functions around, and how many there may be.
         self._walking: set[str] = set()
+        self._limit = 0
 
     def ops(self, symbol: str) -> list[tuple[Any, str]]:
         """The ops of ``@symbol`` before its return, with their names.
@@ -141,9 +154,34 @@ class Liveness:
         """What ``@symbol`` needs for those results."""
         found = self._found.get((symbol, results))
         if found is None:
-            self._walking.add(symbol)
-            found = self._found[symbol, results] = self._walk(self.body(symbol), results)
-            self._walking.discard(symbol)
+            if not self._walking:
+                return self._of_outermost(symbol, results)
+            if len(self._walking) >= self._limit:
+                raise _TooDeep(symbol, results)
+            found = self._find(symbol, results)
+        return found
+
+    def _find(self, symbol: str, results: Mask) -> Live:
+        self._walking.add(symbol)
+        found = self._found[symbol, results] = self._walk(self.body(symbol), results)
+        self._walking.discard(symbol)
+        return found
+
+    def _of_outermost(self, symbol: str, results: Mask) -> Live:
+        """The same where nothing is asked for meanwhile: what is too deep is found before the rest,
+        from the top of Python's stack."""
+        asked_for = [(symbol, results, set[str]())]
+        try:
+            while asked_for:
+                symbol, results, around = asked_for[-1]
+                self._walking, self._limit = set(around), len(around) + _DEEP
+                try:
+                    found = self._find(symbol, results)
+                    asked_for.pop()
+                except _TooDeep as deep:
+                    asked_for.append((*deep.question, self._walking))
+        finally:
+            self._walking = set()
         return found
 
     def arguments(self, symbol: str, results: Mask) -> Mask:
