@@ -15,6 +15,7 @@ import jax
 
 from jaxmlir._collector import collector_paused
 from jaxmlir._setting import setting
+from jaxmlir.errors import TransformError, deep_calls_as
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -39,6 +40,7 @@ def derived_once(method: Method) -> Method:
     Nothing is kept of calls with an argument that is to be called itself (``remarks``) or that
     cannot be hashed.
     """
+    method = deep_calls_as(TransformError)(method)
     _, *parameters = inspect.signature(method).parameters.values()
     defaults = {p.name: p.default for p in parameters}
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]

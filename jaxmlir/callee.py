@@ -12,6 +12,7 @@ from jaxmlir import codec
 from jaxmlir._collector import collector_paused
 from jaxmlir._lists import chosen
 from jaxmlir._setting import setting
+from jaxmlir.errors import TransformError, deep_calls_as
 from jaxmlir.ir import context, scope
 from jaxmlir.lowering import lower_function
 from jaxmlir.passes._liveness import Mask, Variant
@@ -192,7 +193,7 @@ def derive(program: Program, symbol: str, transformation: str, pattern: Any) -> 
             program.trace_rules(within=reachable(program._functions, symbol, custom_rules=False))
         # Nobody looks at it: the rules of what it does not run wait, and those that are told zeros.
         result = program.clone(hold_rules=True)
-    with scope():
+    with deep_calls_as(TransformError), scope():
         rules = Rules(result)
         if transformation == "jvp":
             found = jvp(rules, symbol, pattern)

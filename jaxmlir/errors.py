@@ -7,8 +7,9 @@ what came.  All derive from :class:`JaxmlirError`; those that point into a modul
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 
@@ -144,6 +145,21 @@ def cause_of(located: BaseException, error: BaseException) -> BaseException | No
     they form a circle.
     """
     return error.__cause__ if located is error else error
+
+
+TOO_DEEP = (
+    "functions call one another deeper than Python's recursion limit allows; jaxpr-inline makes "
+    "one of those that are called once"
+)
+
+
+@contextlib.contextmanager
+def deep_calls_as(kind: type[DiagnosticError]) -> Iterator[None]:
+    """Has functions that call one another too deep be an error of this kind."""
+    try:
+        yield
+    except RecursionError:
+        raise kind(TOO_DEEP) from None
 
 
 class PipelineError(JaxmlirError):

@@ -28,6 +28,7 @@ from jaxmlir.errors import (
     EvaluationError,
     JaxmlirError,
     count,
+    deep_calls_as,
     message_of,
 )
 from jaxmlir.ir import context, frames
@@ -176,7 +177,8 @@ class Interpreter:
         takes = len(self.program.function(symbol).type.inputs)
         if len(args) != takes:
             raise ArgumentError(f"@{symbol} takes {count(takes, 'argument')}, got {len(args)}")
-        return self.enter(Frame(symbol, None), args)
+        with deep_calls_as(EvaluationError):
+            return self.enter(Frame(symbol, None), args)
 
     def evaluate(self, op: Any, operands: Sequence[Any]) -> list[Any]:
         """The results of one op of the program for values of its operands."""

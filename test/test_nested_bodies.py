@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 from comparing import same
 from jax import lax
+from jax.extend.core import Primitive, jaxpr_as_fun
 
 import jaxmlir
-from jaxmlir import _waiting_bodies
+from jaxmlir import _waiting_bodies, exporter, importer
+from jaxmlir.codec._registry import encoders
+from jaxmlir.errors import EvaluationError, ImportingError, TransformError
+from jaxmlir.passes import _liveness
 
 pytestmark = pytest.mark.compat
 
@@ -97,3 +101,139 @@ def test_bodies_of_any_size_wait(monkeypatch):
     argument = jax.ShapeDtypeStruct((n,), np.float32)
     program = jaxmlir.trace(lambda x: nest(within_jit, 4)(x) + x.shape[0])(argument)
     same(program(X), jax.jit(lambda x: nest(within_jit, 4)(x) + 3)(X))
+
+
+def near(ours, jaxs):
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(jaxs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+def around_jit(inner, _):
+    return jax.jit(lambda x: jnp.sin(inner(x)) + x)
+
+
+def around_cond(inner, i):
+    return lambda x: lax.cond(x[0] < i + 1, lambda x: jnp.sin(inner(x)) + x, lambda x: x * 2.0, x)
+
+
+DEPTH = 160
+
+
+def flat(x):
+    y = jnp.sin(x)
+    for _ in range(DEPTH):
+        y = jnp.sin(y) + x
+    return y
+
+
+def deeper(around, depth=DEPTH):
+    """A program nested deeper than JAX traces in one go: each level is traced of the one within."""
+    closed = jax.make_jaxpr(jnp.sin)(X)
+    for i in range(depth):
+        inner = jaxpr_as_fun(closed)
+        closed = jax.make_jaxpr(around(lambda x, inner=inner: inner(x)[0], i))(X)
+    return jaxmlir.from_jaxpr(closed, "main")
+
+
+@pytest.mark.parametrize("around", [around_jit, around_cond])
+def test_programs_may_be_nested_deeper_than_pythons_stack(around):
+    program = deeper(around)
+    program.verify()
+    assert str(jaxmlir.parse(str(program))) == str(program)
+    again = jaxmlir.from_jaxpr(program.to_jaxpr(), "main")
+    program.lower()
+    for found in (program, again, program.optimize(2)):
+        near(found.eval(X), flat(X))
+
+
+def test_functions_that_are_too_deep_to_be_transformed_are_an_error():
+    program = deeper(around_jit)
+    with pytest.raises(TransformError, match="recursion limit.*jaxpr-inline"):
+        program.vjp()
+    (fwd, bwd) = program.run_passes("jaxpr-inline").vjp()
+    result, residuals = fwd(X)
+    near(bwd(residuals, result), jax.vjp(flat, X)[1](flat(X)))
+
+
+def test_functions_that_are_too_deep_to_be_evaluated_are_an_error():
+    program = deeper(around_jit, 300)
+    with pytest.raises(EvaluationError, match="recursion limit.*jaxpr-inline"):
+        program.eval(X)
+
+
+def test_functions_that_wait_are_written_as_others_are(monkeypatch):
+    def function(x):
+        return loop(x[0], nest(within_cond, 3)(nest(within_jit, 3)(x)))
+
+    closed = jax.make_jaxpr(function)(X)
+    program = jaxmlir.from_jaxpr(closed, "main")
+    monkeypatch.setattr(importer, "_DEEP", 0)
+    waited = jaxmlir.from_jaxpr(closed, "main")
+    waited.verify()
+    assert len(waited.functions) == len(program.functions)
+    near(waited(X), function(X))
+
+
+@pytest.mark.parametrize("deep", [0, 1, 10])
+def test_a_rule_with_a_function_that_cannot_be_written_leaves_nothing(deep, monkeypatch):
+    class Unwritable:
+        pass
+
+    def refuse(value, writer):
+        raise ImportingError("this has no form")
+
+    monkeypatch.setattr(importer, "_DEEP", deep)
+    monkeypatch.setitem(encoders, Unwritable, refuse)
+    odd = Primitive("odd")
+    odd.def_abstract_eval(lambda x, **_: x)
+
+    @jax.custom_vjp
+    def function(x):
+        return jnp.sin(x)
+
+    def bwd(_, ct):
+        return (nest(within_jit, 2)(jax.jit(lambda x: odd.bind(x, how=Unwritable()))(ct)),)
+
+    function.defvjp(lambda x: (function(x), ()), bwd)
+    program = jaxmlir.trace(function)(X)
+    program.verify()
+    assert program.module.operation.verify()
+    assert all(len(f.entry_block.operations) for f in program.functions.values())
+    with pytest.raises(TransformError, match="this has no form"):
+        program.vjp()
+
+
+@jax.custom_jvp
+def twofold(x):
+    return jax.jit(lambda x: x * x)(x)
+
+
+@twofold.defjvp
+def _(primals, tangents):
+    return twofold(*primals), jax.jit(jax.jit(lambda t: 5.0 * t))(tangents[0])
+
+
+@jax.custom_vjp
+def threefold(x):
+    return jax.checkpoint(jnp.sin)(x)
+
+
+threefold.defvjp(lambda x: (threefold(x), x), lambda x, ct: (ct * jax.jit(twofold)(x),))
+
+
+def varied(x):
+    y = nest(within_cond, 3)(jax.jit(jax.jit(threefold))(x))
+    y, ys = lax.scan(lambda c, a: (jax.jit(twofold)(c) + a, jax.jit(threefold)(c)), y, x)
+    return jnp.sum(lax.fori_loop(0, 3, lambda i, c: jax.checkpoint(jax.jit(jnp.cos))(c), y) + ys)
+
+
+@pytest.mark.parametrize("deep", [1, 3, 4])
+def test_what_is_too_deep_is_looked_at_first(deep, monkeypatch):
+    monkeypatch.setattr(_liveness, "_DEEP", deep)
+    monkeypatch.setattr(exporter, "_DEEP", deep)
+    program, xs = jaxmlir.trace(varied)(X), jnp.stack([X, X + 1.0])
+    near(program.grad()(X), jax.grad(varied)(X))
+    near(program.vmap(axis_size=2)(xs), jax.vmap(varied)(xs))
+    near(program.grad().vmap(axis_size=2)(xs), jax.vmap(jax.grad(varied))(xs))
+    near(jaxpr_as_fun(program.to_jaxpr())(X), [varied(X)])
+    near(program.optimize(2)(X), varied(X))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 from jaxlib.mlir import ir
 
 from jaxmlir._collector import collector_paused
-from jaxmlir.errors import JaxmlirError, PassError, PipelineError
+from jaxmlir.errors import TOO_DEEP, JaxmlirError, PassError, PipelineError
 from jaxmlir.ir import context, diagnostics_of
 from jaxmlir.passes import _cxx
 from jaxmlir.passes._base import Pass
@@ -232,10 +232,7 @@ def _run_python(p: Pass, program: Program) -> bool:
     except ir.MLIRError as e:
         raise PassError(diagnostics_of(e)) from e
     except RecursionError:
-        raise PassError(
-            f"pass '{p.name}': functions call one another deeper than Python's recursion limit "
-            "allows; jaxpr-inline makes one of those that are called once"
-        ) from None
+        raise PassError(f"pass '{p.name}': {TOO_DEEP}") from None
     except Exception as e:
         raise PassError(f"pass '{p.name}' crashed: {type(e).__name__}: {e}") from e
 
