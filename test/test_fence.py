@@ -1,5 +1,7 @@
 """Fences: the same bits, stored where XLA would compute them for each user."""
 
+import re
+
 import hypothesis
 import jax
 import jax.numpy as jnp
@@ -10,7 +12,7 @@ from jax import lax
 
 import jaxmlir
 from jaxmlir._compat import jax_version
-from jaxmlir.passes import STORAGE
+from jaxmlir.passes import STORAGE, _read_first
 
 pytestmark = pytest.mark.compat
 
@@ -331,3 +333,143 @@ def test_a_slice_that_is_read_in_two_arrangements_is_stored(function, columns, f
     assert ["this slice in two arrangements" in r.message for r in remarks] == [True] * fences
     want = jax.jit(function)(rows, weights)
     np.testing.assert_allclose(fenced(rows, weights), want, rtol=1e-5)
+
+
+def filled(step):
+    """A function that fills rows of an array in place, from a row on that is known when it runs."""
+
+    def f(x, start):
+        return jnp.sum(lax.fori_loop(2, 34, lambda i, y: step(y, start + i), x) ** 2)
+
+    return f
+
+
+IN_PLACE = {
+    "the row before": lambda y, i: y.at[i].set(jnp.tanh(y[i - 1])),
+    "two rows before": lambda y, i: y.at[i].set(0.5 * y[i - 1] + 0.3 * y[i - 2]),
+    "rows around": lambda y, i: y.at[i].set(
+        jnp.tanh(y[i] + 0.1 * (y[i - 1] - 2 * y[i] + y[i + 1]))
+    ),
+    "a window": lambda y, i: lax.dynamic_update_slice(
+        y, jnp.sin(lax.dynamic_slice(y, (i - 1, 0), (2, 50))), (i, 0)
+    ),
+}
+BEFORE = "read before it is written over"
+
+
+def fenced_and_remarks(program):
+    remarks = []
+    fenced = program.run_passes("jaxpr-fence{platform=cpu}", remarks=remarks.append)
+    fenced.verify()
+    return fenced, sum(BEFORE in r.message for r in remarks)
+
+
+def copies_in_loops(compiled):
+    """Of the array, in what is not the entry of the program: XLA fuses nothing with a copy."""
+    in_loops, _ = re.split(r"^ENTRY", compiled.as_text(), flags=re.MULTILINE)
+    return len(re.findall(r"f32\[200,50\]\S* copy\(", in_loops))
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_the_derivative_of_a_loop_that_writes_in_place_copies_nothing(name):
+    f, x = filled(IN_PLACE[name]), np.linspace(0, 1, 10_000, dtype=np.float32).reshape(200, 50)
+    gradient, count = fenced_and_remarks(jaxmlir.trace(f)(x, 3).grad().optimize(1))
+    assert count > 0
+    ours = gradient.lower().compile()
+    jaxs = jax.jit(jax.grad(f)).lower(x, 3).compile()
+    assert copies_in_loops(jaxs) > 0, "JAX keeps a copy of the array in each step"
+    assert copies_in_loops(ours) == 0
+    np.testing.assert_allclose(ours(x, 3), jaxs(x, 3), rtol=1e-5, atol=1e-6)
+    assert fenced_and_remarks(gradient)[1] == 0
+
+
+def whole_as_well(y, i):
+    return y.at[i].set(y[i - 1] + jnp.sum(y))
+
+
+def test_loops_of_few_elements_wait_for_nothing():
+    x = np.linspace(0, 1, 2500, dtype=np.float32).reshape(50, 50)
+    program = jaxmlir.trace(filled(IN_PLACE["the row before"]))(x, 3).grad().optimize(1)
+    assert fenced_and_remarks(program)[1] == 0
+
+
+def test_what_is_read_as_a_whole_is_copied_anyway():
+    def f(y, i):
+        y = y.at[i].set(y[i - 1])
+        return y.at[i + 1].set(y[i]) + y
+
+    x = np.linspace(0, 1, 10_000, dtype=np.float32).reshape(200, 50)
+    program = jaxmlir.trace(filled(f))(x, 3).optimize(1)
+    assert fenced_and_remarks(program)[1] == 0
+
+
+def test_what_is_read_for_the_write_alone_is_read_before():
+    x = np.linspace(0, 1, 10_000, dtype=np.float32).reshape(200, 50)
+    program = jaxmlir.trace(filled(IN_PLACE["rows around"]))(x, 3).optimize(1)
+    assert fenced_and_remarks(program)[1] == 0
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_what_is_read_where_another_row_says(late):
+    def f(x, start):
+        def body(y, i):
+            row = y[start + i]
+            place = 1 + row[0].astype(int)
+            new = y.at[start + i].set(0.0)
+            other = y[place]
+            return new if late else y.at[start + i].set(jnp.sin(other)), jnp.cos(other) * row
+
+        y, rows = lax.scan(body, x, jnp.arange(5))
+        return jnp.sum(y) + jnp.sum(rows)
+
+    x = np.linspace(0, 9, 10_000, dtype=np.float32).reshape(200, 50)
+    program = jaxmlir.trace(f)(x, 3)
+    for plain, jaxs in ((program, f), (program.grad(), jax.grad(f))):
+        fenced, _ = fenced_and_remarks(plain.optimize(1))
+        np.testing.assert_allclose(fenced(x, 3), jax.jit(jaxs)(x, 3), rtol=1e-5)
+
+
+OFFSETS = hypothesis.strategies.integers(0, 3)
+STEPS = hypothesis.strategies.lists(
+    hypothesis.strategies.tuples(
+        OFFSETS,  # of the row that is read
+        OFFSETS,  # of the row that is written
+        hypothesis.strategies.sampled_from(["set", "add", "window", "nothing"]),
+        hypothesis.strategies.booleans(),  # whether the row that is read is a result as well
+        hypothesis.strategies.booleans(),  # whether what is written is computed from it
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@random_programs.budget
+@hypothesis.given(steps=STEPS)
+def test_random_loops_that_write_in_place(steps):
+    def f(x, start):
+        def body(y, i):
+            total = jnp.zeros(4)
+            for read, write, how, is_result, is_source in steps:
+                row = y[start + i + read]
+                new = jnp.sin(row) if is_source else jnp.cos(total)
+                place = start + i + write
+                if how == "window":
+                    y = lax.dynamic_update_slice(y, new[None], (place, 0))
+                elif how != "nothing":
+                    y = getattr(y.at[place], how)(new)
+                if is_result:
+                    total = total + jnp.tanh(row)
+            return y, total
+
+        y, totals = lax.scan(body, x, jnp.arange(5))
+        return jnp.sum(y**2) + jnp.sum(totals)
+
+    x = np.linspace(-1, 1, 48, dtype=np.float32).reshape(12, 4)
+    program = jaxmlir.trace(f)(x, 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_read_first, "MIN_ELEMENTS", 1)
+        patch.setattr(_read_first, "MIN_RATIO", 1)
+        value, _ = fenced_and_remarks(program.optimize(1))
+        gradient, _ = fenced_and_remarks(program.grad().optimize(1))
+    np.testing.assert_allclose(value(x, 1), jax.jit(f)(x, 1), rtol=1e-5)
+    np.testing.assert_allclose(gradient(x, 1), jax.jit(jax.grad(f))(x, 1), rtol=1e-4, atol=1e-5)

@@ -366,6 +366,39 @@ def test_what_xla_fuses_is_not_rolled_up():
     assert str(plain) == str(rolled)
 
 
+def relaxed(y, i):
+    return y.at[i].set(jnp.tanh(y[i] + 0.1 * (y[i - 1] - 2 * y[i] + y[i + 1])))
+
+
+def read_when_written(y, i):
+    new = y.at[i].set(jnp.tanh(y[i - 1]))
+    return new.at[i + 1].add(y[i])
+
+
+@pytest.mark.parametrize(
+    ("step", "pays"),
+    [
+        (relaxed, True),
+        (lambda y, i: y.at[i].add(jnp.sin(y[i + 1])), True),
+        (lambda y, i: lax.dynamic_update_slice(y, 1.5 * y[:2], (i, 0)), True),
+        (read_when_written, False),
+        (lambda y, i: y.at[i].set(jnp.sum(y, axis=0)), False),
+        (lambda y, i: y.at[i].multiply(y[i - 1]), False),
+    ],
+)
+def test_arrays_that_are_written_in_place_are_stored_once(step, pays):
+    def f(x, start):
+        for i in range(1, 21):
+            x = step(x, start + i)
+        return x
+
+    x = np.linspace(0, 1, 4000, dtype=np.float32).reshape(100, 40)
+    _, rolled = after("jaxpr-reroll", f, x, 3)
+    assert ("scan" in ops(rolled)) == pays
+    rolled.verify()
+    np.testing.assert_allclose(rolled(x, 3), jax.jit(f)(x, 3), rtol=1e-5)
+
+
 def scans(count, body, shared=False):
     def f(w, rows):
         total = 0.0

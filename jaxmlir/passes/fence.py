@@ -26,7 +26,8 @@ of its callers.
 Sums of many arrays are fenced as well, part by part, whatever they cost
 (:mod:`jaxmlir.passes._partial_sums`), and what is summed along an axis, where something else would
 be stored for that (:mod:`jaxmlir.passes._apart`); and slices that are read in two arrangements
-(:mod:`jaxmlir.passes._sliced`).
+(:mod:`jaxmlir.passes._sliced`).  In loops that write arrays in place, what is read of these is
+fenced together with what it is written over with (:mod:`jaxmlir.passes._read_first`).
 
 What a call returns twice, as it is and reshaped, is one array, and is fenced once.  XLA takes the
 identity of a call and its operand for one buffer, and does not see that a kernel which reads both

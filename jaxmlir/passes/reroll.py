@@ -5,7 +5,8 @@ What ``for`` in Python unrolled is rolled up again.  Of blocks that are equal bu
 of them
 
 * the same value: a constant of the loop;
-* what the block before gives: carried;
+* what the block before gives: carried; an array that a block reads in parts and then writes in
+  place is stored once for all of them;
 * constants, rows of one array, or any values from above the blocks: a slice of what these are
   together.  So are the places of slices (:mod:`jaxmlir.passes._own_slices`).
 
