@@ -332,14 +332,24 @@ def test_only_the_cpu_gains_by_loops():
     assert "scan" in ops(rolled)
 
 
-def test_what_reads_further_back_is_no_loop():
-    def f(w, x, y):
-        for _ in range(8):
-            x, y = y, jnp.tanh(w @ x + jnp.sin(y) * jnp.cos(x) - jnp.exp(-y))
-        return y
+def further_back(w, x, y):
+    for _ in range(8):
+        x, y = y, jnp.tanh(w @ x + jnp.sin(y) * jnp.cos(x) - jnp.exp(-y))
+    return y, x
 
+
+def three_back(w, x, y):
+    z = x + y
+    for _ in range(9):
+        x, y, z = y, z, jnp.tanh(w @ x + jnp.sin(y) * jnp.cos(z))
+    return z
+
+
+@pytest.mark.parametrize(("f", "carried"), [(further_back, 2), (three_back, 3)])
+def test_what_reads_further_back_is_carried_with_what_is_between(f, carried):
     args = normal(3, 3), normal(3), normal(3)
     _, rolled = after(FORCED, f, *args)
+    assert f"num_carry = {carried} " in str(rolled)
     same_as_jax(rolled, f, *args)
 
 

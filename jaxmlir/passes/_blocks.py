@@ -35,9 +35,13 @@ class Blocks:
         """A result of each of the blocks."""
         return [self.text.result(start, place) for start in self.word.starts]
 
+    def column_numbers(self, places: Sequence[Place]) -> list[int]:
+        """The values that are an operand of each of the blocks."""
+        return [self.text.operand_number(start, places[0]) for start in self.word.starts]
+
     def numbers(self, places: Sequence[Place]) -> set[int]:
         """The values that are an operand of one of the blocks."""
-        return {self.text.operand_number(start, places[0]) for start in self.word.starts}
+        return set(self.column_numbers(places))
 
     def is_same(self, places: Sequence[Place]) -> bool:
         """Whether an operand is the same value in all blocks."""
@@ -81,7 +85,7 @@ class Blocks:
         indices: Iterable[int],
         arguments: Sequence[Sequence[Place]],
         constants: Sequence[Sequence[Place]],
-        outputs: Sequence[Place],
+        outputs: Sequence[Place | int],
     ) -> str:
         """Writes the first block as a function; the function's symbol.
 
@@ -89,7 +93,7 @@ class Blocks:
           indices: those of its ops that the function has.
           arguments: operands from without, each as the places that read it.
           constants: likewise, those that are written again in the function.
-          outputs: the results that it gives.
+          outputs: the results that it gives; a number is one of its arguments.
         """
         text, body, start = self.text, self.text.body, self.word.starts[0]
         new = NewFunction(self.rules, name, list(map(self.operand_type, arguments)), body.function)
@@ -108,4 +112,11 @@ class Blocks:
                 ]
                 copies = body.copy(index, operands)
                 values.update(zip(range(*body.results[index]), copies, strict=True))
-        return new.finish([values[text.result_number(start, place)] for place in outputs])
+        return new.finish(
+            [
+                new.args[place]
+                if isinstance(place, int)
+                else values[text.result_number(start, place)]
+                for place in outputs
+            ]
+        )

@@ -5,8 +5,8 @@ What ``for`` in Python unrolled is rolled up again.  Of blocks that are equal bu
 of them
 
 * the same value: a constant of the loop;
-* what the block before gives: carried; an array that a block reads in parts and then writes in
-  place is stored once for all of them;
+* what the block before gives, or was given so: carried; an array that a block reads in parts and
+  then writes in place is stored once for all of them;
 * constants, rows of one array, or any values from above the blocks: a slice of what these are
   together.  So are the places of slices (:mod:`jaxmlir.passes._own_slices`).
 
@@ -190,7 +190,8 @@ class _Loop(Blocks):
     Attributes:
       fused_calls: which functions consist of ops that XLA fuses, as far as somebody has asked.
       consts: operands that are the same value in each block.
-      carry: operands that are a result of the block before, with this result.
+      carry: operands that are a result of the block before, with this result; or what another one
+        of them is in the block before, with the number of that one.
       xs: operands that are apart for each block.
       constants: operands that are the same constant in each block: written again in the body.
       ys: results that are used after the block, other than by the next one.
@@ -198,7 +199,7 @@ class _Loop(Blocks):
 
     fused_calls: dict[str, bool]
     consts: list[list[Place]]
-    carry: list[tuple[list[Place], Place]]
+    carry: list[tuple[list[Place], Place | int]]
     xs: list[list[Place]]
     constants: list[list[Place]]
     ys: list[Place]
@@ -207,6 +208,7 @@ class _Loop(Blocks):
     def of(cls, rules: Rules, fused_calls: dict[str, bool], text: Text, word: Word) -> _Loop | None:
         """The loop; ``None`` if a block uses what only one block before the last one gives."""
         loop = cls(rules, text, word, fused_calls, [], [], [], [], [])
+        further: list[list[Place]] = []
         for places in text.inputs(word):
             if not is_array(loop.operand_type(places)):
                 return None
@@ -220,7 +222,9 @@ class _Loop(Blocks):
             elif all(s is None or s[0] < word.starts[0] for s in sources):
                 loop.xs.append(places)
             else:
-                return None
+                further.append(places)
+        if not loop.passes_on(further):
+            return None
         finals = {before for _, before in loop.carry}
         for place in text.outputs(word):
             if loop.is_stacked(place, place in finals):
@@ -228,6 +232,20 @@ class _Loop(Blocks):
                     return None
                 loop.ys.append(place)
         return loop
+
+    def passes_on(self, further: list[list[Place]]) -> bool:
+        """Whether operands that come from further back are, each, what one that is carried is in
+        the block before; they are carried as well then, from that one."""
+        columns = {tuple(self.column_numbers(p)[:-1]): k for k, (p, _) in enumerate(self.carry)}
+        while further:
+            numbers = [self.column_numbers(places) for places in further]
+            found = (i for i, column in enumerate(numbers) if tuple(column[1:]) in columns)
+            i = next(found, None)
+            if i is None:
+                return False
+            columns[tuple(numbers[i][:-1])] = len(self.carry)
+            self.carry.append((further.pop(i), columns[tuple(numbers[i][1:])]))
+        return True
 
     @property
     def span(self) -> slice:
@@ -242,8 +260,7 @@ class _Loop(Blocks):
         word = self.word
         end = word.starts[-1] + word.length
         return any(
-            self.text.last_use[self.text.result_number(start, place)]
-            >= min(start + 2 * word.length, end)
+            self.text.last_use[self.text.result_number(start, place)] >= end
             for start in word.starts[:-1]
         )
 
@@ -258,7 +275,9 @@ class _Loop(Blocks):
         own = sum(work.at(body, i) for i in block)
         # Its kernels' results are stored by straight-line code as well.
         types = [t for i in block if body.names[i] in FUSED for t in body.signatures[i].results]
-        types += [self.operand_type(p) for p, r in self.carry if not self.is_in_place(p, r)]
+        for places, before in self.carry:
+            if isinstance(before, int) or not self.is_in_place(places, before):
+                types.append(self.operand_type(places))
         types += [self.result_type(place) for place in self.ys]
         for places in self.xs:
             if not self.is_at_hand(places):
@@ -356,8 +375,9 @@ class _Loop(Blocks):
                 *(self.stack(places) for places in self.xs),
             ]
             outs = scan.write(self.rules, operands)
-            for (_, place), out in zip(self.carry, outs, strict=False):
-                self.text.result(last, place).replace_all_uses_with(out)
+            for (_, before), out in zip(self.carry, outs, strict=False):
+                if not isinstance(before, int):
+                    self.text.result(last, before).replace_all_uses_with(out)
             for place, rows in zip(self.ys, outs[len(self.carry) :], strict=True):
                 self.use_rows(place, rows)
         for op in reversed(ops):
@@ -376,7 +396,9 @@ class _Loop(Blocks):
     def write_body(self) -> str:
         """The block as a function: ``(*consts, *carry, *xs) -> (*carry, *ys)``."""
         groups = [*self.consts, *(places for places, _ in self.carry), *self.xs]
-        outs = [*(before for _, before in self.carry), *self.ys]
+        first = len(self.consts)
+        nexts = (first + b if isinstance(b, int) else b for _, b in self.carry)
+        outs = [*nexts, *self.ys]
         name = f"{self.text.body.function.name.value}.body"
         return self.write_function(name, range(self.word.length), groups, self.constants, outs)
 
