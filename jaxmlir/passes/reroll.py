@@ -194,7 +194,7 @@ class _Loop(Blocks):
         of them is in the block before, with the number of that one.
       xs: operands that are apart for each block.
       constants: operands that are the same constant in each block: written again in the body.
-      ys: results that are used after the block, other than by the next one.
+      ys: results that are used after the loop, other than the last block's, or not carried.
     """
 
     fused_calls: dict[str, bool]
@@ -206,7 +206,7 @@ class _Loop(Blocks):
 
     @classmethod
     def of(cls, rules: Rules, fused_calls: dict[str, bool], text: Text, word: Word) -> _Loop | None:
-        """The loop; ``None`` if a block uses what only one block before the last one gives."""
+        """The loop; ``None`` if a block uses what is not carried to it."""
         loop = cls(rules, text, word, fused_calls, [], [], [], [], [])
         further: list[list[Place]] = []
         for places in text.inputs(word):
