@@ -623,8 +623,7 @@ def _config_options() -> tuple[Any, ...]:
 def _override(option: Any, value: Any) -> Iterator[None]:
     unset = resolve("jax._src.config", "config_ext").unset
     hook = getattr(option, "_update_thread_local_hook", None) or (lambda _: None)
-    # What holds for all threads is no value of this one's own: of a mesh, that is ``None``, which
-    # JAX does not expect there.
+    # What holds for all threads is not this one's own: of a mesh ``None``, which JAX fails at.
     before = option.swap_local(unset if value is option.get_global() else value)
     hook(value)
     try:
