@@ -207,12 +207,8 @@ def drop_dead_ops(function: func.FuncOp) -> None:
     """Erases ops without effects whose results nobody uses."""
     *ops, _ = body_of(function).operations
     for op in reversed(ops):
-        for result in op.results:
-            if next(result.uses, None) is not None:
-                break
-        else:
-            if "jaxpr.effects" not in op.attributes:
-                op.operation.erase()
+        if not any(map(is_used, op.results)) and "jaxpr.effects" not in op.attributes:
+            op.operation.erase()
 
 
 def is_used(value: ir.Value) -> bool:

@@ -17,7 +17,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from jaxmlir.ir import body_of, ir
+from jaxmlir.ir import ir
+from jaxmlir.passes._bodies import LOOPS, body_symbol
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._fusion import FUSED
 from jaxmlir.passes._remarks import remark
@@ -47,7 +48,7 @@ class Overwritten(NamedTuple):
       late: the ops after it that read, by index; they go before it.
       early: the ops before it that use what is read and that it does not need; they go after it.
       read: the values that are to be there before it writes.
-      users: of each the ops that use it after that.
+      kept: of each the ops that use it to compute what is written.
     """
 
     index: int
@@ -55,20 +56,17 @@ class Overwritten(NamedTuple):
     late: list[int]
     early: list[int]
     read: list[int]
-    users: list[list[int]]
+    kept: list[list[int]]
 
 
-def loop_bodies(bodies: Iterable[Body]) -> list[str]:
-    """The functions that scans and whiles repeat."""
-    found: dict[str, None] = {}
-    for body in bodies:
-        for name, signature in zip(body.names, body.signatures, strict=True):
-            if name in _BODY_OF:
-                found[dict(signature.attributes)[_BODY_OF[name]].value] = None
-    return [*found]
-
-
-_BODY_OF = {"jaxpr.scan": "jaxpr", "jaxpr.while": "body_jaxpr"}
+def loop_bodies(bodies: Iterable[Body]) -> dict[str, None]:
+    """The functions that scans and whiles repeat, in order."""
+    return {
+        body_symbol(op, name): None
+        for body in bodies
+        for op, name in zip(body.ops, body.names, strict=True)
+        if name in LOOPS
+    }
 
 
 def overwritten(body: Body) -> list[Overwritten]:
@@ -107,7 +105,12 @@ def _overwritten(body: Body, index: int, users: Mapping[int, Sequence[int]]) -> 
     if not all(body.names[k] in READS and array not in body.operands[k][1:] for k in readers):
         return None
     late, made = [k for k in readers if k > index], body.makers[array]
-    needed = _needed(body, index, -1 if made is None else made)
+
+    def makers(k: int) -> Iterable[int]:
+        return (maker for v in body.operands[k] if (maker := body.makers[v]) is not None)
+
+    # What reads the array is after what made it.
+    needed = _reached([index], makers, range(0 if made is None else made + 1, index + 1))
     if needed is None:
         return None
     given = body.results[index][0]
@@ -117,16 +120,19 @@ def _overwritten(body: Body, index: int, users: Mapping[int, Sequence[int]]) -> 
     pending = readers[::-1]
     while pending:
         value = body.results[pending.pop()][0]
-        others = [k for k in users[value] if k not in needed]
-        if others or value in body.returned:
-            read[value] = others
+        own = [k for k in users[value] if k in needed]
+        if len(own) < len(users[value]) or value in body.returned:
+            read[value] = own
         else:
             # XLA computes these again with what else uses them.
-            pending += [k for k in users[value] if body.names[k] in _FUSED]
+            pending += [k for k in own if body.names[k] in _FUSED]
     size = sum([elements(body.types[v]) for v in read])
     if not read or MIN_RATIO * size > elements(body.types[array]):
         return None
-    early = _early(body, index, read.values(), users)
+    others = (k for v, own in read.items() for k in users[v] if k not in own)
+    early = _reached(
+        others, lambda k: (user for v in range(*body.results[k]) for user in users[v]), range(index)
+    )
     if early is None:
         return None
     of_late = {body.makers[v] for k in late for v in body.operands[k]}
@@ -137,36 +143,19 @@ def _overwritten(body: Body, index: int, users: Mapping[int, Sequence[int]]) -> 
     return Overwritten(index, update, late, sorted(early), [*read], [*read.values()])
 
 
-def _early(
-    body: Body, index: int, starts: Iterable[Iterable[int]], users: Mapping[int, Sequence[int]]
+def _reached(
+    starts: Iterable[int], onward: Callable[[int], Iterable[int]], within: range
 ) -> set[int] | None:
-    """Some ops, and what uses them, as far as they are before another one; ``None`` if these are
-    very many."""
+    """The ops of a range that some lead to, these included; ``None`` if they are very many."""
     found: set[int] = set()
-    pending = [k for start in starts for k in start]
+    pending = [*starts]
     while pending:
         k = pending.pop()
-        if k < index and k not in found:
+        if k in within and k not in found:
             if len(found) == MOST:
                 return None
             found.add(k)
-            pending += [user for v in range(*body.results[k]) for user in users[v]]
-    return found
-
-
-def _needed(body: Body, index: int, after: int) -> set[int] | None:
-    """An op and those after another one that compute its operands; ``None`` if they are very
-    many."""
-    found: set[int] = set()
-    pending = [index]
-    while pending:
-        k = pending.pop()
-        if k > after and k not in found:
-            if len(found) == MOST:
-                return None
-            found.add(k)
-            makers = (body.makers[v] for v in body.operands[k])
-            pending += [maker for maker in makers if maker is not None]
+            pending += onward(k)
     return found
 
 
@@ -187,16 +176,7 @@ def read_first(
     values = [body.value(v) for v in each.read]
     with ir.InsertionPoint(op), op.location:
         *read, update = together([*values, op.operands[each.update]])
-    end = ir.InsertionPoint.at_block_terminator(body_of(body.function)).ref_operation
-    for number, old, new, users in zip(each.read, values, read, each.users, strict=True):
-        for k in users:
-            _replace(body.ops[k].operation, old, new)
-        if number in body.returned:
-            _replace(end, old, new)
+    for old, new, kept in zip(values, read, each.kept, strict=True):
+        own = [body.ops[k].operation for k in kept]
+        old.replace_all_uses_except(new, [update.owner.operation, *own])
     op.operation.operands[each.update] = update
-
-
-def _replace(op: ir.Operation, old: ir.Value, new: ir.Value) -> None:
-    for i, operand in enumerate(op.operands):
-        if operand == old:
-            op.operands[i] = new

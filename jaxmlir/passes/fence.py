@@ -90,10 +90,7 @@ def fence(program: Program, platform: str = "cpu", threshold: int = Fence.thresh
     together = _fences(program, platform)
     if together is None:
         return 0
-
-    def put(value: ir.Value) -> ir.Value:
-        return together([value])[0]
-
+    put = _alone(together)
     with scope():
         bodies = _Bodies(program)
         costs = _Costs(bodies, threshold)
@@ -132,11 +129,16 @@ def fence(program: Program, platform: str = "cpu", threshold: int = Fence.thresh
 def fences(program: Program, platform: str) -> Callable[[ir.Value], ir.Value] | None:
     """Writes a fence on a value at the insertion point; ``None`` where there are none."""
     together = _fences(program, platform)
-    return together and (lambda value: together([value])[0])
+    return together and _alone(together)
 
 
 _Together = Callable[[Sequence[ir.Value]], list[ir.Value]]
 """Writes a fence on several values, each of which is there when all are."""
+
+
+def _alone(together: _Together) -> Callable[[ir.Value], ir.Value]:
+    """The same on one value."""
+    return lambda value: together([value])[0]
 
 
 def _fences(program: Program, platform: str) -> _Together | None:
