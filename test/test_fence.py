@@ -126,6 +126,74 @@ def test_slices_that_share_no_element_are_one_user():
     assert fences(4095, 1) == 1
 
 
+def _repeated(x):
+    return jnp.stack([x] * 5)
+
+
+@jax.custom_jvp
+def _own_rule(x):
+    return _repeated(x)
+
+
+_own_rule.defjvp(lambda primals, tangents: (_own_rule(*primals), _repeated(*tangents)))
+
+
+def _spreads_what_it_joins(program):
+    """Whether one kernel does both."""
+    functions = program.lower().compile().as_text().split("\n}")
+    kernels = [function for function in functions if "ENTRY" not in function]
+    return any("f32[5,4096]" in k and re.search(r"f32\[4096\]\S* concatenate", k) for k in kernels)
+
+
+@pytest.mark.parametrize(
+    ("function", "fences"),
+    [
+        (lambda a, b: jnp.broadcast_to(jnp.concatenate([a, b]), (5, 4096)), 1),
+        (lambda a, b: _repeated(jnp.concatenate([a, b])), 1),
+        (lambda a, b: jax.jit(_repeated)(jnp.concatenate([a, b])), 1),
+        (lambda a, b: _own_rule(jnp.concatenate([a, b])), 1),
+        (lambda a, b: _repeated(2 * jax.jit(lambda *x: jnp.concatenate(x))(a, b)), 1),
+        (
+            lambda a, b: (jnp.exp(jnp.concatenate([a, b])), jnp.sin(jnp.concatenate([b, a])[::-1])),
+            0,
+        ),
+        (lambda a, b: jnp.broadcast_to(jnp.concatenate([a[:9], b[:9]]), (5, 18)), 0),
+        (lambda a, b: _repeated(a + b), 0),
+    ],
+)
+def test_arrays_beside_one_another_are_joined_before_they_are_spread(function, fences):
+    """XLA would ask for each element of the larger array which of them it is in."""
+    a, b = np.random.RandomState(0).rand(2, 2048).astype(np.float32)
+    program = jaxmlir.trace(function)(a, b).run_passes("jaxpr-cse,jaxpr-fence{platform=cpu}")
+    assert str(program).count(FENCE) == fences
+    jax.tree.map(np.testing.assert_array_equal, program(a, b), jax.jit(function)(a, b))
+    if fences:
+        assert not _spreads_what_it_joins(program)
+        assert _spreads_what_it_joins(jaxmlir.trace(function)(a, b).run_passes("jaxpr-cse"))
+
+
+def test_calls_with_rules_of_their_own_are_no_fences():
+    """What such a function gives is computed again for each user, as any other is."""
+
+    def positive(x):
+        return jnp.maximum(x, 0)
+
+    by_jvp = jax.custom_jvp(positive)
+    by_jvp.defjvps(lambda t, y, x: t * (x > 0))
+    by_vjp = jax.custom_vjp(positive)
+    by_vjp.defvjp(lambda x: (positive(x), x), lambda x, ct: (ct * (x > 0),))
+
+    def fences(call):
+        def function(x):
+            y = call(jnp.sin(x))
+            return jnp.cumsum(y), y[::-1] @ y
+
+        program = jaxmlir.trace(function)(np.linspace(0, 1, 2000, dtype=np.float32))
+        return str(program.run_passes("jaxpr-fence{platform=cpu}")).count(FENCE)
+
+    assert [fences(call) for call in (by_jvp, by_vjp, jax.jit(positive))] == [1, 1, 1]
+
+
 def test_sines_of_few_numbers_are_stored():
     """XLA computes them again for each row that they are multiplied by."""
 

@@ -76,6 +76,15 @@ def times_one(one: ir.Value, value: ir.Value) -> ir.Value:
     return ir.Operation.create(name, [value.type], [one, value]).result
 
 
+# Calls, and the attribute that names the function.
+_CALLED = {
+    "jaxpr.closed_call": "call_jaxpr",
+    "jaxpr.custom_jvp_call_jaxpr": "call_jaxpr",
+    "jaxpr.custom_vjp_call_jaxpr": "call_jaxpr",
+    "jaxpr.jit": "jaxpr",
+}
+
+
 def is_inlined(op: Any, name: str) -> bool:
     """Whether an op is a call that XLA inlines before it fuses."""
     return name == "jaxpr.jit" and _is_inlined(op.attributes)
@@ -85,10 +94,10 @@ def inlined_calls(body: Body) -> dict[int, str]:
     """The calls of a function that XLA inlines before it fuses, by index, and what they call."""
     found = {}
     for index, name in enumerate(body.names):
-        if name == "jaxpr.jit":
-            attributes = dict(body.signatures[index].attributes)
+        if name in _CALLED:
+            attributes = body.signatures[index].named
             if _is_inlined(attributes):
-                found[index] = attributes["jaxpr"].value
+                found[index] = attributes[_CALLED[name]].value
     return found
 
 

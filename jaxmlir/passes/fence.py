@@ -19,7 +19,9 @@ it has several users, unless all of them come together in one kernel, which comp
 one value that has several users in turn, which is fenced instead, or read a part each; or, however
 few they are, if its user is larger and reads each element several times, as that of a broadcast
 does. The weight of an op is 1, but that of a sine or another slow function as many ops as it takes
-the time of. So nothing changes in programs whose values are cheap or read once. Calls cost what the
+the time of; and an element of several arrays that are put beside one another costs more where it is
+read several times, as a kernel asks for each which array that is in. So nothing changes in programs
+whose values are cheap or read once. Calls, of functions with rules of their own too, cost what the
 called function does: XLA inlines them before it fuses. A fence inside a function is there for all
 of its callers.
 
@@ -252,6 +254,10 @@ class _Cost:
     """How many ops use each argument."""
     same: list[int]
     """For each result, the first one that is the same array, in whatever shape."""
+    spread: dict[int, bool]
+    """The arguments that are read several times for each element: see :func:`_spread`."""
+    joined: list[bool]
+    """For each result, whether it is computed of one that several arrays are joined to."""
 
 
 # Beyond this, how much more does not matter.
@@ -271,7 +277,8 @@ class _Costs:
         if found is None:
             body = self._bodies(symbol)
             # A rule that calls its own function: in itself this costs nothing.
-            nothing = _Cost([], [(0, 0)] * len(body.returned), [1] * body.arity, [])
+            outs = len(body.returned)
+            nothing = _Cost([], [(0, 0)] * outs, [1] * body.arity, [], {}, [False] * outs)
             self._found[symbol] = nothing
             found = self._found[symbol] = self._walk(body)
         return found
@@ -282,13 +289,14 @@ class _Costs:
         of_types = {type_: elements(type_) for type_ in set(body.types)}
         counts = [of_types[type_] for type_ in body.types]
         users = _users(body, calls, counts, self.of)
-        spread = _spread(body, counts)
+        spread = _spread(body, calls, counts, self.of)
         fenced = []
         nothing = (0, 0)
         costs = [(0, 1)] * body.arity + [nothing] * (len(counts) - body.arity)
         once: set[int] | None = None
         arrays: dict[int, int] = {}
         slow: set[int] = set()
+        joined: set[int] = set()
         for index, (name, operands, (first, last)) in enumerate(
             zip(names, ops, body.results, strict=True)
         ):
@@ -301,6 +309,10 @@ class _Costs:
                 read = {v for v in read if not _is_hoisted(v, counts[first], counts, slow)}
             called = calls.get(index)
             callee = None if called is None else self.of(called)
+            if callee is not None:
+                joined.update(itertools.compress(range(first, last), callee.joined))
+            elif name in _JOINS or (_is_part_of_users(name) and not joined.isdisjoint(read)):
+                joined.add(first)
             found = _of_op(name, callee, [costs[v] for v in read])
             views = {} if callee is None else _views(callee, first, users)
             for value, (own, reads) in zip(range(first, last), found, strict=False):
@@ -317,6 +329,8 @@ class _Costs:
                 least = self._threshold_of(counts[value]) if few else self._threshold
                 if any(map(spread.get, alike)):
                     least //= GATHERED_FACTOR
+                if is_spread and value in joined:
+                    own += JOINED
                 read_again = (uses > 1 or is_spread) and own > least
                 if read_again and _is_array(body.types[value]):
                     once = _computed_once(body, calls) if once is None else once
@@ -326,12 +340,20 @@ class _Costs:
                     views_of = tuple([v - first for v in others])
                     fenced.append(_Expensive(index, value - first, own, uses, views_of))
                     own = reads = 0
+                    joined.difference_update(alike)
                 costs[value] = own, reads
             if is_reshape:
                 arrays[first] = arrays.get(operands[0], operands[0])
         first_of: dict[int, int] = {}
         same = [first_of.setdefault(arrays.get(v, v), i) for i, v in enumerate(outs)]
-        return _Cost(fenced, [costs[v] for v in outs], users[: body.arity], same)
+        return _Cost(
+            fenced,
+            [costs[v] for v in outs],
+            users[: body.arity],
+            same,
+            {v: by_index for v, by_index in spread.items() if v < body.arity},
+            [v in joined for v in outs],
+        )
 
     def _threshold_of(self, count: int) -> int:
         if count == 1:
@@ -386,10 +408,15 @@ def _of_op(name: str, callee: _Cost | None, read: list[tuple[int, int]]) -> list
             (min(cost + times * own, _MUCH), min(times * reads, _MUCH))
             for cost, times in callee.results
         ]
-    if name in FUSED or name in MOVED:
+    if _is_part_of_users(name):
         own = sum([cost for cost, _ in read]) + SLOW.get(name, name in FUSED)
         return [(min(own, _MUCH), min(sum([times for _, times in read]), _MUCH))]
     return []
+
+
+def _is_part_of_users(name: str) -> bool:
+    """Whether XLA computes an op in what uses it."""
+    return name in FUSED or name in MOVED
 
 
 # Kernels of more ops than this gain by fences, and smaller ones lose: ten steps of Newton's method
@@ -455,31 +482,47 @@ MIN_ELEMENTS = 4096
 # Of what is read by index the threshold is a part: such a kernel is not vectorized.  1000 sums of
 # eight products for 5000 edges, jax 0.10 and 0.12, ms: 0.36, 0.35 / stored 0.30, 0.25.
 GATHERED_FACTOR = 4
+# What an element costs that is read of several arrays which are put beside one another, in ops: a
+# kernel asks of each which array it is in, and is not vectorized.  Two to eight arrays, spread to 2
+# / 5 / 20 rows, jax 0.10 and 0.12, time of fused over stored: of 4096 elements 1.3 to 1.5 / 1.8 to
+# 2.3 / 3.2 to 4.7; of 200,000 0.8 to 2.4 / 1.2 to 2.3 / 1.9 to 5.  Where two kernels read it, 0.6
+# to 1.4.
+JOINED = 32
+_JOINS = ("jaxpr.concatenate", "jaxpr.stack")
 
 
-def _spread(body: Body, counts: Sequence[int]) -> dict[int, bool]:
+def _spread(
+    body: Body, calls: Mapping[int, str], counts: Sequence[int], callee: Callable[[str], _Cost]
+) -> dict[int, bool]:
     """The values that an op reads each element of several times, for as many of its own, and
-    whether it finds them by index."""
+    whether it finds them by index.  The op may be one of a called function."""
     views: dict[int, int] = {}
     parts: defaultdict[int, dict[int, bool]] = defaultdict(dict)
-    for name, operands, (first, _) in zip(body.names, body.operands, body.results, strict=True):
+    found: dict[int, bool] = {}
+    for index, (name, operands) in enumerate(zip(body.names, body.operands, strict=True)):
+        if index in calls:
+            for i, by_index in callee(calls[index]).spread.items():
+                found[operands[i]] = found.get(operands[i], False) or by_index
+            continue
+        first = body.results[index][0]
         is_gather = name == "jaxpr.gather"
-        if name in FUSED or name == "jaxpr.broadcast_in_dim" or is_gather:
+        # XLA takes one array beside itself for an array that is spread.
+        is_repeated = name in _JOINS and len(operands) > len(set(operands)) == 1
+        if is_repeated or name in FUSED or name == "jaxpr.broadcast_in_dim" or is_gather:
             size = counts[first]
             if size >= MIN_ELEMENTS:
                 for v in operands[:1] if is_gather else operands:
                     if 1 < counts[v] <= size // 2:
                         read = parts[views.get(v, v)]
                         read[v] = read.get(v, False) or is_gather
-        if name in _VIEWS:
+        if name in _VIEWS or (name in _RESHAPES and _is_reshape(body, index, counts)):
             views[first] = views.get(operands[0], operands[0])
-    found: dict[int, bool] = {}
     for whole, read in parts.items():
         # Of what is read part by part, all is stored at once.
         if sum([counts[v] for v in read]) >= counts[whole]:
-            found[whole] = any(read.values())
-        else:
-            found |= read
+            read = {whole: any(read.values())}
+        for v, by_index in read.items():
+            found[v] = found.get(v, False) or by_index
     return found
 
 

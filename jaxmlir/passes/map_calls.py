@@ -95,7 +95,7 @@ class _Mapping:
         groups: dict[Signature, list[int]] = {}
         for index, callee in inlined_calls(body).items():
             signature = body.signatures[index]
-            if _is_small(signature) and self.draws(callee):
+            if signature.name == "jaxpr.jit" and _is_small(signature) and self.draws(callee):
                 groups.setdefault(signature, []).append(index)
         groups = {s: g for s, g in groups.items() if len(g) >= self.min_calls}
         count, above = 0, set[int]()

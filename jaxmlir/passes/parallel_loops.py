@@ -106,8 +106,8 @@ class _Steps:
         time, kernels = 0.0, 0
         large = [elements(type_) >= MIN_ELEMENTS for type_ in body.types]
         for index, name in enumerate(body.names):
-            if name == "jaxpr.jit":
-                own, more = self.of(body.signatures[index].named["jaxpr"].value)
+            if index in calls or name == "jaxpr.jit":
+                own, more = self.of(calls.get(index) or body.signatures[index].named["jaxpr"].value)
                 time, kernels = time + own, kernels + more + (index not in calls)
                 continue
             first, last = body.results[index]

@@ -105,6 +105,31 @@ func.func private @few_spread(%x: tensor<8xf32>) -> tensor<512x8xf32> {
   return %1 : tensor<512x8xf32>
 }
 
+// Arrays are put beside one another before they are spread, as a kernel would ask for each element which of them it is in: one array beside itself is taken for one that is spread.
+// CHECK-LABEL: func.func private @joined_and_spread
+// CHECK-NEXT:    %[[JOINED:.*]] = "jaxpr.concatenate"
+// CHECK-NEXT:    %[[STORED:.*]] = "jaxpr.{{jit|optimization_barrier}}"(%[[JOINED]])
+// CHECK-NEXT:    "jaxpr.custom_jvp_call_jaxpr"(%[[STORED]])
+// REMARK: remark: [jaxpr-fence] stored: its user reads each element several times, and an element costs 32 ops
+func.func private @joined_and_spread(%x: tensor<1024xf32>, %y: tensor<1024xf32>) -> tensor<2x2048xf32> {
+  %0 = "jaxpr.concatenate"(%x, %y) {dimension = 0 : i64} : (tensor<1024xf32>, tensor<1024xf32>) -> tensor<2048xf32>
+  %1 = "jaxpr.custom_jvp_call_jaxpr"(%0) {call_jaxpr = @twice, jvp_jaxpr = @twice_jvp} : (tensor<2048xf32>) -> tensor<2x2048xf32>
+  return %1 : tensor<2x2048xf32>
+}
+// CHECK-LABEL: func.func private @twice
+// CHECK-NOT:     {{fence|optimization_barrier}}
+// CHECK:         return
+func.func private @twice(%x: tensor<2048xf32>) -> tensor<2x2048xf32> {
+  %0 = "jaxpr.reshape"(%x) {new_sizes = array<i64: 1, 2048>} : (tensor<2048xf32>) -> tensor<1x2048xf32>
+  %1 = "jaxpr.concatenate"(%0, %0) {dimension = 0 : i64} : (tensor<1x2048xf32>, tensor<1x2048xf32>) -> tensor<2x2048xf32>
+  return %1 : tensor<2x2048xf32>
+}
+func.func private @twice_jvp(%x: tensor<2048xf32>, %t: tensor<2048xf32>) -> (tensor<2x2048xf32>, tensor<2x2048xf32>) {
+  %0 = "jaxpr.jit"(%x) {jaxpr = @twice, name = "twice"} : (tensor<2048xf32>) -> tensor<2x2048xf32>
+  %1 = "jaxpr.jit"(%t) {jaxpr = @twice, name = "twice"} : (tensor<2048xf32>) -> tensor<2x2048xf32>
+  return %0, %1 : tensor<2x2048xf32>, tensor<2x2048xf32>
+}
+
 // Of what rows of a product read, or what is read by index, all is stored, not each part.
 // CHECK-LABEL: func.func private @parts_spread
 // CHECK-NEXT:    %[[SIN:.*]] = "jaxpr.sin"
