@@ -39,9 +39,9 @@ MEMORY = 0.5
 SHARED = 0.12
 # For each byte that a tile reads of rows, and writes of them, apart from its ops: a copy in cache.
 COPIED = 0.1
-# Of a tile for each of its kernels, which two threads begin and await: attention of 135 kernels, in
-# four tiles, takes 47 ms of CPU time where the entire batch takes 35 and 8 for its 34 MiB; on the
-# wall 1.1 of the time.  On a core that other processes leave it, 33.
+# Of a tile for each of its kernels, which two threads begin and await.  Attention of 135 kernels in
+# four tiles, and the entire batch, of 34 MiB, ms on the wall: 10.5 and 16 where a call gets its
+# memory anew; where the C library has kept it, which after larger programs it may, 10 and 8.
 KERNEL = 20_000
 # What a gain has to exceed the cost by: neither is known better.
 MARGIN = 1.5
