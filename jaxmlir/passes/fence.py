@@ -134,6 +134,12 @@ def fences(program: Program, platform: str) -> Callable[[ir.Value], ir.Value] | 
     return together and _alone(together)
 
 
+def waiting(program: Program) -> Callable[[Sequence[ir.Value]], list[ir.Value]]:
+    """Writes values that are there when all of them are, and that compilers for JAX's default
+    backend do not take for those that they are."""
+    return _fences(program, platform_or_default("")) or _barrier
+
+
 _Together = Callable[[Sequence[ir.Value]], list[ir.Value]]
 """Writes a fence on several values, each of which is there when all are."""
 

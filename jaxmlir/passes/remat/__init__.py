@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.errors import PipelineError, count
 from jaxmlir.ir import func, scope
@@ -26,9 +26,11 @@ from jaxmlir.passes._remarks import listening, remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.remat._choice import Choice, choose
 from jaxmlir.passes.remat._joint import Joint, Loop, Pair, Parts, loops_of, separate
-from jaxmlir.passes.remat._peak import peak, traffic
+from jaxmlir.passes.remat._peak import peak_beside_results, traffic
 from jaxmlir.passes.remat._price import MEMORY, SLOWDOWN, Prices
-from jaxmlir.passes.remat._segments import in_segments, segments
+from jaxmlir.passes.remat._segments import in_segments as loops_in_segments
+from jaxmlir.passes.remat._segments import segments
+from jaxmlir.passes.remat._straight import SEGMENTS, in_segments
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -51,7 +53,7 @@ class Remat(Pass):
                 f"memory-budget of {self.name} is a fraction of the memory that the program takes, "
                 f"or bytes: a positive number, got {self.memory_budget}"
             )
-        if not program.reading.graph.outside_kernels(SCANS):
+        if self.memory_budget is None and not program.reading.graph.outside_kernels(SCANS):
             return False
         return remat(program, self.memory_budget)
 
@@ -69,30 +71,47 @@ _SHARES = (1.0, 0.5, 0.25, 0.125, 0.0)
 
 
 def remat(program: Program, memory_budget: float | None = None) -> bool:
-    """Rewrites the loops of a program in place; whether there were any to rewrite."""
-    price, depth, slowdown = MEMORY, 0, SLOWDOWN
-    if memory_budget is not None:
-        price, depth, slowdown = *_within(program, memory_budget), inf
+    """Rewrites a program in place: its loops, and, where a budget is not met by these alone, the
+    straight-line code; whether there was anything to rewrite."""
     with scope():
-        return _apply(program, price, depth, slowdown)
+        if memory_budget is None:
+            return _in_loops(program, MEMORY, 0, SLOWDOWN)
+        return _apply(program, *_within(program, memory_budget))
 
 
-def _within(program: Program, budget: float) -> tuple[float, int]:
-    """The first attempt that an estimate says is within the budget, or else takes least."""
-    with scope():
-        allowed = budget if budget >= 2 else budget * peak(program)
-        found = []
-        for attempt in _ATTEMPTS:
-            trial = program.clone()
-            with listening(None, ""):
-                _apply(trial, *attempt, inf)
-            found.append((peak(trial), attempt))
-            if found[-1][0] <= allowed:
-                return attempt
+def _within(program: Program, budget: float) -> tuple[float, int, int]:
+    """The first attempt that an estimate says is within the budget, or else takes least: a price, a
+    depth, and a number of segments of straight-line code."""
+    allowed = budget if budget >= 2 else budget * peak_beside_results(program)
+    found: list[tuple[float, tuple[float, int, int]]] = []
+
+    def is_within(*attempt: Any) -> bool:
+        trial = program.clone()
+        with listening(None, ""):
+            _apply(trial, *attempt)
+        found.append((peak_beside_results(trial), attempt))
+        return found[-1][0] <= allowed
+
+    have_loops = program.reading.graph.outside_kernels(SCANS)
+    for price, depth in _ATTEMPTS if have_loops else _ATTEMPTS[:1]:
+        if is_within(price, depth, 1):
+            return found[-1][1]
+    _, (price, depth, _) = min(found)
+    for number in SEGMENTS:
+        if is_within(price, depth, number):
+            return found[-1][1]
     return min(found)[1]
 
 
-def _apply(program: Program, price: float, depth: int, slowdown: float) -> bool:
+def _apply(program: Program, price: float, depth: int, number: int) -> bool:
+    changed = _in_loops(program, price, depth, inf)
+    if number > 1:
+        for symbol in program.reading.graph.entry_points():
+            changed |= in_segments(program, symbol, number)
+    return changed
+
+
+def _in_loops(program: Program, price: float, depth: int, slowdown: float) -> bool:
     functions = program.functions
     before = {*functions}
     graph = program.reading.graph
@@ -179,7 +198,7 @@ class _Loops:
                 f"{count} segments of {length // count} iterations: each is run again when its "
                 f"derivative is taken, from {start.size:,.0f} bytes stored at its start",
             )
-        parts = in_segments(self.rules, pair, count)
+        parts = loops_in_segments(self.rules, pair, count)
         return [self._stored(part, self.depth - 1) for part in parts][0]
 
     def _stored(self, pair: Pair, depth: int) -> tuple[Loop | None, Loop]:

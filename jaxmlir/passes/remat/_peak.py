@@ -33,6 +33,13 @@ def peak(program: Program) -> float:
     return max(map(peaks.of, entries), default=0.0)
 
 
+def peak_beside_results(program: Program) -> float:
+    """The same, where the memory of results is used for other values before they are there, as XLA
+    does: what is needed beyond it."""
+    entries = program.reading.graph.entry_points()
+    return max((Peaks(program).beside_results(symbol) for symbol in entries), default=0.0)
+
+
 def traffic(program: Program) -> float:
     """What a stored byte takes in a program, in nanoseconds: the compiler has one block of memory
     for all that is not an argument or a result."""
@@ -65,7 +72,14 @@ class Peaks:
             self._found[symbol] = self._walk(symbol)
         return self._found[symbol]
 
-    def _walk(self, symbol: str) -> float:
+    def beside_results(self, symbol: str) -> float:
+        """What a function that nothing calls needs besides its results."""
+        given = dict.fromkeys(returned(self._program.function(symbol)))
+        sizes = (size_of(v.type) for v in given if not isinstance(v.owner, ir.Block))
+        results = sum(filter(isfinite, sizes))
+        return max(0.0, self._walk(symbol, with_results=True) - results)
+
+    def _walk(self, symbol: str, *, with_results: bool = False) -> float:
         function = self._program.function(symbol)
         steps = list(ops_of(function))
         uses = Counter(v for _, _, operands in steps for v in operands)
@@ -79,7 +93,10 @@ class Peaks:
             fused = name in FUSED or name in MOVED or name == "jaxpr.constant"
             for v in op.results:
                 size = size_of(v.type)
-                if v in given or not isfinite(size) or (fused and uses[v] <= 1):
+                if not isfinite(size) or (fused and uses[v] <= 1 and v not in given):
+                    continue
+                if v in given:
+                    live += size if with_results else 0
                     continue
                 live += size
                 end = last.get(v, i)

@@ -1,0 +1,252 @@
+"""Straight-line code in segments: what is before the place where most memory is needed, and read
+after it, is computed again where it is read.
+
+The ops before that place, a forward pass, are cut into segments.  What the ops after a cut read of
+what is before it stays in memory, as it would have to anyway; the rest of a segment, which the
+backward pass reads, is computed again of that, one segment at a time (Chen et al. 2016)::
+
+    a = f(x);  b = g(a);  ...  late(a, b, ct)
+    ->   a = f(x);  b = g(a);  ...  x, _ = wait(x, ct);  a = f(x);  b = g(a);  late(a, b, ct)
+
+What is computed again waits for a value of the backward pass that is computed last before it, so
+that it does not run early, and the compiler does not find that it is what was computed before.  The
+last segment stays as it is: it would be computed again at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jaxmlir.errors import count
+from jaxmlir.ir import ir
+from jaxmlir.passes._body import Body
+from jaxmlir.passes._build import copy
+from jaxmlir.passes._fusion import FUSED, MOVED
+from jaxmlir.passes._purity import Counted, is_pure
+from jaxmlir.passes._remarks import remark
+from jaxmlir.passes._work import is_plain_array
+from jaxmlir.passes.fence import waiting
+from jaxmlir.passes.remat._price import size_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+SEGMENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+"""How many segments are tried: the more there are, the more is computed twice, up to all."""
+
+
+def in_segments(program: Program, symbol: str, number: int) -> bool:
+    """Cuts a function into segments, in place; whether there was anything to compute again."""
+    line = _Line.of(program, symbol)
+    again = [segment for segment in line.segments(number) if segment.values]
+    if not again:
+        return False
+    wait = waiting(program)
+    for segment in again:
+        line.write(segment, wait)
+    program.changed()
+    return True
+
+
+@dataclass
+class _Segment:
+    """Ops of a forward pass, and those of their results that are computed again."""
+
+    ops: list[int]
+    """That compute them."""
+    values: list[int]
+    reads: list[int]
+    """What they read of what was before."""
+    first: int
+    """The op that reads one of them first."""
+    after: int
+    """The value of the backward pass that they wait for."""
+
+
+@dataclass
+class _Line:
+    """A function, and where most memory is needed in it.
+
+    Attributes:
+      turn: the op that is then run.
+      users: the ops that read each value.
+      sizes: the bytes of each value.
+      given: the function's results, which are in memory until it ends.
+      fixed: the ops that are not to run twice.
+    """
+
+    body: Body
+    turn: int
+    users: list[list[int]]
+    sizes: list[float]
+    given: set[int]
+    fixed: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, program: Program, symbol: str) -> _Line:
+        body = program.reading.body(program.function(symbol))
+        users: list[list[int]] = [[] for _ in body.types]
+        for index, operands in enumerate(body.operands):
+            for v in dict.fromkeys(operands):
+                users[v].append(index)
+        sizes = [size if isfinite(size := size_of(type_)) else 0.0 for type_ in body.types]
+        new = cls(body, 0, users, sizes, set(body.returned))
+        new.turn = new._turn()
+        counted = Counted(program)
+        new.fixed = {
+            index
+            for index, signature in enumerate(body.signatures)
+            # What a policy says is stored has a name.
+            if signature.name == "jaxpr.name"
+            or signature.effects is not None
+            or not is_pure(signature.name)
+            or counted(signature)
+        }
+        return new
+
+    def _turn(self) -> int:
+        """The op at which most memory is needed, that of values which are no results."""
+        body, change = self.body, np.zeros(len(self.body.ops) + 1)
+        for index, (name, (first, last)) in enumerate(zip(body.names, body.results, strict=True)):
+            is_fused = name in FUSED or name in MOVED or name == "jaxpr.constant"
+            for v in range(first, last):
+                readers = self.users[v]
+                if v in self.given or not readers or (is_fused and len(readers) == 1):
+                    continue
+                change[index] += self.sizes[v]
+                change[readers[-1] + 1] -= self.sizes[v]
+        return int(np.argmax(np.cumsum(change)))
+
+    def late(self, value: int) -> list[int]:
+        """The ops after the turn that read a value."""
+        return [index for index in self.users[value] if index > self.turn]
+
+    def segments(self, number: int) -> list[_Segment]:
+        """The segments, those that the backward pass reads first before the others."""
+        bounds = self._cuts(number)
+        dependent = self._dependent(bounds[-2])
+        found = []
+        earliest = self.turn
+        for start, end in reversed([*itertools.pairwise(bounds[:-1])]):
+            segment = self._segment(start, end, earliest, dependent)
+            if segment is not None:
+                found.append(segment)
+                earliest = segment.first
+        return found
+
+    def _cuts(self, number: int) -> list[int]:
+        """Where segments begin, and where the last one ends: between the ops of which least has to
+        stay in memory there, those that have about equal parts of what is read late."""
+        body, turn = self.body, self.turn
+        read_late = np.zeros(turn + 2)
+        staying = np.zeros(turn + 2)
+        for v in range(body.arity, len(body.types)):
+            maker = body.makers[v]
+            if maker is None or maker > turn:
+                break
+            if self.late(v):
+                read_late[maker + 1] += self.sizes[v]
+            early = [index for index in self.users[v] if index <= turn]
+            if early:
+                staying[maker + 1] += self.sizes[v]
+                staying[early[-1] + 1] -= self.sizes[v]
+        read_late, staying = np.cumsum(read_late), np.cumsum(staying)
+        total, bounds = read_late[-1], [0]
+        for k in range(1, number):
+            low, high = np.searchsorted(
+                read_late, [(k - 0.5) / number * total, (k + 0.5) / number * total]
+            )
+            low = max(int(low), bounds[-1] + 1)
+            if low < high:
+                bounds.append(low + int(np.argmin(staying[low:high])))
+        return [*bounds, turn + 1]
+
+    def _dependent(self, start: int) -> list[int]:
+        """For each op the last one before it that depends on one of the last segment; -1: none."""
+        body = self.body
+        depends = [False] * len(body.types)
+        latest, found = -1, []
+        for index, (operands, (first, last)) in enumerate(
+            zip(body.operands, body.results, strict=True)
+        ):
+            found.append(latest)
+            if start <= index <= self.turn or any([depends[v] for v in operands]):
+                depends[first:last] = [True] * (last - first)
+                if index > self.turn and last > first and is_plain_array(body.types[first]):
+                    latest = index
+        return found
+
+    def _segment(
+        self, start: int, end: int, earliest: int, dependent: Sequence[int]
+    ) -> _Segment | None:
+        """What of a segment is computed again.
+
+        Args:
+          earliest: the op that reads first what is computed again of the next one.
+        """
+        body = self.body
+        values = [
+            v
+            for index in range(start, end)
+            if index not in self.fixed
+            for v in range(*body.results[index])
+            if v not in self.given
+            and (late := self.late(v))
+            and late[0] > earliest
+            and dependent[late[0]] >= 0
+        ]
+        if not values:
+            return None
+        ops, reads, pending = set[int](), dict[int, None](), [*values]
+        while pending:
+            v = pending.pop()
+            maker = body.makers[v]
+            if maker is None or maker < start or maker in self.fixed or v in self.given:
+                reads[v] = None
+            elif maker not in ops:
+                ops.add(maker)
+                pending += body.operands[maker]
+        first = min(self.late(v)[0] for v in values)
+        after = body.results[dependent[first]][0]
+        return _Segment(sorted(ops), values, [*reads], first, after)
+
+    def _is_computed(self, value: int) -> bool:
+        maker = self.body.makers[value]
+        is_constant = maker is not None and self.body.names[maker] == "jaxpr.constant"
+        return is_plain_array(self.body.types[value]) and not is_constant
+
+    def write(
+        self, segment: _Segment, wait: Callable[[Sequence[ir.Value]], list[ir.Value]]
+    ) -> None:
+        """Computes values again before they are read."""
+        body = self.body
+        size = sum(self.sizes[v] for v in segment.values)
+        op = body.ops[segment.first]
+        remark(
+            op,
+            f"{count(len(segment.ops), 'op')} of the forward pass are run again: "
+            f"{size:,.0f} bytes are not stored",
+        )
+        # A constant is no computation that the compiler could find again.
+        tied = [v for v in segment.reads if self._is_computed(v)]
+        values = {v: body.value(v) for v in segment.reads}
+        with ir.InsertionPoint(op), op.location:
+            *new, _ = wait([*(values[v] for v in tied), body.value(segment.after)])
+            values.update(zip(tied, new, strict=True))
+            for index in segment.ops:
+                with body.ops[index].location:
+                    operands = [values[v] for v in body.operands[index]]
+                    results = copy(body.ops[index], body.names[index], operands)
+                values.update(zip(range(*body.results[index]), results, strict=True))
+        for v in segment.values:
+            for index in self.late(v):
+                operands = body.ops[index].operation.operands
+                for k, read in enumerate(body.operands[index]):
+                    if read == v:
+                        operands[k] = values[v]
