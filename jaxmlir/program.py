@@ -314,7 +314,8 @@ class Program(Functions, Transformations, Running):
         *,
         remarks: Callable[[Diagnostic], None] | None = None,
     ) -> Program:
-        """The program whose loops store less for their derivative, and compute the rest again.
+        """The program whose loops store less for their derivative, and compute the rest again; within
+        a budget, straight-line code as well.
 
         It is the differentiated program that has something to store::
 

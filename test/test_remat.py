@@ -21,6 +21,7 @@ from scipy.sparse.csgraph import maximum_flow
 
 import jaxmlir
 from benchmarks.programs import PROGRAMS
+from jaxmlir._compat import jax_version
 from jaxmlir.ir import scope
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.remat import Remat
@@ -395,6 +396,79 @@ def test_what_a_policy_does_not_store_is_not_stored():
         start = next(i for i, line in enumerate(text) if f"func.func private @{body}(" in line)
         returned = next(line for line in text[start:] if line.strip().startswith("return"))
         assert names.isdisjoint(returned.split(" : ")[0].replace("return", "").split(", "))
+
+
+def layers(ws, x):
+    """Straight-line code, of which the derivative reads several values of each layer."""
+    for w in ws:
+        x = x + jnp.sin(jnp.tanh(x @ w) ** 2)
+    return jnp.sum(x)
+
+
+LAYERS = [WEIGHTS + 0.01 * i for i in range(24)], np.tile(STATE, (16, 1))
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("budget", [0.5, 0.35])
+def test_straight_line_code_is_run_again(budget):
+    """JAX 0.10 merges what `jax.checkpoint` computes again with what was there before."""
+    for program in gradients(layers, LAYERS):
+        remarks = []
+        less = program.remat(budget, remarks=remarks.append)
+        assert temp_bytes(less) <= budget * temp_bytes(program)
+        jax.tree.map(np.testing.assert_array_equal, less(*LAYERS), program(*LAYERS))
+        assert all("of the forward pass again" in remark.message for remark in remarks)
+        assert {remark.file for remark in remarks} == {__file__}
+
+
+@pytest.mark.compat
+def test_straight_line_code_that_is_run_again_is_transformed_like_any():
+    less = jaxmlir.trace(jax.grad(layers, 1))(*LAYERS).remat(0.25)
+    assert FENCE in str(less)
+    ws, x = LAYERS
+    tangent = functools.partial(jax.jvp, primals=(x,), tangents=(x,))
+    want = jax.jit(lambda: tangent(lambda x: jax.grad(layers, 1)(ws, x)))()
+    assert_close(tangent(lambda x: less(ws, x)), want)
+    xs = np.stack([x, 2 * x])
+    assert_close(less.vmap((None, 0))(ws, xs), jax.vmap(jax.grad(layers, 1), (None, 0))(ws, xs))
+
+
+FENCE = "jaxpr.optimization_barrier" if jax_version() >= (0, 11) else 'name = "fence"'
+
+
+@pytest.mark.compat
+def test_what_is_not_to_run_twice_runs_once():
+    """Numbers from a generator that has a state, what is seen from outside, and what has a name."""
+    seen = []
+
+    def f(ws, x):
+        for w in ws:
+            x = jnp.sin(checkpoint_name(jnp.tanh(x @ w), "named"))
+            jax.debug.callback(lambda s: seen.append(s), x.sum())
+            x = x * lax.rng_uniform(0.5, 1.5, x.shape)
+        return jnp.sum(x)
+
+    program = jaxmlir.trace(f)(*LAYERS).grad()
+    less = program.remat(1e-9)
+    assert FENCE in str(less)
+    for name in ("debug_callback", "rng_uniform", "name"):
+        assert str(less).count(f'"jaxpr.{name}"') == str(program).count(f'"jaxpr.{name}"') > 0
+    jax.block_until_ready(less(*LAYERS))
+    jax.effects_barrier()
+    assert len(seen) == len(LAYERS[0])
+
+
+def test_where_results_take_all_memory_nothing_is_run_again():
+    """What is computed on the way is in their memory, which is there from the start."""
+
+    def f(ws, x):
+        for w in ws:
+            x = jnp.tanh(x @ w)
+        return jnp.sum(x)
+
+    args = LAYERS[0], STATE[:8]
+    program = jaxmlir.trace(f)(*args).grad()
+    assert str(program.remat(0.5)) == str(program.run_passes("jaxpr-inline"))
 
 
 def test_remarks_name_the_users_line():

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from math import isfinite
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from jaxmlir.ir import ir
 from jaxmlir.ops import may_have_functions
@@ -25,6 +28,9 @@ from jaxmlir.passes.remat._price import (
 )
 from jaxmlir.program import Program
 
+if TYPE_CHECKING:
+    from jaxmlir.passes._body import Body
+
 
 def peak(program: Program) -> float:
     """Bytes that a program needs at once: its public function, or that which needs most of those
@@ -34,10 +40,51 @@ def peak(program: Program) -> float:
 
 
 def peak_beside_results(program: Program) -> float:
-    """The same, where the memory of results is used for other values before they are there, as XLA
-    does: what is needed beyond it."""
-    entries = program.reading.graph.entry_points()
-    return max((Peaks(program).beside_results(symbol) for symbol in entries), default=0.0)
+    """Likewise, of what comes nearer to what XLA does: a value is read by the kernel that its
+    readers are fused into, and the memory of results is used for others before they are there."""
+    peaks, found = Peaks(program), [0.0]
+    for symbol in program.reading.graph.entry_points():
+        body = program.reading.body(program.function(symbol))
+        most = memory(body, users(body))
+        for index, name in enumerate(body.names):
+            if may_have_functions(name):
+                most[index] += max(map(peaks.of, symbols_of(body.ops[index])), default=0.0)
+        results = [v for v in dict.fromkeys(body.returned) if v >= body.arity]
+        found.append(max(most, default=0.0) - sum(_bytes(body.types[v]) for v in results))
+    return float(max(found))
+
+
+def users(body: Body) -> list[list[int]]:
+    """The ops that read each value of a function, in order."""
+    found: list[list[int]] = [[] for _ in body.types]
+    for index, operands in enumerate(body.operands):
+        for v in dict.fromkeys(operands):
+            found[v].append(index)
+    return found
+
+
+def memory(body: Body, users: list[list[int]]) -> np.ndarray:
+    """The bytes that the values of a function take where each of its ops is, results included."""
+    given, change = set(body.returned), np.zeros(len(body.ops) + 1)
+    # Of each op the one that it is computed with.
+    kernel = [*range(len(body.ops))]
+    for index in reversed(range(len(body.ops))):
+        name, (first, last) = body.names[index], body.results[index]
+        may_be_fused = name in FUSED or name in MOVED or name == "jaxpr.constant"
+        if may_be_fused and first not in given and len(users[first]) == 1:
+            kernel[index] = kernel[users[first][0]]
+            continue
+        for v in range(first, last):
+            change[index] += _bytes(body.types[v])
+            if v not in given:
+                end = max([kernel[reader] for reader in users[v]], default=index)
+                change[end + 1] -= _bytes(body.types[v])
+    return np.cumsum(change[:-1])
+
+
+def _bytes(type_: ir.Type) -> float:
+    size = size_of(type_)
+    return size if isfinite(size) else 0.0
 
 
 def traffic(program: Program) -> float:
@@ -72,14 +119,7 @@ class Peaks:
             self._found[symbol] = self._walk(symbol)
         return self._found[symbol]
 
-    def beside_results(self, symbol: str) -> float:
-        """What a function that nothing calls needs besides its results."""
-        given = dict.fromkeys(returned(self._program.function(symbol)))
-        sizes = (size_of(v.type) for v in given if not isinstance(v.owner, ir.Block))
-        results = sum(filter(isfinite, sizes))
-        return max(0.0, self._walk(symbol, with_results=True) - results)
-
-    def _walk(self, symbol: str, *, with_results: bool = False) -> float:
+    def _walk(self, symbol: str) -> float:
         function = self._program.function(symbol)
         steps = list(ops_of(function))
         uses = Counter(v for _, _, operands in steps for v in operands)
@@ -93,10 +133,7 @@ class Peaks:
             fused = name in FUSED or name in MOVED or name == "jaxpr.constant"
             for v in op.results:
                 size = size_of(v.type)
-                if not isfinite(size) or (fused and uses[v] <= 1 and v not in given):
-                    continue
-                if v in given:
-                    live += size if with_results else 0
+                if v in given or not isfinite(size) or (fused and uses[v] <= 1):
                     continue
                 live += size
                 end = last.get(v, i)

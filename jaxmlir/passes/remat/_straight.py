@@ -27,11 +27,11 @@ from jaxmlir.errors import count
 from jaxmlir.ir import ir
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import copy
-from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes._purity import Counted, is_pure
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import is_plain_array
 from jaxmlir.passes.fence import waiting
+from jaxmlir.passes.remat._peak import memory, users
 from jaxmlir.passes.remat._price import size_of
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def in_segments(program: Program, symbol: str, number: int) -> bool:
     wait = waiting(program)
     for segment in again:
         line.write(segment, wait)
+    line.erase_unread()
     program.changed()
     return True
 
@@ -91,13 +92,10 @@ class _Line:
     @classmethod
     def of(cls, program: Program, symbol: str) -> _Line:
         body = program.reading.body(program.function(symbol))
-        users: list[list[int]] = [[] for _ in body.types]
-        for index, operands in enumerate(body.operands):
-            for v in dict.fromkeys(operands):
-                users[v].append(index)
+        readers = users(body)
         sizes = [size if isfinite(size := size_of(type_)) else 0.0 for type_ in body.types]
-        new = cls(body, 0, users, sizes, set(body.returned))
-        new.turn = new._turn()
+        turn = int(np.argmax(memory(body, readers))) if body.ops else 0
+        new = cls(body, turn, readers, sizes, set(body.returned))
         counted = Counted(program)
         new.fixed = {
             index
@@ -109,19 +107,6 @@ class _Line:
             or counted(signature)
         }
         return new
-
-    def _turn(self) -> int:
-        """The op at which most memory is needed, that of values which are no results."""
-        body, change = self.body, np.zeros(len(self.body.ops) + 1)
-        for index, (name, (first, last)) in enumerate(zip(body.names, body.results, strict=True)):
-            is_fused = name in FUSED or name in MOVED or name == "jaxpr.constant"
-            for v in range(first, last):
-                readers = self.users[v]
-                if v in self.given or not readers or (is_fused and len(readers) == 1):
-                    continue
-                change[index] += self.sizes[v]
-                change[readers[-1] + 1] -= self.sizes[v]
-        return int(np.argmax(np.cumsum(change)))
 
     def late(self, value: int) -> list[int]:
         """The ops after the turn that read a value."""
@@ -216,6 +201,13 @@ class _Line:
         after = body.results[dependent[first]][0]
         return _Segment(sorted(ops), values, [*reads], first, after)
 
+    def erase_unread(self) -> None:
+        """Erases what only late readers read, which is computed for these."""
+        for index in reversed(range(self.turn + 1)):
+            op = self.body.ops[index].operation
+            if index not in self.fixed and not any(map(_is_read, op.results)):
+                op.erase()
+
     def _is_computed(self, value: int) -> bool:
         maker = self.body.makers[value]
         is_constant = maker is not None and self.body.names[maker] == "jaxpr.constant"
@@ -230,7 +222,7 @@ class _Line:
         op = body.ops[segment.first]
         remark(
             op,
-            f"{count(len(segment.ops), 'op')} of the forward pass are run again: "
+            f"runs {count(len(segment.ops), 'op')} of the forward pass again: "
             f"{size:,.0f} bytes are not stored",
         )
         # A constant is no computation that the compiler could find again.
@@ -250,3 +242,7 @@ class _Line:
                 for k, read in enumerate(body.operands[index]):
                     if read == v:
                         operands[k] = values[v]
+
+
+def _is_read(value: ir.Value) -> bool:
+    return next(value.uses, None) is not None
