@@ -314,8 +314,9 @@ class Program(Functions, Transformations, Running):
         *,
         remarks: Callable[[Diagnostic], None] | None = None,
     ) -> Program:
-        """The program whose loops store less for their derivative, and compute the rest again; within
-        a budget, straight-line code as well.
+        """The program whose loops store less for their derivative, and compute the rest again.
+
+        Within a budget, straight-line code does so as well.
 
         It is the differentiated program that has something to store::
 
