@@ -1,6 +1,6 @@
 """``python -m benchmarks.memory``: memory against time, for budgets of ``jaxpr-remat``.
 
-    python -m benchmarks.memory                      the programs with loops, six budgets
+    python -m benchmarks.memory                      four programs with loops and two without
     python -m benchmarks.memory lstm_scan --budgets 0.5,0.1 --json out.json --plot out.svg
 
 Each row is a compiled gradient: the bytes that XLA says it needs besides arguments and results, and
@@ -27,7 +27,10 @@ import numpy as np
 import jaxmlir
 from benchmarks.programs import NAIVE, PROGRAMS
 
-LOOPS = ("lstm_scan", "n_body", "kalman_filter", "transformer_scanned")
+BY_DEFAULT = (
+    *("lstm_scan", "n_body", "kalman_filter", "transformer_scanned"),
+    *("transformer_unrolled", "resnet"),
+)
 BUDGETS = (None, 0.75, 0.5, 0.25, 0.1, 0.05)
 
 
@@ -100,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     budgets = [None if b in ("-", None) else float(b) for b in options.budgets.split(",")]
     found: list[Point] = []
     print(HEADER)
-    for name in options.programs or LOOPS:
+    for name in options.programs or BY_DEFAULT:
         curve = list(points(name, budgets, options.repetitions))
         for point in curve:
             print(row(point, curve[0]), flush=True)
@@ -115,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
-    parser.add_argument("programs", nargs="*", help=f"by default {', '.join(LOOPS)}")
+    parser.add_argument("programs", nargs="*", help=f"by default {', '.join(BY_DEFAULT)}")
     default = ",".join("-" if b is None else f"{b:g}" for b in BUDGETS)
     parser.add_argument("--budgets", default=default, help=f"fractions ({default})")
     parser.add_argument("--repetitions", type=int, default=5, help="runs of each (5)")
