@@ -68,9 +68,12 @@ _ATTEMPTS = (
 )
 
 
-# Of straight-line code the estimate is to be so much below the budget, a part of it.  At 0.05,
-# programs took 0.41 to 0.60 of their memory for a budget of 0.5, at 0.2 up to 0.51.
+# Of straight-line code the estimate is to be so much below the budget, a part of it, if it can be.
+# At 0.05, programs took 0.41 to 0.60 of their memory for a budget of 0.5, at 0.2 up to 0.51, where
+# they took less at all.
 MARGIN = 0.25
+# What less memory would not be worth computing more: a part of the least that was found.
+MIN_GAIN = 0.005
 
 # Of what a byte is worth, as long as less memory takes too much time.
 _SHARES = (1.0, 0.5, 0.25, 0.125, 0.0)
@@ -91,7 +94,7 @@ def _within(program: Program, budget: float) -> tuple[float, int, int]:
     allowed = budget if budget >= 2 else budget * peak_beside_results(program)
     found: list[tuple[float, tuple[float, int, int]]] = []
 
-    def is_within(*attempt: Any) -> bool:
+    def is_within(allowed: float, *attempt: Any) -> bool:
         trial = program.clone()
         with listening(None, ""):
             _apply(trial, *attempt)
@@ -100,14 +103,14 @@ def _within(program: Program, budget: float) -> tuple[float, int, int]:
 
     have_loops = program.reading.graph.outside_kernels(SCANS)
     for price, depth in _ATTEMPTS if have_loops else _ATTEMPTS[:1]:
-        if is_within(price, depth, 1):
+        if is_within(allowed, price, depth, 1):
             return found[-1][1]
     _, (price, depth, _) = min(found)
-    allowed *= 1 - MARGIN
     for number in SEGMENTS:
-        if is_within(price, depth, number):
+        if is_within((1 - MARGIN) * allowed, price, depth, number):
             return found[-1][1]
-    return min(found)[1]
+    least, _ = min(found)
+    return next(attempt for size, attempt in found if size <= (1 + MIN_GAIN) * least)
 
 
 def _apply(program: Program, price: float, depth: int, number: int) -> bool:
