@@ -50,7 +50,7 @@ def peak_beside_results(program: Program) -> float:
             if may_have_functions(name):
                 most[index] += max(map(peaks.of, symbols_of(body.ops[index])), default=0.0)
         results = [v for v in dict.fromkeys(body.returned) if v >= body.arity]
-        found.append(max(most, default=0.0) - sum(_bytes(body.types[v]) for v in results))
+        found.append(max(most, default=0.0) - sum(known_bytes(body.types[v]) for v in results))
     return float(max(found))
 
 
@@ -75,14 +75,15 @@ def memory(body: Body, users: list[list[int]]) -> np.ndarray:
             kernel[index] = kernel[users[first][0]]
             continue
         for v in range(first, last):
-            change[index] += _bytes(body.types[v])
+            change[index] += known_bytes(body.types[v])
             if v not in given:
                 end = max([kernel[reader] for reader in users[v]], default=index)
-                change[end + 1] -= _bytes(body.types[v])
+                change[end + 1] -= known_bytes(body.types[v])
     return np.cumsum(change[:-1])
 
 
-def _bytes(type_: ir.Type) -> float:
+def known_bytes(type_: ir.Type) -> float:
+    """The bytes of a value, none where they are not known."""
     size = size_of(type_)
     return size if isfinite(size) else 0.0
 

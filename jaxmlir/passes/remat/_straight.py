@@ -18,7 +18,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,13 +25,12 @@ import numpy as np
 from jaxmlir.errors import count
 from jaxmlir.ir import ir
 from jaxmlir.passes._body import Body
-from jaxmlir.passes._build import copy
+from jaxmlir.passes._build import copy, is_used
 from jaxmlir.passes._purity import Counted, is_pure
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import is_plain_array
 from jaxmlir.passes.fence import waiting
-from jaxmlir.passes.remat._peak import memory, users
-from jaxmlir.passes.remat._price import size_of
+from jaxmlir.passes.remat._peak import known_bytes, memory, users
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -44,7 +42,7 @@ SEGMENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 def in_segments(program: Program, symbol: str, number: int) -> bool:
     """Cuts a function into segments, in place; whether there was anything to compute again."""
     line = _Line.of(program, symbol)
-    again = [segment for segment in line.segments(number) if segment.values]
+    again = line.segments(number)
     if not again:
         return False
     wait = waiting(program)
@@ -93,7 +91,7 @@ class _Line:
     def of(cls, program: Program, symbol: str) -> _Line:
         body = program.reading.body(program.function(symbol))
         readers = users(body)
-        sizes = [size if isfinite(size := size_of(type_)) else 0.0 for type_ in body.types]
+        sizes = [*map(known_bytes, body.types)]
         turn = int(np.argmax(memory(body, readers))) if body.ops else 0
         new = cls(body, turn, readers, sizes, set(body.returned))
         counted = Counted(program)
@@ -205,7 +203,7 @@ class _Line:
         """Erases what only late readers read, which is computed for these."""
         for index in reversed(range(self.turn + 1)):
             op = self.body.ops[index].operation
-            if index not in self.fixed and not any(map(_is_read, op.results)):
+            if index not in self.fixed and not any(map(is_used, op.results)):
                 op.erase()
 
     def _is_computed(self, value: int) -> bool:
@@ -242,7 +240,3 @@ class _Line:
                 for k, read in enumerate(body.operands[index]):
                     if read == v:
                         operands[k] = values[v]
-
-
-def _is_read(value: ir.Value) -> bool:
-    return next(value.uses, None) is not None
