@@ -312,11 +312,12 @@ class Program(Functions, Transformations, Running):
         self,
         memory_budget: float | None = None,
         *,
+        measure: bool = True,
         remarks: Callable[[Diagnostic], None] | None = None,
     ) -> Program:
         """The program whose loops store less for their derivative, and compute the rest again.
 
-        Within a budget, straight-line code does so as well.
+        Within a budget, straight-line code does so as well, and batches are computed in tiles.
 
         It is the differentiated program that has something to store::
 
@@ -325,6 +326,8 @@ class Program(Functions, Transformations, Running):
         Args:
           memory_budget: the memory to get along with besides arguments and results: a fraction of
             what the program takes, or, from 2 on, bytes.  By default what is stored is what pays.
+          measure: see what memory it takes by compiling it for JAX's default backend, two to sixteen
+            times; otherwise, and where that cannot compile it, the memory is estimated.
           remarks: takes what was done, for example ``print``.
 
         Raises:
@@ -334,7 +337,9 @@ class Program(Functions, Transformations, Running):
         is_number = isinstance(memory_budget, numbers.Real) and not isinstance(memory_budget, bool)
         if memory_budget is not None and not (is_number and memory_budget == memory_budget):
             raise ArgumentError(f"memory_budget: expected a number, got {memory_budget!r}")
-        option = "" if memory_budget is None else f"{{memory-budget={memory_budget}}}"
+        option = ""
+        if memory_budget is not None:
+            option = f"{{memory-budget={memory_budget} measure={measure}}}".lower()
         pipeline = f"jaxpr-inline,jaxpr-remat{option}"
         return self._after_passes(pipeline, remarks)
 

@@ -3,9 +3,10 @@
 A loop that stacks values for a later one to read, as a forward loop does for the backward one, is
 taken together with it (:mod:`_joint`).  Of the values that the second could start from, the
 cheapest set is stored: a minimum cut (:mod:`_choice`, :mod:`_flow`) under prices of storing and
-computing (:mod:`_price`).  A memory budget raises the price of storing until an estimate
-(:mod:`_peak`) is within it, and cuts long loops into segments that are run again
-(:mod:`_segments`); and straight-line code, if that is not enough (:mod:`_straight`).
+computing (:mod:`_price`).  A memory budget (:mod:`_budget`) raises the price of storing until it is
+met, and cuts long loops into segments that are run again (:mod:`_segments`); if that is not enough,
+batches are computed in tiles (``jaxpr-tile``), and straight-line code is cut (:mod:`_straight`).
+What has a budget is fenced (``jaxpr-fence``), where that takes less.
 """
 
 from __future__ import annotations
@@ -14,23 +15,26 @@ import functools
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.errors import PipelineError, count
 from jaxmlir.ir import func, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import Uses
 from jaxmlir.passes._call_graph import SCANS, keep_reachable
+from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._patterns import Pattern
-from jaxmlir.passes._remarks import listening, remark, remarks_wanted
+from jaxmlir.passes._remarks import remark, remarks_wanted
 from jaxmlir.passes._rules import Rules
+from jaxmlir.passes.fence import fence
+from jaxmlir.passes.remat._budget import Way, within
 from jaxmlir.passes.remat._choice import Choice, choose
 from jaxmlir.passes.remat._joint import Joint, Loop, Pair, Parts, loops_of, separate
-from jaxmlir.passes.remat._peak import peak_beside_results, traffic
+from jaxmlir.passes.remat._peak import in_units, traffic
 from jaxmlir.passes.remat._price import MEMORY, SLOWDOWN, Prices
 from jaxmlir.passes.remat._segments import in_segments as loops_in_segments
 from jaxmlir.passes.remat._segments import segments
-from jaxmlir.passes.remat._straight import SEGMENTS, in_segments
+from jaxmlir.passes.remat._straight import in_segments
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -44,10 +48,13 @@ class Remat(Pass):
     Options:
       memory-budget: memory that the program may take besides its arguments and results: a fraction
         of what it takes now, or, from 2 on, bytes.  By default what is stored is what pays.
+      measure: compile the program for JAX's default backend, up to sixteen times, to see what
+        memory it takes.  By default that is estimated.
     """
 
     name: ClassVar[str] = "jaxpr-remat"
     memory_budget: float | None = None
+    measure: bool = False
 
     def run(self, program: Program) -> bool | None:
         if self.memory_budget is not None and not self.memory_budget > 0:
@@ -57,67 +64,34 @@ class Remat(Pass):
             )
         if self.memory_budget is None and not program.reading.graph.outside_kernels(SCANS):
             return False
-        return remat(program, self.memory_budget)
+        return remat(program, self.memory_budget, self.measure)
 
-
-# What a byte is worth, and how deep loops are segmented, in the order in which they are tried: from
-# what runs fastest to what takes least memory.
-_ATTEMPTS = (
-    *((price, 0) for price in (0.0, MEMORY, 4.0, 16.0, 64.0, 1e3, 1e9)),
-    *((price, depth) for depth in (1, 2, 3) for price in (MEMORY, 64.0, 1e9)),
-)
-
-
-# Of straight-line code the estimate is to be so much below the budget, a part of it, if it can be.
-# At 0.05, programs took 0.41 to 0.60 of their memory for a budget of 0.5, at 0.2 up to 0.51, where
-# they took less at all.
-MARGIN = 0.25
-# What less memory would not be worth computing more: a part of the least that was found.
-MIN_GAIN = 0.005
 
 # Of what a byte is worth, as long as less memory takes too much time.
 _SHARES = (1.0, 0.5, 0.25, 0.125, 0.0)
 
 
-def remat(program: Program, memory_budget: float | None = None) -> bool:
-    """Rewrites a program in place: its loops, and, where a budget is not met by these alone, the
-    straight-line code; whether there was anything to rewrite."""
+def remat(program: Program, memory_budget: float | None = None, measure: bool = False) -> bool:
+    """Rewrites a program in place: its loops, and, where a budget is not met by these alone, its
+    batches and straight-line code; whether there was anything to rewrite."""
     with scope():
         if memory_budget is None:
             return _in_loops(program, MEMORY, 0, SLOWDOWN)
-        return _apply(program, *_within(program, memory_budget))
+        way = within(program, memory_budget, measure, _go)
+        return way is not None and _go(program, way)
 
 
-def _within(program: Program, budget: float) -> tuple[float, int, int]:
-    """The first attempt that an estimate says is within the budget, or else takes least: a price, a
-    depth, and a number of segments of straight-line code."""
-    allowed = budget if budget >= 2 else budget * peak_beside_results(program)
-    found: list[tuple[float, tuple[float, int, int]]] = []
+def _go(program: Program, way: Way) -> bool:
+    # It is written on top of this package.
+    from jaxmlir.passes.tile import tile
 
-    def is_within(allowed: float, *attempt: Any) -> bool:
-        trial = program.clone()
-        with listening(None, ""):
-            _apply(trial, *attempt)
-        found.append((peak_beside_results(trial), attempt))
-        return found[-1][0] <= allowed
-
-    have_loops = program.reading.graph.outside_kernels(SCANS)
-    for price, depth in _ATTEMPTS if have_loops else _ATTEMPTS[:1]:
-        if is_within(allowed, price, depth, 1):
-            return found[-1][1]
-    _, (price, depth, _) = min(found)
-    for number in SEGMENTS:
-        if is_within((1 - MARGIN) * allowed, price, depth, number):
-            return found[-1][1]
-    least, _ = min(found)
-    return next(attempt for size, attempt in found if size <= (1 + MIN_GAIN) * least)
-
-
-def _apply(program: Program, price: float, depth: int, number: int) -> bool:
-    changed = _in_loops(program, price, depth, inf)
-    if number > 1:
+    tiled = way.tile_bytes is not None and tile(program, None, way.tile_bytes, 0) > 0
+    changed = _in_loops(program, way.price, way.depth, inf) or tiled
+    if way.segments > 1:
         for symbol in program.reading.graph.entry_points():
-            changed |= in_segments(program, symbol, number)
+            changed |= in_segments(program, symbol, way.segments)
+    if way.fences:
+        changed |= fence(program, platform_or_default("")) > 0
     return changed
 
 
@@ -280,16 +254,8 @@ class _Loops:
 def _explanation(pair: Pair, choice: Choice) -> str:
     length = pair.first.scan.length
     return (
-        f"stores {_bytes(choice.size * length)} for {count(length, 'iteration')} instead of "
-        f"{_bytes(pair.stored)}: "
+        f"stores {in_units(choice.size * length)} for {count(length, 'iteration')} instead of "
+        f"{in_units(pair.stored)}: "
         f"of each {count(len(choice.stored), 'value')}, not {len(pair.links)}, at the price of "
         f"computing {count(len(choice.again), 'op')} again, about {choice.price:,.0f} ns"
     )
-
-
-def _bytes(count: float) -> str:
-    for unit in ("bytes", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.4g} {unit}"
-        count /= 1024
-    return f"{count:.3g} GiB"

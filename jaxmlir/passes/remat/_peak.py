@@ -9,6 +9,7 @@ program, no more.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,8 @@ def peak_beside_results(program: Program) -> float:
     peaks, found = Peaks(program), [0.0]
     for symbol in program.reading.graph.entry_points():
         body = program.reading.body(program.function(symbol))
-        most = memory(body, users(body))
+        readers = users(body)
+        most = memory(body, readers, kernels(body, readers))
         for index, name in enumerate(body.names):
             if may_have_functions(name):
                 most[index] += max(map(peaks.of, symbols_of(body.ops[index])), default=0.0)
@@ -63,16 +65,15 @@ def users(body: Body) -> list[list[int]]:
     return found
 
 
-def memory(body: Body, users: list[list[int]]) -> np.ndarray:
-    """The bytes that the values of a function take where each of its ops is, results included."""
+def memory(body: Body, users: list[list[int]], kernel: list[int]) -> np.ndarray:
+    """The bytes that the values of a function take where each of its ops is, results included.
+
+    Args:
+      kernel: of each op the one that it is computed with.
+    """
     given, change = set(body.returned), np.zeros(len(body.ops) + 1)
-    # Of each op the one that it is computed with.
-    kernel = [*range(len(body.ops))]
-    for index in reversed(range(len(body.ops))):
-        name, (first, last) = body.names[index], body.results[index]
-        may_be_fused = name in FUSED or name in MOVED or name == "jaxpr.constant"
-        if may_be_fused and first not in given and len(users[first]) == 1:
-            kernel[index] = kernel[users[first][0]]
+    for index, (first, last) in enumerate(body.results):
+        if kernel[index] != index:
             continue
         for v in range(first, last):
             change[index] += known_bytes(body.types[v])
@@ -82,10 +83,35 @@ def memory(body: Body, users: list[list[int]]) -> np.ndarray:
     return np.cumsum(change[:-1])
 
 
+def kernels(body: Body, users: list[list[int]], stored: Container[str] = frozenset()) -> list[int]:
+    """Of each op of a function the one that it is computed with: itself, if it is not fused.
+
+    Args:
+      stored: names of ops that are not.
+    """
+    given, kernel = set(body.returned), [*range(len(body.ops))]
+    for index in reversed(range(len(body.ops))):
+        name, (first, _) = body.names[index], body.results[index]
+        may_be_fused = name in FUSED or name in MOVED or name == "jaxpr.constant"
+        may_be_fused = may_be_fused and name not in stored
+        if may_be_fused and first not in given and len(users[first]) == 1:
+            kernel[index] = kernel[users[first][0]]
+    return kernel
+
+
 def known_bytes(type_: ir.Type) -> float:
     """The bytes of a value, none where they are not known."""
     size = size_of(type_)
     return size if isfinite(size) else 0.0
+
+
+def in_units(count: float) -> str:
+    """Bytes, to be read: ``"1.5 MiB"``."""
+    for unit in ("bytes", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.3g} GiB"
 
 
 def traffic(program: Program) -> float:

@@ -9,8 +9,10 @@ backward pass reads, is computed again of that, one segment at a time (Chen et a
     ->   a = f(x);  b = g(a);  ...  x, _ = wait(x, ct);  a = f(x);  b = g(a);  late(a, b, ct)
 
 What is computed again waits for a value of the backward pass that is computed last before it, so
-that it does not run early, and the compiler does not find that it is what was computed before.  The
-last segment stays as it is: it would be computed again at once.
+that it does not run early, and the compiler does not find that it is what was computed before.  It
+waits as well for sums that the backward pass has begun, such as that of the derivatives by weights
+of several layers: they are stored up to there, where a compiler would keep all that is summed until
+the sum is complete.  The last segment stays as it is: it would be computed again at once.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from jaxmlir.passes._purity import Counted, is_pure
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import is_plain_array
 from jaxmlir.passes.fence import waiting
-from jaxmlir.passes.remat._peak import known_bytes, memory, users
+from jaxmlir.passes.remat._peak import kernels, known_bytes, memory, users
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -77,6 +79,7 @@ class _Line:
       users: the ops that read each value.
       sizes: the bytes of each value.
       given: the function's results, which are in memory until it ends.
+      kernel: of each op the one that it is computed with.
       fixed: the ops that are not to run twice.
     """
 
@@ -85,6 +88,7 @@ class _Line:
     users: list[list[int]]
     sizes: list[float]
     given: set[int]
+    kernel: list[int]
     fixed: set[int] = field(default_factory=set)
 
     @classmethod
@@ -92,8 +96,10 @@ class _Line:
         body = program.reading.body(program.function(symbol))
         readers = users(body)
         sizes = [*map(known_bytes, body.types)]
-        turn = int(np.argmax(memory(body, readers))) if body.ops else 0
-        new = cls(body, turn, readers, sizes, set(body.returned))
+        # Sums of derivatives will be stored on the way.
+        place = kernels(body, readers, stored=("jaxpr.add_any",))
+        turn = int(np.argmax(memory(body, readers, place))) if body.ops else 0
+        new = cls(body, turn, readers, sizes, set(body.returned), kernels(body, readers))
         counted = Counted(program)
         new.fixed = {
             index
@@ -206,6 +212,44 @@ class _Line:
             if index not in self.fixed and not any(map(is_used, op.results)):
                 op.erase()
 
+    def _begun(self, place: int) -> list[int]:
+        """The values of the backward pass that are fused into ops after a place, and are smaller
+        than what would have to stay for that.  They are taken to be stored there from now on."""
+        found = []
+        for index in range(self.turn + 1, place):
+            (value, _), kernel = self.body.results[index], self.kernel[index]
+            if kernel < place or self.users[value][0] < place:
+                continue
+            if not is_plain_array(self.body.types[value]):
+                continue
+            fused, freed = self._made_of(index, place)
+            if sum(self.sizes[v] for v in freed) > self.sizes[value]:
+                found.append(value)
+                for op in fused:
+                    self.kernel[op] = index
+        return found
+
+    def _made_of(self, index: int, place: int) -> tuple[set[int], set[int]]:
+        """The ops that are computed with one that is before a place, and the values that these
+        alone read after it."""
+        fused, read, pending = {index}, set[int](), [index]
+        while pending:
+            for v in self.body.operands[pending.pop()]:
+                maker = self.body.makers[v]
+                if maker is None:
+                    continue
+                if self.kernel[maker] == maker:
+                    read.add(v)
+                elif maker not in fused:
+                    fused.add(maker)
+                    pending.append(maker)
+        freed = {
+            v
+            for v in read - self.given
+            if all(r in fused or self.kernel[r] < place for r in self.users[v])
+        }
+        return fused, freed
+
     def _is_computed(self, value: int) -> bool:
         maker = self.body.makers[value]
         is_constant = maker is not None and self.body.names[maker] == "jaxpr.constant"
@@ -225,18 +269,25 @@ class _Line:
         )
         # A constant is no computation that the compiler could find again.
         tied = [v for v in segment.reads if self._is_computed(v)]
+        begun = self._begun(segment.first)
         values = {v: body.value(v) for v in segment.reads}
         with ir.InsertionPoint(op), op.location:
-            *new, _ = wait([*(values[v] for v in tied), body.value(segment.after)])
-            values.update(zip(tied, new, strict=True))
+            together = [*dict.fromkeys((*tied, *begun, segment.after))]
+            waited = dict(zip(together, wait([*map(body.value, together)]), strict=True))
+            values.update((v, waited[v]) for v in tied)
             for index in segment.ops:
                 with body.ops[index].location:
                     operands = [values[v] for v in body.operands[index]]
                     results = copy(body.ops[index], body.names[index], operands)
                 values.update(zip(range(*body.results[index]), results, strict=True))
         for v in segment.values:
-            for index in self.late(v):
-                operands = body.ops[index].operation.operands
-                for k, read in enumerate(body.operands[index]):
-                    if read == v:
-                        operands[k] = values[v]
+            self._replace(v, self.late(v), values[v])
+        for v in begun:
+            self._replace(v, self.users[v], waited[v])
+
+    def _replace(self, value: int, readers: Sequence[int], new: ir.Value) -> None:
+        for index in readers:
+            operands = self.body.ops[index].operation.operands
+            for k, read in enumerate(self.body.operands[index]):
+                if read == value:
+                    operands[k] = new
