@@ -326,8 +326,8 @@ class Program(Functions, Transformations, Running):
         Args:
           memory_budget: the memory to get along with besides arguments and results: a fraction of
             what the program takes, or, from 2 on, bytes.  By default what is stored is what pays.
-          measure: see what memory it takes by compiling it for JAX's default backend, two to sixteen
-            times; otherwise, and where that cannot compile it, the memory is estimated.
+          measure: compile it for JAX's default backend, two to sixteen times, to see what memory it
+            takes; otherwise, and where that cannot compile it, the memory is estimated.
           remarks: takes what was done, for example ``print``.
 
         Raises:
