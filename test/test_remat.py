@@ -30,6 +30,7 @@ from jaxmlir.passes.remat._flow import FlowNetwork
 from jaxmlir.passes.remat._joint import Joint, Pair, loops_of, needed_for
 from jaxmlir.passes.remat._price import Prices
 from jaxmlir.passes.remat._segments import segments
+from jaxmlir.passes.remat._straight import in_segments
 
 WEIGHTS = np.asarray(np.random.RandomState(0).randn(32, 32) / 6, np.float32)
 STATE = np.asarray(np.random.RandomState(1).randn(16, 32), np.float32)
@@ -270,6 +271,22 @@ def test_random_programs(steps, budget):
     assert_close(program.run_passes(f"jaxpr-remat{{memory-budget={budget}}}")(x, y), want)
 
 
+@pytest.mark.compat
+@hypothesis.given(random_programs.programs, st.sampled_from([2, 3, 8]))
+@random_programs.budget
+def test_random_programs_in_segments(steps, number):
+    def f(x, y):
+        return random_programs.run(steps, x, y).sum()
+
+    x, y = jnp.array([0.3, -0.8, 0.5]), jnp.array([0.9, 0.1, -0.4])
+    program = jaxmlir.trace(f)(x, y).grad((0, 1)).run_passes("jaxpr-inline")
+    cut = program.clone()
+    with scope():
+        in_segments(cut, cut.name, number)
+    cut.verify()
+    assert_close(cut(x, y), program(x, y))
+
+
 @pytest.mark.parametrize("name", ["recurrent", "reverse"])
 def test_the_compiler_leaves_the_recomputation_in(name):
     """XLA computes functions that it would not compute without, and needs less memory."""
@@ -498,6 +515,22 @@ def test_sums_are_stored_on_the_way():
         return jnp.sum(x)
 
     args = np.tile(WEIGHTS, (4, 4)) / 4, np.tile(STATE, (1, 4))
+    for program in gradients(f, args):
+        less = program.remat(0.35)
+        assert temp_bytes(less) <= 0.35 * temp_bytes(program)
+        assert_close(less(*args), program(*args))
+
+
+@pytest.mark.compat
+def test_zeros_to_write_into_are_made_late():
+    """XLA makes those of all layers right at the start."""
+
+    def f(x, i):
+        for _ in range(16):
+            x = x * jnp.sin(lax.dynamic_slice(jnp.tanh(x), (i, 0), (8, 512)).sum(0))
+        return jnp.sum(x**2)
+
+    args = np.linspace(0, 1, 64 * 512, dtype=np.float32).reshape(64, 512), np.int32(3)
     for program in gradients(f, args):
         less = program.remat(0.35)
         assert temp_bytes(less) <= 0.35 * temp_bytes(program)

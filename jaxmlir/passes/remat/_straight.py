@@ -12,7 +12,9 @@ What is computed again waits for a value of the backward pass that is computed l
 that it does not run early, and the compiler does not find that it is what was computed before.  It
 waits as well for sums that the backward pass has begun, such as that of the derivatives by weights
 of several layers: they are stored up to there, where a compiler would keep all that is summed until
-the sum is complete.  The last segment stays as it is: it would be computed again at once.
+the sum is complete; and arrays of one number that the backward pass is to write into, which a
+compiler would make right at the start.  The last segment stays as it is: it would be computed again
+at once.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from jaxmlir.errors import count
 from jaxmlir.ir import ir
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import copy, is_used
+from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes._purity import Counted, is_pure
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import is_plain_array
@@ -48,8 +51,9 @@ def in_segments(program: Program, symbol: str, number: int) -> bool:
     if not again:
         return False
     wait = waiting(program)
-    for segment in again:
-        line.write(segment, wait)
+    ends = [*(segment.first for segment in again[1:]), len(line.body.ops)]
+    for segment, end in zip(again, ends, strict=True):
+        line.write(segment, end, wait)
     line.erase_unread()
     program.changed()
     return True
@@ -206,8 +210,8 @@ class _Line:
         return _Segment(sorted(ops), values, [*reads], first, after)
 
     def erase_unread(self) -> None:
-        """Erases what only late readers read, which is computed for these."""
-        for index in reversed(range(self.turn + 1)):
+        """Erases what only late readers read, which is computed for these, or made for them."""
+        for index in reversed(range(len(self.body.ops))):
             op = self.body.ops[index].operation
             if index not in self.fixed and not any(map(is_used, op.results)):
                 op.erase()
@@ -250,15 +254,43 @@ class _Line:
         }
         return fused, freed
 
-    def _is_computed(self, value: int) -> bool:
+    def _blank(self, start: int, end: int) -> dict[int, int]:
+        """The arrays of one number that are stored for ops between two places, and the number."""
+        found = {}
+        for index in range(start, end):
+            name = self.body.names[index]
+            if name in FUSED or name in MOVED:
+                continue
+            for v in self.body.operands[index]:
+                maker = self.body.makers[v]
+                if maker is not None and self.body.names[maker] == "jaxpr.broadcast_in_dim":
+                    (number,) = self.body.operands[maker]
+                    if self._is_constant(number) and self.sizes[v] > self.sizes[number]:
+                        found[v] = number
+        return found
+
+    def _at(self, value: int, place: int) -> ir.Value:
+        """A value where it is to be read, which is written there if it is a constant of later."""
         maker = self.body.makers[value]
-        is_constant = maker is not None and self.body.names[maker] == "jaxpr.constant"
-        return is_plain_array(self.body.types[value]) and not is_constant
+        if maker is None or maker < place:
+            return self.body.value(value)
+        return copy(self.body.ops[maker], self.body.names[maker], [])[0]
+
+    def _is_constant(self, value: int) -> bool:
+        maker = self.body.makers[value]
+        return maker is not None and self.body.names[maker] == "jaxpr.constant"
+
+    def _is_computed(self, value: int) -> bool:
+        return is_plain_array(self.body.types[value]) and not self._is_constant(value)
 
     def write(
-        self, segment: _Segment, wait: Callable[[Sequence[ir.Value]], list[ir.Value]]
+        self, segment: _Segment, end: int, wait: Callable[[Sequence[ir.Value]], list[ir.Value]]
     ) -> None:
-        """Computes values again before they are read."""
+        """Computes values again before they are read.
+
+        Args:
+          end: the op that reads first what is computed again after that.
+        """
         body = self.body
         size = sum(self.sizes[v] for v in segment.values)
         op = body.ops[segment.first]
@@ -270,10 +302,12 @@ class _Line:
         # A constant is no computation that the compiler could find again.
         tied = [v for v in segment.reads if self._is_computed(v)]
         begun = self._begun(segment.first)
+        blank = self._blank(segment.first, end)
         values = {v: body.value(v) for v in segment.reads}
         with ir.InsertionPoint(op), op.location:
-            together = [*dict.fromkeys((*tied, *begun, segment.after))]
-            waited = dict(zip(together, wait([*map(body.value, together)]), strict=True))
+            together = [*dict.fromkeys((*tied, *begun, *blank.values(), segment.after))]
+            operands = [self._at(v, segment.first) for v in together]
+            waited = dict(zip(together, wait(operands), strict=True))
             values.update((v, waited[v]) for v in tied)
             for index in segment.ops:
                 with body.ops[index].location:
@@ -284,6 +318,18 @@ class _Line:
             self._replace(v, self.late(v), values[v])
         for v in begun:
             self._replace(v, self.users[v], waited[v])
+        for v, number in blank.items():
+            self._make_late(v, waited[number], segment.first, end)
+
+    def _make_late(self, value: int, number: ir.Value, start: int, end: int) -> None:
+        """Makes an array of one number for each of the ops between two places that read it."""
+        maker = self.body.makers[value]
+        for reader in self.users[value]:
+            if start <= reader < end:
+                op = self.body.ops[reader]
+                with ir.InsertionPoint(op), self.body.ops[maker].location:
+                    results = copy(self.body.ops[maker], self.body.names[maker], [number])
+                self._replace(value, [reader], results[0])
 
     def _replace(self, value: int, readers: Sequence[int], new: ir.Value) -> None:
         for index in readers:
