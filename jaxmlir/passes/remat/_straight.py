@@ -264,8 +264,9 @@ class _Line:
             for v in self.body.operands[index]:
                 maker = self.body.makers[v]
                 if maker is not None and self.body.names[maker] == "jaxpr.broadcast_in_dim":
-                    (number,) = self.body.operands[maker]
-                    if self._is_constant(number) and self.sizes[v] > self.sizes[number]:
+                    number, *sizes = self.body.operands[maker]
+                    is_of_number = not sizes and self._is_constant(number)
+                    if is_of_number and self.sizes[v] > self.sizes[number]:
                         found[v] = number
         return found
 
