@@ -51,7 +51,7 @@ from jaxmlir.ir import body_of, free_symbol, func, ir, scope
 from jaxmlir.passes._apart import summed_apart
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._body import Body, PutIn
-from jaxmlir.passes._build import build
+from jaxmlir.passes._build import build, filled, zeros
 from jaxmlir.passes._fusion import FEW_ELEMENTS, FUSED, MOVED, SLOW, inlined_calls, kept_call
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._partial_sums import MAX_READ, crowded_sums
@@ -134,12 +134,44 @@ def fences(program: Program, platform: str) -> Callable[[ir.Value], ir.Value] | 
     return together and _alone(together)
 
 
-def waiting(program: Program) -> Callable[[Sequence[ir.Value]], list[ir.Value]]:
-    """Writes values that are there when all of them are, and that compilers for JAX's default
-    backend do not take for those that they are."""
+def waiting(program: Program) -> Wait:
+    """Values of a program that wait, for compilers for JAX's default backend."""
     # XLA's CPU compiler takes barriers away before it decides what runs when, and runs early what
     # could be, unless that takes far more memory.
-    return _Calls(program) if platform_or_default("") in _BARRIER_SINCE else _barrier
+    if platform_or_default("") in _BARRIER_SINCE:
+        return functools.partial(_selected, _Calls(program))
+    return _behind_barrier
+
+
+Wait = Callable[[Sequence[ir.Value], Sequence[ir.Value]], tuple[list[ir.Value], list[ir.Value]]]
+"""Writes values once more, and others, which are there when all the others are.
+
+Compilers do not find that the values are what they are, and both may be read.  The others are not
+to be read any more but so."""
+
+
+def _selected(
+    together: _Together, values: Sequence[ir.Value], others: Sequence[ir.Value]
+) -> tuple[list[ir.Value], list[ir.Value]]:
+    """Selects values by what comes out of a call with the others.
+
+    If values went through the call themselves, XLA would take both for one buffer, and not see
+    that a kernel which reads both must not write there.
+    """
+    yes = filled(ir.RankedTensorType.get([], ir.IntegerType.get_signless(1)), True)
+    chosen, *others = together([yes, *others])
+    again = [
+        ir.Operation.create("jaxpr.select_n", [v.type], [chosen, zeros(v.type), v]).result
+        for v in values
+    ]
+    return again, others
+
+
+def _behind_barrier(
+    values: Sequence[ir.Value], others: Sequence[ir.Value]
+) -> tuple[list[ir.Value], list[ir.Value]]:
+    found = _barrier([*values, *others])
+    return found[: len(values)], found[len(values) :]
 
 
 _Together = Callable[[Sequence[ir.Value]], list[ir.Value]]

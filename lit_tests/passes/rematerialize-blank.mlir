@@ -11,9 +11,8 @@
 // CHECK-NEXT:    %[[BLANK:.*]] = "jaxpr.broadcast_in_dim"(%[[ZERO]])
 // CHECK-NEXT:    "jaxpr.dynamic_update_slice"(%[[BLANK]],
 // CHECK:         %[[CT:.*]] = "jaxpr.reshape"
-// CHECK-NEXT:    %[[WAIT:.*]]:4 = "jaxpr.jit"(%{{.*}}, %{{.*}}, %[[ZERO]], %[[CT]]) {{.*}}, name = "fence"}
-// CHECK-NEXT:    "jaxpr.sin"(%[[WAIT]]#1)
-// CHECK:         %[[LATE:.*]] = "jaxpr.broadcast_in_dim"(%[[WAIT]]#2)
+// CHECK:         %[[WAIT:.*]]:3 = "jaxpr.jit"(%{{.*}}, %[[ZERO]], %[[CT]]) {{.*}}, name = "fence"}
+// CHECK:         %[[LATE:.*]] = "jaxpr.broadcast_in_dim"(%[[WAIT]]#1)
 // CHECK-NEXT:    "jaxpr.dynamic_update_slice"(%[[LATE]], %[[CT]],
 // CHECK-NOT:     "jaxpr.dynamic_update_slice"(%[[BLANK]],
 

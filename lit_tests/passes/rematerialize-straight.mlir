@@ -7,7 +7,7 @@
 // RUN: jaxmlir-run %t --args '[[0.1, 0.2], [0.3, -0.4]], [[1.0, 0.5], [0.25, 1.0]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-remat='memory-budget=0.7' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// The derivative of six layers sin(x w).  Of the first two no cosine is stored: they are computed again of the operands, which wait for the cotangent that is there when they are read.
+// The derivative of six layers sin(x w).  Of the first two no cosine is stored: they are computed again of the operand, once the cotangent is there when they are read: what comes out of the call selects it.
 // CHECK-LABEL: func.func public @main
 // CHECK-SAME:    %[[X:[^:]+]]: tensor<2x2xf32>, %[[W:[^:]+]]: tensor<2x2xf32>
 // CHECK-NEXT:    %[[Y1:.*]] = "jaxpr.dot_general"(%[[X]], %[[W]])
@@ -19,15 +19,19 @@
 // CHECK-NEXT:    %[[D3:.*]] = "jaxpr.cos"(%[[Y3]])
 // CHECK:         "jaxpr.mul"(%{{.*}}, %[[D3]])
 // CHECK-NEXT:    %[[CT:.*]] = "jaxpr.dot_general"
-// CHECK-NEXT:    %[[WAIT:.*]]:3 = "jaxpr.jit"(%[[W]], %[[X]], %[[CT]])
-// CHECK-NEXT:    %[[Z1:.*]] = "jaxpr.dot_general"(%[[WAIT]]#1, %[[WAIT]]#0)
+// CHECK-NEXT:    %[[YES:.*]] = "jaxpr.constant"() {value = dense<true> : tensor<i1>}
+// CHECK-NEXT:    %[[WAIT:.*]]:2 = "jaxpr.jit"(%[[YES]], %[[CT]]) {jaxpr = @[[FENCE:.*]], jaxpr.ctx = {xla_metadata = {dict = {{\[\[}}"inlineable", "false"]]}}, name = "fence"}
+// CHECK:         %[[AGAIN:.*]] = "jaxpr.select_n"(%[[WAIT]]#0, %{{.*}}, %[[X]])
+// CHECK-NEXT:    %[[Z1:.*]] = "jaxpr.dot_general"(%[[AGAIN]], %[[W]])
 // CHECK-NEXT:    %[[S1:.*]] = "jaxpr.sin"(%[[Z1]])
 // CHECK-NEXT:    %[[D1:.*]] = "jaxpr.cos"(%[[Z1]])
-// CHECK-NEXT:    %[[Z2:.*]] = "jaxpr.dot_general"(%[[S1]], %[[WAIT]]#0)
+// CHECK-NEXT:    %[[Z2:.*]] = "jaxpr.dot_general"(%[[S1]], %[[W]])
 // CHECK-NEXT:    %[[D2:.*]] = "jaxpr.cos"(%[[Z2]])
 // CHECK-NEXT:    "jaxpr.mul"(%[[CT]], %[[D2]])
 // CHECK-NEXT:    %[[CT1:.*]] = "jaxpr.dot_general"
 // CHECK-NEXT:    "jaxpr.mul"(%[[CT1]], %[[D1]])
+// CHECK:         func.func private @[[FENCE]](
+// CHECK-NEXT:    "jaxpr.optimization_barrier"
 
 // Without a budget it stays as it is.
 // ALONE-NOT:     {{fence|optimization_barrier}}

@@ -6,7 +6,7 @@ what is before it stays in memory, as it would have to anyway; the rest of a seg
 backward pass reads, is computed again of that, one segment at a time (Chen et al. 2016)::
 
     a = f(x);  b = g(a);  ...  late(a, b, ct)
-    ->   a = f(x);  b = g(a);  ...  x, _ = wait(x, ct);  a = f(x);  b = g(a);  late(a, b, ct)
+    ->   a = f(x);  b = g(a);  ...  x = wait(x, ct);  a = f(x);  b = g(a);  late(a, b, ct)
 
 What is computed again waits for a value of the backward pass that is computed last before it, so
 that it does not run early, and the compiler does not find that it is what was computed before.  It
@@ -20,7 +20,7 @@ at once.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes._purity import Counted, is_pure
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import is_plain_array
-from jaxmlir.passes.fence import waiting
+from jaxmlir.passes.fence import Wait, waiting
 from jaxmlir.passes.remat._peak import kernels, known_bytes, memory, users
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ class _Segment:
     values: list[int]
     reads: list[int]
     """What they read of what was before."""
+    tied: list[int]
+    """Those of these that wait, so that each op reads what does."""
     first: int
     """The op that reads one of them first."""
     after: int
@@ -207,7 +209,26 @@ class _Line:
                 pending += body.operands[maker]
         first = min(self.late(v)[0] for v in values)
         after = body.results[dependent[first]][0]
-        return _Segment(sorted(ops), values, [*reads], first, after)
+        return _Segment(sorted(ops), values, [*reads], self._tied(sorted(ops), reads), first, after)
+
+    def _tied(self, ops: Sequence[int], reads: Iterable[int]) -> list[int]:
+        """What is to wait: all that was computed, and of arguments, as weights are, the smallest of
+        an op that reads nothing else that waits."""
+        tied = [v for v in reads if self.body.makers[v] is not None and self._is_computed(v)]
+        waits = set(tied)
+        for index in ops:
+            operands = self.body.operands[index]
+            if waits.isdisjoint(operands):
+                given = [
+                    v for v in operands if self.body.makers[v] is None and self._is_computed(v)
+                ]
+                if not given:
+                    continue
+                smallest = min(given, key=self.sizes.__getitem__)
+                tied.append(smallest)
+                waits.add(smallest)
+            waits.update(range(*self.body.results[index]))
+        return tied
 
     def erase_unread(self) -> None:
         """Erases what only late readers read, which is computed for these, or made for them."""
@@ -284,9 +305,7 @@ class _Line:
     def _is_computed(self, value: int) -> bool:
         return is_plain_array(self.body.types[value]) and not self._is_constant(value)
 
-    def write(
-        self, segment: _Segment, end: int, wait: Callable[[Sequence[ir.Value]], list[ir.Value]]
-    ) -> None:
+    def write(self, segment: _Segment, end: int, wait: Wait) -> None:
         """Computes values again before they are read.
 
         Args:
@@ -300,16 +319,16 @@ class _Line:
             f"runs {count(len(segment.ops), 'op')} of the forward pass again: "
             f"{size:,.0f} bytes are not stored",
         )
-        # A constant is no computation that the compiler could find again.
-        tied = [v for v in segment.reads if self._is_computed(v)]
         begun = self._begun(segment.first)
         blank = self._blank(segment.first, end)
         values = {v: body.value(v) for v in segment.reads}
         with ir.InsertionPoint(op), op.location:
-            together = [*dict.fromkeys((*tied, *begun, *blank.values(), segment.after))]
-            operands = [self._at(v, segment.first) for v in together]
-            waited = dict(zip(together, wait(operands), strict=True))
-            values.update((v, waited[v]) for v in tied)
+            others = [*dict.fromkeys((*begun, *blank.values(), segment.after))]
+            new, found = wait(
+                [values[v] for v in segment.tied], [self._at(v, segment.first) for v in others]
+            )
+            values.update(zip(segment.tied, new, strict=True))
+            waited = dict(zip(others, found, strict=True))
             for index in segment.ops:
                 with body.ops[index].location:
                     operands = [values[v] for v in body.operands[index]]
