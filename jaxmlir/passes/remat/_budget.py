@@ -179,7 +179,7 @@ class _Search:
 
     def _measured(self, way: Way) -> Way | None:
         """The way, with fences or without, if it is within the budget by the compiler."""
-        sizes = []
+        estimate, sizes = self.estimates[way], []
         for fences in (True, False):
             way = replace(way, fences=fences)
             trial = self._gone(way)
@@ -190,7 +190,7 @@ class _Search:
             if self.sizes[way] <= self.allowed:
                 return way
             sizes.append(self.sizes[way])
-        self.off = min(sizes) / max(self.estimates[replace(way, fences=True)], 1.0)
+        self.off = min(sizes) / max(estimate, 1.0)
         return None
 
 

@@ -209,7 +209,8 @@ class _Line:
                 pending += body.operands[maker]
         first = min(self.late(v)[0] for v in values)
         after = body.results[dependent[first]][0]
-        return _Segment(sorted(ops), values, [*reads], self._tied(sorted(ops), reads), first, after)
+        in_order = sorted(ops)
+        return _Segment(in_order, values, [*reads], self._tied(in_order, reads), first, after)
 
     def _tied(self, ops: Sequence[int], reads: Iterable[int]) -> list[int]:
         """What is to wait: all that was computed, and of arguments, as weights are, the smallest of
