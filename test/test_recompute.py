@@ -52,18 +52,19 @@ def test_what_is_computed_again(function, count):
 
 
 @pytest.mark.compat
-def test_complex_infinities_are_not_multiplied_by_one():
+def test_complex_infinities():
+    """Times one they would not be what they are."""
+
     def function(z):
         return (e := jnp.exp(z)) / jnp.sum(e)
 
     z = np.array([1 + 2j, 1 + 1j, complex(-np.inf, 0.5)], np.complex64)
     before, after, found = recomputed(function, z)
-    assert found == 0
+    assert found == 1
     same_numbers(before, after, z)
 
 
 def test_of_a_mask_alone():
-    """There is nothing that could be multiplied by one."""
 
     def function(mask):
         t = jnp.tanh(jnp.where(mask, 0.5, -1.0))
@@ -113,8 +114,7 @@ def test_special_numbers_and_types():
 
     for dtype in (np.float32, jnp.bfloat16, np.complex64):
         before, after, found = recomputed(function, x.astype(dtype))
-        # A complex infinity times one, which is all that there is here to wait for, is not one.
-        assert found == (dtype != np.complex64)
+        assert found == 1
         got, want = (np.asarray(p(x.astype(dtype))) for p in (after, before))
         wide = np.complex64 if dtype == np.complex64 else np.float32
         got, want = got.astype(wide), want.astype(wide)

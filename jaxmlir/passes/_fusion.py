@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from jaxmlir import codec
-from jaxmlir._compat import dtypes
 from jaxmlir.ir import ir
 from jaxmlir.ops import bitwise, comparison, elementwise, special, transcendental
 from jaxmlir.passes._body import Body
-from jaxmlir.types import aval_of
 
 # Computing fewer again takes less time than storing them.
 FEW_ELEMENTS = 1024
@@ -63,17 +59,6 @@ def kept_call() -> ir.Attribute:
     """The attribute ``jaxpr.ctx`` of a call that XLA is not to inline: what goes in and comes out
     is stored."""
     return ir.DictAttr.get({"xla_metadata": codec.encode({"inlineable": "false"})})
-
-
-def is_kept_times_one(type_: ir.Type) -> bool:
-    """Whether a value of a type times one is the value: of complex infinities it is not."""
-    return not dtypes.issubdtype(aval_of(type_).dtype, np.complexfloating)
-
-
-def times_one(one: ir.Value, value: ir.Value) -> ir.Value:
-    """A value once more, at the insertion point, in a way that waits for a number, which is 1."""
-    name = "jaxpr.and" if aval_of(value.type).dtype == np.bool_ else "jaxpr.mul"
-    return ir.Operation.create(name, [value.type], [one, value]).result
 
 
 # Calls, and the attribute that names the function.

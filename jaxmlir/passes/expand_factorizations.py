@@ -32,6 +32,7 @@ from jax import lax
 from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._bodies import LOOPS
+from jaxmlir.passes._fences import fences
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._options import is_for_cpu
 from jaxmlir.passes._remarks import remark
@@ -39,7 +40,6 @@ from jaxmlir.passes._replace import replace_ops
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import is_plain_op
 from jaxmlir.passes.expand_products import at_indices
-from jaxmlir.passes.fence import fences
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:

@@ -39,13 +39,13 @@ from jax import lax
 from jaxmlir._compat import dtypes
 from jaxmlir.ir import ir
 from jaxmlir.passes._base import Pass
+from jaxmlir.passes._fences import fences
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._options import is_for_cpu
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._replace import replace_ops
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes._work import is_plain_op
-from jaxmlir.passes.fence import fences
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:

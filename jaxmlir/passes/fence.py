@@ -31,9 +31,8 @@ be stored for that (:mod:`jaxmlir.passes._apart`); and slices that are read in t
 (:mod:`jaxmlir.passes._sliced`).  In loops that write arrays in place, what is read of these is
 fenced together with what it is written over with (:mod:`jaxmlir.passes._read_first`).
 
-What a call returns twice, as it is and reshaped, is one array, and is fenced once.  XLA takes the
-identity of a call and its operand for one buffer, and does not see that a kernel which reads both
-must not write there.
+What a call returns twice, as it is and reshaped, is one array, and is fenced once: where both were
+read, XLA might write over one of them (:mod:`jaxmlir.passes._fences`).
 """
 
 from __future__ import annotations
@@ -41,18 +40,19 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections import ChainMap, Counter, defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from jaxmlir._compat import core, dtypes, jax_version
-from jaxmlir.ir import body_of, free_symbol, func, ir, scope
+from jaxmlir._compat import core, dtypes
+from jaxmlir.ir import body_of, ir, scope
 from jaxmlir.passes._apart import summed_apart
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._body import Body, PutIn
-from jaxmlir.passes._build import build, filled, zeros
-from jaxmlir.passes._fusion import FEW_ELEMENTS, FUSED, MOVED, SLOW, inlined_calls, kept_call
+from jaxmlir.passes._build import build
+from jaxmlir.passes._fences import alone, fences_together
+from jaxmlir.passes._fusion import FEW_ELEMENTS, FUSED, MOVED, SLOW, inlined_calls
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._partial_sums import MAX_READ, crowded_sums
 from jaxmlir.passes._read_first import loop_bodies, overwritten, read_first
@@ -63,9 +63,6 @@ from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
-
-# Where fences are needed, and the first JAX whose compiler takes an optimization barrier for one.
-_BARRIER_SINCE = {"cpu": (0, 11)}
 
 
 class Fence(Pass):
@@ -89,10 +86,10 @@ class Fence(Pass):
 
 def fence(program: Program, platform: str = "cpu", threshold: int = Fence.threshold) -> int:
     """Puts fences into a program, in place; how many."""
-    together = _fences(program, platform)
+    together = fences_together(program, platform)
     if together is None:
         return 0
-    put = _alone(together)
+    put = alone(together)
     with scope():
         bodies = _Bodies(program)
         costs = _Costs(bodies, threshold)
@@ -126,67 +123,6 @@ def fence(program: Program, platform: str = "cpu", threshold: int = Fence.thresh
     if count:
         program.changed()
     return count
-
-
-def fences(program: Program, platform: str) -> Callable[[ir.Value], ir.Value] | None:
-    """Writes a fence on a value at the insertion point; ``None`` where there are none."""
-    together = _fences(program, platform)
-    return together and _alone(together)
-
-
-def waiting(program: Program) -> Wait:
-    """Values of a program that wait, for compilers for JAX's default backend."""
-    # XLA's CPU compiler takes barriers away before it decides what runs when, and runs early what
-    # could be, unless that takes far more memory.
-    if platform_or_default("") in _BARRIER_SINCE:
-        return functools.partial(_selected, _Calls(program))
-    return _behind_barrier
-
-
-Wait = Callable[[Sequence[ir.Value], Sequence[ir.Value]], tuple[list[ir.Value], list[ir.Value]]]
-"""Writes values once more, and others, which are there when all the others are.
-
-Compilers do not find that the values are what they are, and both may be read.  The others are not
-to be read any more but so."""
-
-
-def _selected(
-    together: _Together, values: Sequence[ir.Value], others: Sequence[ir.Value]
-) -> tuple[list[ir.Value], list[ir.Value]]:
-    """Selects values by what comes out of a call with the others.
-
-    If values went through the call themselves, XLA would take both for one buffer, and not see
-    that a kernel which reads both must not write there.
-    """
-    yes = filled(ir.RankedTensorType.get([], ir.IntegerType.get_signless(1)), True)
-    chosen, *others = together([yes, *others])
-    again = [
-        ir.Operation.create("jaxpr.select_n", [v.type], [chosen, zeros(v.type), v]).result
-        for v in values
-    ]
-    return again, others
-
-
-def _behind_barrier(
-    values: Sequence[ir.Value], others: Sequence[ir.Value]
-) -> tuple[list[ir.Value], list[ir.Value]]:
-    found = _barrier([*values, *others])
-    return found[: len(values)], found[len(values) :]
-
-
-_Together = Callable[[Sequence[ir.Value]], list[ir.Value]]
-"""Writes a fence on several values, each of which is there when all are."""
-
-
-def _alone(together: _Together) -> Callable[[ir.Value], ir.Value]:
-    """The same on one value."""
-    return lambda value: together([value])[0]
-
-
-def _fences(program: Program, platform: str) -> _Together | None:
-    if platform not in _BARRIER_SINCE:
-        return None
-    return _barrier if jax_version()[:2] >= _BARRIER_SINCE[platform] else _Calls(program)
 
 
 class _Bodies:
@@ -606,39 +542,3 @@ def _is_reshape(body: Body, index: int, counts: Sequence[int]) -> bool:
 def _is_array(type_: ir.Type) -> bool:
     aval = aval_of(type_)
     return isinstance(aval, core.ShapedArray) and not isinstance(aval.dtype, dtypes.ExtendedDType)
-
-
-def _barrier(values: Sequence[ir.Value]) -> list[ir.Value]:
-    """The values, across a barrier to fusion."""
-    name, types = "jaxpr.optimization_barrier", [v.type for v in values]
-    return list(ir.Operation.create(name, types, list(values)).results)
-
-
-class _Calls:
-    """Fences for a compiler that fuses across barriers: calls that are not inlined."""
-
-    def __init__(self, program: Program):
-        self._program = program
-        self._symbols: dict[tuple[ir.Type, ...], str] = {}
-        self._taken = ChainMap[str, Any](program.functions, {})
-        self._numbers = itertools.count()
-
-    def __call__(self, values: Sequence[ir.Value]) -> list[ir.Value]:
-        types = [v.type for v in values]
-        attributes = {
-            "jaxpr": ir.FlatSymbolRefAttr.get(self._symbol(tuple(types))),
-            "name": ir.StringAttr.get("fence"),
-            "jaxpr.ctx": kept_call(),
-        }
-        return list(ir.Operation.create("jaxpr.jit", types, list(values), attributes).results)
-
-    def _symbol(self, types: tuple[ir.Type, ...]) -> str:
-        """The identity function of some types."""
-        if types not in self._symbols:
-            self._symbols[types] = name = free_symbol("fence", self._taken, self._numbers)
-            self._taken.maps[1][name] = None
-            with ir.InsertionPoint(self._program.module.body), ir.Location.unknown():
-                function = func.FuncOp(name, (types, types), visibility="private")
-                with ir.InsertionPoint(function.add_entry_block()):
-                    func.ReturnOp(_barrier(function.arguments))
-        return self._symbols[types]

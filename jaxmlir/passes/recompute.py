@@ -13,10 +13,10 @@ the sum and the quotient read ``e`` in kernels that cannot be one, as the first 
 second begins.  Each of them computes ``e`` from ``s``, which they read as quickly::
 
     v = f(big, small);  a = kernel(v);  b = kernel(v, a)
-    ->   a = kernel(f(big, small));  b = kernel(f(big, fence(small)), a)
+    ->   a = kernel(f(big, small));  b = kernel(f(big, again(small)), a)
 
-A fence is the identity, which the compiler does not see through; so it does not find that the two
-are the same.
+where ``again`` puts its operand behind a barrier, or selects it by a boolean that the compiler does
+not know to be true; so it does not find that the two are the same.
 
 Where a value is read is found from the end: an elementwise op is part of the kernel that its result
 is read in, any other op is a kernel, and so is a function that several of them read.  A value is
@@ -27,20 +27,19 @@ no more than ``MAX_FUNCTIONS`` functions that take long.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir._pointwise import ELEMENTWISE
 from jaxmlir.ir import func, ir, scope
 from jaxmlir.passes._base import Count, Pass
-from jaxmlir.passes._build import copy, filled, is_constant, ops_of, returned
+from jaxmlir.passes._build import copy, is_constant, ops_of, returned
 from jaxmlir.passes._call_graph import outside_kernels
-from jaxmlir.passes._fusion import SLOW, is_kept_times_one, times_one
+from jaxmlir.passes._fences import Together, written_again
+from jaxmlir.passes._fusion import SLOW
 from jaxmlir.passes._node import OpNode
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark
-from jaxmlir.passes._work import is_plain_op, size, with_shape
-from jaxmlir.passes.fence import fences
+from jaxmlir.passes._work import is_plain_op, size
 from jaxmlir.passes.remat._peak import peak
 
 if TYPE_CHECKING:
@@ -95,8 +94,8 @@ def recompute(
     min_bytes: int = MIN_BYTES,
 ) -> int:
     """Has large values computed in several kernels, in place; how often once more."""
-    fence = fences(program, platform)
-    if fence is None:
+    again = written_again(program, platform)
+    if again is None:
         return 0
     count = 0
     with scope():
@@ -104,7 +103,7 @@ def recompute(
             return 0
         for function in outside_kernels(program):
             for _ in range(MAX_SWEEPS):
-                found = _Kernels(function, min_bytes).recompute(fence)
+                found = _Kernels(function, min_bytes).recompute(again)
                 count += found
                 if not found:
                     break
@@ -130,7 +129,7 @@ class _Kernels:
         # Ops that have other operands than when they were looked at, or copies.
         self._touched: set[int] = set()
 
-    def recompute(self, fence: Callable[[ir.Value], ir.Value]) -> int:
+    def recompute(self, again: Together) -> int:
         """Writes what is computed again; how often."""
         large = [node for node in self._nodes if self._is_candidate(node)]
         if not large:
@@ -138,7 +137,7 @@ class _Kernels:
         self._find_places()
         count = 0
         for node in large:
-            count += self._split(node, fence)
+            count += self._split(node, again)
         return count
 
     def _is_candidate(self, node: OpNode) -> bool:
@@ -186,7 +185,7 @@ class _Kernels:
 
     # --- what is computed again ---
 
-    def _split(self, node: OpNode, fence: Callable[[ir.Value], ir.Value]) -> int:
+    def _split(self, node: OpNode, again: Together) -> int:
         """Computes a value again for each kernel but the first that reads it."""
         (value,) = node.op.results
         if value in self._returned:
@@ -211,12 +210,12 @@ class _Kernels:
         for _, users in sorted(groups.items())[1:]:
             users = [self._nodes[i] for i in users]
             with ir.InsertionPoint(users[0].op), node.op.location:
-                again = _again(tree, leaves, fence)
+                new = _copied(tree, leaves, again)
             for user in users:
                 for k, v in enumerate(user.operands):
                     if v == value:
-                        user.op.operation.operands[k] = again
-                user.operands = [again if v == value else v for v in user.operands]
+                        user.op.operation.operands[k] = new
+                user.operands = [new if v == value else v for v in user.operands]
         return len(groups) - 1
 
     def _made_of(self, root: OpNode) -> tuple[list[OpNode], list[ir.Value]] | None:
@@ -243,8 +242,6 @@ class _Kernels:
         ordered = sorted(leaves, key=lambda v: -size(v.type))
         if sum(size(v.type) for v in ordered) > MAX_READ * size(value.type):
             return None
-        if not _to_fence(ordered) and not is_kept_times_one(ordered[0].type):
-            return None
         tree = sorted((self._makers[v] for v in found), key=lambda n: self._order[n.op.results[0]])
         return tree, ordered
 
@@ -254,24 +251,22 @@ class _Kernels:
         return _is_function(self._makers[value]) and (len(places) > 1 or _STORED in places)
 
 
-def _again(
-    tree: list[OpNode], leaves: list[ir.Value], fence: Callable[[ir.Value], ir.Value]
-) -> ir.Value:
+def _copied(tree: list[OpNode], leaves: list[ir.Value], again: Together) -> ir.Value:
     """The value that ops compute from leaves, in a way that the compiler takes for another."""
-    values = {v: fence(v) for v in _to_fence(leaves)}
-    if not values:
-        largest = leaves[0]
-        values[largest] = times_one(fence(filled(with_shape(largest.type, ()), 1)), largest)
+    hidden = _to_hide(leaves)
+    values = dict(zip(hidden, again(hidden), strict=True))
     for node in tree:
         (result,) = copy(node.op, node.name, [values.get(v, v) for v in node.operands])
         values[node.op.results[0]] = result
     return result
 
 
-def _to_fence(leaves: list[ir.Value]) -> list[ir.Value]:
-    """The small ones of what a value is computed from; the first is the largest."""
+def _to_hide(leaves: list[ir.Value]) -> list[ir.Value]:
+    """The small ones of what a value is computed from, of which the first is the largest; if there
+    are none, that."""
     largest, *others = leaves
-    return [v for v in others if SMALL * size(v.type) <= size(largest.type) and not is_constant(v)]
+    small = [v for v in others if SMALL * size(v.type) <= size(largest.type) and not is_constant(v)]
+    return small or [largest]
 
 
 def _is_function(node: OpNode) -> bool:

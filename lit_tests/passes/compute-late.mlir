@@ -18,28 +18,29 @@
 // REMARK: compute-late.mlir:{{[0-9]+}}:8: remark: [jaxpr-compute-late] computed late: 56 bytes are not stored
 // REMARK: compute-late.mlir:{{[0-9]+}}:8: remark: [jaxpr-compute-late] computed late: 64 bytes are not stored
 
-// The quotient is read again when the chain of products is done: it is computed again, by what is small and waits for the chain.
+// The quotient is read again when the chain of products is done: it is computed again, by what is small and is selected once the chain is there.
 // CHECK:      func.func public @main(%[[E:.*]]: tensor<2x8xf32>, %{{.*}}: tensor<2xf32>)
 // CHECK-NEXT:   %[[F:.*]]:4 = "jaxpr.jit"(%[[E]]
 // CHECK:        "jaxpr.tanh"
 // CHECK:        "jaxpr.tanh"
 // CHECK:        "jaxpr.tanh"
 // CHECK:        %[[T:.*]] = "jaxpr.tanh"
-// CHECK-NEXT:   %[[W:.*]] = "jaxpr.jit"(%[[F]]#1, %[[T]]) {jaxpr = @late, {{.*}}inlineable{{.*}} : (tensor<2x1xf32>, tensor<8x8xf32>) -> tensor<2x1xf32>
+// CHECK-NEXT:   %[[TRUE:.*]] = "jaxpr.constant"() {value = dense<true> : tensor<i1>}
+// CHECK-NEXT:   %[[YES:.*]] = "jaxpr.jit"(%[[TRUE]], %[[T]]) {jaxpr = @wait, {{.*}}inlineable{{.*}} : (tensor<i1>, tensor<8x8xf32>) -> tensor<i1>
+// CHECK:        %[[W:.*]] = "jaxpr.select_n"(%[[YES]], %{{.*}}, %[[F]]#1)
 // CHECK-NEXT:   %[[P:.*]] = "jaxpr.div"(%[[E]], %[[W]])
 // CHECK-NEXT:   %[[A:.*]] = "jaxpr.dot_general"(%[[P]], %[[T]])
 // CHECK-NEXT:   %[[B:.*]] = "jaxpr.mul"(%[[A]], %[[E]])
 
-// The difference is read by the last product alone. Nothing that it is made of is small: what is computed is of the argument times one.
-// CHECK-NEXT:   %[[C:.*]] = "jaxpr.constant"() {value = dense<1.000000e+00> : tensor<f32>}
-// CHECK-NEXT:   %[[ONE:.*]] = "jaxpr.jit"(%[[C]], %[[T]]) {jaxpr = @late_0, {{.*}} : (tensor<f32>, tensor<8x8xf32>) -> tensor<f32>
-// CHECK-NEXT:   %[[E1:.*]] = "jaxpr.mul"(%[[ONE]], %[[E]])
+// The difference is read by the last product alone. Nothing that it is made of is small: the argument is selected.
+// CHECK:        %[[YES2:.*]] = "jaxpr.jit"(%{{.*}}, %[[T]]) {jaxpr = @wait,
+// CHECK:        %[[E1:.*]] = "jaxpr.select_n"(%[[YES2]], %{{.*}}, %[[E]])
 // CHECK-NEXT:   %[[C2:.*]] = "jaxpr.constant"() {value = dense<1.000000e+00> : tensor<f32>}
 // CHECK-NEXT:   %[[O:.*]] = "jaxpr.sub"(%[[C2]], %[[E1]])
 // CHECK-NEXT:   %[[D:.*]] = "jaxpr.dot_general"(%[[O]], %[[T]])
 // CHECK-NEXT:   return %[[B]], %[[D]]
 
-// CHECK:      func.func private @late(%[[V:.*]]: tensor<2x1xf32>, %[[AFTER:.*]]: tensor<8x8xf32>) -> tensor<2x1xf32>
+// CHECK:      func.func private @wait(%[[V:.*]]: tensor<i1>, %[[AFTER:.*]]: tensor<8x8xf32>) -> tensor<i1>
 // CHECK-NEXT:   %[[BOTH:.*]]:2 = "jaxpr.optimization_barrier"(%[[V]], %[[AFTER]])
 // CHECK-NEXT:   return %[[BOTH]]#0
 

@@ -11,7 +11,7 @@
 // CHECK-NEXT:    %[[BLANK:.*]] = "jaxpr.broadcast_in_dim"(%[[ZERO]])
 // CHECK-NEXT:    "jaxpr.dynamic_update_slice"(%[[BLANK]],
 // CHECK:         %[[CT:.*]] = "jaxpr.reshape"
-// CHECK:         %[[WAIT:.*]]:3 = "jaxpr.jit"(%{{.*}}, %[[ZERO]], %[[CT]]) {{.*}}, name = "fence"}
+// CHECK:         %[[WAIT:.*]]:2 = "jaxpr.jit"(%{{.*}}, %[[ZERO]], %[[CT]]) {{.*}}, name = "wait"}
 // CHECK:         %[[LATE:.*]] = "jaxpr.broadcast_in_dim"(%[[WAIT]]#1)
 // CHECK-NEXT:    "jaxpr.dynamic_update_slice"(%[[LATE]], %[[CT]],
 // CHECK-NOT:     "jaxpr.dynamic_update_slice"(%[[BLANK]],

@@ -20,8 +20,8 @@
 // CHECK:         "jaxpr.mul"(%{{.*}}, %[[D3]])
 // CHECK-NEXT:    %[[CT:.*]] = "jaxpr.dot_general"
 // CHECK-NEXT:    %[[YES:.*]] = "jaxpr.constant"() {value = dense<true> : tensor<i1>}
-// CHECK-NEXT:    %[[WAIT:.*]]:2 = "jaxpr.jit"(%[[YES]], %[[CT]]) {jaxpr = @[[FENCE:.*]], jaxpr.ctx = {xla_metadata = {dict = {{\[\[}}"inlineable", "false"]]}}, name = "fence"}
-// CHECK:         %[[AGAIN:.*]] = "jaxpr.select_n"(%[[WAIT]]#0, %{{.*}}, %[[X]])
+// CHECK-NEXT:    %[[WAIT:.*]] = "jaxpr.jit"(%[[YES]], %[[CT]]) {jaxpr = @[[WAITS:.*]], jaxpr.ctx = {xla_metadata = {dict = {{\[\[}}"inlineable", "false"]]}}, name = "wait"}
+// CHECK:         %[[AGAIN:.*]] = "jaxpr.select_n"(%[[WAIT]], %{{.*}}, %[[X]])
 // CHECK-NEXT:    %[[Z1:.*]] = "jaxpr.dot_general"(%[[AGAIN]], %[[W]])
 // CHECK-NEXT:    %[[S1:.*]] = "jaxpr.sin"(%[[Z1]])
 // CHECK-NEXT:    %[[D1:.*]] = "jaxpr.cos"(%[[Z1]])
@@ -30,11 +30,11 @@
 // CHECK-NEXT:    "jaxpr.mul"(%[[CT]], %[[D2]])
 // CHECK-NEXT:    %[[CT1:.*]] = "jaxpr.dot_general"
 // CHECK-NEXT:    "jaxpr.mul"(%[[CT1]], %[[D1]])
-// CHECK:         func.func private @[[FENCE]](
+// CHECK:         func.func private @[[WAITS]](
 // CHECK-NEXT:    "jaxpr.optimization_barrier"
 
 // Without a budget it stays as it is.
-// ALONE-NOT:     {{fence|optimization_barrier}}
+// ALONE-NOT:     {{wait|optimization_barrier}}
 
 // REMARK: rematerialize-straight.mlir:{{[0-9]+}}:9: remark: [jaxpr-remat] runs 5 ops of the forward pass again: 32 bytes are not stored
 

@@ -11,11 +11,11 @@
 // CHECK-SAME:    %[[W:[^:]+]]: tensor<2x2xf32>, %[[X:[^:]+]]: tensor<2x2xf32>
 // CHECK:         %[[SUM2:.*]] = "jaxpr.add_any"
 // CHECK-NEXT:    %[[CT2:.*]] = "jaxpr.mul"
-// CHECK:         %[[WAIT2:.*]]:3 = "jaxpr.jit"(%{{.*}}, %[[SUM2]], %[[CT2]]) {jaxpr = @[[FENCE:.*]], jaxpr.ctx
+// CHECK:         %[[WAIT2:.*]]:2 = "jaxpr.jit"(%{{.*}}, %[[SUM2]], %[[CT2]]) {jaxpr = @[[WAITS:.*]], jaxpr.ctx
 // CHECK:         %[[SUM3:.*]] = "jaxpr.add_any"(%[[WAIT2]]#1, %{{.*}})
 // CHECK:         %[[SUM:.*]] = "jaxpr.add_any"(%[[SUM3]], %{{.*}})
 // CHECK-NEXT:    %[[CT:.*]] = "jaxpr.mul"
-// CHECK:         %[[WAIT:.*]]:3 = "jaxpr.jit"(%{{.*}}, %[[SUM]], %[[CT]]) {jaxpr = @[[FENCE]], jaxpr.ctx
+// CHECK:         %[[WAIT:.*]]:2 = "jaxpr.jit"(%{{.*}}, %[[SUM]], %[[CT]]) {jaxpr = @[[WAITS]], jaxpr.ctx
 // CHECK:         %[[AGAIN:.*]] = "jaxpr.select_n"(%[[WAIT]]#0, %{{.*}}, %[[X]])
 // CHECK-NEXT:    %[[Z1:.*]] = "jaxpr.dot_general"(%[[AGAIN]], %[[W]])
 // CHECK-NEXT:    %[[X1:.*]] = "jaxpr.sin"(%[[Z1]])
@@ -24,7 +24,7 @@
 // CHECK-NEXT:    %[[W5:.*]] = "jaxpr.transpose"
 // CHECK-NEXT:    "jaxpr.dot_general"
 // CHECK-NEXT:    "jaxpr.add_any"(%[[WAIT]]#1, %[[W5]])
-// CHECK:         func.func private @[[FENCE]](
+// CHECK:         func.func private @[[WAITS]](
 // CHECK-NEXT:    "jaxpr.optimization_barrier"
 
 // MEASURED: remark: [jaxpr-remat] needs {{.*}} bytes of temporary memory, by the compiler; the budget is {{.*}} bytes

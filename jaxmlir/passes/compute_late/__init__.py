@@ -12,11 +12,11 @@ bias was added.  XLA's CPU compiler runs an op as soon as its operands are there
 values from then on::
 
     v = f(a, small);  early(v);  ...  late(v, g)
-    ->   v = f(a, small);  early(v);  ...  late(f(a, tie(small, g)), g)
+    ->   v = f(a, small);  early(v);  ...  late(f(a, wait(small, g)), g)
 
-A *tie* is the identity of its first operand that waits for the second: a call that is not inlined.
-If there is nothing small it is a one that ``a`` is multiplied by.  So ``v`` is computed when ``g``
-is there, and the compiler does not take it for the ``v`` of before.
+What waits is selected by a boolean, true, that comes out of a call with ``g`` which is not inlined;
+if there is nothing small it is ``a``.  So ``v`` is computed when ``g`` is there, and the compiler
+does not take it for the ``v`` of before.
 
 The steps of the function, calls inlined, are gone through for the place where most memory is
 needed (:mod:`jaxmlir.passes.compute_late._timeline`).  A value that is in memory there is a
@@ -24,7 +24,7 @@ candidate if its last reader before that place, and its first one after it, are 
 follows by few elementwise ops, no more than one of them an exponential or a quotient, from what is
 in memory before and after it anyway: arguments, values that others read later, and small ones.
 Those that save most bytes for their time are chosen, until they take a part of the estimated time
-of the program; a value that nobody reads early is not computed twice, and costs the tie alone.
+of the program; a value that nobody reads early is not computed twice, and costs the call alone.
 
 Time and temporary memory of gradients after and before, jax 0.10 and 0.12: residual networks 0.96,
 0.95 and 0.77, transformers 0.83, 0.81 and 0.87 (with less than 32 MiB, which a C library keeps for
@@ -35,14 +35,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from jaxmlir.ir import free_symbol, func, ir, scope
+from jaxmlir.ir import ir, scope
 from jaxmlir.passes._base import Amount, Count, Pass
-from jaxmlir.passes._build import copy, filled
-from jaxmlir.passes._fusion import kept_call, times_one
+from jaxmlir.passes._build import copy
+from jaxmlir.passes._fences import Wait, waiting
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._remarks import remark
-from jaxmlir.passes._work import size, with_shape
-from jaxmlir.passes.compute_late._choice import SMALL, Choice, Late
+from jaxmlir.passes.compute_late._choice import Choice, Late
 from jaxmlir.passes.compute_late._timeline import Timeline, is_short
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ def compute_late(program: Program, options: ComputeLate | None = None) -> int:
         return 0
     count = 0
     with scope():
-        ties = _Ties(program)
+        wait = waiting(program)
         for symbol in program.reading.graph.entry_points():
             function = program.function(symbol)
             if not is_short(program, function):
@@ -98,23 +97,22 @@ def compute_late(program: Program, options: ComputeLate | None = None) -> int:
                 continue
             choice = Choice(program, line, memory, options.min_bytes)
             for late in choice.find(options.slowdown, options.min_gain):
-                _write(line, late, ties)
+                _write(line, late, wait)
                 count += 1
     if count:
         program.changed()
     return count
 
 
-def _write(line: Timeline, late: Late, ties: _Ties) -> None:
+def _write(line: Timeline, late: Late, wait: Wait) -> None:
     """Computes a value where it is first read late."""
     root = line.maker(late.value)
     assert root is not None
     remark(root.op, f"computed late: {late.gain} bytes are not stored")
     values = {v: line.own_value(v) for v in late.leaves}
     with ir.InsertionPoint(line.body.ops[late.users[0]]), root.op.location:
-        for v in late.tied:
-            small = SMALL * size(line.types[v]) <= size(line.types[late.value])
-            values[v] = (ties if small else ties.times_one)(values[v], late.after)
+        tied, _ = wait([values[v] for v in late.tied], late.after, ())
+        values.update(zip(late.tied, tied, strict=True))
         for i in late.tree:
             step = line.step(i)
             results = copy(step.op, step.name, [values[v] for v in step.operands])
@@ -125,38 +123,3 @@ def _write(line: Timeline, late: Late, ties: _Ties) -> None:
         for k, v in enumerate(operands):
             if v in before:
                 operands[k] = values[late.value]
-
-
-class _Ties:
-    """Writes values that wait for others."""
-
-    def __init__(self, program: Program):
-        self._program = program
-        self._symbols: dict[tuple[ir.Type, ir.Type], str] = {}
-
-    def __call__(self, value: ir.Value, after: ir.Value) -> ir.Value:
-        attributes = {
-            "jaxpr": ir.FlatSymbolRefAttr.get(self._symbol(value.type, after.type)),
-            "name": ir.StringAttr.get("late"),
-            "jaxpr.ctx": kept_call(),
-        }
-        return ir.Operation.create("jaxpr.jit", [value.type], [value, after], attributes).result
-
-    def times_one(self, value: ir.Value, after: ir.Value) -> ir.Value:
-        """The same of a large value, whose product with a one is no call's result, but fused."""
-        one = self(filled(with_shape(value.type, ()), 1), after)
-        return times_one(one, value)
-
-    def _symbol(self, type_: ir.Type, after: ir.Type) -> str:
-        """The function that gives its first argument, of a type, when the second one is there."""
-        if (type_, after) not in self._symbols:
-            taken = {*self._program.functions, *self._symbols.values()}
-            self._symbols[type_, after] = name = free_symbol("late", taken)
-            with ir.InsertionPoint(self._program.module.body), ir.Location.unknown():
-                function = func.FuncOp(name, ([type_, after], [type_]), visibility="private")
-                with ir.InsertionPoint(function.add_entry_block()):
-                    both = ir.Operation.create(
-                        "jaxpr.optimization_barrier", [type_, after], [*function.arguments]
-                    )
-                    func.ReturnOp([both.results[0]])
-        return self._symbols[type_, after]

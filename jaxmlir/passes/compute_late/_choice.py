@@ -10,7 +10,7 @@ import numpy as np
 from jaxmlir._pointwise import ELEMENTWISE
 from jaxmlir._signature import Signature
 from jaxmlir.ir import ir
-from jaxmlir.passes._fusion import SLOW, is_kept_times_one
+from jaxmlir.passes._fusion import SLOW
 from jaxmlir.passes._work import is_plain_array, is_plain_signature, size
 from jaxmlir.passes.compute_late._timeline import EXPENSIVE, FUSED, Timeline
 from jaxmlir.passes.remat._price import Prices
@@ -218,7 +218,7 @@ class Choice:
                 elif step.name in EXPENSIVE:
                     break
             else:
-                if root in waiting and (tied == small or is_kept_times_one(line.types[tied[0]])):
+                if root in waiting:
                     return tied
         return None
 

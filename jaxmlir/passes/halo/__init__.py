@@ -34,9 +34,9 @@ from jaxmlir.ir import scope
 from jaxmlir.passes._base import Amount, Count, Pass
 from jaxmlir.passes._build import drop_dead_ops
 from jaxmlir.passes._call_graph import outside_kernels
+from jaxmlir.passes._fences import fences
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes._rules import Rules
-from jaxmlir.passes.fence import fences
 from jaxmlir.passes.halo._moves import MOVES, Moves
 from jaxmlir.passes.halo._rolls import join_parts, part_again
 from jaxmlir.passes.halo._views import groups_of

@@ -30,11 +30,11 @@ from jaxmlir.errors import count
 from jaxmlir.ir import ir
 from jaxmlir.passes._body import Body
 from jaxmlir.passes._build import copy, is_used
+from jaxmlir.passes._fences import Wait, waiting
 from jaxmlir.passes._fusion import FUSED, MOVED
 from jaxmlir.passes._purity import Counted, is_pure
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._work import is_plain_array
-from jaxmlir.passes.fence import Wait, waiting
 from jaxmlir.passes.remat._peak import kernels, known_bytes, memory, users
 
 if TYPE_CHECKING:
@@ -324,9 +324,11 @@ class _Line:
         blank = self._blank(segment.first, end)
         values = {v: body.value(v) for v in segment.reads}
         with ir.InsertionPoint(op), op.location:
-            others = [*dict.fromkeys((*begun, *blank.values(), segment.after))]
+            others = [*dict.fromkeys((*begun, *blank.values()))]
             new, found = wait(
-                [values[v] for v in segment.tied], [self._at(v, segment.first) for v in others]
+                [values[v] for v in segment.tied],
+                body.value(segment.after),
+                [self._at(v, segment.first) for v in others],
             )
             values.update(zip(segment.tied, new, strict=True))
             waited = dict(zip(others, found, strict=True))
