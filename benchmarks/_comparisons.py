@@ -179,24 +179,31 @@ class Measure:
     """What is measured on which programs.
 
     Attributes:
-      targets: by the name of what is measured, the promised ratio of jaxmlir to JAX and the unit.
+      targets: by the name of what is measured, the promised ratio of jaxmlir to JAX, if one is, and
+        the unit.
       cases: the programs.
       rows: measures those names that are wanted on one of them.
     """
 
-    targets: Mapping[str, tuple[float, str]]
+    targets: Mapping[str, tuple[float | None, str]]
     cases: tuple[Case, ...]
     rows: Callable[[Case, int, Collection[str]], Iterable[Row]]
 
 
 def _measure(
     name: str,
-    target: float,
+    target: float | None,
     cases: tuple[Case, ...],
-    time: Callable[[Case, int], Sides],
+    time: Callable[[Case, int], Sides | None],
 ) -> Measure:
-    """A measure of one name."""
-    return Measure({name: (target, "s")}, cases, lambda case, n, _: [(name, time(case, n))])
+    """A measure of one name, of those programs that ``time`` gives something of."""
+
+    def rows(case: Case, repetitions: int, _: Collection[str]) -> Iterator[Row]:
+        sides = time(case, repetitions)
+        if sides is not None:
+            yield name, sides
+
+    return Measure({name: (target, "s")}, cases, rows)
 
 
 def measures(level: int) -> tuple[Measure, ...]:
@@ -212,6 +219,12 @@ def measures(level: int) -> tuple[Measure, ...]:
         _measure("run", 1.02, (*_PLAIN, _equations(1_000)), _run),
         _measure("grad", 0.2, _GROWTH[:2], _transforms.grad),
         _measure("grad", 1.0, (*_PLAIN, *_SMALL, *_FORMULAS), _transforms.grad),
+        _measure(
+            "grad_rules",
+            None,
+            (*_PLAIN, *_SMALL, *_FORMULAS),
+            _transforms.grad_rules,
+        ),
         _measure("vmap", 0.2, _GROWTH[:2], _transforms.vmap),
         _measure("vmap", 1.0, (*_PLAIN, *_SMALL, *_FORMULAS), _transforms.vmap),
         _measure("vmap_run", 1.02, _PLAIN, _run_batched),

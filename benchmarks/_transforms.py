@@ -3,6 +3,9 @@
 Each repetition traces the program anew, once for each side, so that neither finds its work done:
 the trace of a custom rule stays with the equation.  Both find rules that they have met before.
 jaxmlir's time includes the verification of the result.
+
+An imported program has its custom derivative rules in its IR, as a saved one does.  JAX runs those
+functions each time; so there is a measure of a program that has them yet to be traced, too.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 import jaxmlir
-from benchmarks._measure import Timing, Work, side_by_side
+from benchmarks._measure import Sides, Work, side_by_side
 from jaxmlir._compat import core
 
 if TYPE_CHECKING:
@@ -24,12 +27,25 @@ if TYPE_CHECKING:
 BATCH = 4
 
 
-def grad(case: Case, repetitions: int) -> tuple[Timing, Timing]:
+def grad(case: Case, repetitions: int) -> Sides:
     """The gradient in all arguments that have one, from a traced (imported) program."""
+    return _grad(case, repetitions, rules_traced=True)
+
+
+def grad_rules(case: Case, repetitions: int) -> Sides | None:
+    """The same where custom rules are yet to be traced; ``None`` where there are none."""
+    if not jaxmlir.from_jaxpr(case.trace()).has_untraced_rules:
+        return None
+    return _grad(case, repetitions, rules_traced=False)
+
+
+def _grad(case: Case, repetitions: int, *, rules_traced: bool) -> Sides:
     argnums = [i for i, a in enumerate(case.flat) if jnp.issubdtype(a.dtype, jnp.inexact)]
 
     def prepare() -> tuple[Work, Work]:
         program = jaxmlir.from_jaxpr(case.trace())
+        if rules_traced:
+            program.trace_rules()
         of_jax = jax.grad(_scalar(case.trace()), argnums)
         return (
             lambda: jax.make_jaxpr(of_jax)(*case.flat),
@@ -39,7 +55,7 @@ def grad(case: Case, repetitions: int) -> tuple[Timing, Timing]:
     return side_by_side(prepare, repetitions, clock=time.thread_time)
 
 
-def vmap(case: Case, repetitions: int) -> tuple[Timing, Timing]:
+def vmap(case: Case, repetitions: int) -> Sides:
     """All arguments batched, from a traced (imported) program."""
     batched = [jax.ShapeDtypeStruct((BATCH, *a.shape), a.dtype) for a in case.flat]
 
