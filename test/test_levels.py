@@ -28,7 +28,8 @@ EAGER = {
         "jaxpr-solve-late{min-gain=0},jaxpr-defer-sums{min-bytes=0 moved=1000 memory=1000},"
         "jaxpr-recompute{min-peak=0 min-bytes=0},jaxpr-unroll-reductions{min-results=0},"
         "jaxpr-halo{min-elements=0 margin=100},"
-        "jaxpr-compute-late{min-peak=0 min-bytes=0 slowdown=1e9 min-gain=0}"
+        "jaxpr-compute-late{min-peak=0 min-bytes=0 slowdown=1e9 min-gain=0},"
+        "jaxpr-segment{min-peak=0}"
     ),
     "-O2": level_pipeline(2),
 }

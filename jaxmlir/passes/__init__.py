@@ -91,6 +91,7 @@ BUILTIN_PASSES = (
     ("jaxpr-remat", "jaxmlir.passes.remat:Remat"),
     ("jaxpr-reroll", "jaxmlir.passes.reroll:Reroll"),
     ("jaxpr-scan-in-place", "jaxmlir.passes.scan_in_place:ScanInPlace"),
+    ("jaxpr-segment", "jaxmlir.passes.segment:Segments"),
     ("jaxpr-select-early", "jaxmlir.passes.select_early:SelectEarly"),
     ("jaxpr-slp-vectorize", "jaxmlir.passes.slp:SlpVectorize"),
     ("jaxpr-solve-late", "jaxmlir.passes.solve_late:SolveLate"),

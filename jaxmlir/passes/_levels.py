@@ -70,6 +70,7 @@ STORAGE = (
     "jaxpr-halo",
     "jaxpr-fence",
     "jaxpr-compute-late",
+    "jaxpr-segment",
     # A fence is put on a matrix, and on a sine, not in it.
     "jaxpr-expand-factorizations",
     "jaxpr-expand-trigonometry",

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -137,6 +139,16 @@ class Timeline:
             found += [1 + max([found[v] for v in operands], default=0)] * (last - first)
         return found
 
+    def unread(self, places: Mapping[int, int]) -> Timeline:
+        """The same where nobody reads some values at a step or later, by value."""
+        new = copy(self)
+        new.users = [
+            [i for i in users if i < places[v]] if v in places else users
+            for v, users in enumerate(self.users)
+        ]
+        new._find_stored()
+        return new
+
     # --- what is in memory ---
 
     def _find_stored(self) -> None:
@@ -200,10 +212,8 @@ class Timeline:
         results of the function."""
         names, peaks = self.flat.names, Peaks(self._program)
         change = [0] * (len(names) + 1)
-        for v, (maker, stored) in enumerate(zip(self.makers, self.stored, strict=True)):
-            if maker is None or not stored or v in self.returned:
-                continue
-            if names[maker] not in VIEWS and not self._is_identity(maker):
+        for v, maker in enumerate(self.makers):
+            if self.is_counted(v):
                 bytes_ = size(self.types[v])
                 change[maker] += bytes_
                 change[max(maker, self.ends[v]) + 1] -= bytes_
@@ -212,6 +222,13 @@ class Timeline:
             if may_have_functions(name) and not self._is_identity(i):
                 found[i] += max(map(peaks.of, symbols_of(self.flat.ops[i])), default=0.0)
         return found
+
+    def is_counted(self, value: int) -> bool:
+        """Whether a value takes memory of its own, which is no argument's or result's."""
+        maker = self.makers[value]
+        if maker is None or not self.stored[value] or value in self.returned:
+            return False
+        return self.flat.names[maker] not in VIEWS and not self._is_identity(maker)
 
 
 class _Callees:

@@ -118,7 +118,7 @@ def traffic(program: Program) -> float:
     """What a stored byte takes in a program, in nanoseconds: the compiler has one block of memory
     for all that is not an argument or a result."""
     # Where that is little, the bytes of all values are no less, and quickly added up.
-    most = _total(program)
+    most = total(program)
     if most > CACHED:
         most = peak(program)
     if most <= CACHED:
@@ -126,8 +126,8 @@ def traffic(program: Program) -> float:
     return TRAFFIC_KEPT if most < KEPT else TRAFFIC
 
 
-def _total(program: Program) -> float:
-    """The bytes of all values that the ops of a program give."""
+def total(program: Program) -> float:
+    """The bytes of all values that the ops of a program give: no less than it needs at once."""
     found = 0.0
     for function in program.functions.values():
         for op in function.entry_block.operations:

@@ -71,6 +71,8 @@ model takes 1.5 times as long where its states are stored; at 2 MiB optimal tran
 times as long where they are computed again."""
 BUFFER = 4.0
 """Storing one value more, be it a scalar, for each iteration: 1 to 4."""
+FENCE = 2_000.0
+"""A call that is not inlined, whose results are its operands."""
 MEMORY = 1.0
 """What not occupying a byte is worth by default, beyond the time that its traffic takes: at most as
 much as that, where it is dearest."""
@@ -104,11 +106,14 @@ class Prices:
     Attributes:
       memory: what not occupying a byte is worth, in nanoseconds.
       traffic: what storing it takes.
+      fence: an optimization barrier, which by default is not to be run twice: somebody put it there
+        for a reason that is not known.
     """
 
     program: Program
     memory: float = MEMORY
     traffic: float = TRAFFIC
+    fence: float = inf
     _functions: dict[str, float] = field(default_factory=dict)
 
     def within(self, length: int) -> Prices:
@@ -126,9 +131,11 @@ class Prices:
     def computing(self, op: Any, signature: Signature) -> float:
         """Running an op once more; infinite if it must not be run twice, or depends on symbolic
         sizes."""
+        name = signature.name
+        if name == "jaxpr.optimization_barrier":
+            return self.fence
         found = _leaves.get(signature)
         if found is None:
-            name = signature.name
             if signature.is_lasting or _is_distinct(name):
                 found = inf
             elif may_have_functions(name) and any(True for _ in symbols_of(op)):

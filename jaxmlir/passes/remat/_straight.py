@@ -46,21 +46,15 @@ SEGMENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 def in_segments(program: Program, symbol: str, number: int) -> bool:
     """Cuts a function into segments, in place; whether there was anything to compute again."""
-    line = _Line.of(program, symbol)
+    line = Line.of(program, symbol)
     again = line.segments(number)
-    if not again:
-        return False
-    wait = waiting(program)
-    ends = [*(segment.first for segment in again[1:]), len(line.body.ops)]
-    for segment, end in zip(again, ends, strict=True):
-        line.write(segment, end, wait)
-    line.erase_unread()
-    program.changed()
-    return True
+    if again:
+        line.write(program, again)
+    return bool(again)
 
 
 @dataclass
-class _Segment:
+class Segment:
     """Ops of a forward pass, and those of their results that are computed again."""
 
     ops: list[int]
@@ -77,7 +71,7 @@ class _Segment:
 
 
 @dataclass
-class _Line:
+class Line:
     """A function, and where most memory is needed in it.
 
     Attributes:
@@ -98,7 +92,7 @@ class _Line:
     fixed: set[int] = field(default_factory=set)
 
     @classmethod
-    def of(cls, program: Program, symbol: str) -> _Line:
+    def of(cls, program: Program, symbol: str) -> Line:
         body = program.reading.body(program.function(symbol))
         readers = users(body)
         sizes = [*map(known_bytes, body.types)]
@@ -122,7 +116,7 @@ class _Line:
         """The ops after the turn that read a value."""
         return [index for index in self.users[value] if index > self.turn]
 
-    def segments(self, number: int) -> list[_Segment]:
+    def segments(self, number: int) -> list[Segment]:
         """The segments, those that the backward pass reads first before the others."""
         bounds = self._cuts(number)
         dependent = self._dependent(bounds[-2])
@@ -179,7 +173,7 @@ class _Line:
 
     def _segment(
         self, start: int, end: int, earliest: int, dependent: Sequence[int]
-    ) -> _Segment | None:
+    ) -> Segment | None:
         """What of a segment is computed again.
 
         Args:
@@ -210,7 +204,7 @@ class _Line:
         first = min(self.late(v)[0] for v in values)
         after = body.results[dependent[first]][0]
         in_order = sorted(ops)
-        return _Segment(in_order, values, [*reads], self._tied(in_order, reads), first, after)
+        return Segment(in_order, values, [*reads], self._tied(in_order, reads), first, after)
 
     def _tied(self, ops: Sequence[int], reads: Iterable[int]) -> list[int]:
         """What is to wait: all that was computed, and of arguments, as weights are, the smallest of
@@ -231,7 +225,7 @@ class _Line:
             waits.update(range(*self.body.results[index]))
         return tied
 
-    def erase_unread(self) -> None:
+    def _erase_unread(self) -> None:
         """Erases what only late readers read, which is computed for these, or made for them."""
         for index in reversed(range(len(self.body.ops))):
             op = self.body.ops[index].operation
@@ -306,7 +300,16 @@ class _Line:
     def _is_computed(self, value: int) -> bool:
         return is_plain_array(self.body.types[value]) and not self._is_constant(value)
 
-    def write(self, segment: _Segment, end: int, wait: Wait) -> None:
+    def write(self, program: Program, segments: Sequence[Segment]) -> None:
+        """Computes values of segments again before they are read."""
+        wait = waiting(program)
+        ends = [*(segment.first for segment in segments[1:]), len(self.body.ops)]
+        for segment, end in zip(segments, ends, strict=True):
+            self._write(segment, end, wait)
+        self._erase_unread()
+        program.changed()
+
+    def _write(self, segment: Segment, end: int, wait: Wait) -> None:
         """Computes values again before they are read.
 
         Args:
