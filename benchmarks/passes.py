@@ -104,6 +104,7 @@ class Worst(NamedTuple):
     name: str
     make: Callable[[int], jaxmlir.Program]
     count: Callable[[jaxmlir.Program], int] = count
+    options: str = ""
 
 
 WORST: dict[str, Worst] = {
@@ -147,6 +148,13 @@ WORST: dict[str, Worst] = {
         partial(compiled, lambda n: deep_transformer(max(1, n // 250)), "jaxpr-compute-late"),
         count_inlined,
     ),
+    "forward passes of calls": Worst(
+        "jaxpr-segment",
+        partial(compiled, lambda n: deep_transformer(max(1, n // 250)), "jaxpr-segment"),
+        count_inlined,
+        "{min-peak=0}",
+    ),
+    "forward passes": Worst("jaxpr-segment", transformer, options="{min-peak=0}"),
 }
 
 
@@ -209,10 +217,10 @@ def _table_of_worst(names: Sequence[str], sizes: Sequence[int], repetitions: int
     """Prints what passes cost on the program of each that they have most to do on."""
     sizes = [size for size in sizes if size <= MOST_OPS_OF_WORST]
     _head("worst cases", sizes)
-    for title, (name, make, counted) in WORST.items():
+    for title, (name, make, counted, options) in WORST.items():
         if name not in names:
             continue
-        pipeline, row = parse_pipeline(name), []
+        pipeline, row = parse_pipeline(name + options), []
         _seconds_of(pipeline, make(200), 1)
         for size in sizes:
             program = make(size)
