@@ -44,7 +44,7 @@ def test_passes_are_measured_on_their_worst_cases(capsys):
     options = ["--program", "worst", "--sizes", "200", "--repetitions", "1"]
     assert passes.main([*names, *options]) == 0
     found = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| `")]
-    worst = [(name, title) for title, (name, *_) in passes.WORST.items() if name in names]
+    worst = [(case.name, title) for title, case in passes.WORST.items() if case.name in names]
     assert len(found) == len(worst) == 4
     for line, (name, title) in zip(found, worst, strict=True):
         first, cost, *_ = line.strip("| ").split(" | ")
@@ -53,9 +53,9 @@ def test_passes_are_measured_on_their_worst_cases(capsys):
 
 @pytest.mark.parametrize("title", passes.WORST)
 def test_worst_cases_have_about_as_many_ops_as_asked_for(title):
-    _, make, count = passes.WORST[title]
+    worst = passes.WORST[title]
     for ops in (600, 1200):
-        assert ops / 2 < count(make(ops)) < 2 * ops
+        assert ops / 2 < worst.count(worst.make(ops)) < 2 * ops
 
 
 @pytest.mark.parametrize(
@@ -70,12 +70,12 @@ def test_worst_cases_have_about_as_many_ops_as_asked_for(title):
 )
 def test_an_op_takes_no_longer_where_there_are_many_of_them(title):
     """All of them look at the same value, whose uses are not gone through for each."""
-    name, make, count = passes.WORST[title]
+    worst = passes.WORST[title]
     costs = []
     for ops in (500, 6000):
-        program = make(ops)
-        seconds = passes._seconds_of(parse_pipeline(name), program, 3).min
-        costs.append(seconds / count(program))
+        program = worst.make(ops)
+        seconds = passes._seconds_of(parse_pipeline(worst.name), program, 3).min
+        costs.append(seconds / worst.count(program))
     assert costs[1] < 2.5 * costs[0]
 
 
