@@ -119,6 +119,11 @@ def test_files_that_are_not_there_are_an_error(checkout, capsys):
     assert capsys.readouterr().err.endswith(missing)
 
 
+def test_that_no_test_was_run_is_an_error(checkout, capsys):
+    assert jax_tests.main([str(checkout), "small_test", "-k", "no_such_test"]) == 1
+    assert "no test was run" in capsys.readouterr().err
+
+
 def test_options_that_make_no_sense(checkout, capsys):
     for options, message in (
         (["--every", "0"], "--every: expected 1 or more, got 0"),

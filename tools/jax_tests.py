@@ -12,7 +12,8 @@ differentiated or batched: by the passes, where the tests ask JAX for it.
 
 The checkout has to be at the tag of the installed JAX (``jax-v0.10.2``): its tests are run with the
 installed package.  A test that passes plainly has to pass through the dialect, unless
-``jax_tests_differ.toml`` names it, with the reason.  The exit status is 1 if one does not.
+``jax_tests_differ.toml`` names it, with the reason.  The exit status is 1 if one does not, or if no
+test was run.
 
 Outcomes are lines of ``build/jax_tests/<jax version>/<mode>/<file>.jsonl``, with ``--x64`` below
 ``<jax version>+x64``.  Plain outcomes are used again, and with ``--resume`` the others too, so a
@@ -258,6 +259,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         for file in files
     ]
     show(comparisons, options.slowest)
+    if not any(c.tests for c in comparisons):
+        print("error: no test was run both ways", file=sys.stderr)
+        return 1
     return 1 if any(c.broken for c in comparisons) else 0
 
 

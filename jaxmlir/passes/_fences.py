@@ -68,11 +68,12 @@ def written_again(program: Program, platform: str) -> Together | None:
     return lambda values: wait(values, values[0], ())[0]
 
 
-def waiting(program: Program) -> Wait:
-    """Values of a program that wait, for compilers for JAX's default backend."""
+def waiting(program: Program, platform: str = "") -> Wait:
+    """Values of a program that wait, by default for compilers for JAX's default backend."""
     # XLA's CPU compiler takes barriers away before it decides what runs when, and runs early what
     # could be, unless that takes far more memory.
-    return _wait_for_call(program) if platform_or_default("") == "cpu" else _wait_behind_barrier
+    is_cpu = platform_or_default(platform) == "cpu"
+    return _wait_for_call(program) if is_cpu else _wait_behind_barrier
 
 
 def _has_barriers(platform: str) -> bool:

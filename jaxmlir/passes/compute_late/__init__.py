@@ -82,11 +82,12 @@ class ComputeLate(Pass):
 def compute_late(program: Program, options: ComputeLate | None = None) -> int:
     """Has values computed late, in place; how many."""
     options = options or ComputeLate()
-    if platform_or_default(options.platform) != "cpu":
+    platform = platform_or_default(options.platform)
+    if platform != "cpu":
         return 0
     count = 0
     with scope():
-        wait = waiting(program)
+        wait = waiting(program, platform)
         for symbol in program.reading.graph.entry_points():
             function = program.function(symbol)
             if not is_short(program, function):
