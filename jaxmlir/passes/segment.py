@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # Twice of what the library keeps.  How long mapping takes depends on whether the system has large
 # pages left: attention that takes 33 MiB takes 0.6 to 1.2 times as long in segments, from one
 # process to the next.
-MIN_PEAK = 2 * KEPT
+MIN_PEAK = 67_108_864
 # How many numbers of segments are looked at, from the least one that could do.
 TRIED = 4
 
