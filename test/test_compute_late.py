@@ -1,5 +1,7 @@
 """Values that are computed late: which are, that XLA stores less, and that numbers are the same."""
 
+import re
+
 import hypothesis
 import hypothesis.strategies as st
 import jax
@@ -90,6 +92,16 @@ def test_the_length_of_calls_of_calls():
     program = jaxmlir.parse("\n".join(functions), verify=False)
     assert not _timeline.is_short(program, program.function("f24"))
     assert _timeline.is_short(program, program.function("f10"))
+
+
+@pytest.mark.compat
+def test_arrays_do_not_go_through_calls():
+    """XLA would take what comes out for what went in, and might write over it."""
+    small = lambda x, w: (p := x / jnp.sum(x)) @ (y := long(w @ p.T @ p)) + p @ y @ w  # noqa: E731
+    for function in (small, one_minus):
+        after, _ = with_late(jaxmlir.trace(function)(X, SQUARE).optimize(1))
+        results = re.findall(r"jaxpr = @wait.* -> (.*)", str(after))
+        assert set(results) == {"tensor<i1>"}
 
 
 def test_special_numbers_and_types():

@@ -127,7 +127,7 @@ def test_the_derivative_of_a_program_in_segments():
     x = X[:8]
     program = jaxmlir.trace(jax.grad(loss))(x).optimize(1).run_passes(ALL)
     assert 'name = "wait"' in str(program)
-    (tangents,) = (np.ones_like(x),)
+    tangents = np.ones_like(x)
     _, got = program.jvp()((x,), (tangents,))
     _, want = jax.jvp(jax.grad(loss), (x,), (tangents,))
     np.testing.assert_allclose(got, want, 1e-3, 1e-6)
