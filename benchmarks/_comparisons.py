@@ -162,6 +162,7 @@ _PLAIN = _cases(PROGRAMS, "full", "plain")
 _NAIVE = _cases(NAIVE, "full", "naive")
 _SMALL = _cases(PROGRAMS, "small", "plain")
 _FORMULAS = tuple(Case(name, make, "formulas") for name, make in FORMULAS.items())
+_TRANSFORMED = (*_PLAIN, *_SMALL, *_FORMULAS)
 # What XLA's compile time grows with: more layers of the same, more steps of a stencil.
 _DEEP = (
     Case("transformer_48_layers", lambda: deep_transformer(48), "deep"),
@@ -218,15 +219,10 @@ def measures(level: int) -> tuple[Measure, ...]:
         _measure("call_jit", 1.1, (_TINY,), _calls(lambda f, args: jaxmlir.jit(f))),
         _measure("run", 1.02, (*_PLAIN, _equations(1_000)), _run),
         _measure("grad", 0.2, _GROWTH[:2], _transforms.grad),
-        _measure("grad", 1.0, (*_PLAIN, *_SMALL, *_FORMULAS), _transforms.grad),
-        _measure(
-            "grad_rules",
-            None,
-            (*_PLAIN, *_SMALL, *_FORMULAS),
-            _transforms.grad_rules,
-        ),
+        _measure("grad", 1.0, _TRANSFORMED, _transforms.grad),
+        _measure("grad_rules", None, _TRANSFORMED, _transforms.grad_rules),
         _measure("vmap", 0.2, _GROWTH[:2], _transforms.vmap),
-        _measure("vmap", 1.0, (*_PLAIN, *_SMALL, *_FORMULAS), _transforms.vmap),
+        _measure("vmap", 1.0, _TRANSFORMED, _transforms.vmap),
         _measure("vmap_run", 1.02, _PLAIN, _run_batched),
         Measure(_gradients.STAGES, (*_PLAIN, *_NAIVE, *_DEEP), of_gradients),
     )

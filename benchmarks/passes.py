@@ -98,6 +98,11 @@ def count_inlined(program: jaxmlir.Program) -> int:
         return len(program.reading.inlined(program.function(program.name)).ops)
 
 
+def layers(ops: int) -> Program:
+    """A transformer whose gradient has about so many ops once it is optimized, calls inlined."""
+    return deep_transformer(max(1, ops // 250))
+
+
 class Worst(NamedTuple):
     """A program of about so many ops on which a pass has most to do, and how these are counted."""
 
@@ -105,6 +110,10 @@ class Worst(NamedTuple):
     make: Callable[[int], jaxmlir.Program]
     count: Callable[[jaxmlir.Program], int] = count
     options: str = ""
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return parse_pipeline(self.name + self.options)
 
 
 WORST: dict[str, Worst] = {
@@ -145,12 +154,12 @@ WORST: dict[str, Worst] = {
     ),
     "layers that are calls": Worst(
         "jaxpr-compute-late",
-        partial(compiled, lambda n: deep_transformer(max(1, n // 250)), "jaxpr-compute-late"),
+        partial(compiled, layers, "jaxpr-compute-late"),
         count_inlined,
     ),
     "forward passes of calls": Worst(
         "jaxpr-segment",
-        partial(compiled, lambda n: deep_transformer(max(1, n // 250)), "jaxpr-segment"),
+        partial(compiled, layers, "jaxpr-segment"),
         count_inlined,
         "{min-peak=0}",
     ),
@@ -217,15 +226,16 @@ def _table_of_worst(names: Sequence[str], sizes: Sequence[int], repetitions: int
     """Prints what passes cost on the program of each that they have most to do on."""
     sizes = [size for size in sizes if size <= MOST_OPS_OF_WORST]
     _head("worst cases", sizes)
-    for title, (name, make, counted, options) in WORST.items():
-        if name not in names:
+    for title, worst in WORST.items():
+        if worst.name not in names:
             continue
-        pipeline, row = parse_pipeline(name + options), []
-        _seconds_of(pipeline, make(200), 1)
+        pipeline, row = worst.pipeline, []
+        _seconds_of(pipeline, worst.make(200), 1)
         for size in sizes:
-            program = make(size)
-            row.append(_seconds_of(pipeline, program, repetitions).min / counted(program) * 1e6)
-        _row(f"`{name}`, {title}", row)
+            program = worst.make(size)
+            seconds = _seconds_of(pipeline, program, repetitions).min
+            row.append(seconds / worst.count(program) * 1e6)
+        _row(f"`{worst.name}`, {title}", row)
 
 
 def _head(title: str, sizes: Sequence[int]) -> None:

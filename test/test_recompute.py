@@ -65,7 +65,6 @@ def test_complex_infinities():
 
 
 def test_of_a_mask_alone():
-
     def function(mask):
         t = jnp.tanh(jnp.where(mask, 0.5, -1.0))
         return jnp.sum(t, 0), jnp.sum(t * t, 1)

@@ -29,7 +29,7 @@ from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._options import platform_or_default
 from jaxmlir.passes.compute_late._timeline import Timeline, is_short
 from jaxmlir.passes.remat._peak import known_bytes, total
-from jaxmlir.passes.remat._price import FENCE, KEPT, TRAFFIC, TRAFFIC_KEPT, Prices
+from jaxmlir.passes.remat._price import CALL, KEPT, TRAFFIC, TRAFFIC_KEPT, Prices
 from jaxmlir.passes.remat._straight import SEGMENTS, Line, Segment
 
 if TYPE_CHECKING:
@@ -70,11 +70,11 @@ def segment(program: Program, platform: str = "cpu", min_peak: int = MIN_PEAK) -
             if not is_short(program, program.function(symbol)):
                 continue
             steps = Timeline(program, program.function(symbol))
-            memory = steps.memory()
-            if memory.max(initial=0) < max(min_peak, 1):
+            most = steps.memory().max(initial=0)
+            if most < max(min_peak, 1):
                 continue
             line = Line.of(program, symbol)
-            segments = _paying(line, steps, memory.max(), Prices(program, fence=FENCE))
+            segments = _paying(line, steps, most, Prices(program, fence=CALL))
             if segments:
                 line.write(program, segments, platform)
                 found += 1
@@ -100,16 +100,10 @@ def _paying(line: Line, steps: Timeline, most: float, prices: Prices) -> list[Se
 
 def _memory_in(segments: list[Segment], line: Line, steps: Timeline) -> np.ndarray:
     """What each step needs, if segments are run again."""
-    places = [bisect_left(steps.flat.tops, part.first) for part in segments]
-    early = steps.unread(
-        {
-            steps.number(v): place
-            for part, place in zip(segments, places, strict=True)
-            for v in part.values
-        }
-    )
+    placed = [(part, bisect_left(steps.flat.tops, part.first)) for part in segments]
+    early = steps.unread({steps.number(v): place for part, place in placed for v in part.values})
     change = np.zeros(len(steps.flat.ops) + 1)
-    for part, place in zip(segments, places, strict=True):
+    for part, place in placed:
         spans = [(place, steps.ends[n], n) for n in map(steps.number, part.values)]
         spans += [(early.ends[n] + 1, place, n) for n in map(steps.number, part.reads)]
         for start, end, value in spans:

@@ -13,7 +13,7 @@ from jaxmlir.ir import ir
 from jaxmlir.passes._fusion import SLOW
 from jaxmlir.passes._work import is_plain_array, is_plain_signature, size
 from jaxmlir.passes.compute_late._timeline import EXPENSIVE, FUSED, Timeline
-from jaxmlir.passes.remat._price import Prices
+from jaxmlir.passes.remat._price import CALL, Prices
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -28,10 +28,9 @@ SMALL = 8
 MIN_DEPTH = 8
 # Ops that are gone back through to find what is in memory.
 MAX_BACK = 6
-# Nanoseconds: a call that XLA does not inline, and writing and reading again a byte of what is
-# computed a second time, while it is in a cache. Four layers of attention, whose 512 KiB of weights
-# each are computed twice, take 0.15 ms more than 6.8, jax 0.10 and 0.12.
-CALL = 2_000.0
+# Nanoseconds: writing and reading again a byte of what is computed a second time, while it is in a
+# cache. Four layers of attention, whose 512 KiB of weights each are computed twice, take 0.15 ms
+# more than 6.8, jax 0.10 and 0.12.
 AGAIN = 0.06
 
 

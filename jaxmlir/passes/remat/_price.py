@@ -71,8 +71,8 @@ model takes 1.5 times as long where its states are stored; at 2 MiB optimal tran
 times as long where they are computed again."""
 BUFFER = 4.0
 """Storing one value more, be it a scalar, for each iteration: 1 to 4."""
-FENCE = 2_000.0
-"""A call that is not inlined, whose results are its operands."""
+CALL = 2_000.0
+"""A call that XLA does not inline."""
 MEMORY = 1.0
 """What not occupying a byte is worth by default, beyond the time that its traffic takes: at most as
 much as that, where it is dearest."""
