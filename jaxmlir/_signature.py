@@ -11,7 +11,8 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from jaxmlir import codec, effect_attrs, ops
+from jaxmlir import codec, effect_attrs, locations, ops
+from jaxmlir.errors import Diagnostic, TransformError
 from jaxmlir.ir import ir
 
 Attributes = tuple[tuple[str, ir.Attribute], ...]
@@ -68,6 +69,14 @@ class Signature:
         return None if None in parts or _OF_PROCESS in text else text
 
 
+class WithRegions(Signature):
+    """That of one op, of another dialect, whose regions it does not tell of."""
+
+    def create(self, operands: Sequence[ir.Value], location: ir.Location) -> list[ir.Value]:
+        message = f"'{self.name}' op cannot be copied: it has regions"
+        raise TransformError([Diagnostic("error", message, *locations.position(location))])
+
+
 # What types begin with that are no builtin ones.  Some name objects of a process.
 _OF_PROCESS = "!jaxpr."
 _text = functools.cache(str)
@@ -97,6 +106,11 @@ def of_op(op: Any, name: str, operands: Sequence[ir.Value]) -> Signature:
         tuple([v.type for v in operands]),
         tuple(op.results.types),
     )
+
+
+def is_foreign(name: str) -> bool:
+    """Whether ops of a name are of another dialect: such may have regions, and may do anything."""
+    return not name.startswith("jaxpr.")
 
 
 def of_parts(*parts: Any) -> Signature:

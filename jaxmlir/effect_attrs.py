@@ -94,8 +94,15 @@ def has_lasting_effects(op: Any, name: str) -> bool:
 
 
 def is_lasting(name: str, listed: ir.ArrayAttr | None) -> bool:
-    """Whether an op's name, or any of the effects that it lists, is a reason to keep it."""
-    return name in _ALWAYS_KEPT or (listed is not None and _are_lasting(listed))
+    """Whether an op's name, or any of the effects that it lists, is a reason to keep it.
+
+    What ops of other dialects do is for these to know; MLIR's ``canonicalize`` asks them.
+    """
+    return (
+        name in _ALWAYS_KEPT
+        or not name.startswith("jaxpr.")
+        or (listed is not None and _are_lasting(listed))
+    )
 
 
 _ALWAYS_KEPT = frozenset({"jaxpr.free_ref", "jaxpr.dce_sink"})

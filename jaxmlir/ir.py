@@ -346,6 +346,29 @@ def free_symbol(name: str, taken: Container[str], numbers: Iterator[int] | None 
     return found
 
 
+def inner_ops(op: Any) -> Iterator[Any]:
+    """The ops in an op's regions, and in theirs.  Those of the dialect have none."""
+    for region in op.operation.regions:
+        for block in region:
+            for inner in block.operations:
+                yield inner
+                yield from inner_ops(inner)
+
+
+def captured(op: Any) -> list[ir.Value]:
+    """The values that the ops in an op's regions take from around it, each once."""
+    used: dict[ir.Value, None] = {}
+    own: set[ir.Value] = set()
+    for holder in (op, *inner_ops(op)):
+        for region in holder.operation.regions:
+            for block in region:
+                own.update(block.arguments)
+                for inner in block.operations:
+                    used.update(dict.fromkeys(inner.operands))
+                    own.update(inner.results)
+    return [value for value in used if value not in own]
+
+
 @functools.cache
 def symbol_uses(attr: ir.Attribute) -> tuple[str, ...]:
     """The symbols that an attribute refers to, nested arrays and dictionaries included."""
@@ -364,6 +387,7 @@ __all__ = [
     "TREES",
     "body_of",
     "bytecode",
+    "captured",
     "clone_module",
     "context",
     "diagnostics_of",
@@ -372,6 +396,7 @@ __all__ = [
     "free_symbol",
     "func",
     "functions",
+    "inner_ops",
     "ir",
     "is_private",
     "module_bytecode",

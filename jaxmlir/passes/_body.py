@@ -13,10 +13,10 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from jaxmlir import _signature, rules, untraced
-from jaxmlir._signature import Signature
-from jaxmlir.ir import body_of, func, ir, symbol_uses
+from jaxmlir._signature import Signature, WithRegions, is_foreign
+from jaxmlir.ir import body_of, captured, func, ir, symbol_uses
 from jaxmlir.ops import may_have_functions
-from jaxmlir.passes._build import named_ops, returned
+from jaxmlir.passes._build import named_ops, returned, symbols_of
 
 if TYPE_CHECKING:
     from jaxmlir.passes._repeats import Text
@@ -55,12 +55,16 @@ class Body:
         self.ops: list[Any] = []
         self.signatures: list[Signature] = []
         self.operands: list[list[int]] = []
+        """Of each op; what the ops in its regions read counts among them, at the end."""
         self.results: list[tuple[int, int]] = []
         """Of each op, the number of its first result, and that after its last."""
         types, marked = self.types, frozenset() if custom_rules else rules.OPS
         for op, name in named_ops(function) if ops is None else ops:
             self.ops.append(op)
             operands = [numbers[v] for v in op.operands]
+            has_regions = is_foreign(name) and len(op.operation.regions)
+            if has_regions:
+                operands += [numbers[v] for v in captured(op)]
             self.operands.append(operands)
             first = last = len(types)
             for result in op.results:
@@ -73,9 +77,8 @@ class Body:
             if name in marked:
                 items = tuple([item for item in items if item[0] != untraced.MARK])
             of_operands = tuple([types[v] for v in operands])
-            self.signatures.append(
-                _signature.of_parts(name, items, of_operands, tuple(types[first:]))
-            )
+            known = WithRegions if has_regions else _signature.of_parts
+            self.signatures.append(known(name, items, of_operands, tuple(types[first:])))
         self.names = [signature.name for signature in self.signatures]
         self.returned = [numbers[v] for v in returned(function)]
 
@@ -150,13 +153,14 @@ class Body:
 
     def references(self) -> list[str]:
         """The symbols that the ops refer to, as often as they do."""
-        return [
-            symbol
-            for signature in self.signatures
-            if may_have_functions(signature.name)
-            for _, attr in signature.attributes
-            for symbol in symbol_uses(attr)
-        ]
+        found: list[str] = []
+        for op, signature in zip(self.ops, self.signatures, strict=True):
+            if is_foreign(signature.name):
+                found += symbols_of(op)
+            elif may_have_functions(signature.name):
+                for _, attr in signature.attributes:
+                    found += symbol_uses(attr)
+        return found
 
     def of_alike(self, function: func.FuncOp, ops: list[Any]) -> Body:
         """The body of a function of those ops that is the same but for the values of constants."""

@@ -14,7 +14,7 @@ from jaxmlir import codec, locations
 from jaxmlir._compat import core, dtypes, jax_mlir_ext
 from jaxmlir.dense import dense
 from jaxmlir.errors import Diagnostic, PassError
-from jaxmlir.ir import body_of, func, ir, is_private, new_function, symbol_uses
+from jaxmlir.ir import body_of, func, inner_ops, ir, is_private, new_function, symbol_uses
 from jaxmlir.ops import may_have_functions
 from jaxmlir.rules import ATTRIBUTES
 from jaxmlir.types import aval_of, type_of
@@ -428,16 +428,20 @@ def trip_count(length: Any) -> int | None:
     return length if isinstance(length, int) else None
 
 
-def symbols_of(op: Any) -> Iterator[str]:
-    """The symbols that an op refers to."""
-    for attr in op.attributes.values():
-        yield from symbol_uses(attr)
+def symbols_of(op: Any, *, custom_rules: bool = True) -> Iterator[str]:
+    """The symbols that an op refers to, and those in its regions.
+
+    Args:
+      custom_rules: also as a custom derivative rule.
+    """
+    for holder in (op, *inner_ops(op)):
+        for name, attr in holder.attributes.items():
+            if custom_rules or name not in ATTRIBUTES:
+                yield from symbol_uses(attr)
 
 
 def references(function: func.FuncOp, *, custom_rules: bool = True) -> Iterator[str]:
     """The symbols that a function's ops refer to, as often as they do."""
     for op in body_of(function).operations:
         if may_have_functions(op.name if type(op) is ir.OpView else op.operation.name):
-            for name, attr in op.attributes.items():
-                if custom_rules or name not in ATTRIBUTES:
-                    yield from symbol_uses(attr)
+            yield from symbols_of(op, custom_rules=custom_rules)

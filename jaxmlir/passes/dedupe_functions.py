@@ -14,9 +14,10 @@ import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxmlir.ir import func, ir, is_private, scope, symbol_uses
+from jaxmlir._signature import is_foreign
+from jaxmlir.ir import func, inner_ops, ir, is_private, scope, symbol_uses
 from jaxmlir.passes._base import Pass
-from jaxmlir.passes._build import ops_of, returned
+from jaxmlir.passes._build import named_ops, ops_of, returned
 
 if TYPE_CHECKING:
     from jaxmlir.passes._build import Uses
@@ -209,7 +210,10 @@ def shape_of(function: func.FuncOp) -> tuple[Shape, tuple[str, ...]]:
             uses.extend(found)
             attributes.append((key, rename(attr, _BLANK) if found else attr))
         types = tuple(op.results.types)
-        ops.append((name, tuple(attributes), tuple([numbers[v] for v in operands]), types))
+        # An op with regions is like no other.
+        regions = op if is_foreign(name) and len(op.operation.regions) else None
+        parts = name, tuple(attributes), tuple([numbers[v] for v in operands]), types, regions
+        ops.append(parts)
         for result in op.results:
             numbers[result] = len(numbers)
     own = tuple((key, attr) for key, attr in function.attributes.items() if key != "sym_name")
@@ -243,8 +247,9 @@ def short_name(symbol: str) -> str:
 
 def rename_uses(function: func.FuncOp, names: Mapping[str, str]) -> None:
     """Has a function refer to others by other names."""
-    for op in function.entry_block.operations:
-        attributes = op.attributes
-        for key, attr in list(attributes.items()) if len(attributes) else ():
-            if any(names.get(use, use) != use for use in symbol_uses(attr)):
-                attributes[key] = rename(attr, names)
+    for op, name in named_ops(function):
+        for holder in (op, *inner_ops(op)) if is_foreign(name) else (op,):
+            attributes = holder.attributes
+            for key, attr in list(attributes.items()) if len(attributes) else ():
+                if any(names.get(use, use) != use for use in symbol_uses(attr)):
+                    attributes[key] = rename(attr, names)
