@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ def _fits(attr: ir.Attribute, kind: str) -> bool:
     """Whether an attribute can be of a kind, for those kinds that are easy to tell."""
     if kind.endswith("?") and str(attr) == "none":
         return True
+    if " or " in kind:
+        return any(_fits(attr, each) for each in kind.removesuffix("?").split(" or "))
     kind, _, name = kind.removesuffix("?").partition(" ")
     match kind:
         case "bool":
@@ -49,6 +52,19 @@ def _fits(attr: ir.Attribute, kind: str) -> bool:
         case "dtype" | "type":
             # A dictionary is an extended dtype of a module, or a Python object.
             return isinstance(attr, (ir.TypeAttr, ir.DictAttr))
+        case "ints":
+            return _is_tuple_of(attr, core.is_dim)
+        case "bools":
+            return _is_tuple_of(attr, lambda item: isinstance(item, (bool, np.bool_)))
+        case "strs":
+            return _is_tuple_of(attr, lambda item: isinstance(item, str))
+        case "pairs":
+            return _is_tuple_of(attr, _is_pair)
+        case "platforms":
+            return _is_tuple_of(attr, lambda item: item is None or _are_names(item))
+        case "policy":
+            # A record, or a Python object.
+            return isinstance(attr, ir.DictAttr)
         case "dimensions":
             return isinstance(attr, (ir.DenseI64ArrayAttr, ir.ArrayAttr, ir.DictAttr))
         case "function":
@@ -66,6 +82,22 @@ def _fits(attr: ir.Attribute, kind: str) -> bool:
         case "sharding":
             return _tag(attr) not in _PLAIN
     return True
+
+
+def _is_tuple_of(attr: ir.Attribute, fits: Callable[[Any], bool]) -> bool:
+    # A dictionary that is none may be of this module, or of this process.
+    if isinstance(attr, ir.DictAttr) and codec.depends_on_module(attr):
+        return True
+    value = codec.decode(attr)
+    return isinstance(value, (tuple, list)) and all(map(fits, value))
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and len(value) == 2 and all(map(core.is_dim, value))
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and all(isinstance(name, str) for name in value)
 
 
 # Tags of values of Python's, and none at all.

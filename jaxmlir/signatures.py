@@ -20,6 +20,7 @@ left out of ``fwd_jaxpr``'s, as its ``jaxpr.input_fwds`` tells.  The rules of a 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -50,6 +51,9 @@ class _Op:
         self._functions = functions
         self.operands = [aval_of(v.type) for v in op.operands]
         self.results = [aval_of(v.type) for v in op.results]
+
+    def has(self, name: str) -> bool:
+        return name in self._attributes
 
     def get(self, name: str, default: Any) -> Any:
         return codec.decode(self._attributes[name]) if name in self._attributes else default
@@ -190,6 +194,14 @@ def _call(attribute: str) -> Callable[[_Op], Iterator[str]]:
 def _while(op: _Op) -> Iterator[str]:
     cond, body = op.function("cond_jaxpr"), op.function("body_jaxpr")
     n_cond, n_body = op.get("cond_nconsts", 0), op.get("body_nconsts", 0)
+    operands = len(op.operands)
+    for name, n, most in (
+        ("cond_nconsts", n_cond, operands),
+        ("body_nconsts", n_body, operands - n_cond),
+    ):
+        if not 0 <= n <= most:
+            yield f" attribute '{name}': expected 0 to {most}, by its operands, got {n}"
+            return
     carry = op.operands[n_cond + n_body :]
     consts = op.operands[:n_cond], op.operands[n_cond : n_cond + n_body]
     if cond is not None:
@@ -333,6 +345,12 @@ def _linear(callee: str, transpose: str) -> Callable[[_Op], Iterator[str]]:
     return check
 
 
+def _linear_call(op: _Op) -> Iterator[str]:
+    if not (op.has("transpose") or op.has("transpose_thunk")):
+        yield " requires attribute 'transpose': expected function, got none"
+    yield from _linear("callee", "transpose")(op)
+
+
 def _custom_jvp(op: _Op) -> Iterator[str]:
     yield from _call("call_jaxpr")(op)
     primals = op.operands[op.get("num_consts", 0) :]
@@ -361,6 +379,10 @@ def _family(
     n_res = fwd.get("jaxpr.num_res", 0)
     forwarded = fwd.get("jaxpr.input_fwds", (None,) * n_res)
     where = f" attribute '{fwd.attribute}': expected a function with "
+    if not isinstance(forwarded, tuple) or not all(i is None or core.is_dim(i) for i in forwarded):
+        wanted = "a tuple of integers or none as 'jaxpr.input_fwds'"
+        yield f"{where}{wanted}, got @{fwd.symbol} with {forwarded!r}"
+        return
     if len(forwarded) != n_res:
         wanted = f"{n_res} 'jaxpr.input_fwds', as many as 'jaxpr.num_res'"
         yield f"{where}{wanted}, got @{fwd.symbol} with {len(forwarded)}"
@@ -421,6 +443,61 @@ def _product(op: _Op) -> Iterator[str]:
         )
 
 
+# Attributes with one entry for each dimension that a window slides along.
+_OF_WINDOWS = (
+    "window_dimensions",
+    "window_strides",
+    "padding",
+    "base_dilation",
+    "window_dilation",
+    "lhs_dilation",
+    "rhs_dilation",
+)
+
+
+def _windows(apart: int = 0) -> Callable[[_Op], Iterator[str]]:
+    """The check of an op with windows in its first operand, along all dimensions but so many."""
+
+    def check(op: _Op) -> Iterator[str]:
+        shape = getattr(op.operands[0], "shape", ()) if op.operands else ()
+        n = max(len(shape) - apart, 0)
+        for name in _OF_WINDOWS:
+            found = op.get(name, None)
+            if found is not None and len(found) != n:
+                yield f" attribute '{name}': expected {count(n, 'item')}, by the rank, got {found}"
+
+    return check
+
+
+def _both(*checks: Callable[[_Op], Iterator[str]]) -> Callable[[_Op], Iterator[str]]:
+    def check(op: _Op) -> Iterator[str]:
+        for each in checks:
+            yield from each(op)
+
+    return check
+
+
+def _remat(op: _Op) -> Iterator[str]:
+    yield from _call("jaxpr")(op)
+    prevent_cse = op.get("prevent_cse", True)
+    if isinstance(prevent_cse, tuple) and len(prevent_cse) != len(op.operands):
+        yield (
+            f" attribute 'prevent_cse': expected {count(len(op.operands), 'item')}, by its "
+            f"operands, got {len(prevent_cse)}"
+        )
+
+
+# StableHLO checks a composite's name, but not before the module is whole.
+_NAMESPACED = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*([.][a-zA-Z0-9_$]+)+")
+
+
+def _composite(op: _Op) -> Iterator[str]:
+    yield from _call("call_jaxpr")(op)
+    name = op.get("name", "")
+    if not _NAMESPACED.fullmatch(name):
+        yield f" attribute 'name': expected a name in a namespace, as \"mine.op\", got \"{name}\""
+
+
 def _stack(op: _Op) -> Iterator[str]:
     axis, rank = op.get("axis", 0), len(op.operands[0].shape)
     if not 0 <= axis <= rank:
@@ -454,8 +531,8 @@ def _pallas_call(op: _Op) -> Iterator[str]:
 
 _ON_ELEMENTS: dict[str, Callable[[_Op], Iterator[str]]] = {
     "jaxpr.reduce": _on_elements("jaxpr"),
-    "jaxpr.reduce_window": _on_elements("jaxpr"),
-    "jaxpr.select_and_scatter": _select_and_scatter,
+    "jaxpr.reduce_window": _both(_windows(), _on_elements("jaxpr")),
+    "jaxpr.select_and_scatter": _both(_windows(), _select_and_scatter),
     **{
         f"jaxpr.scatter{kind}": _on_elements("update_jaxpr")
         for kind in ("", "_add", "_sub", "_mul", "_min", "_max")
@@ -466,11 +543,11 @@ ON_ELEMENTS = frozenset(_ON_ELEMENTS)
 
 _CHECKS: dict[str, Callable[[_Op], Iterator[str]]] = {
     "jaxpr.jit": _call("jaxpr"),
-    "jaxpr.remat2": _call("jaxpr"),
+    "jaxpr.remat2": _remat,
     "jaxpr.call": _call("call_jaxpr"),
     "jaxpr.closed_call": _call("call_jaxpr"),
     "jaxpr.eval_jaxpr": _call("call_jaxpr"),
-    "jaxpr.composite": _call("call_jaxpr"),
+    "jaxpr.composite": _composite,
     "jaxpr.custom_inverse_call": _call("call_jaxpr"),
     "jaxpr.custom_vmap_call": _call("call"),
     "jaxpr.program_order": _call("call_jaxpr"),
@@ -483,11 +560,21 @@ _CHECKS: dict[str, Callable[[_Op], Iterator[str]]] = {
     "jaxpr.while": _while,
     **_ON_ELEMENTS,
     "jaxpr.custom_linear_solve": _custom_linear_solve,
-    "jaxpr.linear_call": _linear("callee", "transpose"),
+    "jaxpr.linear_call": _linear_call,
     "jaxpr.linear_map": _linear("call_jaxpr", "transpose_jaxpr"),
     "jaxpr.pallas_call": _pallas_call,
     "jaxpr.dot_general": _product,
-    "jaxpr.conv_general_dilated": _product,
+    "jaxpr.conv_general_dilated": _both(_windows(2), _product),
+    **{
+        f"jaxpr.{name}": _windows()
+        for name in (
+            "reduce_window_sum",
+            "reduce_window_max",
+            "reduce_window_min",
+            "select_and_scatter_add",
+            "select_and_gather_add",
+        )
+    },
     "jaxpr.sort": _sort,
     "jaxpr.stack": _stack,
     "jaxpr.custom_jvp_call_jaxpr": _custom_jvp,

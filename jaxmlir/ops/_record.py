@@ -44,7 +44,7 @@ class Attr(NamedTuple):
 
     ============================ ==================================================================
     bool int float str dtype     a scalar of that type
-    bools ints strs              a tuple of them
+    bools ints strs pairs        a tuple of them, of pairs of integers
     dimension dimensions         one of the first operand's, a tuple of different ones
     function functions           a symbol that names a ``func.func`` (a sub-jaxpr), a tuple of them
     type types                   an abstract value as an MLIR type, a tuple of them
@@ -55,6 +55,9 @@ class Attr(NamedTuple):
     tree                         a pytree structure
     sharding spec mesh layout    placement of one value
     handle                       a Python object that cannot be written down (a callback)
+    policy                       what ``jax.checkpoint`` may save
+    platforms                    a tuple of tuples of names, or of ``None`` for all others
+    A or B                       one of two kinds
     any                          any value that the codec can write
     ============================ ==================================================================
     """

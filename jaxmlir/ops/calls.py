@@ -71,9 +71,9 @@ OPS: tuple[Op, ...] = (
         "those "
         "that the policy keeps.",
         "jaxpr: function",
-        "prevent_cse: any = true",
+        "prevent_cse: bool or bools = true",
         "differentiated: bool = false",
-        "policy: any?",
+        "policy: policy?",
         distinct="what is recomputed is meant to be",
         inverse="the call of the function's inverse",
     ),

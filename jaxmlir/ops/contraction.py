@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxmlir.ops._record import Op, binary, op, unary
 
-_WINDOW = ("window_dimensions: ints", "window_strides: ints", "padding: any")
+_WINDOW = ("window_dimensions: ints", "window_strides: ints", "padding: pairs")
 _DILATED = (*_WINDOW, "base_dilation: ints", "window_dilation: ints")
 _PRECISION = ("precision: any?", "preferred_element_type: dtype?")
 _MANY = "not invertible: a windowed reduction is many-to-one"
@@ -44,7 +44,7 @@ OPS: tuple[Op, ...] = (
         "conv_general_dilated",
         "Convolution of batches of images with kernels: strides, padding, dilations, groups.",
         "window_strides: ints",
-        "padding: any",
+        "padding: pairs",
         "lhs_dilation: ints",
         "rhs_dilation: ints",
         "dimension_numbers: record ConvDimensionNumbers",

@@ -41,7 +41,7 @@ OPS: tuple[Op, ...] = (
         "Calls one of several functions, branches[i](*args), of operands (i, *args).",
         "branches: functions",
         # Of a cond over `platform_index`: the platforms of each branch.
-        "branches_platforms: any = absent",
+        "branches_platforms: platforms = absent",
         inverse="a cond of the branches' inverses",
         domain="the index is known",
     ),
@@ -51,7 +51,7 @@ OPS: tuple[Op, ...] = (
         1,
         "Which group of platforms the program is compiled for, a scalar integer: the index that "
         "a `cond` over implementations takes.",
-        "platforms: any",
+        "platforms: platforms",
         inverse="not invertible: it has no operand",
     ),
     op(

@@ -14,7 +14,7 @@ OPS: tuple[Op, ...] = (
     unary(
         "erfc",
         "Complementary error function, 1 - erf(x).",
-        "accuracy: any? @ >=0.12",
+        "accuracy: enum AccuracyMode or record Tolerance? @ >=0.12",
         inverse="-ndtri(y / 2) / sqrt(2)",
     ),
     unary("erf_inv", "Inverse error function, the y with erf(y) = x.", inverse="erf"),

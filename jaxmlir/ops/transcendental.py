@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxmlir.ops._record import Op, binary, unary
 
 # The result accuracy asked of XLA (`jax.lax.Tolerance` or an accuracy mode).
-_ACCURACY = "accuracy: any?"
+_ACCURACY = "accuracy: enum AccuracyMode or record Tolerance?"
 
 OPS: tuple[Op, ...] = (
     # Exponentials and logarithms
