@@ -424,7 +424,19 @@ class _Values:
             raise self.error("--random-args cannot know the sizes of symbolic shapes")
         if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
             return self.key(index, (seed + index) % (_cli.MAX_INTEGER + 1))
-        generator = np.random.default_rng((seed, index))
+        try:
+            return self._drawn(aval, np.random.default_rng((seed, index)))
+        except (MemoryError, ValueError) as e:
+            expected = aval.str_short(short_dtypes=True)
+            raise UsageError(
+                f"argument {index} of @{self.entry} is {expected}, which cannot be made up: {e}"
+            ) from None
+
+    @staticmethod
+    def _drawn(aval: Any, generator: np.random.Generator) -> np.ndarray[Any, Any]:
+        import jax
+        import numpy as np
+
         if jax.numpy.issubdtype(aval.dtype, np.inexact):
             drawn = generator.standard_normal(aval.shape)
             if jax.numpy.issubdtype(aval.dtype, np.complexfloating):

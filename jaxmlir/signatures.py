@@ -495,7 +495,7 @@ def _composite(op: _Op) -> Iterator[str]:
     yield from _call("call_jaxpr")(op)
     name = op.get("name", "")
     if not _NAMESPACED.fullmatch(name):
-        yield f" attribute 'name': expected a name in a namespace, as \"mine.op\", got \"{name}\""
+        yield f" attribute 'name': expected a name in a namespace, as 'mine.op', got {name!r}"
 
 
 def _stack(op: _Op) -> Iterator[str]:

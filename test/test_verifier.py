@@ -384,6 +384,60 @@ def test_a_function_of_another_type_is_rejected(name):
             "tensor<4xf32>",
             "'jaxpr.iota' op",
         ),
+        (
+            '"jaxpr.reduce_window_sum"(%x) {base_dilation = array<i64: 1, 1>, padding = '
+            "[array<i64: 0, 0>], window_dilation = array<i64: 1, 1>, window_dimensions = "
+            "array<i64: 1, 1>, window_strides = array<i64: 1, 1>} : (tensor<4x3xf32>) -> "
+            "tensor<4x3xf32>",
+            "attribute 'padding': expected 2 items, by the rank, got ((0, 0),)",
+        ),
+        (
+            '"jaxpr.cumsum"(%x) {axis = 0 : i64, reverse = 3 : i64} : (tensor<4x3xf32>) -> '
+            "tensor<4x3xf32>",
+            "attribute 'reverse': expected bool, got 3 : i64",
+        ),
+        (
+            '"jaxpr.broadcast_in_dim"(%x) {broadcast_dimensions = ["a", "b"], shape = '
+            "array<i64: 4, 3>} : (tensor<4x3xf32>) -> tensor<4x3xf32>",
+            "attribute 'broadcast_dimensions': expected ints, got",
+        ),
+        (
+            '"jaxpr.sin"(%x) {accuracy = 3 : i64} : (tensor<4x3xf32>) -> tensor<4x3xf32>',
+            "attribute 'accuracy': expected enum AccuracyMode or record Tolerance?, got 3 : i64",
+        ),
+        (
+            '"jaxpr.remat2"(%x) {jaxpr = @b, prevent_cse = 3 : i64} : (tensor<4x3xf32>) -> '
+            "tensor<4x3xf32>",
+            "attribute 'prevent_cse': expected bool or bools, got 3 : i64",
+        ),
+        (
+            '"jaxpr.remat2"(%x) {jaxpr = @b, prevent_cse = array<i1: true, false>} : '
+            "(tensor<4x3xf32>) -> tensor<4x3xf32>",
+            "attribute 'prevent_cse': expected 1 item, by its operands, got 2",
+        ),
+        (
+            '"jaxpr.remat2"(%x) {jaxpr = @b, policy = "dots"} : (tensor<4x3xf32>) -> '
+            "tensor<4x3xf32>",
+            "attribute 'policy': expected policy?, got \"dots\"",
+        ),
+        (
+            '"jaxpr.platform_index"() {platforms = ["cpu"]} : () -> tensor<i32>',
+            "attribute 'platforms': expected platforms, got",
+        ),
+        (
+            '"jaxpr.composite"(%x) {call_jaxpr = @b, name = "mine"} : (tensor<4x3xf32>) -> '
+            "tensor<4x3xf32>",
+            "attribute 'name': expected a name in a namespace, as 'mine.op', got 'mine'",
+        ),
+        (
+            '"jaxpr.linear_call"(%x) {callee = @b} : (tensor<4x3xf32>) -> tensor<4x3xf32>',
+            "requires attribute 'transpose': expected function, got none",
+        ),
+        (
+            '"jaxpr.while"(%x) {body_jaxpr = @b, body_nconsts = -1 : i64, cond_jaxpr = @b, '
+            "cond_nconsts = 1 : i64} : (tensor<4x3xf32>) -> tensor<4x3xf32>",
+            "attribute 'body_nconsts': expected 0 to 0, by its operands, got -1",
+        ),
     ],
 )
 def test_attributes_out_of_range_are_rejected(op, expected):

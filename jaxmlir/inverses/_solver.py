@@ -327,7 +327,7 @@ class Site:
                 self.rule.learn(self)
         except NotInvertible as e:
             self.failure = e
-        except JaxmlirError:
+        except (JaxmlirError, RecursionError):
             raise
         except Exception as e:
             self.failure = NotInvertible(f"its inverse rule fails: {type(e).__name__}: {e}")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxmlir._compat import core, dtypes
+from jaxmlir.errors import JaxmlirError
 from jaxmlir.ir import ir
 from jaxmlir.ops import may_have_functions
 from jaxmlir.passes.cost import Counter
@@ -109,10 +110,18 @@ class Work:
 _leaves: dict[Signature, float] = {}
 
 
+def aval_if_any(type_: ir.Type) -> Any | None:
+    """The abstract value of a type; ``None`` of one of another dialect."""
+    try:
+        return aval_of(type_)
+    except JaxmlirError:
+        return None
+
+
 @functools.cache
 def elements(type_: ir.Type) -> int:
     """How many elements a value of a type has; 0 if it is no array, or its size is not known."""
-    aval = aval_of(type_)
+    aval = aval_if_any(type_)
     if not isinstance(aval, core.ShapedArray) or not core.is_constant_shape(aval.shape):
         return 0
     return aval.size
@@ -121,7 +130,7 @@ def elements(type_: ir.Type) -> int:
 @functools.cache
 def size(type_: ir.Type) -> int:
     """How many bytes a value of a type takes; 0 if that is not known."""
-    aval = aval_of(type_)
+    aval = aval_if_any(type_)
     dtype = getattr(aval, "dtype", None)
     if isinstance(dtype, dtypes.ExtendedDType):
         return 8 * elements(type_)
@@ -131,7 +140,7 @@ def size(type_: ir.Type) -> int:
 @functools.cache
 def is_array(type_: ir.Type) -> bool:
     """Whether values of a type are arrays on no mesh, of a shape that is known."""
-    aval = aval_of(type_)
+    aval = aval_if_any(type_)
     return (
         isinstance(aval, core.ShapedArray)
         and core.is_constant_shape(aval.shape)

@@ -58,7 +58,7 @@ from jaxmlir.passes._partial_sums import MAX_READ, crowded_sums
 from jaxmlir.passes._read_first import loop_bodies, overwritten, read_first
 from jaxmlir.passes._remarks import remark
 from jaxmlir.passes._sliced import read_in_two_ways, slices_of_scans
-from jaxmlir.passes._work import elements
+from jaxmlir.passes._work import aval_if_any, elements
 from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
@@ -515,7 +515,7 @@ def _is_hoisted(value: int, larger: int, counts: Sequence[int], slow: Collection
 
 
 def _shape(type_: ir.Type) -> Any:
-    return getattr(aval_of(type_), "shape", None)
+    return getattr(aval_if_any(type_), "shape", None)
 
 
 # Slow functions that XLA fuses with what spreads them, and so computes for each element: each row
@@ -540,5 +540,5 @@ def _is_reshape(body: Body, index: int, counts: Sequence[int]) -> bool:
 
 @functools.cache
 def _is_array(type_: ir.Type) -> bool:
-    aval = aval_of(type_)
+    aval = aval_if_any(type_)
     return isinstance(aval, core.ShapedArray) and not isinstance(aval.dtype, dtypes.ExtendedDType)

@@ -7,13 +7,14 @@ known: ``y = exp(tanh(x))`` becomes ``x = atanh(log(y))``.  See :mod:`jaxmlir.in
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from jaxmlir._compat import core
 from jaxmlir.inverses._invert import Inverted, invert
-from jaxmlir.ir import func, functions, ir, scope
+from jaxmlir.ir import free_symbol, func, functions, ir, scope
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import NewFunction, drop_dead_ops, filled, inline, reachable
 from jaxmlir.passes._options import at_function, named_arguments
@@ -82,7 +83,7 @@ def inverse(
     found = invert(rules, symbol, given, (True,) * len(results), dtype, required)
     name = found.symbol
     if not name or found.arguments != argnums or found.results or found.log_det != log_det:
-        name = _completed(rules, symbol, found, argnums, known, dtype)
+        name = _completed(rules, symbol, found, argnums, known, dtype, before)
     program.changed()
     reached = reachable(functions(program.module), name)
     for unused in set(functions(program.module)) - before - reached:
@@ -97,6 +98,7 @@ def _completed(
     argnums: tuple[int, ...],
     known: tuple[int, ...],
     dtype: Any | None,
+    before: Container[str],
 ) -> str:
     """The inverse with the arguments that were asked for, and a log-determinant that is zero."""
     original = rules.program.function(symbol)
@@ -108,11 +110,12 @@ def _completed(
         if dtype is not None:
             zero = core.ShapedArray((), np.dtype(dtype))
             wanted.append(outs[-1] if found.log_det else filled(type_of(zero), 0))
-    name = new.finish(wanted)
+    new.finish(wanted)
     if found.symbol:
         rules.program.function(found.symbol).operation.erase()
-        new.op.attributes["sym_name"] = ir.StringAttr.get(found.symbol)
-        name = found.symbol
+    # The name of what was found, or would have been.
+    name = found.symbol or free_symbol(f"{symbol}.inverse", before)
+    new.op.attributes["sym_name"] = ir.StringAttr.get(name)
     drop_dead_ops(new.op)
     return name
 

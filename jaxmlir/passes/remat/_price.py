@@ -20,8 +20,8 @@ from jaxmlir._signature import Signature
 from jaxmlir.ir import ir
 from jaxmlir.ops import may_have_functions
 from jaxmlir.passes._build import ops_of, symbols_of, trip_count
+from jaxmlir.passes._work import aval_if_any
 from jaxmlir.passes.cost import CALLED, leaf_cost
-from jaxmlir.types import aval_of
 
 if TYPE_CHECKING:
     from jaxmlir.passes._body import Body
@@ -91,8 +91,9 @@ _COMMUNICATION = frozenset(
 
 @functools.cache
 def size_of(type_: ir.Type) -> float:
-    """The bytes of a value; infinite where they are not known: symbolic shapes, references."""
-    aval = aval_of(type_)
+    """The bytes of a value; infinite where they are not known: symbolic shapes, references, types
+    of other dialects."""
+    aval = aval_if_any(type_)
     shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
     if shape is None or not all(isinstance(d, int) for d in shape):
         return inf
