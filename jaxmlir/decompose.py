@@ -16,6 +16,7 @@ import jax
 from jax import lax
 
 from jaxmlir import locations, ops, primitives, rules
+from jaxmlir._compat import mlir
 from jaxmlir.errors import ArtifactError, Diagnostic
 from jaxmlir.ir import context, func, ir, scope
 from jaxmlir.passes._rules import Rules
@@ -51,8 +52,15 @@ EQUATIONS: dict[str, Callable[..., Any]] = {
     "polynomial": _polynomial,
 }
 
+_HIGH_LEVEL = frozenset(f"jaxpr.{name}" for name in rules.HIGH_LEVEL)
+
 # Ops that only call a function, and the op that does so everywhere.
-CALLS = {"call": "eval_jaxpr", "closed_call": "eval_jaxpr", "program_order": "eval_jaxpr"}
+CALLS = {
+    "call": "eval_jaxpr",
+    "closed_call": "eval_jaxpr",
+    "eval_jaxpr": "closed_call",
+    "program_order": "eval_jaxpr",
+}
 
 
 def adapt(program: Program, made_with: str) -> None:
@@ -64,14 +72,19 @@ def adapt(program: Program, made_with: str) -> None:
     Raises:
       ArtifactError: lists the ops for which there is no replacement, with their places.
     """
+    problems: list[Any] = []
     with context():
         # In order: an op that calls a kernel makes the instructions of kernels known.
         names = dict.fromkeys(name for _, name in _ops(program))
-        unknown = {name for name in names if not _is_known(name)}
+        if not _HIGH_LEVEL.isdisjoint(names):
+            from jaxmlir.artifact import _expansions
+
+            problems += _expansions.settle(program)
+            names = dict.fromkeys(name for _, name in _ops(program))
+        unknown = {name for name in names if not _is_known(name)} - _HIGH_LEVEL
         missing = [op for op, name in _ops(program) if name in unknown] if unknown else []
-    if not missing:
+    if not (missing or problems):
         return
-    problems = []
     with scope():
         writer = Rules(program)
         for op in missing:
@@ -105,7 +118,9 @@ def _is_known(op_name: str) -> bool:
     if op_name in rules.OPS or (record is not None and record.jax == ops.OURS):
         return True
     names = (record.primitives if record else ()) or (name,)
-    return any(primitives.find(candidate) is not None for candidate in names)
+    found = [p for p in map(primitives.find, names) if p is not None]
+    # JAX 0.10 has another primitive of the name eval_jaxpr, which nothing lowers.
+    return bool(found) and (name not in CALLS or any(p in mlir._lowerings for p in found))
 
 
 def _replace(writer: Rules, op: Any, equation: Callable[..., Any], name: str) -> None:
@@ -130,22 +145,37 @@ def _rename(op: Any, name: str) -> None:
 
 
 def _cannot(missing: list[Any], made_with: str) -> list[Diagnostic]:
-    """One diagnostic an op name, at its first place."""
-    counts = Counter(op.name for op in missing)
-    first = {op.name: op for op in reversed(missing)}
+    """One diagnostic an op name, or a class of primitives, at its first place."""
+    kinds = [(op.name, _class_of(op)) for op in missing]
+    first = dict(reversed(list(zip(kinds, missing, strict=True))))
     return [
         Diagnostic(
             "error",
-            f"'{name}' op ({count} in the program) stands in the way: {_why(name, made_with)}",
-            *locations.position(first[name].location),
+            f"'{name}' op ({count} in the program) stands in the way: {_why(name, cls, made_with)}",
+            *locations.position(first[name, cls].location),
         )
-        for name, count in counts.items()
+        for (name, cls), count in Counter(kinds).items()
     ]
 
 
-def _why(op_name: str, made_with: str) -> str:
+def _class_of(op: Any) -> str:
+    """Where the class of a high-level primitive is defined; empty for other ops."""
+    attribute = op.attributes["_prim"] if "_prim" in op.attributes else None
+    if isinstance(attribute, ir.DictAttr) and len(attribute) == 1:
+        fields = attribute[0].attr
+        if isinstance(fields, ir.DictAttr) and "name" in fields:
+            return str(fields["name"])
+    return ""
+
+
+def _why(op_name: str, cls: str, made_with: str) -> str:
     made = f"the program was made with jax {made_with}"
     name = op_name.removeprefix("jaxpr.")
+    if op_name in _HIGH_LEVEL:
+        return (
+            f"{made}; this process, with jax {jax.__version__}, has no primitive class {cls} that "
+            "takes its parameters, and the program does not say what it expands to"
+        )
     if name in ops.OPS:
         return (
             f"{made}; the installed jax {jax.__version__} has no such primitive, and there is no "

@@ -336,7 +336,7 @@ def _cotangents(
 ) -> list[Any]:
     """What the backward rule gives for all operands."""
     given = [ad_util.Zero(ct.aval) if type(ct) is ad_util.SymbolicZero else ct for ct in cotangents]
-    sums = [_Sum(_ct_aval(aval)) for aval in prim.in_avals_flat]
+    sums = [Sum(_ct_aval(aval)) for aval in prim.in_avals_flat]
     prim.vjp_bwd(
         tree_util.tree_unflatten(tree, residuals),
         tree_util.tree_unflatten(prim.out_tree, given),
@@ -348,7 +348,7 @@ def _cotangents(
     ]
 
 
-class _Sum(ad.ValAccum):
+class Sum(ad.ValAccum):
     """The sum of cotangents of an operand, among them zeros, which may be of a reference's type."""
 
     def accum(self, x: Any) -> None:

@@ -47,7 +47,8 @@ def forged(tmp_path):
 
 
 def with_attribute(value):
-    return f'%0 = "jaxpr.sin"(%arg0) {{accuracy = {value}}} : (tensor<f32>) -> tensor<f32>'
+    op, types = "jaxpr.xla_metadata_value", "(tensor<f32>) -> tensor<f32>"
+    return f'%0 = "{op}"(%arg0) {{xla_metadata_kvs = {value}}} : {types}'
 
 
 def of_type(type_):

@@ -100,6 +100,34 @@ def kernel(x):
     return jnp.sum(rows_of(jnp.array([1, 0]), x) * x)
 
 
+def places(x):
+    """Functions that some versions of JAX have as objects with rules, over integers and bits."""
+    grid = jnp.arange(4.0)
+    largest = jnp.nonzero(x > 0, size=2, fill_value=0)[0]
+    mantissa, exponent = jnp.frexp(1 + x * x)
+    return (
+        jnp.sum(jnp.interp(x, grid, jnp.sin(grid)))
+        + jnp.sum(jnp.searchsorted(grid, 3 * x, side="right") * x)
+        + jnp.sum(x[largest] ** 2)
+        + jnp.sum(jnp.ldexp(jnp.cos(x), exponent) * mantissa)
+        + jnp.sum(jnp.unique(jnp.round(x), size=3) * x)
+        + jnp.sum(jnp.histogram(x, bins=2, range=(-1.0, 1.0))[0] * x[:2])
+    )
+
+
+def root(x):
+    """The implicit derivative of ``lax.custom_root``: of y where y^3 + y = x."""
+
+    def newton(f, y):
+        return lax.fori_loop(0, 20, lambda _, y: y - f(y) / (3 * y * y + 1), y)
+
+    def solve(g, y):
+        return y / g(jnp.ones_like(y))
+
+    y = lax.custom_root(lambda y: y**3 + y - x, x, newton, solve)
+    return jnp.sum(jnp.exp(y))
+
+
 PROGRAMS = {
     "control": (
         control,
@@ -110,6 +138,8 @@ PROGRAMS = {
     ),
     "numerics": (numerics, (np.array([0.3, -0.2, 0.7], np.float32),)),
     "kernel": (kernel, (np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4),)),
+    "places": (places, (np.array([0.3, -0.2, 0.7], np.float32),)),
+    "root": (root, (np.array([0.5, 2.0, 3.0], np.float32),)),
 }
 
 

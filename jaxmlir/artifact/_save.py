@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxmlir import codec, handles, locations
-from jaxmlir.artifact import _container, _format, _module
+from jaxmlir.artifact import _container, _expansions, _format, _module
 from jaxmlir.errors import ArtifactError, Diagnostic, JaxmlirError
 from jaxmlir.ir import DIALECT_VERSION, TREES, context, func, ir, module_text
 
@@ -57,6 +57,7 @@ def pieces(program: Program, source_info: bool = True, as_flat: bool = False) ->
     problems = list(_unwritable(program.module))
     if problems:
         raise ArtifactError(problems[:MAX_DIAGNOSTICS])
+    program = _expansions.expanded(program)
     elements: dict[str, dict[str, str]] = {}
     parts: dict[str, _container.Part] = {}
     # The widest elements first: then each array begins at a multiple of its element's size.

@@ -1,0 +1,290 @@
+"""What high-level primitives stand for, in an artifact.
+
+A high-level primitive is an object of a Python class that has its rules as methods.  The process
+that loads an artifact may not have the class: those of JAX itself differ from version to version.
+So an artifact says of each such op what it expands to, in an attribute that names a function.  Its
+derivative is the primitive's, as a custom rule of the function.
+
+Where the class is there, the op stays what it is, and the function goes when the file is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from jaxmlir import codec, rules_hijax
+from jaxmlir._compat import ad_util, core, debug_info, dtypes, hijax, open_jaxpr, tree_util
+from jaxmlir._lists import chosen
+from jaxmlir.ir import context, functions, ir, is_private, scope
+from jaxmlir.passes._build import reachable
+from jaxmlir.passes._rules import Rules
+from jaxmlir.passes.dedupe_functions import merge_functions
+from jaxmlir.rules import HIGH_LEVEL
+
+if TYPE_CHECKING:
+    from jaxmlir.program import Program
+
+EXPANSION = "jaxpr.expansion"
+NAMES = frozenset(f"jaxpr.{name}" for name in HIGH_LEVEL)
+"""The ops of high-level primitives."""
+
+
+def expanded(program: Program) -> Program:
+    """The program with what its high-level primitives expand to; the same one if it has none."""
+    with context():
+        if not any(True for _ in _high_level(program)):
+            return program
+    program = program.clone()
+    with scope():
+        before = functions(program.module).keys()
+        found: dict[Any, str | None] = {}
+        while True:
+            # The rules of a function that was written may apply primitives too, its own among them.
+            ops = [op for op in _high_level(program) if _key(op) not in found]
+            if not ops:
+                break
+            rules = Rules(program)
+            for op in ops:
+                if _key(op) not in found:
+                    found[_key(op)] = _write(rules, op)
+            # Functions that a primitive names are written again with it, and so on without end.
+            present = functions(program.module)
+            merge_functions(present, present.keys() - before - {*found.values()})
+            program.changed()
+        for op in _high_level(program):
+            symbol = found[_key(op)]
+            if symbol is not None:
+                op.attributes[EXPANSION] = ir.FlatSymbolRefAttr.get(symbol)
+    program.changed()
+    return program
+
+
+def settle(program: Program) -> list[Any]:
+    """Replaces the ops whose class this process does not have by what they expand to.
+
+    The context must be entered.
+
+    Returns:
+      The ops of which nothing is known.
+    """
+    ops = list(_high_level(program))
+    if not ops:
+        return []
+    unknown, symbols = [], []
+    for op, is_known in [(op, _is_known(program, op)) for op in ops]:
+        expansion = op.attributes[EXPANSION] if EXPANSION in op.attributes else None
+        if not isinstance(expansion, ir.FlatSymbolRefAttr):
+            if not is_known:
+                unknown.append(op)
+            continue
+        symbols.append(expansion.value)
+        if is_known:
+            del op.attributes[EXPANSION]
+        else:
+            _call(op, expansion)
+    program.changed()
+    _erase_unused(program, symbols)
+    return unknown
+
+
+def _high_level(program: Program) -> Iterator[Any]:
+    for function in functions(program.module).values():
+        for op in function.entry_block.operations:
+            if type(op) is ir.OpView and op.name in NAMES:
+                yield op
+
+
+def _key(op: Any) -> Any:
+    attributes = tuple(item for item in op.attributes.items() if item[0] != EXPANSION)
+    return op.name, attributes, tuple(v.type for v in op.operands), tuple(op.results.types)
+
+
+def _is_known(program: Program, op: Any) -> bool:
+    """Whether this process has the class of an op's primitive, and it takes the parameters."""
+    try:
+        codec.decode(op.attributes["_prim"], program.exporter)
+    except Exception:  # of a class of JAX's, whatever it says of parameters of another version's
+        return False
+    return True
+
+
+def _call(op: Any, symbol: ir.FlatSymbolRefAttr) -> None:
+    with ir.InsertionPoint(op):
+        attributes = {"jaxpr": symbol, "name": ir.StringAttr.get(symbol.value)}
+        types, operands = list(op.results.types), list(op.operands)
+        call = ir.Operation.create("jaxpr.jit", types, operands, attributes, loc=op.location)
+    for old, new in zip(op.results, call.results, strict=True):
+        old.replace_all_uses_with(new)
+    op.operation.erase()
+
+
+def _erase_unused(program: Program, symbols: list[str]) -> None:
+    """Erases the functions that only expansions use, if none of these is left."""
+    present = functions(program.module)
+    used_by = reachable(present, *(s for s in symbols if s in present))
+    others = [name for name, op in present.items() if name not in used_by or not is_private(op)]
+    for name in used_by - reachable(present, *others):
+        present[name].operation.erase()
+    program.changed()
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+def _write(rules: Rules, op: Any) -> str | None:
+    """The function that an op's primitive expands to; ``None`` if it has no expansion."""
+    mark = rules.mark()
+    try:
+        (eqn,) = rules.jaxpr_of(op, op.name).jaxpr.eqns
+        avals = [v.aval for v in eqn.invars]
+        closed = jax.make_jaxpr(_function(eqn))(*avals)
+        name = type(eqn.params["_prim"]).__name__
+        symbol = rules.importer.unique_name(name)
+        rules.importer.add_function(closed.jaxpr, closed.consts, symbol)
+    except Exception:  # of the user's methods
+        rules.undo(mark)
+        return None
+    return symbol
+
+
+def _function(eqn: Any) -> Callable[..., Any]:
+    """What an equation computes, as a function of its flat operands."""
+    prim, base = eqn.params["_prim"], hijax.HiPrim
+
+    def expand(*leaves: Any) -> list[Any]:
+        return list(eqn.primitive.to_lojax(*leaves, **eqn.params))
+
+    if eqn.primitive.name != "call_hi_primitive" or prim.effects:
+        return expand
+    cls = type(prim)
+    if cls.transpose is not base.transpose:
+        function = _linear(prim, expand)
+        if function is not None:
+            return function
+    if cls.jvp is not base.jvp:
+        function = jax.custom_jvp(expand)
+        function.defjvp(_jvp(prim), symbolic_zeros=True)
+        return function
+    if cls.vjp_fwd is not base.vjp_fwd:
+        function = jax.custom_vjp(expand)
+        function.defvjp(*_vjp(prim))
+        return function
+    return expand
+
+
+def _linear(prim: Any, expand: Callable[..., Any]) -> Callable[..., Any] | None:
+    """The primitive as a call that is linear in all that has a tangent, with its transpose.
+
+    ``None`` if it has none in all of that.
+    """
+    avals = prim.in_avals_flat
+    linear = [dtypes.issubdtype(getattr(aval, "dtype", None), np.inexact) for aval in avals]
+
+    def merged(fixed: Any, others: Any) -> list[Any]:
+        given = iter(fixed), iter(others)
+        return [next(given[is_linear]) for is_linear in linear]
+
+    def transposed(fixed: Any, cotangents: Any) -> list[Any]:
+        sums = [rules_hijax.Sum(aval.to_ct_aval()) for aval in chosen(avals, linear)]
+        out = tree_util.tree_unflatten(prim.out_tree, cotangents)
+        prim.transpose(out, *_tree(prim, merged(fixed, sums)))
+        return [_instantiated(found.freeze()) for found in sums]
+
+    def function(*leaves: Any) -> Any:
+        fixed = chosen(leaves, [not is_linear for is_linear in linear])
+        call = jax.custom_derivatives.linear_call
+        # Nobody differentiates the transpose, which may apply the primitive.
+        back = _without_rules(transposed)
+        return call(lambda *args: expand(*merged(*args)), back, fixed, chosen(leaves, linear))
+
+    try:
+        fixed = chosen(avals, [not is_linear for is_linear in linear])
+        jax.make_jaxpr(transposed)(fixed, list(prim.out_avals_flat))
+    except Exception:  # of a transpose that takes other operands
+        return None
+    return function
+
+
+def _without_rules(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that computes what its high-level primitives expand to."""
+
+    def plain(*args: Any) -> Any:
+        closed, out = jax.make_jaxpr(function, return_shape=True)(*args)
+        values = _evaluated(closed, tree_util.tree_leaves(args))
+        return tree_util.tree_unflatten(tree_util.tree_structure(out), values)
+
+    return plain
+
+
+def _evaluated(closed: Any, args: list[Any]) -> list[Any]:
+    jaxpr, consts = open_jaxpr(closed)
+    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
+
+    def value(atom: Any) -> Any:
+        return atom.val if isinstance(atom, core.Literal) else values[atom]
+
+    for eqn in jaxpr.eqns:
+        given = list(map(value, eqn.invars))
+        if eqn.primitive.name in HIGH_LEVEL:
+            outs = eqn.primitive.to_lojax(*given, **eqn.params)
+        elif eqn.primitive.name == "jit":
+            outs = _evaluated(eqn.params["jaxpr"], given)
+        else:
+            invars = [core.Var(atom.aval) for atom in eqn.invars]
+            info = debug_info("jit", eqn.primitive.name, len(invars), len(eqn.outvars))
+            alone = eqn.replace(invars=invars)
+            one = core.Jaxpr([], invars, eqn.outvars, [alone], eqn.effects, info)
+            outs = core.eval_jaxpr(one, [], *given)
+        values.update(zip(eqn.outvars, outs, strict=True))
+    return list(map(value, jaxpr.outvars))
+
+
+def _jvp(prim: Any) -> Callable[..., Any]:
+    def jvp(primals: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
+        given = [_internal(t) for t in tangents]
+        out, out_tangents = prim.jvp(_tree(prim, primals), _tree(prim, given))
+        leaves = prim.out_tree.flatten_up_to(out_tangents)
+        return prim.out_tree.flatten_up_to(out), [_instantiated(leaf) for leaf in leaves]
+
+    return jvp
+
+
+def _vjp(prim: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def fwd(*leaves: Any) -> tuple[list[Any], Any]:
+        nonzero = _tree(prim, [True] * len(leaves))
+        # Since JAX 0.12 which results have tangents may follow, and residuals with a structure.
+        out, residuals, _, *structured = (*prim.vjp_fwd(nonzero, *_tree(prim, leaves)), True)[:4]
+        return prim.out_tree.flatten_up_to(out), (residuals, *structured)
+
+    def bwd(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
+        sums = [rules_hijax.Sum(aval.to_ct_aval()) for aval in prim.in_avals_flat]
+        out = tree_util.tree_unflatten(prim.out_tree, cotangents)
+        prim.vjp_bwd(*residuals, out, *_tree(prim, sums))
+        return tuple([_instantiated(found.freeze()) for found in sums])
+
+    return fwd, bwd
+
+
+def _tree(prim: Any, leaves: Any) -> Any:
+    return tree_util.tree_unflatten(prim.in_tree, leaves)
+
+
+def _internal(tangent: Any) -> Any:
+    """A tangent as JAX gives it to a primitive: zeros by their type."""
+    if isinstance(tangent, ad_util.SymbolicZero):
+        return ad_util.Zero(tangent.aval)
+    return tangent
+
+
+def _instantiated(value: Any) -> Any:
+    """A (co)tangent as a rule of the user's gives it."""
+    if not isinstance(value, (ad_util.Zero, ad_util.SymbolicZero)):
+        return value
+    aval = value.aval
+    if aval.dtype == dtypes.float0:
+        return np.zeros(aval.shape, dtypes.float0)
+    return ad_util.instantiate(ad_util.Zero(aval))
