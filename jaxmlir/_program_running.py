@@ -15,6 +15,7 @@ from jaxmlir._calls import Calls
 from jaxmlir._collector import collector_paused
 from jaxmlir.callee import Callee
 from jaxmlir.errors import ArgumentError
+from jaxmlir.placement import mesh_wanted
 
 if TYPE_CHECKING:
     from jax.stages import Lowered
@@ -143,7 +144,7 @@ class Running:
         if keep_unused:
             called = arguments.called(self, self._call, self.name)
             jitted = jax.jit(called, keep_unused=True)
-        with self.widths:
+        with self.widths, mesh_wanted(self.name):
             args, kwargs = arguments.abstract(self)
             traced = jitted.trace(*args, **kwargs)
             if platforms is None:

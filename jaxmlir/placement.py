@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import params
 from jaxmlir._compat import close_jaxpr, core, debug_info, dispatch, named_sharding
+from jaxmlir.errors import JaxmlirError, LoweringError
 from jaxmlir.ir import context
 from jaxmlir.types import aval_of
 
@@ -46,6 +48,23 @@ def placement_of(program: Program, ops: Iterable[tuple[Any, str]]) -> Any | None
     invars = [v for eqn in eqns for v in eqn.invars]
     info = debug_info("jit", "placement", len(invars), 0)
     return close_jaxpr(core.Jaxpr([], invars, [], eqns, core.no_effects, info))
+
+
+@contextlib.contextmanager
+def mesh_wanted(name: str) -> Iterator[None]:
+    """Has what JAX says of a mesh, whose devices a program does not name, be an error of ours."""
+    try:
+        yield
+    except JaxmlirError:
+        raise
+    except ValueError as e:
+        if "mesh" not in str(e).lower():
+            raise
+        raise LoweringError(
+            f"@{name} is of arrays that are sharded over a mesh, and no mesh of devices is set: "
+            "lower, compile and call it inside jax.set_mesh(mesh), or lower it for a platform "
+            f"({type(e).__name__}: {' '.join(str(e).split())})"
+        ) from e
 
 
 def _has_shardings(parameters: dict[str, Any]) -> bool:

@@ -130,6 +130,7 @@ def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:
     import jax
 
     from jaxmlir import runtime
+    from jaxmlir.placement import mesh_wanted
     from jaxmlir.specialize import is_symbolic
 
     if any(map(is_symbolic, program.in_avals)):
@@ -142,7 +143,8 @@ def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:
         return runtime.call(program, entry, list(args))
 
     try:
-        results = jax.jit(run)(*values)
+        with mesh_wanted(entry):
+            results = jax.jit(run)(*values)
     except jax.errors.JaxRuntimeError as e:
         raise UsageError(f"@{entry} cannot be run: {str(e).strip()}") from None
     return jax.tree.unflatten(program.out_tree, results)

@@ -9,6 +9,7 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 import jaxmlir
+from jaxmlir.errors import LoweringError
 
 pytestmark = pytest.mark.compat
 
@@ -258,3 +259,36 @@ def test_a_batch_over_an_axis_that_is_named_by_itself():
         assert str(batched.to_jaxpr()) == str(
             program.vmap(axis_size=2, spmd_axis_name=("rows",)).to_jaxpr()
         )
+
+
+def test_a_mesh_of_devices_that_are_not_here():
+    """A program from a larger machine is transformed, and lowered for such."""
+    mesh = jax.make_mesh((2,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+
+    def f(w, x):
+        y = lax.with_sharding_constraint(jnp.sin(w * x), jax.sharding.NamedSharding(mesh, SPLIT))
+        return mean(layer)(w, y)
+
+    program = jaxmlir.trace(f)(W, ROWS)
+    text = program.as_text()
+    assert 'Device = "cpu:1"' in text
+    elsewhere = jaxmlir.parse(text.replace('Device = "cpu:', 'Device = "cpu:9'))
+    again = elsewhere.as_text().replace('Device = "cpu:9', 'Device = "cpu:')
+    assert again == text
+    close(jaxmlir.parse(again).grad()(W, ROWS), jax.jit(jax.grad(f))(W, ROWS))
+    for derived in (elsewhere.grad(), elsewhere.vmap(axis_size=3), elsewhere.jvp()):
+        derived.verify()
+        assert "manual_computation" in derived.lower(platforms=("tpu",)).as_text()
+
+
+@pytest.mark.parametrize("axis_type", ["Auto", "Explicit"])
+def test_lowering_what_is_sharded_over_no_mesh_is_an_error(axis_type):
+    types = (getattr(jax.sharding.AxisType, axis_type),)
+    mesh = jax.make_mesh((2,), ("i",), axis_types=types)
+    x = jax.device_put(ROWS, jax.sharding.NamedSharding(mesh, SPLIT))
+    program = jaxmlir.trace(lambda x: x * 2)(x)
+    with pytest.raises(LoweringError, match=r"no mesh of devices is set: .* inside jax.set_mesh"):
+        program.lower()
+    with jax.set_mesh(mesh):
+        assert program.lower().as_text()
+    close(program(x), ROWS * 2)

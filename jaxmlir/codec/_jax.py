@@ -112,17 +112,39 @@ def _mesh(value: Any, writer: Writer) -> ir.Attribute:
             "axis_names": encode(value.axis_names, writer),
             "axis_types": encode(value.axis_types, writer),
         }
+        # Of what kind devices are, their names do not tell, but for a CPU's.
+        kind = value.abstract_mesh.abstract_device
+        if kind is not None and kind.device_kind != kind.platform:
+            fields["abstract_device"] = encode(kind, writer)
         return tagged("Mesh", ir.DictAttr.get(fields))
 
 
 def _decode_mesh(attr: ir.Attribute, reader: Reader) -> Any:
-    from jax.sharding import Mesh
+    """The mesh, of no devices where this process does not have all of them.
 
-    fields = {item.name: decode(item.attr, reader) for item in attr}
+    Then it can be transformed and lowered for other machines, and JAX asks for the devices.
+    """
+    from jax.sharding import AbstractMesh, Mesh
+
+    fields = {item.name: item.attr for item in attr}
+    shape, names, types = (decode(fields[k], reader) for k in ("shape", "axis_names", "axis_types"))
     devices = np.empty(len(fields["devices"]), object)
-    devices[:] = fields["devices"]
-    devices = devices.reshape(fields["shape"])
-    return Mesh(devices, fields["axis_names"], axis_types=fields["axis_types"])
+    places = devices.reshape(shape)
+    try:
+        devices[:] = decode(fields["devices"], reader)
+    except (ExportError, RuntimeError):  # JAX's, of a platform that is not here
+        kind = _kind_of_devices(fields, reader)
+        return AbstractMesh(tuple(shape), tuple(names), axis_types=types, abstract_device=kind)
+    return Mesh(places, names, axis_types=types)
+
+
+def _kind_of_devices(fields: dict[str, ir.Attribute], reader: Reader) -> Any:
+    """What the values of a mesh say of its devices."""
+    if "abstract_device" in fields:
+        return decode(fields["abstract_device"], reader)
+    platform = string(fields["devices"][0][0].attr).split(":")[0]
+    cls = _compat.resolve("jax._src.mesh", "AbstractDevice")
+    return cls(device_kind=platform, num_cores=None, platform=platform)
 
 
 def _single_device_sharding(value: Any, writer: Writer) -> ir.Attribute:
