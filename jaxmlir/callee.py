@@ -18,7 +18,6 @@ from jaxmlir.lowering import lower_function
 from jaxmlir.passes._liveness import Mask, Variant
 from jaxmlir.passes.dce import prune
 from jaxmlir.placement import placement_of
-from jaxmlir.types import in_scope
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
@@ -57,7 +56,12 @@ class Callee:
     @property
     def signature(self) -> Any:
         """What the function takes and gives."""
-        return signature_of(self.program, self.symbol)
+        return self.program.signature(self.symbol)
+
+    @property
+    def sizes_scope(self) -> Any | None:
+        """The caller's scope of symbolic sizes, where they are a caller's."""
+        return self.program.sizes_scope
 
     @property
     def closed_jaxpr(self) -> Any:
@@ -126,7 +130,7 @@ class Pruned(Callee):
 
     @property
     def signature(self) -> Any:
-        whole = signature_of(self._whole, self.symbol)
+        whole = self._whole.signature(self.symbol)
         with context():
             left = self._whole.liveness.effects(self.variant)
             named = {codec.decode(item) for item in left}
@@ -135,6 +139,10 @@ class Pruned(Callee):
             results=tuple(chosen(whole.results, self.variant.results)),
             effects=whole.effects & named,
         )
+
+    @property
+    def sizes_scope(self) -> Any | None:
+        return self._whole.sizes_scope
 
     @property
     def placement(self) -> Any | None:
@@ -163,15 +171,6 @@ class Pruned(Callee):
             return None
         arguments, callee = found
         return tuple(chosen(arguments, variant.arguments)), callee
-
-
-def signature_of(program: Program, symbol: str) -> Any:
-    """The signature of a function, in the caller's scope where sizes are a caller's."""
-    signature, sizes_scope = program.signature(symbol), program.sizes_scope
-    if sizes_scope is None:
-        return signature
-    operands, results = ([in_scope(aval, sizes_scope) for aval in side] for side in signature[:2])
-    return signature._replace(operands=tuple(operands), results=tuple(results))
 
 
 @collector_paused

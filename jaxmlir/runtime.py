@@ -35,6 +35,7 @@ from jaxmlir.exporter import Exporter, count_constvars
 from jaxmlir.ir import context, ir
 from jaxmlir.passes._liveness import Cut, Variant
 from jaxmlir.passes.dce import reduced
+from jaxmlir.types import in_scope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +72,21 @@ def _impl(*args: Any, **params: Any) -> list[Any]:
 @call_p.def_effectful_abstract_eval
 def _abstract_eval(*avals: Any, callee: Callee, placement: Any) -> tuple[list[Any], Any]:
     signature = callee.signature
-    return manual_axes.results(signature, avals), signature.effects
+    return _results_for(callee, avals), signature.effects
+
+
+def _results_for(callee: Callee, avals: Sequence[Any]) -> list[Any]:
+    """The abstract values of a call's results, for arguments of these abstract values.
+
+    Symbolic sizes are in the arguments' scope: that of a program's equations is not its caller's.
+    """
+    found = manual_axes.results(callee.signature, avals)
+    if all(core.is_constant_shape(getattr(aval, "shape", ())) for aval in found):
+        return found
+    sizes = (size for aval in avals for size in getattr(aval, "shape", ()))
+    symbolic = next((size for size in sizes if not core.is_constant_dim(size)), None)
+    sizes_scope = callee.sizes_scope if symbolic is None else symbolic.scope
+    return found if sizes_scope is None else [in_scope(aval, sizes_scope) for aval in found]
 
 
 def _stage(trace: Any, source_info: Any, *tracers: Any, **params: Any) -> list[Any]:
@@ -194,7 +209,7 @@ def _bind_callee(callee: Callee, args: list[Any]) -> list[Any]:
 
 def _results(callee: Callee, primals: Any) -> list[Any]:
     """The abstract values of what a call gives."""
-    return manual_axes.results(callee.signature, list(map(core.typeof, primals)))
+    return _results_for(callee, list(map(core.typeof, primals)))
 
 
 def _active(tangents: Any) -> tuple[bool, ...]:
@@ -306,7 +321,7 @@ def _partial_eval(trace: Any, *tracers: Any, callee: Callee, placement: Any) -> 
     rest_of = program.callee(split.second)
     second = {"callee": rest_of, "placement": rest_of.placement}
     signature = rest_of.signature
-    avals = manual_axes.results(signature, [tracer.aval for tracer in operands])
+    avals = _results_for(rest_of, [tracer.aval for tracer in operands])
     later = [pe.JaxprTracer(trace, pe.PartialVal.unknown(aval), None) for aval in avals]
     source = source_info_util.current().replace(name_stack=trace._current_truncated_name_stack())
     recipe = pe.new_eqn_recipe(trace, operands, later, call_p, second, signature.effects, source)
@@ -357,7 +372,7 @@ def _partial_eval_by_policy(
         if not u
     ]
     first = program.callee(split.first)
-    avals = manual_axes.results(first.signature, [x.aval for x in known])
+    avals = _results_for(first, [x.aval for x in known])
     extra = [core.Var(aval) for aval in avals[len(results) :]]
     now = _equation(eqn, first, known, [*results, *extra])
     if again:

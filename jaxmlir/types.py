@@ -308,7 +308,7 @@ def in_scope(aval: Any, sizes_scope: Any) -> Any:
     from jax import export
 
     shape = getattr(aval, "shape", ())
-    if core.is_constant_shape(shape):
+    if all(core.is_constant_dim(size) or size.scope is sizes_scope for size in shape):
         return aval
     text = ", ".join(map(str, shape)) + ","
     return aval.update(shape=export.symbolic_shape(text, scope=sizes_scope))

@@ -373,3 +373,46 @@ def test_products_of_double_precision_and_symbolic_sizes_stay():
         program = jaxmlir.trace(f)(x, x, w).run_passes("jaxpr-reassociate")
         x = np.arange(6.0).reshape(2, 3)
         np.testing.assert_allclose(program(x, x, w), f(x, x, w), rtol=1e-14)
+
+
+def _newtonish(x):
+    return jax.lax.fori_loop(0, 3, lambda i, c: jnp.sin(c) * x, x).sum()
+
+
+def _recurrent(w, xs):
+    def step(carry, x):
+        return jnp.tanh(w @ carry + x), None
+
+    return jax.lax.scan(step, jnp.zeros(w.shape[0]), xs)[0].sum()
+
+
+@pytest.mark.parametrize("names", ["m, n", "s, t"])
+@pytest.mark.parametrize(
+    "derivative",
+    [
+        jax.grad,
+        lambda f: jax.grad(jax.checkpoint(f)),
+        lambda f: jax.grad(lambda w, *args: jax.grad(f)(w, *args).sum()),
+        lambda f: lambda w, *args: jax.jvp(lambda w: jax.grad(f)(w, *args), (w,), (w,))[1],
+        lambda f: (
+            lambda w, *args: jax.lax.cond(w.sum() > 0, jax.grad(f), lambda w, *_: w, w, *args)
+        ),
+    ],
+    ids=["grad", "grad-of-checkpoint", "grad-of-grad", "jvp-of-grad", "grad-in-cond"],
+)
+@pytest.mark.parametrize("function", [_newtonish, _recurrent])
+def test_jaxs_derivatives_of_loops_in_another_scope(function, derivative, names):
+    """Of other sizes, and of sizes that have the same names."""
+    n, t = jax.export.symbolic_shape("n, t")
+    shapes = {_newtonish: lambda a, b: [(a,)], _recurrent: lambda a, b: [(a, a), (b, a)]}[function]
+
+    def structs(a, b):
+        return [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes(a, b)]
+
+    program = jaxmlir.trace(function)(*structs(n, t))
+    elsewhere = structs(*jax.export.symbolic_shape(names))
+    exported = jax.export.export(jax.jit(derivative(program)))(*elsewhere)
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal(shape).astype(np.float32) for shape in shapes(3, 2)]
+    expected = jax.jit(derivative(function))(*args)
+    np.testing.assert_allclose(exported.call(*args), expected, rtol=1e-5, atol=1e-6)
