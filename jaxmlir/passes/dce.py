@@ -2,9 +2,11 @@
 
 Ops without lasting effects whose results nobody uses are removed, and with them what only they
 needed: operands and results of calls and conds, carried values of loops, and the arguments,
-results and ops of the functions that these name.  A function of which two callers use different
-results becomes two.  Functions that only dead ops referred to go; one that nobody referred to in
-the first place is an entry point, and stays (MLIR's ``symbol-dce`` removes it).
+results and ops of the functions that these name.  Ops of other dialects stay, with what they and
+the ops in their regions read: what else they do, MLIR's ``canonicalize`` knows.  A function of
+which two callers use different results becomes two.  Functions that only dead ops referred to go;
+one that nobody referred to in the first place is an entry point, and stays (MLIR's ``symbol-dce``
+removes it).
 
 What is live is found in :mod:`jaxmlir.passes._liveness`; here it is acted upon.
 """
