@@ -13,7 +13,7 @@ from jaxmlir.errors import ArtifactError
 
 pytestmark = [
     pytest.mark.compat,
-    pytest.mark.skipif(jax_version() < (0, 12), reason="JAX has others, or none"),
+    pytest.mark.skipif(jax_version() < (0, 11), reason="JAX has no such primitives"),
 ]
 
 
