@@ -143,6 +143,51 @@ def test_second_derivatives_elsewhere(tmp_path, monkeypatch):
     np.testing.assert_allclose(along(jaxmlir.load(tmp_path / "a"))(X), expected, rtol=1e-5)
 
 
+def test_derivatives_may_be_of_ever_higher_order(tmp_path, monkeypatch):
+    """A primitive whose derivative is another one, without end."""
+
+    class Power(hijax.HiPrim):
+        def __init__(self, aval, n):
+            self.in_avals, self.out_aval, self.params = (aval,), aval, {"n": n}
+            super().__init__()
+
+        def expand(self, x):
+            return jnp.exp(x) / self.n
+
+        def jvp(self, primals, tangents):
+            (x,), (t,) = primals, tangents
+            up = Power(jax.typeof(x), self.n + 1)(x)
+            return self(x), (self.n + 1) / self.n * up * t
+
+        lin, linearized = hijax.linearize_from_jvp
+        vjp_fwd, vjp_bwd_retval = hijax.vjp_from_jvp
+
+    program = jaxmlir.trace(lambda x: Power(jax.typeof(x), 1)(x))(1.0)
+    program.save(tmp_path / "a")
+    _hide_classes(monkeypatch)
+    derivative = jaxmlir.load(tmp_path / "a")
+    for _ in range(6):
+        np.testing.assert_allclose(derivative(1.0), np.e, rtol=1e-5)
+        derivative = derivative.grad()
+
+
+def test_what_expands_to_a_callback_is_saved_without(tmp_path, monkeypatch):
+    class Called(hijax.HiPrim):
+        def __init__(self, aval):
+            self.in_avals, self.out_aval, self.params = (aval,), aval, {}
+            super().__init__()
+
+        def expand(self, x):
+            return jax.pure_callback(np.sin, x, x)
+
+    program = jaxmlir.trace(lambda x: Called(jax.typeof(x))(x))(X)
+    program.save(tmp_path / "a")
+    same(jaxmlir.load(tmp_path / "a")(X), np.sin(X))
+    _hide_classes(monkeypatch)
+    with pytest.raises(ArtifactError, match="stands in the way"):
+        jaxmlir.load(tmp_path / "a")
+
+
 def test_a_class_that_is_missing_is_named_where_nothing_is_known(tmp_path, monkeypatch):
     class Opaque(hijax.HiPrim):
         def __init__(self, aval):

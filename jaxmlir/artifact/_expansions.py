@@ -10,6 +10,7 @@ Where the class is there, the op stays what it is, and the function goes when th
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,10 @@ EXPANSION = "jaxpr.expansion"
 NAMES = frozenset(f"jaxpr.{name}" for name in HIGH_LEVEL)
 """The ops of high-level primitives."""
 
+# Rules of rules that are written: a derivative may apply a primitive of its own, as those of Bessel
+# functions do. Those of the last have no rules.
+_ORDERS = 4
+
 
 def expanded(program: Program) -> Program:
     """The program with what its high-level primitives expand to; the same one if it has none."""
@@ -42,15 +47,15 @@ def expanded(program: Program) -> Program:
     with scope():
         before = functions(program.module).keys()
         found: dict[Any, str | None] = {}
-        while True:
-            # The rules of a function that was written may apply primitives too, its own among them.
+        # The rules of a function that was written may apply primitives too, its own among them.
+        for order in itertools.count():
             ops = [op for op in _high_level(program) if _key(op) not in found]
             if not ops:
                 break
             rules = Rules(program)
             for op in ops:
                 if _key(op) not in found:
-                    found[_key(op)] = _write(rules, op)
+                    found[_key(op)] = _write(rules, op, with_rules=order < _ORDERS)
             # Functions that a primitive names are written again with it, and so on without end.
             present = functions(program.module)
             merge_functions(present, present.keys() - before - {*found.values()})
@@ -71,24 +76,17 @@ def settle(program: Program) -> list[Any]:
     Returns:
       The ops of which nothing is known.
     """
-    ops = list(_high_level(program))
-    if not ops:
-        return []
-    unknown, symbols = [], []
-    for op, is_known in [(op, _is_known(program, op)) for op in ops]:
+    symbols = []
+    for op, is_known in [(op, _is_known(program, op)) for op in _high_level(program)]:
         expansion = op.attributes[EXPANSION] if EXPANSION in op.attributes else None
-        if not isinstance(expansion, ir.FlatSymbolRefAttr):
-            if not is_known:
-                unknown.append(op)
-            continue
-        symbols.append(expansion.value)
-        if is_known:
-            del op.attributes[EXPANSION]
-        else:
-            _call(op, expansion)
-    program.changed()
+        if isinstance(expansion, ir.FlatSymbolRefAttr):
+            symbols.append(expansion.value)
+            if is_known:
+                del op.attributes[EXPANSION]
+            else:
+                _call(op, expansion)
     _erase_unused(program, symbols)
-    return unknown
+    return [op for op in _high_level(program) if not _is_known(program, op)]
 
 
 def _high_level(program: Program) -> Iterator[Any]:
@@ -115,6 +113,9 @@ def _is_known(program: Program, op: Any) -> bool:
 def _call(op: Any, symbol: ir.FlatSymbolRefAttr) -> None:
     with ir.InsertionPoint(op):
         attributes = {"jaxpr": symbol, "name": ir.StringAttr.get(symbol.value)}
+        for key in ("jaxpr.effects", "jaxpr.ctx"):
+            if key in op.attributes:
+                attributes[key] = op.attributes[key]
         types, operands = list(op.results.types), list(op.operands)
         call = ir.Operation.create("jaxpr.jit", types, operands, attributes, loc=op.location)
     for old, new in zip(op.results, call.results, strict=True):
@@ -135,13 +136,13 @@ def _erase_unused(program: Program, symbols: list[str]) -> None:
 # --- writing -------------------------------------------------------------------------------------
 
 
-def _write(rules: Rules, op: Any) -> str | None:
+def _write(rules: Rules, op: Any, *, with_rules: bool) -> str | None:
     """The function that an op's primitive expands to; ``None`` if it has no expansion."""
     mark = rules.mark()
     try:
         (eqn,) = rules.jaxpr_of(op, op.name).jaxpr.eqns
         avals = [v.aval for v in eqn.invars]
-        closed = jax.make_jaxpr(_function(eqn))(*avals)
+        closed = jax.make_jaxpr(_function(eqn, with_rules))(*avals)
         name = type(eqn.params["_prim"]).__name__
         symbol = rules.importer.unique_name(name)
         rules.importer.add_function(closed.jaxpr, closed.consts, symbol)
@@ -151,14 +152,14 @@ def _write(rules: Rules, op: Any) -> str | None:
     return symbol
 
 
-def _function(eqn: Any) -> Callable[..., Any]:
+def _function(eqn: Any, with_rules: bool) -> Callable[..., Any]:
     """What an equation computes, as a function of its flat operands."""
     prim, base = eqn.params["_prim"], hijax.HiPrim
 
     def expand(*leaves: Any) -> list[Any]:
         return list(eqn.primitive.to_lojax(*leaves, **eqn.params))
 
-    if eqn.primitive.name != "call_hi_primitive" or prim.effects:
+    if not with_rules or eqn.primitive.name != "call_hi_primitive" or prim.effects:
         return expand
     cls = type(prim)
     if cls.transpose is not base.transpose:

@@ -57,7 +57,10 @@ def pieces(program: Program, source_info: bool = True, as_flat: bool = False) ->
     problems = list(_unwritable(program.module))
     if problems:
         raise ArtifactError(problems[:MAX_DIAGNOSTICS])
-    program = _expansions.expanded(program)
+    expanded = _expansions.expanded(program)
+    # What an op expands to may be a callback.
+    if expanded is program or not any(True for _ in _unwritable(expanded.module)):
+        program = expanded
     elements: dict[str, dict[str, str]] = {}
     parts: dict[str, _container.Part] = {}
     # The widest elements first: then each array begins at a multiple of its element's size.
