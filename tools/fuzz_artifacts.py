@@ -89,6 +89,8 @@ def samples() -> list[bytes]:
             )
         ),
         contents(jaxmlir.trace(blocks)(jnp.arange(4), jnp.ones((32, 128)))),
+        # Since JAX 0.12 with what its primitives expand to.
+        contents(jaxmlir.trace(lambda x: jnp.ldexp(jnp.interp(x, x, x), 2))(jnp.arange(3.0))),
     ]
 
 
