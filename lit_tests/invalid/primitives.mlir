@@ -27,7 +27,7 @@ func.func @lost_handle(%x: tensor<4xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @unknown_parameter_type(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error@+1 {{'jaxpr.sin' op: {Accuracy = "HIGHEST"}: this process knows no parameter type}}
-  %0 = "jaxpr.sin"(%x) {accuracy = {Accuracy = "HIGHEST"}} : (tensor<4xf32>) -> tensor<4xf32>
+  // expected-error@+1 {{'jaxpr.xla_metadata_value' op: {Accuracy = "HIGHEST"}: this process knows no parameter type}}
+  %0 = "jaxpr.xla_metadata_value"(%x) {xla_metadata_kvs = {Accuracy = "HIGHEST"}} : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
