@@ -108,11 +108,6 @@ def of_op(op: Any, name: str, operands: Sequence[ir.Value]) -> Signature:
     )
 
 
-def is_foreign(name: str) -> bool:
-    """Whether ops of a name are of another dialect: such may have regions, and may do anything."""
-    return not name.startswith("jaxpr.")
-
-
 def of_parts(*parts: Any) -> Signature:
     """The signature with this name, attributes, operand types and result types."""
     found = _signatures.get(parts)

@@ -9,7 +9,7 @@ where there is none.  A derivative of the replacement is a derivative of the pri
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -18,7 +18,8 @@ from jax import lax
 from jaxmlir import locations, ops, primitives, rules
 from jaxmlir._compat import mlir
 from jaxmlir.errors import ArtifactError, Diagnostic
-from jaxmlir.ir import context, func, ir, scope
+from jaxmlir.ir import context, func, ir, is_foreign, scope
+from jaxmlir.passes._build import put_instead
 from jaxmlir.passes._rules import Rules
 
 if TYPE_CHECKING:
@@ -52,8 +53,6 @@ EQUATIONS: dict[str, Callable[..., Any]] = {
     "polynomial": _polynomial,
 }
 
-_HIGH_LEVEL = frozenset(f"jaxpr.{name}" for name in rules.HIGH_LEVEL)
-
 # Ops that only call a function, and the op that does so everywhere.
 CALLS = {
     "call": "eval_jaxpr",
@@ -76,12 +75,12 @@ def adapt(program: Program, made_with: str) -> None:
     with context():
         # In order: an op that calls a kernel makes the instructions of kernels known.
         names = dict.fromkeys(name for _, name in _ops(program))
-        if not _HIGH_LEVEL.isdisjoint(names):
+        if not rules.HIGH_LEVEL_OPS.isdisjoint(names):
             from jaxmlir.artifact import _expansions
 
             problems += _expansions.settle(program)
             names = dict.fromkeys(name for _, name in _ops(program))
-        unknown = {name for name in names if not _is_known(name)} - _HIGH_LEVEL
+        unknown = {name for name in names if not _is_known(name)} - rules.HIGH_LEVEL_OPS
         missing = [op for op, name in _ops(program) if name in unknown] if unknown else []
     if not (missing or problems):
         return
@@ -92,7 +91,7 @@ def adapt(program: Program, made_with: str) -> None:
             if name in EQUATIONS:
                 _replace(writer, op, EQUATIONS[name], name)
             elif name in CALLS and _is_known(f"jaxpr.{CALLS[name]}"):
-                _rename(op, f"jaxpr.{CALLS[name]}")
+                rename(op, f"jaxpr.{CALLS[name]}")
             else:
                 problems.append(op)
     program.changed()
@@ -111,7 +110,7 @@ def _ops(program: Program) -> Iterator[tuple[Any, str]]:
 
 def _is_known(op_name: str) -> bool:
     """Whether the installed JAX has an op's primitive."""
-    if not op_name.startswith("jaxpr."):
+    if is_foreign(op_name):
         return True
     name = op_name.removeprefix("jaxpr.")
     record = ops.OPS.get(name)
@@ -127,21 +126,21 @@ def _replace(writer: Rules, op: Any, equation: Callable[..., Any], name: str) ->
     with ir.InsertionPoint(op), op.location:
         operands = [op.operands[i] for i in range(len(op.operands))]
         values = writer.emit(lambda *args: [equation(*args)], operands, ("decompose", name))
-    for old, new in zip(op.results, values, strict=True):
-        old.replace_all_uses_with(new)
-    op.operation.erase()
+    put_instead(op, values)
 
 
-def _rename(op: Any, name: str) -> None:
+def rename(op: Any, name: str, own: Mapping[str, ir.Attribute] = {}) -> None:
+    """Makes an op one of another name that calls a function.
+
+    Args:
+      own: the attributes that it has and the op has not.
+    """
+    kept = ("call_jaxpr", "jaxpr.effects", "jaxpr.ctx")
+    attributes = {key: op.attributes[key] for key in kept if key in op.attributes} | dict(own)
+    types, operands = list(op.results.types), list(op.operands)
     with ir.InsertionPoint(op):
-        operands = [op.operands[i] for i in range(len(op.operands))]
-        kept = ("call_jaxpr", "jaxpr.effects", "jaxpr.ctx")
-        attributes = {key: op.attributes[key] for key in kept if key in op.attributes}
-        types = [result.type for result in op.results]
         new = ir.Operation.create(name, types, operands, attributes, loc=op.location)
-    for old, result in zip(op.results, new.results, strict=True):
-        old.replace_all_uses_with(result)
-    op.operation.erase()
+    put_instead(op, new.results)
 
 
 def _cannot(missing: list[Any], made_with: str) -> list[Diagnostic]:
@@ -171,7 +170,7 @@ def _class_of(op: Any) -> str:
 def _why(op_name: str, cls: str, made_with: str) -> str:
     made = f"the program was made with jax {made_with}"
     name = op_name.removeprefix("jaxpr.")
-    if op_name in _HIGH_LEVEL:
+    if op_name in rules.HIGH_LEVEL_OPS:
         return (
             f"{made}; this process, with jax {jax.__version__}, has no primitive class {cls} that "
             "takes its parameters, and the program does not say what it expands to"

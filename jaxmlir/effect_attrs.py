@@ -12,7 +12,7 @@ from typing import Any
 from jaxmlir import codec
 from jaxmlir._compat import core, default_eqn_context, effects, eqn_context_fields, pe
 from jaxmlir.errors import ExportError
-from jaxmlir.ir import context, ir
+from jaxmlir.ir import context, ir, is_foreign
 
 _ctx_attrs: dict[Any, ir.Attribute | None] = {}
 _ctxs: dict[ir.Attribute, Any] = {}
@@ -98,11 +98,7 @@ def is_lasting(name: str, listed: ir.ArrayAttr | None) -> bool:
 
     What ops of other dialects do is for these to know; MLIR's ``canonicalize`` asks them.
     """
-    return (
-        name in _ALWAYS_KEPT
-        or not name.startswith("jaxpr.")
-        or (listed is not None and _are_lasting(listed))
-    )
+    return name in _ALWAYS_KEPT or is_foreign(name) or (listed is not None and _are_lasting(listed))
 
 
 _ALWAYS_KEPT = frozenset({"jaxpr.free_ref", "jaxpr.dce_sink"})

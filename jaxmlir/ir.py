@@ -346,6 +346,16 @@ def free_symbol(name: str, taken: Container[str], numbers: Iterator[int] | None 
     return found
 
 
+def is_foreign(name: str) -> bool:
+    """Whether ops of a name are of another dialect: such may have regions, and may do anything."""
+    return not name.startswith("jaxpr.")
+
+
+def has_regions(op: Any, name: str) -> bool:
+    """Whether there may be ops in an op of that name."""
+    return is_foreign(name) and len(op.operation.regions) > 0
+
+
 def inner_ops(op: Any) -> Iterator[Any]:
     """The ops in an op's regions, and in theirs.  Those of the dialect have none."""
     for region in op.operation.regions:
@@ -396,8 +406,10 @@ __all__ = [
     "free_symbol",
     "func",
     "functions",
+    "has_regions",
     "inner_ops",
     "ir",
+    "is_foreign",
     "is_private",
     "module_bytecode",
     "module_text",

@@ -16,6 +16,7 @@ from typing import Any
 from jaxmlir import _compat, ops
 from jaxmlir._compat import ad, batching, core, mlir, pe, state_discharge
 from jaxmlir.errors import ExportError, nearest
+from jaxmlir.ir import is_foreign
 from jaxmlir.ops import kernel
 
 _known: dict[str, Any] = {}
@@ -144,7 +145,7 @@ def of_op(op_name: str) -> Any:
     Raises:
       ExportError: the installed JAX has no such primitive, or the op is of another dialect.
     """
-    if not op_name.startswith("jaxpr."):
+    if is_foreign(op_name):
         raise ExportError("expected an op of the jaxpr dialect")
     name = op_name.removeprefix("jaxpr.")
     record = ops.OPS.get(name)

@@ -18,6 +18,7 @@ T = TypeVar("T")
 PRIMITIVES = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_lin"})
 # Those of the other form, which :mod:`jaxmlir.rules_hijax` reads.
 HIGH_LEVEL = frozenset({"call_hi_primitive", "call_hi_primitive_linearized"})
+HIGH_LEVEL_OPS = frozenset(f"jaxpr.{name}" for name in HIGH_LEVEL)
 
 OPS = frozenset({"jaxpr.custom_jvp_call_jaxpr", "jaxpr.custom_vjp_call_jaxpr", "jaxpr.custom_lin"})
 # The attributes of these ops that name their rules.

@@ -162,7 +162,8 @@ def _custom_lin(eqn: Any, prim: Any) -> Any:
             next(given) if nz else ad_util.Zero(aval)
             for aval, nz in zip(out_avals, nonzero, strict=True)
         ]
-        return _cotangents(rule.prim, tree, args[: tree.num_leaves], cotangents)
+        residuals = tree_util.tree_unflatten(tree, args[: tree.num_leaves])
+        return cotangents_of(rule.prim, [residuals], cotangents)
 
     params = {
         "num_res": tree.num_leaves,
@@ -229,7 +230,7 @@ def _called(eqn: Any, prim: Any) -> Any:
 
 def _expanded(prim: Any, avals: Sequence[Any], info: core.DebugInfo) -> Any:
     def flat(*leaves: Any) -> list[Any]:
-        return prim.out_tree.flatten_up_to(prim.expand(*_args(prim, leaves)))
+        return prim.out_tree.flatten_up_to(prim.expand(*args_of(prim, leaves)))
 
     return close_jaxpr(*_traced(flat, avals, info))
 
@@ -296,9 +297,9 @@ def _forward(
         traced.reset()
 
         def flat(*leaves: Any) -> list[Any]:
-            nonzero = _args(prim, [*[False] * n, *nonzeros])
+            nonzero = args_of(prim, [*[False] * n, *nonzeros])
             # Before JAX 0.12 it says too that all results have tangents.
-            out, res, *_ = prim.vjp_fwd(nonzero, *_args(prim, leaves))
+            out, res, *_ = prim.vjp_fwd(nonzero, *args_of(prim, leaves))
             residuals, res_tree = tree_util.tree_flatten(res)
             operands = {id(leaf): i for i, leaf in enumerate(leaves[n:])}
             forwarded = [operands.get(id(residual)) for residual in residuals]
@@ -325,22 +326,24 @@ def _backward(rule: Rule, n: int, traced: lu.Store) -> Callable[..., list[Any]]:
 
     def bwd(*args: Any) -> list[Any]:
         tree, _ = traced.val
-        residuals, cotangents = args[: tree.num_leaves], args[tree.num_leaves :]
-        return _cotangents(rule.prim, tree, residuals, cotangents)[n:]
+        residuals = tree_util.tree_unflatten(tree, args[: tree.num_leaves])
+        return cotangents_of(rule.prim, [residuals], args[tree.num_leaves :])[n:]
 
     return bwd
 
 
-def _cotangents(
-    prim: Any, tree: Any, residuals: Sequence[Any], cotangents: Sequence[Any]
-) -> list[Any]:
-    """What the backward rule gives for all operands."""
+def cotangents_of(prim: Any, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    """What the backward rule of a primitive gives for all operands.
+
+    Args:
+      residuals: what its forward rule has given for it, in one pytree or several.
+    """
     given = [ad_util.Zero(ct.aval) if type(ct) is ad_util.SymbolicZero else ct for ct in cotangents]
     sums = [Sum(_ct_aval(aval)) for aval in prim.in_avals_flat]
     prim.vjp_bwd(
-        tree_util.tree_unflatten(tree, residuals),
+        *residuals,
         tree_util.tree_unflatten(prim.out_tree, given),
-        *_args(prim, sums),
+        *args_of(prim, sums),
     )
     return [
         ad_util.Zero(s.aval) if getattr(s.aval, "dtype", None) == dtypes.float0 else s.freeze()
@@ -378,7 +381,7 @@ def _jvp(
                 ad_util.Zero(aval) if zero else next(given)
                 for aval, zero in zip(tangents, all_zeros, strict=True)
             ]
-            out, out_tangents = prim.jvp(_args(prim, values[: len(avals)]), _args(prim, found))
+            out, out_tangents = prim.jvp(args_of(prim, values[: len(avals)]), args_of(prim, found))
             leaves = prim.out_tree.flatten_up_to(out_tangents)
             zero_types = ad_util.Zero, ad_util.SymbolicZero
             out_zeros[:] = [isinstance(t, zero_types) for t in leaves]
@@ -393,7 +396,7 @@ def _jvp(
     return jvp
 
 
-def _args(prim: Any, leaves: Sequence[Any]) -> Any:
+def args_of(prim: Any, leaves: Sequence[Any]) -> Any:
     """Something for each operand, as arguments of the function."""
     return tree_util.tree_unflatten(prim.in_tree, leaves)
 

@@ -54,7 +54,7 @@ from jaxmlir.errors import (
     message_of,
     nearest,
 )
-from jaxmlir.ir import context, func, ir, is_private, symbol_uses, verify_module
+from jaxmlir.ir import context, func, ir, is_foreign, is_private, symbol_uses, verify_module
 from jaxmlir.types import aval_of, element_of, type_of
 from jaxmlir.untraced import MARK
 
@@ -160,7 +160,7 @@ class _Verifier:
             self.check_body(op)
             for error in _tree_errors(op):
                 self.report(op, error)
-        elif type(op) is ir.OpView and op.name.startswith("jaxpr."):
+        elif type(op) is ir.OpView and not is_foreign(op.name):
             self.report(op, f"'{op.name}' op: expected in the body of a func.func, got a module's")
 
     def check_body(self, function: func.FuncOp) -> None:
@@ -200,7 +200,7 @@ class _Verifier:
                 if type(op) is not ir.OpView:
                     continue
                 name = op.name
-                if not name.startswith("jaxpr."):
+                if is_foreign(name):
                     continue
                 key = _signature.of_op(op, name, op.operands)
                 if key in known:
@@ -232,7 +232,7 @@ class _Verifier:
     def check_arguments(self, function: func.FuncOp) -> None:
         """Reports arguments whose types are none of the dialect, in functions that are of it."""
         first = function.entry_block.operations[0].operation.name
-        if not (self.is_dialects or first.startswith("jaxpr.")):
+        if not self.is_dialects and is_foreign(first):
             return
         for i, type_ in enumerate(function.type.inputs):
             try:

@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from jaxmlir import codec, rules_hijax
+from jaxmlir import _signature, codec
 from jaxmlir._compat import ad_util, core, debug_info, dtypes, hijax, open_jaxpr, tree_util
 from jaxmlir._lists import chosen
+from jaxmlir._signature import Signature
+from jaxmlir.decompose import rename
 from jaxmlir.ir import context, functions, ir, is_private, scope
 from jaxmlir.passes._build import reachable
 from jaxmlir.passes._rules import Rules
 from jaxmlir.passes.dedupe_functions import merge_functions
-from jaxmlir.rules import HIGH_LEVEL
+from jaxmlir.rules import HIGH_LEVEL, HIGH_LEVEL_OPS
+from jaxmlir.rules_hijax import Sum, args_of, cotangents_of
 
 if TYPE_CHECKING:
     from jaxmlir.program import Program
 
 EXPANSION = "jaxpr.expansion"
-NAMES = frozenset(f"jaxpr.{name}" for name in HIGH_LEVEL)
-"""The ops of high-level primitives."""
-
 # Rules of rules that are written: a derivative may apply a primitive of its own, as those of Bessel
 # functions do. Those of the last have no rules.
 _ORDERS = 4
@@ -46,7 +46,7 @@ def expanded(program: Program) -> Program:
     program = program.clone()
     with scope():
         before = functions(program.module).keys()
-        found: dict[Any, str | None] = {}
+        found: dict[Signature, str | None] = {}
         # The rules of a function that was written may apply primitives too, its own among them.
         for order in itertools.count():
             ops = [op for op in _high_level(program) if _key(op) not in found]
@@ -84,7 +84,8 @@ def settle(program: Program) -> list[Any]:
             if is_known:
                 del op.attributes[EXPANSION]
             else:
-                _call(op, expansion)
+                name = ir.StringAttr.get(expansion.value)
+                rename(op, "jaxpr.jit", {"jaxpr": expansion, "name": name})
     _erase_unused(program, symbols)
     return [op for op in _high_level(program) if not _is_known(program, op)]
 
@@ -92,13 +93,12 @@ def settle(program: Program) -> list[Any]:
 def _high_level(program: Program) -> Iterator[Any]:
     for function in functions(program.module).values():
         for op in function.entry_block.operations:
-            if type(op) is ir.OpView and op.name in NAMES:
+            if type(op) is ir.OpView and op.name in HIGH_LEVEL_OPS:
                 yield op
 
 
-def _key(op: Any) -> Any:
-    attributes = tuple(item for item in op.attributes.items() if item[0] != EXPANSION)
-    return op.name, attributes, tuple(v.type for v in op.operands), tuple(op.results.types)
+def _key(op: Any) -> Signature:
+    return _signature.of_op(op, op.name, op.operands)
 
 
 def _is_known(program: Program, op: Any) -> bool:
@@ -108,19 +108,6 @@ def _is_known(program: Program, op: Any) -> bool:
     except Exception:  # of a class of JAX's, whatever it says of parameters of another version's
         return False
     return True
-
-
-def _call(op: Any, symbol: ir.FlatSymbolRefAttr) -> None:
-    with ir.InsertionPoint(op):
-        attributes = {"jaxpr": symbol, "name": ir.StringAttr.get(symbol.value)}
-        for key in ("jaxpr.effects", "jaxpr.ctx"):
-            if key in op.attributes:
-                attributes[key] = op.attributes[key]
-        types, operands = list(op.results.types), list(op.operands)
-        call = ir.Operation.create("jaxpr.jit", types, operands, attributes, loc=op.location)
-    for old, new in zip(op.results, call.results, strict=True):
-        old.replace_all_uses_with(new)
-    op.operation.erase()
 
 
 def _erase_unused(program: Program, symbols: list[str]) -> None:
@@ -184,27 +171,31 @@ def _linear(prim: Any, expand: Callable[..., Any]) -> Callable[..., Any] | None:
     """
     avals = prim.in_avals_flat
     linear = [dtypes.issubdtype(getattr(aval, "dtype", None), np.inexact) for aval in avals]
+    others = [not is_linear for is_linear in linear]
 
-    def merged(fixed: Any, others: Any) -> list[Any]:
-        given = iter(fixed), iter(others)
+    def merged(fixed: Any, moving: Any) -> list[Any]:
+        given = iter(fixed), iter(moving)
         return [next(given[is_linear]) for is_linear in linear]
 
     def transposed(fixed: Any, cotangents: Any) -> list[Any]:
-        sums = [rules_hijax.Sum(aval.to_ct_aval()) for aval in chosen(avals, linear)]
+        sums = [Sum(aval.to_ct_aval()) for aval in chosen(avals, linear)]
         out = tree_util.tree_unflatten(prim.out_tree, cotangents)
-        prim.transpose(out, *_tree(prim, merged(fixed, sums)))
+        prim.transpose(out, *args_of(prim, merged(fixed, sums)))
         return [_instantiated(found.freeze()) for found in sums]
 
     def function(*leaves: Any) -> Any:
-        fixed = chosen(leaves, [not is_linear for is_linear in linear])
         call = jax.custom_derivatives.linear_call
         # Nobody differentiates the transpose, which may apply the primitive.
         back = _without_rules(transposed)
-        return call(lambda *args: expand(*merged(*args)), back, fixed, chosen(leaves, linear))
+        return call(
+            lambda *args: expand(*merged(*args)),
+            back,
+            chosen(leaves, others),
+            chosen(leaves, linear),
+        )
 
     try:
-        fixed = chosen(avals, [not is_linear for is_linear in linear])
-        jax.make_jaxpr(transposed)(fixed, list(prim.out_avals_flat))
+        jax.make_jaxpr(transposed)(chosen(avals, others), list(prim.out_avals_flat))
     except Exception:  # of a transpose that takes other operands
         return None
     return function
@@ -247,7 +238,7 @@ def _evaluated(closed: Any, args: list[Any]) -> list[Any]:
 def _jvp(prim: Any) -> Callable[..., Any]:
     def jvp(primals: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
         given = [_internal(t) for t in tangents]
-        out, out_tangents = prim.jvp(_tree(prim, primals), _tree(prim, given))
+        out, out_tangents = prim.jvp(args_of(prim, primals), args_of(prim, given))
         leaves = prim.out_tree.flatten_up_to(out_tangents)
         return prim.out_tree.flatten_up_to(out), [_instantiated(leaf) for leaf in leaves]
 
@@ -256,22 +247,19 @@ def _jvp(prim: Any) -> Callable[..., Any]:
 
 def _vjp(prim: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def fwd(*leaves: Any) -> tuple[list[Any], Any]:
-        nonzero = _tree(prim, [True] * len(leaves))
+        nonzero = args_of(prim, [True] * len(leaves))
         # Since JAX 0.12 which results have tangents may follow, and residuals with a structure.
-        out, residuals, _, *structured = (*prim.vjp_fwd(nonzero, *_tree(prim, leaves)), True)[:4]
+        out, residuals, _, *structured = (
+            *prim.vjp_fwd(nonzero, *args_of(prim, leaves)),
+            True,
+        )[:4]
         return prim.out_tree.flatten_up_to(out), (residuals, *structured)
 
     def bwd(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
-        sums = [rules_hijax.Sum(aval.to_ct_aval()) for aval in prim.in_avals_flat]
-        out = tree_util.tree_unflatten(prim.out_tree, cotangents)
-        prim.vjp_bwd(*residuals, out, *_tree(prim, sums))
-        return tuple([_instantiated(found.freeze()) for found in sums])
+        found = cotangents_of(prim, residuals, cotangents)
+        return tuple([_instantiated(ct) for ct in found])
 
     return fwd, bwd
-
-
-def _tree(prim: Any, leaves: Any) -> Any:
-    return tree_util.tree_unflatten(prim.in_tree, leaves)
 
 
 def _internal(tangent: Any) -> Any:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from jaxmlir import _signature, rules, untraced
-from jaxmlir._signature import Signature, WithRegions, is_foreign
-from jaxmlir.ir import body_of, captured, func, ir, symbol_uses
+from jaxmlir._signature import Signature, WithRegions
+from jaxmlir.ir import body_of, captured, func, has_regions, ir, is_foreign, symbol_uses
 from jaxmlir.ops import may_have_functions
 from jaxmlir.passes._build import named_ops, returned, symbols_of
 
@@ -62,8 +62,8 @@ class Body:
         for op, name in named_ops(function) if ops is None else ops:
             self.ops.append(op)
             operands = [numbers[v] for v in op.operands]
-            has_regions = is_foreign(name) and len(op.operation.regions)
-            if has_regions:
+            is_alone = has_regions(op, name)
+            if is_alone:
                 operands += [numbers[v] for v in captured(op)]
             self.operands.append(operands)
             first = last = len(types)
@@ -77,7 +77,7 @@ class Body:
             if name in marked:
                 items = tuple([item for item in items if item[0] != untraced.MARK])
             of_operands = tuple([types[v] for v in operands])
-            known = WithRegions if has_regions else _signature.of_parts
+            known = WithRegions if is_alone else _signature.of_parts
             self.signatures.append(known(name, items, of_operands, tuple(types[first:])))
         self.names = [signature.name for signature in self.signatures]
         self.returned = [numbers[v] for v in returned(function)]

@@ -183,6 +183,13 @@ def copy(op: Any, name: str, operands: Sequence[ir.Value]) -> list[ir.Value]:
     )
 
 
+def put_instead(op: Any, values: Sequence[ir.Value]) -> None:
+    """Uses values instead of an op's results, and removes the op."""
+    for old, new in zip(op.results, values, strict=True):
+        old.replace_all_uses_with(new)
+    op.operation.erase()
+
+
 def build(name: str, operands: Sequence[ir.Value], type_: ir.Type, **attributes: Any) -> ir.Value:
     """A ``jaxpr.<name>`` of one result, given its attributes as Python values."""
     encoded = {key: codec.encode(value) for key, value in attributes.items()}

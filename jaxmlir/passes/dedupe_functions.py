@@ -14,8 +14,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxmlir._signature import is_foreign
-from jaxmlir.ir import func, inner_ops, ir, is_private, scope, symbol_uses
+from jaxmlir.ir import func, has_regions, inner_ops, ir, is_foreign, is_private, scope, symbol_uses
 from jaxmlir.passes._base import Pass
 from jaxmlir.passes._build import named_ops, ops_of, returned
 
@@ -211,7 +210,7 @@ def shape_of(function: func.FuncOp) -> tuple[Shape, tuple[str, ...]]:
             attributes.append((key, rename(attr, _BLANK) if found else attr))
         types = tuple(op.results.types)
         # An op with regions is like no other.
-        regions = op if is_foreign(name) and len(op.operation.regions) else None
+        regions = op if has_regions(op, name) else None
         parts = name, tuple(attributes), tuple([numbers[v] for v in operands]), types, regions
         ops.append(parts)
         for result in op.results:

@@ -9,13 +9,13 @@ than calls.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.ir import func, ir, is_private, new_function, scope
 from jaxmlir.passes._base import Count, Pass
 from jaxmlir.passes._build import inline as inline_body
-from jaxmlir.passes._build import ops_with_symbols, references
+from jaxmlir.passes._build import ops_with_symbols, put_instead, references
 from jaxmlir.passes._remarks import remark
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _inline_all(
         apart, block = new_function(callee, [], [], op.location, False)
         with ir.InsertionPoint(block), op.location:
             values = inline_body(functions[callee], list(op.operands))
-        _replace(op, values)
+        put_instead(op, values)
         stack.append((iter(list(block.operations)), apart.operation))
 
 
@@ -134,13 +134,7 @@ def _reason(once: bool, size: int) -> str:
 def _inline(op: Any, function: func.FuncOp) -> None:
     with ir.InsertionPoint(op), op.location:
         values = inline_body(function, list(op.operands))
-    _replace(op, values)
-
-
-def _replace(op: Any, values: Sequence[ir.Value]) -> None:
-    for old, new in zip(op.results, values, strict=True):
-        old.replace_all_uses_with(new)
-    op.operation.erase()
+    put_instead(op, values)
 
 
 def callee_of(op: Any, name: str, functions: dict[str, func.FuncOp]) -> str | None:
