@@ -67,7 +67,7 @@ import jaxmlir, model
 program = jaxmlir.trace(model.loss)(model.PARAMETERS, model.TOKENS)
 program.save("model.jaxmlir")
 program.run_passes("jaxpr-outline").save("outlined.jaxmlir")
-from jaxmlir.ir import module_bytecode
+from jaxmlir.dialect.ir import module_bytecode
 print(len(module_bytecode(program.module)))
 """
 

@@ -33,7 +33,7 @@ import jax
 import jaxmlir
 from benchmarks._measure import Timing, _seconds
 from benchmarks.programs import Program, deep_transformer, many_equations, many_loops, worst_cases
-from jaxmlir.ir import scope
+from jaxmlir.dialect.ir import scope
 from jaxmlir.passes import LEVELS, STORAGE, Instrumentation, Pipeline, parse_pipeline
 
 SIZES = (1_000, 10_000, 100_000)
@@ -117,9 +117,9 @@ class Worst(NamedTuple):
 
 
 WORST: dict[str, Worst] = {
-    "linear chain": Worst("jaxpr-collapse", partial(cleaned, worst_cases.linear_chain)),
+    "linear chain": Worst("jaxpr-factor-linear-sums", partial(cleaned, worst_cases.linear_chain)),
     "linear chain of products": Worst(
-        "jaxpr-collapse",
+        "jaxpr-factor-linear-sums",
         partial(cleaned, partial(worst_cases.linear_chain, products=True)),
     ),
     "products with sums": Worst("jaxpr-distribute", partial(cleaned, worst_cases.sums_of_products)),
@@ -127,43 +127,45 @@ WORST: dict[str, Worst] = {
         "jaxpr-raise-loops", partial(cleaned, worst_cases.filled_arrays)
     ),
     "maps of six ops": Worst("jaxpr-raise-loops", partial(cleaned, worst_cases.small_maps)),
-    "pairs of loops": Worst("jaxpr-batch-scans", partial(cleaned, worst_cases.pairs_of_loops)),
+    "pairs of loops": Worst("jaxpr-fuse-scans", partial(cleaned, worst_cases.pairs_of_loops)),
     "written parts": Worst("jaxpr-slp-vectorize", partial(cleaned, worst_cases.written_parts)),
-    "blocks for examples": Worst("jaxpr-batch-blocks", partial(cleaned, worst_cases.examples)),
-    "loops of log-sum-exps": Worst("jaxpr-log-products", partial(cleaned, worst_cases.likelihoods)),
+    "blocks for examples": Worst("jaxpr-vectorize-blocks", partial(cleaned, worst_cases.examples)),
+    "loops of log-sum-exps": Worst(
+        "jaxpr-factor-logsumexp", partial(cleaned, worst_cases.likelihoods)
+    ),
     "one factor of many": Worst("jaxpr-reassociate", partial(cleaned, worst_cases.shared_factor)),
     "one term of many": Worst(
         "jaxpr-raise-convolutions", partial(cleaned, worst_cases.shared_term)
     ),
-    "rows of one array": Worst("jaxpr-select-early", partial(cleaned, worst_cases.selected_rows)),
+    "rows of one array": Worst("jaxpr-hoist-slices", partial(cleaned, worst_cases.selected_rows)),
     "places in a loop": Worst("jaxpr-raise-loops", partial(cleaned, worst_cases.places_in_a_loop)),
     "loops over one array": Worst(
-        "jaxpr-scan-in-place",
+        "jaxpr-inplace-scans",
         partial(cleaned, worst_cases.loops_over_one_array),
     ),
     "loops over its columns": Worst(
-        "jaxpr-scan-in-place",
+        "jaxpr-inplace-scans",
         partial(cleaned, partial(worst_cases.loops_over_one_array, columns=True)),
     ),
-    "shrinking windows": Worst("jaxpr-fence", partial(cleaned, worst_cases.shrinking)),
-    "values of a loop": Worst("jaxpr-fence", partial(cleaned, worst_cases.wide_loop)),
+    "shrinking windows": Worst("jaxpr-materialize-shared", partial(cleaned, worst_cases.shrinking)),
+    "values of a loop": Worst("jaxpr-materialize-shared", partial(cleaned, worst_cases.wide_loop)),
     "transformer": Worst("jaxpr-tile", transformer),
     "gradients of loops": Worst(
         "jaxpr-remat",
         partial(compiled, lambda n: many_loops(3 * n // 5), "jaxpr-remat"),
     ),
     "layers that are calls": Worst(
-        "jaxpr-compute-late",
-        partial(compiled, layers, "jaxpr-compute-late"),
+        "jaxpr-sink-recompute",
+        partial(compiled, layers, "jaxpr-sink-recompute"),
         count_inlined,
     ),
     "forward passes of calls": Worst(
-        "jaxpr-segment",
-        partial(compiled, layers, "jaxpr-segment"),
+        "jaxpr-checkpoint-segments",
+        partial(compiled, layers, "jaxpr-checkpoint-segments"),
         count_inlined,
         "{min-peak=0}",
     ),
-    "forward passes": Worst("jaxpr-segment", transformer, options="{min-peak=0}"),
+    "forward passes": Worst("jaxpr-checkpoint-segments", transformer, options="{min-peak=0}"),
 }
 
 

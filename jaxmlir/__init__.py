@@ -16,21 +16,21 @@ from __future__ import annotations
 import importlib
 import os
 
-from jaxmlir._lazy import lazy_names
+from jaxmlir.support.lazy_names import lazy_names
 
 __version__ = "0.1.0"
 
 _EXPORTS = {
-    "Program": "program",
-    "custom_inverse": "given_inverses",
-    "from_jaxpr": "staging",
-    "jit": "staging",
+    "Program": "program.program",
+    "custom_inverse": "transforms.inverses.given",
+    "from_jaxpr": "program.staging",
+    "jit": "program.staging",
     "load": "artifact",
-    "parse": "staging",
-    "register_inverse": "given_inverses",
-    "register_node_type": "pytrees",
-    "register_param_type": "codec",
-    "trace": "staging",
+    "parse": "program.staging",
+    "register_inverse": "transforms.inverses.given",
+    "register_node_type": "dialect.pytrees",
+    "register_param_type": "dialect.codec",
+    "trace": "program.staging",
 }
 
 __all__ = [
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 
-_SUBMODULES = frozenset({"backend", "debug", "errors", "interpreter", "passes"})
+_SUBMODULES = frozenset({"backend", "debug", "errors", "interpret", "passes", "toolbox"})
 
 
 __getattr__ = lazy_names(__name__, _EXPORTS, _SUBMODULES)

@@ -14,7 +14,7 @@ since 0.11.1            linearization rules have structured residuals:
                         :func:`register_linearization`
 since 0.11.1            ``custom_vjp``'s bwd returns ``(cotangents, logs)``:
                         :func:`call_bwd`, :func:`wrap_bwd`
-custom rules as hijax   what these primitives take differs: :mod:`jaxmlir.rules_hijax`
+custom rules as hijax   what these primitives take differs: :mod:`jaxmlir.bridge.custom_rules.hijax`
 ======================  =================================================================
 """
 
@@ -254,7 +254,7 @@ def custom_node(registry: Any, cls: type, metadata: Any, children: Sequence[Any]
 
 def policy_classes() -> list[type]:
     """Classes of policies of ``jax.checkpoint`` (before JAX 0.12)."""
-    from jaxmlir import policies
+    from jaxmlir.dialect import policies
 
     names = ("DotsSaveable", *policies.MAKERS)
     found = [resolve("jax._src.ad_checkpoint", name) for name in names]

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 TOOLS = {
-    "jaxmlir-opt": "jaxmlir.opt",
-    "jaxmlir-translate": "jaxmlir.translate",
-    "jaxmlir-run": "jaxmlir.run",
+    "jaxmlir-opt": "jaxmlir.cli.opt",
+    "jaxmlir-translate": "jaxmlir.cli.translate",
+    "jaxmlir-run": "jaxmlir.cli.run",
     "FileCheck": "filecheck.main",
 }
 _LARGEST_REQUEST = 1 << 20
@@ -116,7 +116,7 @@ def serve(listening: socket.socket) -> None:
 def _preload() -> None:
     import importlib
 
-    for module in ("jax", "jaxmlir.passes", "jaxmlir.program", *TOOLS.values()):
+    for module in ("jax", "jaxmlir.passes", "jaxmlir.program.program", *TOOLS.values()):
         importlib.import_module(module)
 
 

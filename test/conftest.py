@@ -67,10 +67,10 @@ def same_numbers(request):
 @pytest.fixture(scope="session", autouse=True)
 def passes_tell_the_truth():
     """Fails where a pass says that it left a program as it was, and did not."""
-    from jaxmlir.ir import module_bytecode
-    from jaxmlir.passes import _pipeline
+    from jaxmlir.dialect.ir import module_bytecode
+    from jaxmlir.passes import pipeline
 
-    run = _pipeline._run_python
+    run = pipeline._run_python
 
     def checked(step, program):
         before, state = module_bytecode(program.module), program.state
@@ -80,5 +80,5 @@ def passes_tell_the_truth():
         return changed
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_pipeline, "_run_python", checked)
+        patch.setattr(pipeline, "_run_python", checked)
         yield

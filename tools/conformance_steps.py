@@ -28,8 +28,8 @@ import numpy as np
 import jaxmlir
 from jaxmlir._compat import core
 from jaxmlir.errors import JaxmlirError
+from jaxmlir.optimize.simplify.canonicalize import canonicalize
 from jaxmlir.passes import level_pipeline
-from jaxmlir.passes.canonicalize import canonicalize
 
 PASSED = "passed"
 SAME_TEXT = "same text"

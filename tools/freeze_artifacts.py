@@ -22,7 +22,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 import jaxmlir
-from jaxmlir.ir import DIALECT_VERSION
+from jaxmlir.dialect.ir import DIALECT_VERSION
 
 FOLDER = Path(__file__).resolve().parent.parent / "test" / "data" / "artifacts"
 

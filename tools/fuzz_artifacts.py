@@ -39,7 +39,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 import jaxmlir
-from jaxmlir.artifact import _container, _format
+from jaxmlir.artifact import container, format
 from jaxmlir.errors import JaxmlirError
 
 LIMIT_SECONDS = 1.0
@@ -145,8 +145,8 @@ def inserted(data: bytes, rng: random.Random) -> bytes:
 
 def forged(data: bytes, rng: random.Random) -> bytes:
     """Another file whose digests all hold."""
-    metadata, parts = _container.unpack(memoryview(data))
-    text = lzma.decompress(parts[_format.MODULE].data)
+    metadata, parts = container.unpack(memoryview(data))
+    text = lzma.decompress(parts[format.MODULE].data)
     kind = rng.random()
     if kind < 0.85:
         for _ in range(rng.choice((1, 1, 2, 5))):
@@ -161,14 +161,14 @@ def forged(data: bytes, rng: random.Random) -> bytes:
 def sealed(metadata: dict, parts: dict, text: bytes) -> bytes:
     """An artifact of these parts, with the right digests where the metadata have a place."""
     packed = lzma.compress(text, preset=0)
-    parts = {**parts, _format.MODULE: _container.Part("U8", (len(packed),), packed)}
+    parts = {**parts, format.MODULE: container.Part("U8", (len(packed),), packed)}
     metadata = json.loads(json.dumps(metadata))
     module = metadata.get("module")
     if isinstance(module, dict):
         if isinstance(module.get("bytes"), int):
             module["bytes"] = len(text)
-        module["sha256"] = _format.digest(packed)
-    return b"".join(map(bytes, _container.pack(metadata, parts)))
+        module["sha256"] = format.digest(packed)
+    return b"".join(map(bytes, container.pack(metadata, parts)))
 
 
 def resealed(data: bytes, rng: random.Random) -> bytes:
@@ -247,7 +247,7 @@ def delete_tokens(text: bytes, rng: random.Random) -> bytes:
 
 def swap_ops(text: bytes, rng: random.Random) -> bytes:
     """An op under the name of another primitive."""
-    from jaxmlir import ops
+    from jaxmlir.dialect import ops
 
     names = re.findall(rb'"jaxpr\.\w+"\(', text)
     new = b'"jaxpr.%s"(' % rng.choice(list(ops.OPS)).encode()

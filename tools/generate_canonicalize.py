@@ -4,7 +4,7 @@
     python tools/generate_canonicalize.py --check    fail if the page is not what would be written
 
 The equations of single ops stand in the op table, the others above the functions that do them, in
-``jaxmlir/passes/canonicalize/``; these are read from the source.
+``jaxmlir/optimize/simplify/canonicalize/``; these are read from the source.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from jaxmlir import ops  # noqa: E402
+from jaxmlir.dialect import ops  # noqa: E402
 
 PAGE = Path("docs/canonicalize.md")
 REWRITES = ROOT / "jaxmlir" / "passes" / "canonicalize"

@@ -18,7 +18,7 @@ from types import EllipsisType, ModuleType
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from jaxmlir import ops  # noqa: E402
+from jaxmlir.dialect import ops  # noqa: E402
 
 # --- the dialect in IRDL --------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ def _irdl_attribute(attribute: ops.Attr) -> str:
 _REFERENCE_HEADER = """\
 # The jaxpr dialect: reference of its ops
 
-Generated from the op table, `jaxmlir/ops`, by `tools/generate_dialect.py`.
+Generated from the op table, `jaxmlir/dialect/ops`, by `tools/generate_dialect.py`.
 
 An equation of a jaxpr is one op, `jaxpr.<primitive>`; its params are attributes under JAX's names;
 a sub-jaxpr is a private function that the attribute names. An attribute that is equal to its
@@ -140,7 +140,7 @@ The columns of the tables:
 - **in**, **out**: how many operands and results; *n* is any number.
 - **attributes**: name, kind, and default after `=`; one in **bold** has none and is always there. A
   kind that ends in `?` allows `none`; `absent` is the default of a param that JAX may leave out.
-  The kinds are explained in `jaxmlir/ops/_record.py`.
+  The kinds are explained in `jaxmlir/dialect/ops/record.py`.
 - **linear in**: the operands, counted from 0, in which the op is jointly linear.
 - **inverse**: what undoes it, z being the result of x and y, or why nothing does (docs/inverse.md).
 - **JAX**: the versions whose primitives include it, where that is not all; an attribute's stand
@@ -216,7 +216,7 @@ def _linear(linear: tuple[int | EllipsisType, ...] | None) -> str:
 # --- the inverses ---------------------------------------------------------------------------------
 
 _INVERSES = "docs/inverse.md"
-_BEGIN = "<!-- generated from jaxmlir/ops by tools/generate_dialect.py: the rules -->\n"
+_BEGIN = "<!-- generated from jaxmlir/dialect/ops by tools/generate_dialect.py: the rules -->\n"
 _END = "<!-- end of the rules -->\n"
 
 

@@ -35,9 +35,9 @@ import numpy as np  # noqa: E402
 from lit_examples import examples  # noqa: E402
 from lit_examples._example import Example  # noqa: E402
 
-from jaxmlir import ops  # noqa: E402
 from jaxmlir._compat import jax_version  # noqa: E402
-from jaxmlir.staging import from_jaxpr  # noqa: E402
+from jaxmlir.dialect import ops  # noqa: E402
+from jaxmlir.program.staging import from_jaxpr  # noqa: E402
 
 FOLDER = ROOT / "lit_tests" / "ops"
 VERSIONS = ((0, 10), (0, 11), (0, 12))

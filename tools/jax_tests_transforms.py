@@ -22,10 +22,10 @@ import jax.test_util
 from jax.core import Tracer
 from jax.extend import source_info_util
 
-from jaxmlir import runtime
+from jaxmlir.bridge.importer import CLOSES_OVER
 from jaxmlir.errors import JaxmlirError
-from jaxmlir.importer import CLOSES_OVER
-from jaxmlir.staging import from_jaxpr, name_of, wraps
+from jaxmlir.program.staging import from_jaxpr, name_of, wraps
+from jaxmlir.runtime import program_primitive
 
 NAMES = (
     "grad",
@@ -86,7 +86,9 @@ def staged(fun: Callable[..., Any]) -> Callable[..., Any]:
             return fun(*args, **kwargs)
         try:
             program = from_jaxpr(traced.jaxpr, arrays.__name__)
-            values = iter(runtime.call(program, program.name, [*traced._consts, *operands]))
+            values = iter(
+                program_primitive.call(program, program.name, [*traced._consts, *operands])
+            )
         except JaxmlirError as error:
             # What JAX refuses is refused in JAX's words, and what it refuses once it is staged out
             # is not for a program either: a custom rule, say, that looks at values.

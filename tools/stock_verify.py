@@ -24,9 +24,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from jaxmlir import ops  # noqa: E402
+from jaxmlir.dialect import ops  # noqa: E402
+from jaxmlir.dialect.ir import ir, parse_module, scope  # noqa: E402
 from jaxmlir.errors import ParseError  # noqa: E402
-from jaxmlir.ir import ir, parse_module, scope  # noqa: E402
 
 IRDL = ROOT / "dialect" / "jaxpr.irdl.mlir"
 

@@ -19,11 +19,11 @@ from typing import Any, ClassVar
 
 import jax
 
-from jaxmlir import ops
-from jaxmlir.interpreter import Interpreter
+from jaxmlir.dialect import ops
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.interpret.interpreter import Interpreter
 from jaxmlir.passes import Pass
-from jaxmlir.passes.toolbox import constant, ir, ops_of, remark, replace, scope
-from jaxmlir.types import aval_of
+from jaxmlir.toolbox import constant, ir, ops_of, remark, replace, scope
 
 _FAMILIES = """
     elementwise transcendental bitwise comparison special shape indexing reduction contraction

@@ -23,8 +23,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmlir import ops
-from jaxmlir.interpreter import Interpreter, Node
+from jaxmlir.dialect import ops
+from jaxmlir.interpret.interpreter import Interpreter, Node
 
 
 class Traced(NamedTuple):

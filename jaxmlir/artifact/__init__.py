@@ -13,17 +13,17 @@ it is executed by loading it, and nobody has to trust it to look at it:
 
 from __future__ import annotations
 
-from jaxmlir._lazy import lazy_names
+from jaxmlir.support.lazy_names import lazy_names
 
 __all__ = ["describe", "load", "map_file", "pieces", "read", "save"]
 
 # A process that loads a program does not save one, as a rule.
 _EXPORTS = {
-    "describe": "_describe",
-    "load": "_load",
-    "map_file": "_container",
-    "pieces": "_save",
-    "read": "_load",
-    "save": "_save",
+    "describe": "describe",
+    "load": "load",
+    "map_file": "container",
+    "pieces": "save",
+    "read": "load",
+    "save": "save",
 }
 __getattr__ = lazy_names(__name__, _EXPORTS, ())

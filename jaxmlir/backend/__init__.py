@@ -26,8 +26,8 @@ from typing import Any
 
 import jax
 
-from jaxmlir.backend import _lowering
-from jaxmlir.backend._settings import Settings
+from jaxmlir.backend import lowering
+from jaxmlir.backend.settings import Settings
 
 # A part of the key of JAX's caches: what was compiled under other settings is not used.
 _settings = jax.make_user_context(None)
@@ -79,7 +79,7 @@ def disable() -> None:
 
 
 def _take_over() -> None:
-    _lowering.take_over(lambda: _settings.value)
+    lowering.take_over(lambda: _settings.value)
 
 
 def pytest_configure(config: Any) -> None:

@@ -1,6 +1,7 @@
 """Finding out what a program does, on its ops and in the user's terms.
 
-All of these evaluate the program op by op (:mod:`jaxmlir.interpreter`), backward passes too:
+All of these evaluate the program op by op (:mod:`jaxmlir.interpret.interpreter`), backward passes
+too:
 
     debug.find_nan(program, *args)            the op that makes the first NaN or Inf
     debug.diff(first, second, *args)          the op at which two programs, platforms or dtypes part
@@ -9,9 +10,9 @@ All of these evaluate the program op by op (:mod:`jaxmlir.interpreter`), backwar
 
 from __future__ import annotations
 
-from jaxmlir.debug._breakpoint import breakpoint_at
-from jaxmlir.debug._diff import Difference, diff
-from jaxmlir.debug._nonfinite import NonFinite, find_nan
-from jaxmlir.debug._values import Place, Range
+from jaxmlir.debug.breakpoint import breakpoint_at
+from jaxmlir.debug.diff import Difference, diff
+from jaxmlir.debug.nonfinite import NonFinite, find_nan
+from jaxmlir.debug.values import Place, Range
 
 __all__ = ["Difference", "NonFinite", "Place", "Range", "breakpoint_at", "diff", "find_nan"]

@@ -14,133 +14,132 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jaxmlir._lazy import lazy_names
 from jaxmlir.errors import nearest
+from jaxmlir.support.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from jaxmlir.passes._base import Option, Pass
-    from jaxmlir.passes._instrument import Instrumentation, Timing
-    from jaxmlir.passes._levels import LEVELS, STORAGE, level_pipeline, level_stages
-    from jaxmlir.passes._pipeline import Pipeline
-    from jaxmlir.passes._remarks import remark, remarks_wanted
-    from jaxmlir.passes._source import Description
+    from jaxmlir.passes.base import Option, Pass
+    from jaxmlir.passes.descriptions import Description
+    from jaxmlir.passes.instrument import Instrumentation, Timing
+    from jaxmlir.passes.levels import LEVELS, STORAGE, level_pipeline, level_stages
+    from jaxmlir.passes.pipeline import Pipeline
+    from jaxmlir.passes.remarks import remark, remarks_wanted
 
 _EXPORTS = {
-    "Description": "_source",
-    "Instrumentation": "_instrument",
-    "LEVELS": "_levels",
-    "Option": "_base",
-    "Pass": "_base",
-    "Pipeline": "_pipeline",
-    "STORAGE": "_levels",
-    "Timing": "_instrument",
-    "level_pipeline": "_levels",
-    "level_stages": "_levels",
-    "remark": "_remarks",
-    "remarks_wanted": "_remarks",
+    "Description": "descriptions",
+    "Instrumentation": "instrument",
+    "LEVELS": "levels",
+    "Option": "base",
+    "Pass": "base",
+    "Pipeline": "pipeline",
+    "STORAGE": "levels",
+    "Timing": "instrument",
+    "level_pipeline": "levels",
+    "level_stages": "levels",
+    "remark": "remarks",
+    "remarks_wanted": "remarks",
 }
 
 BUILTIN_PASSES = (
-    ("jaxpr-batch-blocks", "jaxmlir.passes.batch_blocks:BatchBlocks"),
-    ("jaxpr-batch-scans", "jaxmlir.passes.batch_scans:BatchScans"),
-    ("jaxpr-canonicalize", "jaxmlir.passes.canonicalize:Canonicalize"),
-    ("jaxpr-checkpoint-while", "jaxmlir.passes.checkpoint_while:CheckpointWhile"),
-    ("jaxpr-collapse", "jaxmlir.passes.collapse:Collapse"),
-    ("jaxpr-compute-late", "jaxmlir.passes.compute_late:ComputeLate"),
-    ("jaxpr-cost", "jaxmlir.passes.cost:PrintCost"),
-    ("jaxpr-cse", "jaxmlir.passes.cse:Cse"),
-    ("jaxpr-dce", "jaxmlir.passes.dce:Dce"),
-    ("jaxpr-dedupe-functions", "jaxmlir.passes.dedupe_functions:DedupeFunctions"),
-    ("jaxpr-defer-sums", "jaxmlir.passes.defer_sums:DeferSums"),
-    ("jaxpr-discharge-refs", "jaxmlir.passes.discharge_refs:DischargeRefs"),
-    ("jaxpr-distribute", "jaxmlir.passes.distribute:Distribute"),
-    ("jaxpr-drop-unit-dims", "jaxmlir.passes.drop_unit_dims:DropUnitDims"),
-    ("jaxpr-expand-convolutions", "jaxmlir.passes.expand_convolutions:ExpandConvolutions"),
-    ("jaxpr-expand-cumlogsumexp", "jaxmlir.passes.expand_cumlogsumexp:ExpandCumlogsumexp"),
-    ("jaxpr-expand-custom-lin", "jaxmlir.passes.expand_custom_lin:ExpandCustomLin"),
-    ("jaxpr-expand-depthwise", "jaxmlir.passes.expand_depthwise:ExpandDepthwise"),
-    ("jaxpr-expand-factorizations", "jaxmlir.passes.expand_factorizations:ExpandFactorizations"),
-    ("jaxpr-expand-products", "jaxmlir.passes.expand_products:ExpandProducts"),
-    ("jaxpr-expand-scatter", "jaxmlir.passes.expand_scatter:ExpandScatter"),
+    ("jaxpr-canonicalize", "jaxmlir.optimize.simplify.canonicalize:Canonicalize"),
+    ("jaxpr-checkpoint-segments", "jaxmlir.optimize.memory.checkpoint_segments:CheckpointSegments"),
+    ("jaxpr-checkpoint-while", "jaxmlir.transforms.checkpoint_while:CheckpointWhile"),
+    ("jaxpr-cost", "jaxmlir.analysis.cost:PrintCost"),
+    ("jaxpr-cse", "jaxmlir.optimize.simplify.cse:Cse"),
+    ("jaxpr-dce", "jaxmlir.optimize.simplify.dce:Dce"),
+    ("jaxpr-dedupe-functions", "jaxmlir.rewriting.dedupe:DedupeFunctions"),
+    ("jaxpr-discharge-refs", "jaxmlir.transforms.discharge_refs:DischargeRefs"),
+    ("jaxpr-distribute", "jaxmlir.optimize.algebra.distribute:Distribute"),
+    ("jaxpr-dot-to-2d", "jaxmlir.optimize.cpu.dot_to_2d:DotTo2d"),
+    ("jaxpr-duplicate-producers", "jaxmlir.optimize.memory.duplicate_producers:DuplicateProducers"),
+    ("jaxpr-expand-convolutions", "jaxmlir.optimize.cpu.expand_convolutions:ExpandConvolutions"),
+    ("jaxpr-expand-cumlogsumexp", "jaxmlir.optimize.cpu.expand_cumlogsumexp:ExpandCumlogsumexp"),
+    ("jaxpr-expand-custom-lin", "jaxmlir.transforms.expand_custom_lin:ExpandCustomLin"),
+    ("jaxpr-expand-depthwise", "jaxmlir.optimize.cpu.expand_depthwise:ExpandDepthwise"),
+    (
+        "jaxpr-expand-factorizations",
+        "jaxmlir.optimize.cpu.expand_factorizations:ExpandFactorizations",
+    ),
+    ("jaxpr-expand-products", "jaxmlir.optimize.cpu.expand_products:ExpandProducts"),
+    ("jaxpr-expand-scatter", "jaxmlir.optimize.cpu.expand_scatter:ExpandScatter"),
     (
         "jaxpr-expand-select-and-scatter",
-        "jaxmlir.passes.expand_select_and_scatter:ExpandSelectAndScatter",
+        "jaxmlir.optimize.cpu.expand_select_and_scatter:ExpandSelectAndScatter",
     ),
-    ("jaxpr-expand-trigonometry", "jaxmlir.passes.expand_trigonometry:ExpandTrigonometry"),
-    ("jaxpr-fence", "jaxmlir.passes.fence:Fence"),
-    ("jaxpr-flatten-products", "jaxmlir.passes.flatten_products:FlattenProducts"),
-    ("jaxpr-gather-dot", "jaxmlir.passes.gather_dot:GatherDot"),
-    ("jaxpr-grad", "jaxmlir.passes.vjp:Grad"),
-    ("jaxpr-halo", "jaxmlir.passes.halo:Halo"),
-    ("jaxpr-inline", "jaxmlir.passes.inline:Inline"),
-    ("jaxpr-inverse", "jaxmlir.passes.inverse:Inverse"),
-    ("jaxpr-jvp", "jaxmlir.passes.jvp:Jvp"),
-    ("jaxpr-legalize-to-stablehlo", "jaxmlir.passes.legalize_to_stablehlo:LegalizeToStablehlo"),
-    ("jaxpr-licm", "jaxmlir.passes.licm:Licm"),
-    ("jaxpr-linearize", "jaxmlir.passes.linearize:Linearize"),
-    ("jaxpr-log-products", "jaxmlir.passes.log_products:LogProducts"),
-    ("jaxpr-map-calls", "jaxmlir.passes.map_calls:MapCalls"),
-    ("jaxpr-matmul-precision", "jaxmlir.passes.matmul_precision:MatmulPrecision"),
-    ("jaxpr-outline", "jaxmlir.passes.outline:Outline"),
-    ("jaxpr-parallel-loops", "jaxmlir.passes.parallel_loops:ParallelLoops"),
-    ("jaxpr-partial-eval", "jaxmlir.passes.partial_eval:PartialEval"),
-    ("jaxpr-raise-convolutions", "jaxmlir.passes.raise_convolutions:RaiseConvolutions"),
-    ("jaxpr-raise-loops", "jaxmlir.passes.raise_loops:RaiseLoops"),
-    ("jaxpr-reassociate", "jaxmlir.passes.reassociate:Reassociate"),
-    ("jaxpr-recompute", "jaxmlir.passes.recompute:Recompute"),
-    ("jaxpr-remat", "jaxmlir.passes.remat:Remat"),
-    ("jaxpr-reroll", "jaxmlir.passes.reroll:Reroll"),
-    ("jaxpr-scan-in-place", "jaxmlir.passes.scan_in_place:ScanInPlace"),
-    ("jaxpr-segment", "jaxmlir.passes.segment:Segments"),
-    ("jaxpr-select-early", "jaxmlir.passes.select_early:SelectEarly"),
-    ("jaxpr-slp-vectorize", "jaxmlir.passes.slp:SlpVectorize"),
-    ("jaxpr-solve-late", "jaxmlir.passes.solve_late:SolveLate"),
-    ("jaxpr-solve-once", "jaxmlir.passes.solve_once:SolveOnce"),
-    ("jaxpr-stop-shifts", "jaxmlir.passes.stop_shifts:StopShifts"),
-    ("jaxpr-tile", "jaxmlir.passes.tile:Tile"),
-    ("jaxpr-transpose", "jaxmlir.passes.transpose:Transpose"),
-    ("jaxpr-unroll-reductions", "jaxmlir.passes.unroll_reductions:UnrollReductions"),
-    ("jaxpr-verify", "jaxmlir.passes.verify:Verify"),
-    ("jaxpr-vjp", "jaxmlir.passes.vjp:Vjp"),
-    ("jaxpr-vmap", "jaxmlir.passes.vmap:Vmap"),
+    ("jaxpr-expand-trigonometry", "jaxmlir.optimize.cpu.expand_trigonometry:ExpandTrigonometry"),
+    ("jaxpr-factor-linear-sums", "jaxmlir.optimize.algebra.factor_linear_sums:FactorLinearSums"),
+    ("jaxpr-factor-logsumexp", "jaxmlir.optimize.algebra.factor_logsumexp:FactorLogsumexp"),
+    ("jaxpr-fold-unit-dims", "jaxmlir.optimize.simplify.fold_unit_dims:FoldUnitDims"),
+    ("jaxpr-fuse-scans", "jaxmlir.optimize.loops.fuse_scans:FuseScans"),
+    ("jaxpr-gather-dot", "jaxmlir.optimize.algebra.gather_dot:GatherDot"),
+    ("jaxpr-grad", "jaxmlir.transforms.vjp:Grad"),
+    ("jaxpr-hoist-inverse", "jaxmlir.optimize.algebra.hoist_inverse:HoistInverse"),
+    ("jaxpr-hoist-slices", "jaxmlir.optimize.algebra.hoist_slices:HoistSlices"),
+    ("jaxpr-inline", "jaxmlir.rewriting.inline:Inline"),
+    ("jaxpr-inplace-scans", "jaxmlir.optimize.loops.inplace_scans:InplaceScans"),
+    ("jaxpr-inverse", "jaxmlir.transforms.inverse:Inverse"),
+    ("jaxpr-jvp", "jaxmlir.transforms.jvp:Jvp"),
+    ("jaxpr-legalize-to-stablehlo", "jaxmlir.lowering.legalize:LegalizeToStablehlo"),
+    ("jaxpr-licm", "jaxmlir.optimize.loops.licm:Licm"),
+    ("jaxpr-linearize", "jaxmlir.transforms.linearize:Linearize"),
+    ("jaxpr-materialize-shared", "jaxmlir.optimize.cpu.materialize_shared:MaterializeShared"),
+    ("jaxpr-matmul-precision", "jaxmlir.optimize.simplify.matmul_precision:MatmulPrecision"),
+    ("jaxpr-outline", "jaxmlir.optimize.simplify.outline:Outline"),
+    ("jaxpr-pad-stencils", "jaxmlir.optimize.cpu.pad_stencils:PadStencils"),
+    ("jaxpr-parallel-loops", "jaxmlir.optimize.cpu.parallel_loops:ParallelLoops"),
+    ("jaxpr-partial-eval", "jaxmlir.transforms.partial_eval:PartialEval"),
+    ("jaxpr-raise-convolutions", "jaxmlir.optimize.vectorize.raise_convolutions:RaiseConvolutions"),
+    ("jaxpr-raise-loops", "jaxmlir.optimize.loops.raise_loops:RaiseLoops"),
+    ("jaxpr-reassociate", "jaxmlir.optimize.algebra.reassociate:Reassociate"),
+    ("jaxpr-reassociate-solves", "jaxmlir.optimize.algebra.reassociate_solves:ReassociateSolves"),
+    ("jaxpr-remat", "jaxmlir.optimize.memory.remat:Remat"),
+    ("jaxpr-reroll", "jaxmlir.optimize.loops.reroll:Reroll"),
+    ("jaxpr-roll-calls", "jaxmlir.optimize.loops.roll_calls:RollCalls"),
+    ("jaxpr-shift-invariance", "jaxmlir.optimize.algebra.shift_invariance:ShiftInvariance"),
+    ("jaxpr-sink-recompute", "jaxmlir.optimize.memory.sink_recompute:SinkRecompute"),
+    ("jaxpr-sink-reductions", "jaxmlir.optimize.loops.sink_reductions:SinkReductions"),
+    ("jaxpr-slp-vectorize", "jaxmlir.optimize.vectorize.slp:SlpVectorize"),
+    ("jaxpr-tile", "jaxmlir.optimize.memory.tile:Tile"),
+    ("jaxpr-transpose", "jaxmlir.transforms.transpose:Transpose"),
+    ("jaxpr-unroll-reductions", "jaxmlir.optimize.cpu.unroll_reductions:UnrollReductions"),
+    ("jaxpr-vectorize-blocks", "jaxmlir.optimize.vectorize.vectorize_blocks:VectorizeBlocks"),
+    ("jaxpr-verify", "jaxmlir.verify.verify_pass:Verify"),
+    ("jaxpr-vjp", "jaxmlir.transforms.vjp:Vjp"),
+    ("jaxpr-vmap", "jaxmlir.transforms.vmap:Vmap"),
 )
 """Name and ``module:Class`` of every pass of jaxmlir, imported when the pass is used."""
 
 
-# Those that users of the package want, and that no other name of it loads.
-_SUBMODULES = frozenset({"cost", "toolbox"})
-
-
-__getattr__ = lazy_names(__name__, _EXPORTS, _SUBMODULES)
+__getattr__ = lazy_names(__name__, _EXPORTS, ())
 
 
 def find_pass(name: str) -> type[Pass] | None:
     """The class of a pass written in Python, or None: then it may be a C++ pass."""
-    from jaxmlir.passes import _registry
+    from jaxmlir.passes import registry
 
-    return _registry.find(name, BUILTIN_PASSES)
+    return registry.find(name, BUILTIN_PASSES)
 
 
 def pass_exists(name: str) -> bool:
     """Whether a pipeline may name this pass, in Python or in C++."""
-    from jaxmlir.passes import _cxx
+    from jaxmlir.passes import cxx
 
-    return bool(name) and (find_pass(name) is not None or _cxx.exists(name))
+    return bool(name) and (find_pass(name) is not None or cxx.exists(name))
 
 
 def describe_passes() -> dict[str, dict[str, Description]]:
     """Summary and options of every pass, by origin and name, without importing the passes."""
-    from jaxmlir.passes import _cxx, _registry, _source
-    from jaxmlir.passes._base import Pass
+    from jaxmlir.passes import cxx, descriptions, registry
+    from jaxmlir.passes.base import Pass
 
-    builtin = {name: _source.of_target(target) for name, target in BUILTIN_PASSES}
-    plugins = {p.name: _source.of_target(p.value) for p in _registry.plugins()}
+    builtin = {name: descriptions.of_target(target) for name, target in BUILTIN_PASSES}
+    plugins = {p.name: descriptions.of_target(p.value) for p in registry.plugins()}
     loaded = {
-        name: _source.of_class(cls)
+        name: descriptions.of_class(cls)
         for name, cls in Pass.loaded.items()
         if name not in builtin and name not in plugins
     }
-    cxx = {name: _source.Description(summary) for name, summary in _cxx.available().items()}
+    cxx = {name: descriptions.Description(summary) for name, summary in cxx.available().items()}
     return {
         "Passes of jaxmlir": builtin,
         "Passes of loaded modules and installed packages": plugins | loaded,
@@ -168,9 +167,9 @@ def parse_pipeline(text: str) -> Pipeline:
       PipelineError: malformed, or an unknown pass or option; points at the column, and suggests
         the nearest name.
     """
-    from jaxmlir.passes import _pipeline
+    from jaxmlir.passes import pipeline
 
-    return _pipeline.parse_pipeline(text, find_pass, suggest_pass)
+    return pipeline.parse_pipeline(text, find_pass, suggest_pass)
 
 
 __all__ = [

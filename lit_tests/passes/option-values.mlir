@@ -7,12 +7,12 @@
 // RUN: not jaxmlir-opt %s --jaxpr-vmap='axis-size=2 in-axes=2,-1' 2>&1 | FileCheck %s --check-prefix=AXIS
 // RUN: not jaxmlir-opt %s --jaxpr-vmap=axis-size=-7 2>&1 | FileCheck %s --check-prefix=SIZE
 // RUN: not jaxmlir-opt %s --jaxpr-checkpoint-while='checkpoints=2 func=h' 2>&1 | FileCheck %s --check-prefix=FUNCTION
-// RUN: not jaxmlir-opt %s --jaxpr-fence=platform=abacus 2>&1 | FileCheck %s --check-prefix=PLATFORM
+// RUN: not jaxmlir-opt %s --jaxpr-materialize-shared=platform=abacus 2>&1 | FileCheck %s --check-prefix=PLATFORM
 // RUN: not jaxmlir-opt %s --jaxpr-matmul-precision=ops=dot 2>&1 | FileCheck %s --check-prefix=OP
 // RUN: not jaxmlir-opt %s --jaxpr-matmul-precision=ops=sin 2>&1 | FileCheck %s --check-prefix=PRODUCT
 // RUN: not jaxmlir-opt %s --jaxpr-matmul-precision=dtype=int8 2>&1 | FileCheck %s --check-prefix=DTYPE
 // RUN: not jaxmlir-opt %s --jaxpr-matmul-precision="exact='('" 2>&1 | FileCheck %s --check-prefix=REGEX
-// RUN: not jaxmlir-opt %s --jaxpr-defer-sums=min-bytes=-7 2>&1 | FileCheck %s --check-prefix=COUNT
+// RUN: not jaxmlir-opt %s --jaxpr-sink-reductions=min-bytes=-7 2>&1 | FileCheck %s --check-prefix=COUNT
 // RUN: not jaxmlir-opt %s --jaxpr-vmap='axis-size=2 out-axes=-1' 2>&1 | FileCheck %s --check-prefix=RESULT
 // RUN: not jaxmlir-opt %s --jaxpr-inverse='argnums=0 known=0' 2>&1 | FileCheck %s --check-prefix=GIVEN
 // RUN: not jaxmlir-opt %s --jaxpr-inverse='argnums=0 log-det=true' 2>&1 | FileCheck %s --check-prefix=SQUARE
@@ -31,7 +31,7 @@
 // PRODUCT: error: option 'ops': 'sin' is no product that accumulates
 // DTYPE: error: option 'dtype': expected floats narrower than float32, got 'int8'
 // REGEX: error: option 'exact': '(' is no regular expression
-// COUNT: error: option 'min-bytes' of pass 'jaxpr-defer-sums' expects int, at least 0, got '-7'
+// COUNT: error: option 'min-bytes' of pass 'jaxpr-sink-reductions' expects int, at least 0, got '-7'
 // RESULT: option-values.mlir:[[# @LINE + 5]]:1: error: result 0 of @f is batched, but out_axes has None for it
 // GIVEN: option-values.mlir:[[# @LINE + 4]]:1: error: argument 0 of @f is to be found, and is given
 // SQUARE: option-values.mlir:[[# @LINE + 3]]:1: error: @f has no log-determinant: its Jacobian is not square

@@ -44,7 +44,7 @@ def bound(primitive: str, *args: Any, **params: Any) -> Example:
 
 
 def bind(primitive: str, *operands: Any, **params: Any) -> Any:
-    from jaxmlir import primitives
+    from jaxmlir.dialect import primitives
 
     found = primitives.get(primitive)
     return found.bind(*operands, **found.get_bind_params(params))

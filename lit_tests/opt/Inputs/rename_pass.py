@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from jaxmlir.ir import functions, ir
+from jaxmlir.dialect.ir import functions, ir
 from jaxmlir.passes import Pass
 
 

@@ -1,1 +1,0 @@
-"""Where MLIR's Python bindings look for dialect modules (see :mod:`jaxmlir.ir`)."""

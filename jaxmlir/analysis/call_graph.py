@@ -1,0 +1,202 @@
+"""Which functions of a program refer to which."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir.dialect import ops
+from jaxmlir.dialect.builder import Uses, named_ops, reachable, symbols_of
+from jaxmlir.dialect.ir import func, is_private
+from jaxmlir.dialect.ops import may_have_functions
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+
+# What who looks for loops of a known number of iterations asks for.
+SCANS = frozenset({"jaxpr.scan"})
+
+
+class CallGraph:
+    """The functions of a program and the symbols in them, from one walk over the ops.
+
+    Attributes:
+      ops: of each function the ops before the return, with their names.
+      uses: of each function the symbols that its ops refer to, as often as they do.
+      names: of each function the names of its ops.
+    """
+
+    def __init__(self, functions: dict[str, func.FuncOp]):
+        self._functions = functions
+        self.ops: dict[str, list[tuple[Any, str]]] = {}
+        self.uses: dict[str, list[str]] = {}
+        self.names: dict[str, set[str]] = {}
+        self._of_kernels: set[str] = set()
+        for symbol, function in functions.items():
+            found = self.uses[symbol] = []
+            ops = self.ops[symbol] = named_ops(function)
+            names = self.names[symbol] = {name for _, name in ops}
+            if not any(map(may_have_functions, names)):
+                continue
+            for op, name in ops:
+                if may_have_functions(name):
+                    symbols = list(symbols_of(op))
+                    found += symbols
+                    if name in KERNELS:
+                        self._of_kernels.update(symbols)
+
+    @functools.cached_property
+    def _lists(self) -> collections.Counter[tuple[str, ...]]:
+        """How many functions have ops of the same names in the same order."""
+        return collections.Counter(map(self._list, self.ops))
+
+    def _list(self, symbol: str) -> tuple[str, ...]:
+        return tuple([name for _, name in self.ops[symbol]])
+
+    def is_single(self, symbol: str) -> bool:
+        """Whether no other function has ops of the same names in the same order."""
+        return self._lists[self._list(symbol)] == 1
+
+    def counts(self) -> collections.Counter[str]:
+        """How often each symbol is referred to."""
+        return collections.Counter(use for found in self.uses.values() for use in found)
+
+    def uses_in(self, program: Program) -> Uses:
+        """What each function refers to, for who takes out those that it changes: these are read
+        again."""
+        found = Uses(program)
+        found.update((symbol, tuple(uses)) for symbol, uses in self.uses.items())
+        return found
+
+    def entry_points(self) -> list[str]:
+        """The public functions, and those that no other refers to."""
+        referred = set().union(*self.uses.values())
+        return [
+            symbol
+            for symbol, function in self._functions.items()
+            if symbol not in referred or not is_private(function)
+        ]
+
+    def callees_first(self) -> Iterator[str]:
+        """The functions, each after those that it refers to unless they refer to each other."""
+        uses = {
+            symbol: [use for use in dict.fromkeys(found) if use in self.uses]
+            for symbol, found in self.uses.items()
+        }
+        seen: set[str] = set()
+        for root in uses:
+            stack = [(root, iter(uses[root]))] if root not in seen else []
+            seen.add(root)
+            while stack:
+                symbol, rest = stack[-1]
+                below = next((use for use in rest if use not in seen), None)
+                if below is None:
+                    stack.pop()
+                    yield symbol
+                else:
+                    seen.add(below)
+                    stack.append((below, iter(uses[below])))
+
+    def kernels(self) -> set[str]:
+        """The functions of kernels (Pallas and the like), in which not every op may stand."""
+        return self._below(self._of_kernels)
+
+    def run_by(self, names: Collection[str]) -> set[str]:
+        """The functions that ops of some names refer to, directly or not."""
+        return self._below(
+            symbol
+            for function, ops in self.ops.items()
+            if self.have(function, names)
+            for op, name in ops
+            if name in names
+            for symbol in symbols_of(op)
+        )
+
+    def _below(self, symbols: Iterable[str]) -> set[str]:
+        """Some functions, and those that they refer to, directly or not."""
+        found: set[str] = set()
+        pending = list(symbols)
+        while pending:
+            symbol = pending.pop()
+            if symbol in self.uses and symbol not in found:
+                found.add(symbol)
+                pending += self.uses[symbol]
+        return found
+
+    def have(self, symbol: str, names: Collection[str]) -> bool:
+        """Whether a function has an op of one of the names."""
+        return not self.names[symbol].isdisjoint(names)
+
+    def outside_kernels(self, names: Collection[str] | None = None) -> list[func.FuncOp]:
+        """All other functions.
+
+        Args:
+          names: only those with an op of one of these.
+        """
+        skipped = self.kernels()
+        return [
+            self._functions[symbol]
+            for symbol in self.uses
+            if symbol not in skipped and (names is None or self.have(symbol, names))
+        ]
+
+
+KERNELS = frozenset(f"jaxpr.{record.name}" for record in ops.hardware.OPS)
+
+
+def outside_kernels(program: Program, names: Collection[str] | None = None) -> list[func.FuncOp]:
+    """The functions of a program, but those of its kernels.
+
+    Args:
+      names: only those with an op of one of these.
+    """
+    return program.reading.graph.outside_kernels(names)
+
+
+def visit_functions(
+    program: Program,
+    visit: Callable[[func.FuncOp], bool],
+    graph: CallGraph,
+    names: Collection[str],
+    uses: Uses | None = None,
+) -> None:
+    """Has the functions with an op of some names changed in place, those called before their
+    callers, but none of a kernel.
+
+    What then nobody refers to goes.
+
+    Args:
+      visit: says whether it has changed anything.
+      uses: what functions refer to then, of who knows of some.
+    """
+    entries, skipped = graph.entry_points(), graph.kernels()
+    changed = [
+        visit(program.function(symbol))
+        for symbol in graph.callees_first()
+        if symbol not in skipped and graph.have(symbol, names)
+    ]
+    if any(changed):
+        keep_reachable(program, entries, uses)
+
+
+def keep_reachable(program: Program, entries: Sequence[str], uses: Uses | None = None) -> None:
+    """Erases what no entry point refers to any more, of a program whose functions have changed.
+
+    Args:
+      uses: what functions refer to now, of who knows of some.
+    """
+    program.changed()
+    if not entries:
+        return
+    functions = program.functions
+    reached = reachable(functions, *entries, uses=uses)
+    kept = {}
+    for name, op in functions.items():
+        if name in reached:
+            kept[name] = op
+        else:
+            op.operation.erase()
+    program.changed(kept)

@@ -1,0 +1,397 @@
+"""``jaxpr-cost``: floating-point operations and bytes by source line.
+
+A static count over the public function and all that it calls.  An op's arithmetic is counted as XLA
+counts it: one operation for each element of an elementwise result, two for each multiply-add of a
+contraction, and functions such as ``exp`` apart from them.  Its traffic is the size of its operands
+and results, as if each op were a kernel of its own: an upper bound, of which fusion saves a part.
+
+A called function counts as often as it is called, the body of a scan times the trip count, of the
+branches the costliest.  The trip count of a ``while`` is not known, nor that of a scan over a
+symbolic size: its body counts once, and its line is marked.  Ops without a formula (factorizations,
+kernels, callbacks), or without one for symbolic sizes (a sort, the taps of a convolution), are
+listed by name; of them only the bytes are counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from jaxmlir._compat import core
+from jaxmlir.dialect import locations, ops
+from jaxmlir.dialect.builder import named_ops, trip_count
+from jaxmlir.dialect.ir import scope
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.interpret.interpreter import check_program
+from jaxmlir.interpret.plans import Node
+from jaxmlir.passes.base import Count, Pass
+from jaxmlir.support.source_files import source_line
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+Line = tuple[str, int]
+"""File and line of the user's frame; ``("", 0)`` where there is none."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What some ops cost."""
+
+    flops: int = 0
+    transcendentals: int = 0
+    """Evaluations of functions such as ``exp``, which take many operations each."""
+    bytes: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.flops + other.flops,
+            self.transcendentals + other.transcendentals,
+            self.bytes + other.bytes,
+        )
+
+    def __mul__(self, times: int) -> Cost:
+        return Cost(self.flops * times, self.transcendentals * times, self.bytes * times)
+
+
+@dataclass
+class Costs:
+    """The cost of a function."""
+
+    by_line: dict[Line, Cost] = field(default_factory=lambda: defaultdict(Cost))
+    uncounted: Counter[str] = field(default_factory=Counter)
+    """Ops whose arithmetic is not in ``by_line``, and how often they run."""
+    unbounded: set[Line] = field(default_factory=set)
+    """Lines in loops whose trip count is not known: counted for one iteration."""
+
+    @property
+    def total(self) -> Cost:
+        return sum(self.by_line.values(), Cost())
+
+    def add(self, other: Costs, times: int = 1) -> None:
+        """Adds what another function costs, called so many times."""
+        for line, cost in other.by_line.items():
+            self.by_line[line] += cost * times
+        for name, count in other.uncounted.items():
+            self.uncounted[name] += count * times
+        self.unbounded |= other.unbounded
+
+    def table(self, top: int | None = None) -> str:
+        """The lines by falling cost, the source beside them."""
+        rows = [_row("flops", "transcend.", "bytes", "flops/byte", "line")]
+        order = list(self.by_line.items())
+        # Symbolic sizes may not say which is more.
+        with contextlib.suppress(core.InconclusiveDimensionOperation):
+            order.sort(key=lambda item: (-item[1].flops, -item[1].bytes))
+        for (file, line), cost in order[:top]:
+            source = source_line(file, line).strip()
+            mark = " (per iteration)" if (file, line) in self.unbounded else ""
+            rows.append(_cost_row(cost, f"{file}:{line}{mark}  {source}" if line else "?"))
+        rows.append(_cost_row(self.total, "total"))
+        if self.uncounted:
+            names = ", ".join(f"{n} x{c}" for n, c in sorted(self.uncounted.items()))
+            rows.append(f"arithmetic not counted: {names}")
+        return "\n".join(rows)
+
+
+def _cost_row(cost: Cost, where: str) -> str:
+    numbers = isinstance(cost.flops, int) and isinstance(cost.bytes, int) and cost.bytes
+    intensity = f"{cost.flops / cost.bytes:.2f}" if numbers else "-"
+    return _row(cost.flops, cost.transcendentals, cost.bytes, intensity, where)
+
+
+def _row(flops: Any, transcendentals: Any, size: Any, intensity: Any, where: str) -> str:
+    counts = f"{flops!s:>16} {transcendentals!s:>12} {size!s:>16}"
+    return f"{counts} {intensity:>11}  {where}".rstrip()
+
+
+class PrintCost(Pass):
+    """Print the floating-point operations and bytes of a function, by source line, on stderr.
+
+    Options:
+      func: the function; by default the public one.
+      top: print so many of the costliest lines.
+    """
+
+    name: ClassVar[str] = "jaxpr-cost"
+    func: str = ""
+    top: Count = 20
+
+    def run(self, program: Program) -> bool:
+        print(costs(program, program.chosen(self.func)).table(self.top), file=sys.stderr)
+        return False
+
+
+def costs(program: Program, symbol: str = "") -> Costs:
+    """What a call of ``@symbol`` costs; by default of the public function.
+
+    Raises:
+      ArgumentError: it is no program.
+      JaxmlirError: it has no such function.
+    """
+    check_program(program)
+    with scope():
+        return Counter(program).function(symbol or program.name)
+
+
+class Counter:
+    """Counts each function once.
+
+    Args:
+      by_line: tell the source lines apart, which takes longer than counting; else all is one.
+    """
+
+    def __init__(self, program: Program, by_line: bool = True):
+        self.program = program
+        self.by_line = by_line
+        self.known: dict[str, Costs] = {}
+
+    def of(self, op: Any, name: str) -> Costs:
+        """What an op costs, with the functions that it refers to."""
+        found = Costs()
+        self.op(Node(op, name, "", (), ()), found)
+        return found
+
+    def function(self, symbol: str) -> Costs:
+        found = self.known.get(symbol)
+        if found is None:
+            found = self.known[symbol] = Costs()
+            for op, name in named_ops(self.program._function(symbol)):
+                if name != "jaxpr.constant":
+                    self.op(Node(op, name, symbol, (), ()), found)
+        return found
+
+    def op(self, node: Node, found: Costs) -> None:
+        name = node.name.removeprefix("jaxpr.")
+        if name == "scan":
+            count, once = trip_count(node.get("length")), self.function(node.get("jaxpr"))
+            if count is None:
+                found.add(once)
+                found.unbounded |= once.by_line.keys()
+            else:
+                found.add(once, count)
+        elif name == "while":
+            for key in ("cond_jaxpr", "body_jaxpr"):
+                once = self.function(node.get(key))
+                found.add(once)
+                found.unbounded |= once.by_line.keys()
+        elif name == "cond":
+            branches = [self.function(symbol) for symbol in node.get("branches")]
+            found.add(max(branches, key=_order))
+        elif name == "custom_linear_solve":
+            found.add(self.function(node.get("jaxprs").solve))
+        elif name in CALLED:
+            found.add(self.function(node.get(CALLED[name])))
+        else:
+            line = locations.position(node.op.location)[:2] if self.by_line else ("", 0)
+            cost, counted = leaf_cost(node, name)
+            found.by_line[line] += cost
+            if not counted:
+                found.uncounted[name] += 1
+
+
+def _order(costs: Costs) -> tuple[float, float]:
+    """By which functions are compared; a symbolic number is more than any other."""
+    flops, size = (
+        n if isinstance(n, Real) else math.inf for n in (costs.total.flops, costs.total.bytes)
+    )
+    return flops, size
+
+
+def leaf_cost(node: Node, name: str) -> tuple[Cost, bool]:
+    """The cost of an op that calls no function, and whether its arithmetic is counted.
+
+    Args:
+      name: of its primitive.
+    """
+    operands = [aval_of(v.type) for v in node.op.operands]
+    results = [aval_of(v.type) for v in node.op.results]
+    size = sum(map(_bytes, operands)) + sum(map(_bytes, results))
+    if name in _VIEWS:
+        return Cost(), True
+    formula = _FORMULAS.get(name)
+    if formula is None:
+        return Cost(bytes=size), False
+    count = formula(node, operands, results)
+    if count is None:
+        return Cost(bytes=size), False
+    return (Cost(0, count, size) if name in _TRANSCENDENTAL else Cost(count, 0, size)), True
+
+
+CALLED = {
+    record.name: record.functions[0].name
+    for family in ops.FAMILIES
+    if family.__name__.endswith((".calls", ".custom_derivatives", ".sharding"))
+    for record in family.OPS
+    if record.functions and record.name != "custom_lin"
+}
+"""The attribute that names the function, of ops that call one once."""
+
+# Other shapes of the same memory.
+_VIEWS = frozenset({"reshape", "squeeze"})
+
+Formula = Callable[[Node, list[Any], list[Any]], int | None]
+"""From an op and the abstract values of its operands and results.  A symbolic size gives a symbolic
+number, or ``None`` where it stands in a function that is no polynomial."""
+
+
+def _size(aval: Any) -> int:
+    return math.prod(getattr(aval, "shape", ()))
+
+
+def _bytes(aval: Any) -> int:
+    dtype = getattr(aval, "dtype", None)
+    return _size(aval) * getattr(dtype, "itemsize", 0)
+
+
+def _each_result(node: Node, operands: list[Any], results: list[Any]) -> int:
+    return _size(results[0])
+
+
+def _each_operand(node: Node, operands: list[Any], results: list[Any]) -> int:
+    return _size(operands[0])
+
+
+def _reduction(node: Node, operands: list[Any], results: list[Any]) -> int:
+    return _size(operands[0]) - _size(results[0])
+
+
+def _power(node: Node, operands: list[Any], results: list[Any]) -> int:
+    """Squaring, and multiplying where the exponent has a bit; a division if it is negative."""
+    exponent = abs(node.get("y"))
+    products = max(exponent.bit_length() - 1, 0) + max(exponent.bit_count() - 1, 0)
+    return _size(results[0]) * (products + (node.get("y") < 0))
+
+
+def _sort(node: Node, operands: list[Any], results: list[Any]) -> int | None:
+    length = operands[0].shape[node.get("dimension", -1)]
+    if not isinstance(length, int):
+        return None
+    return _size(operands[0]) * math.ceil(math.log2(max(length, 1)))
+
+
+def _dot_general(node: Node, operands: list[Any], results: list[Any]) -> int:
+    (contracted, _), _ = node.get("dimension_numbers")
+    return 2 * _size(results[0]) * math.prod(operands[0].shape[d] for d in contracted)
+
+
+def _convolution(node: Node, operands: list[Any], results: list[Any]) -> int | None:
+    """Two for each product of a kernel element with an element of the input, padding left out."""
+    numbers = node.get("dimension_numbers")
+    (batch, feature, *spatial), (_, in_feature, *taps), (_, _, *out) = (
+        numbers.lhs_spec,
+        numbers.rhs_spec,
+        numbers.out_spec,
+    )
+    del feature
+    image, kernel, result = operands[0].shape, operands[1].shape, results[0].shape
+    pairs = 1
+    for i, (low, _) in enumerate(node.get("padding")):
+        stride = node.get("window_strides")[i]
+        spread, reach = node.get("lhs_dilation")[i], node.get("rhs_dilation")[i]
+        size, places, count = image[spatial[i]], kernel[taps[i]], result[out[i]]
+        if not all(isinstance(n, int) for n in (size, places, count, low)):
+            return None
+        pairs *= _Window(count, places, stride, reach).meets(size, spread, low)
+    products = pairs * kernel[in_feature] * result[numbers.out_spec[1]] * image[batch]
+    return 2 * products // node.get("batch_group_count", 1)
+
+
+class _Window(NamedTuple):
+    """How a kernel moves along a dimension."""
+
+    results: int
+    taps: int
+    stride: int
+    reach: int
+    """From one of its elements to the next."""
+
+    def meets(self, size: int, spread: int, low: int) -> int:
+        """How often one of its elements meets one of an image.
+
+        Result ``o`` reads at ``t`` what is at ``o * stride + t * reach - low`` in an image of which
+        one element is ``spread`` from the next.  Those ``o`` of which that is a multiple of it
+        repeat themselves, so each of their residues is a range, which both ends cut off.
+
+        Args:
+          size: the number of its elements.
+          low: what it is padded with before the first one.
+        """
+        period = spread // math.gcd(self.stride, spread)
+        step, last = period * self.stride, (size - 1) * spread
+        total = 0
+        for o in range(min(period, self.results)):
+            start = np.arange(self.taps) * self.reach + (o * self.stride - low)
+            begin = np.maximum(-(start // step), 0)
+            end = np.minimum((last - start) // step, (self.results - 1 - o) // period)
+            total += int((np.maximum(end - begin + 1, 0) * (start % spread == 0)).sum())
+        return total
+
+
+def _fft(node: Node, operands: list[Any], results: list[Any]) -> int | None:
+    """5 n log2 n for a transform of n points (Cooley and Tukey 1965)."""
+    points = math.prod(node.get("fft_lengths"))
+    sizes = _size(operands[0]), _size(results[0])
+    if not all(isinstance(n, int) for n in sizes):
+        return None
+    return int(5 * max(sizes) * math.log2(max(points, 1)))
+
+
+def _free(node: Node, operands: list[Any], results: list[Any]) -> int:
+    return 0
+
+
+def _scatter(node: Node, operands: list[Any], results: list[Any]) -> int:
+    return _size(operands[2])
+
+
+def _window(node: Node, operands: list[Any], results: list[Any]) -> int | None:
+    places = math.prod(node.get("window_dimensions"))
+    return _size(results[0]) * max(places - 1, 0) if isinstance(places, int) else None
+
+
+def _family(name: str) -> list[str]:
+    return next([r.name for r in f.OPS] for f in ops.FAMILIES if f.__name__.endswith(f".{name}"))
+
+
+_TRANSCENDENTAL = frozenset(
+    {"pow", *_family("transcendental"), *_family("special")} - {"complex", "real", "imag", "conj"}
+)
+
+
+def _formulas() -> Mapping[str, Formula]:
+    found: dict[str, Formula] = {}
+    for family in ("elementwise", "transcendental", "bitwise", "comparison", "special"):
+        found.update(dict.fromkeys(_family(family), _each_result))
+    for family in ("shape", "indexing", "sharding"):
+        found.update(dict.fromkeys(_family(family), _free))
+    found.update(dict.fromkeys(("complex", "real", "imag", "name", "stop_gradient", "copy"), _free))
+    for name in _family("reduction"):
+        if name.startswith("reduce_"):
+            found[name] = _reduction
+        elif name.startswith("cum") or name.startswith("arg"):
+            found[name] = _each_operand
+    for kind in ("add", "sub", "mul", "min", "max"):
+        found[f"scatter_{kind}"] = _scatter
+    for kind in ("sum", "max", "min"):
+        found[f"reduce_window_{kind}"] = _window
+    found |= {
+        "convert_element_type": _each_result,
+        "integer_pow": _power,
+        "dot_general": _dot_general,
+        "conv_general_dilated": _convolution,
+        "fft": _fft,
+        "sort": _sort,
+    }
+    return found
+
+
+_FORMULAS = _formulas()

@@ -1,0 +1,272 @@
+"""A function as passes walk it, with its values numbered.
+
+AnalysisManager an op through MLIR's bindings takes several microseconds, and hashing a value or a
+type some tenths of one.  A pass that walks a :class:`FunctionView` does so once for each op, and
+is from there a walk over small integers, with tables by signature.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from jaxmlir.bridge.custom_rules import pending
+from jaxmlir.dialect import custom_rule_ops, op_signature
+from jaxmlir.dialect.builder import named_ops, returned, symbols_of
+from jaxmlir.dialect.ir import body_of, captured, func, has_regions, ir, is_foreign, symbol_uses
+from jaxmlir.dialect.op_signature import Signature, WithRegions
+from jaxmlir.dialect.ops import may_have_functions
+
+if TYPE_CHECKING:
+    from jaxmlir.analysis.repeated_blocks import OpString
+
+B = TypeVar("B", bound="FunctionView")
+
+
+class FunctionView:
+    """A function with its values numbered: arguments first, then the ops' results in order.
+
+    Attributes:
+      likeness: all that there is of the function but its name and the values of its constants, if
+        other functions may be alike in it.
+    """
+
+    likeness: bytes | None = None
+
+    def __init__(
+        self,
+        function: func.FuncOp,
+        ops: Iterable[tuple[Any, str]] | None = None,
+        *,
+        custom_rules: bool = True,
+    ):
+        """
+        Args:
+          ops: those before the return, with their names, from a caller that has them.
+          custom_rules: whether marks of rules that are still to be traced tell ops apart.
+        """
+        self.function = function
+        arguments = list(body_of(function).arguments)
+        numbers: dict[ir.Value, int] = {v: i for i, v in enumerate(arguments)}
+        self.arity = len(arguments)
+        self.types: list[ir.Type] = [v.type for v in arguments]
+        """Of the values, by number."""
+        self.ops: list[Any] = []
+        self.signatures: list[Signature] = []
+        self.operands: list[list[int]] = []
+        """Of each op; what the ops in its regions read counts among them, at the end."""
+        self.results: list[tuple[int, int]] = []
+        """Of each op, the number of its first result, and that after its last."""
+        types, marked = self.types, frozenset() if custom_rules else custom_rule_ops.OPS
+        for op, name in named_ops(function) if ops is None else ops:
+            self.ops.append(op)
+            operands = [numbers[v] for v in op.operands]
+            is_alone = has_regions(op, name)
+            if is_alone:
+                operands += [numbers[v] for v in captured(op)]
+            self.operands.append(operands)
+            first = last = len(types)
+            for result in op.results:
+                numbers[result] = last
+                types.append(result.type)
+                last += 1
+            self.results.append((first, last))
+            attributes = op.attributes
+            items = tuple(attributes.items()) if len(attributes) else ()
+            if name in marked:
+                items = tuple([item for item in items if item[0] != pending.MARK])
+            of_operands = tuple([types[v] for v in operands])
+            known = WithRegions if is_alone else op_signature.of_parts
+            self.signatures.append(known(name, items, of_operands, tuple(types[first:])))
+        self.names = [signature.name for signature in self.signatures]
+        self.returned = [numbers[v] for v in returned(function)]
+
+    def with_calls_inlined(self, callee: Callable[[Any, str], FunctionView | None]) -> Inlined:
+        """The function as it would be read with calls inlined; ops stay where they are written.
+
+        Args:
+          callee: what is to stand in the place of an op, its own calls inlined; ``None`` leaves
+            it.
+        """
+        new = self._begun(Inlined)
+        new.own = values = list(range(self.arity))
+        new.tops, start = [], 0
+        for i, name in enumerate(self.names):
+            inner = callee(self.ops[i], name) if may_have_functions(name) else None
+            if inner is not None:
+                new._append(self, start, i, values)
+                new.tops += range(start, i)
+                inside = [values[v] for v in self.operands[i]]
+                new._append(inner, 0, len(inner.ops), inside)
+                new.tops += [i] * len(inner.ops)
+                values += [inside[v] for v in inner.returned]
+                start = i + 1
+        new._append(self, start, len(self.ops), values)
+        new.tops += range(start, len(self.ops))
+        new._finish(self, values)
+        return new
+
+    def with_put_in(self, ops: Iterable[PutIn]) -> FunctionView:
+        """The function after ops have been put in, in the order in which they stand.
+
+        To read it again is to ask the bindings what each op uses now.
+        """
+        new = self._begun(FunctionView)
+        values, start = list(range(self.arity)), 0
+        for op, after, reads, replaced in ops:
+            new._append(self, start, after + 1, values)
+            start = after + 1
+            first = len(new.types)
+            new.ops.append(op)
+            new.signatures.append(op_signature.of_op(op, op.operation.name, op.operands))
+            new.operands.append([values[v] for v in reads])
+            new.types += new.signatures[-1].results
+            new.results.append((first, len(new.types)))
+            for v in replaced:
+                values[v] = first
+        new._append(self, start, len(self.ops), values)
+        new._finish(self, values)
+        return new
+
+    def _begun(self, kind: type[B]) -> B:
+        """A function of the same arguments, of which no op is known yet."""
+        new = object.__new__(kind)
+        new.function, new.arity = self.function, self.arity
+        new.types = self.types[: self.arity]
+        new.ops, new.signatures, new.operands, new.results = [], [], [], []
+        return new
+
+    def _finish(self, body: FunctionView, values: Sequence[int]) -> None:
+        """Notes what the ops tell, and that the function returns what another one does.
+
+        Args:
+          values: the numbers of its values here.
+        """
+        self.names = [signature.name for signature in self.signatures]
+        self.returned = [values[v] for v in body.returned]
+
+    def of_copy(self, function: func.FuncOp) -> FunctionView:
+        """The body of a copy of the function, in which ops and values have the same numbers."""
+        *ops, _ = body_of(function).operations
+        return self.of_alike(function, ops)
+
+    def references(self) -> list[str]:
+        """The symbols that the ops refer to, as often as they do."""
+        found: list[str] = []
+        for op, signature in zip(self.ops, self.signatures, strict=True):
+            if is_foreign(signature.name):
+                found += symbols_of(op)
+            elif may_have_functions(signature.name):
+                for _, attr in signature.attributes:
+                    found += symbol_uses(attr)
+        return found
+
+    def of_alike(self, function: func.FuncOp, ops: list[Any]) -> FunctionView:
+        """The body of a function of those ops that is the same but for the values of constants."""
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        new.__dict__.pop("text", None)
+        new.function, new.ops, new.signatures = function, ops, self.signatures.copy()
+        for index, old in enumerate(self.signatures):
+            if old.name == "jaxpr.constant":
+                items = tuple(ops[index].attributes.items())
+                new.signatures[index] = op_signature.of_parts(old.name, items, (), old.results)
+        return new
+
+    def _append(self, body: FunctionView, start: int, end: int, values: list[int]) -> None:
+        """Appends ops of a function that follow on one another.
+
+        Args:
+          values: the numbers of its values here; those of the ops' results are added.
+        """
+        if start == end:
+            return
+        first, last = body.results[start][0], body.results[end - 1][1]
+        moved = len(self.types) - first
+        self.types += body.types[first:last]
+        values += range(first + moved, last + moved)
+        self.ops += body.ops[start:end]
+        self.signatures += body.signatures[start:end]
+        self.operands += [[values[v] for v in operands] for operands in body.operands[start:end]]
+        self.results += [(a + moved, b + moved) for a, b in body.results[start:end]]
+
+    @functools.cached_property
+    def text(self) -> OpString:
+        """The ops as letters, for who looks for what repeats."""
+        from jaxmlir.analysis.repeated_blocks import OpString
+
+        return OpString(self)
+
+    @functools.cached_property
+    def makers(self) -> list[int | None]:
+        """Of each value the op that gives it; ``None`` of an argument."""
+        found: list[int | None] = [None] * self.arity
+        for index, (first, last) in enumerate(self.results):
+            found += [index] * (last - first)
+        return found
+
+    @functools.cached_property
+    def structure(self) -> Hashable:
+        """What the function is but for the values of its constants: many are the same but for
+        these, and what is decided without them can be decided once."""
+        return (
+            tuple(self.types[: self.arity]),
+            tuple([s.results if s.name == "jaxpr.constant" else s for s in self.signatures]),
+            tuple(map(tuple, self.operands)),
+            tuple(self.returned),
+        )
+
+    @functools.cached_property
+    def effects(self) -> dict[int, ir.ArrayAttr]:
+        """The effects of the ops that have any, by index."""
+        found = {}
+        for i, signature in enumerate(self.signatures):
+            if signature.effects is not None:
+                found[i] = signature.effects
+        return found
+
+    def signature(self, index: int) -> Signature:
+        """The signature of an op."""
+        return self.signatures[index]
+
+    def value(self, number: int) -> ir.Value:
+        """The value of a number."""
+        if number < self.arity:
+            return body_of(self.function).arguments[number]
+        index = bisect.bisect_right(self.results, number, key=lambda numbers: numbers[1])
+        return self.ops[index].results[number - self.results[index][0]]
+
+    def copy(self, index: int, operands: Sequence[ir.Value]) -> list[ir.Value]:
+        """An op again, on other operands, at the current insertion point; its results."""
+        return self.signatures[index].create(operands, self.ops[index].location)
+
+
+class PutIn(NamedTuple):
+    """An op that was put into a function.
+
+    Attributes:
+      op: one of one result.
+      after: the index of the function's op that it stands after, or after others that were put in
+        there; -1 where it is before all.
+      reads: its operands, as the numbers of what they were before.
+      replaced: the values whose place its result takes in all that comes after.
+    """
+
+    op: Any
+    after: int
+    reads: Sequence[int]
+    replaced: Sequence[int]
+
+
+class Inlined(FunctionView):
+    """A function with calls inlined, of which nothing is written.
+
+    Attributes:
+      own: of each of the function's own values which one of these it is.
+      tops: of each op which of the function's own ops it is, or is called by.
+    """
+
+    own: list[int]
+    tops: list[int]

@@ -1,0 +1,364 @@
+"""Indexing maps: which dimensions of an op's operands and results run together.
+
+An op is a nest of loops: ``dot_general`` of ``[i, k]`` and ``[k, j]`` runs over ``i``, ``j`` and
+``k``.  Each dimension of an operand or result is given the number of the loop that it follows, or
+``None`` where it is read in another way: sorted, accumulated along, cut, or of size 1 and repeated.
+An op is independent along each of its numbered loops: a range of one, in all that follow it, is an
+op by itself.  A loop that no result follows is a reduction, whose parts are combined::
+
+    exp              [0, 1] -> [0, 1]
+    broadcast        [1] -> [0, 1]
+    reduce_sum       [0, 1] -> [0]              add over 1
+    dot_general      [0, 2], [1, 2] -> [0, 1]   add over 2
+    cumsum along 1   [0, None] -> [0, None]
+
+JAX's batching rules know the same, for every primitive, in one direction: from the op on a row to
+that on a batch.  What is asked here is which op on rows an op on a batch comes from, along which of
+its dimensions, and what part of it a part of the batch is; no rule tells that.  An op that is not
+in the table is computed on the entire batch, outside of the loops over tiles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jaxmlir.analysis.op_counts import is_plain_array
+from jaxmlir.analysis.pointwise import ELEMENTWISE
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.types import aval_of
+
+Dims = tuple[int | None, ...]
+"""Of a value's dimensions the loops that they follow."""
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class IndexingMaps:
+    """How an op's operands and results follow its loops.
+
+    Attributes:
+      combine: the primitive that combines parts of a reduction.
+      sized: the attribute that repeats the shape of a value, and which: an operand's number, or -1
+        for the result.
+    """
+
+    operands: tuple[Dims, ...]
+    results: tuple[Dims, ...]
+    combine: str | None = None
+    sized: tuple[str, int] | None = None
+    reduced: frozenset[int] = field(init=False)
+    """The loops that no result follows."""
+
+    def __post_init__(self) -> None:
+        followed = {loop for dims in self.results for loop in dims}
+        loops = {loop for dims in self.operands for loop in dims if loop is not None}
+        object.__setattr__(self, "reduced", frozenset(loops - followed))
+
+    def resized(
+        self, attributes: dict[str, ir.Attribute], loop: int | None, size: int
+    ) -> dict[str, ir.Attribute]:
+        """The attributes of the op on a range of ``size`` of a loop."""
+        if self.sized is None or loop is None:
+            return attributes
+        name, which = self.sized
+        dims = self.results[0] if which < 0 else self.operands[which]
+        if loop not in dims:
+            return attributes
+        sizes = list(codec.decode(attributes[name]))
+        sizes[dims.index(loop)] = size
+        return attributes | {name: codec.encode(tuple(sizes))}
+
+
+class Op:
+    """An op as its map is made: shapes, and attributes as Python values.
+
+    Attributes:
+      dtype: of its first result.
+    """
+
+    def __init__(self, signature: Signature):
+        self.name = signature.name.removeprefix("jaxpr.")
+        self._attributes = dict(signature.attributes)
+        self.operands = [_shape(type_) for type_ in signature.operands]
+        self.results = [_shape(type_) for type_ in signature.results]
+        self.dtype = aval_of(signature.results[0]).dtype
+
+    def get(self, name: str, default: Any = None) -> Any:
+        attr = self._attributes.get(name)
+        return default if attr is None else codec.decode(attr)
+
+
+def maps_of(signature: Signature) -> IndexingMaps | None:
+    """The indexing maps of ops of a signature; ``None`` of those that are not divided."""
+    if signature not in _known:
+        _known[signature] = _maps_of(signature)
+    return _known[signature]
+
+
+_known: dict[Signature, IndexingMaps | None] = {}
+
+_ASKED = frozenset({"jaxpr.ctx", "jaxpr.effects", "sharding", "out_sharding"})
+
+
+def _maps_of(signature: Signature) -> IndexingMaps | None:
+    make = _OPS.get(signature.name.removeprefix("jaxpr."))
+    if make is None or not _ASKED.isdisjoint(key for key, _ in signature.attributes):
+        return None
+    if not all(map(is_plain_array, (*signature.operands, *signature.results))):
+        return None
+    op = Op(signature)
+    if 0 in {math.prod(shape) for shape in (*op.operands, *op.results)}:
+        return None
+    return make(op)
+
+
+def _shape(type_: ir.Type) -> Shape:
+    return tuple(getattr(aval_of(type_), "shape", ()))
+
+
+def _numbered(shape: Shape, opaque: Sequence[int] = ()) -> Dims:
+    """A loop of its own for each dimension, but for some."""
+    return tuple(None if d in opaque else d for d in range(len(shape)))
+
+
+# --- the ops --------------------------------------------------------------------------------------
+
+
+# y[i,j] = f(x[i,j], z[i,0], s)
+def _elementwise(op: Op) -> IndexingMaps | None:
+    (shape,) = op.results
+    operands = []
+    for given in op.operands:
+        if given and len(given) != len(shape):
+            return None
+        pairs = enumerate(zip(given, shape, strict=bool(given)))
+        operands.append(tuple(d if have == want else None for d, (have, want) in pairs))
+    return IndexingMaps(tuple(operands), (_numbered(shape),))
+
+
+# y[i,j] = x[j]
+def _broadcast(op: Op) -> IndexingMaps | None:
+    (shape,) = op.results
+    if len(op.operands) != 1:
+        return None
+    dims = op.get("broadcast_dimensions")
+    (given,) = op.operands
+    pairs = zip(dims, given, strict=True)
+    of_operand = tuple(d if size == shape[d] else None for d, size in pairs)
+    return IndexingMaps((of_operand,), (_numbered(shape),), sized=("shape", -1))
+
+
+# y[i,j] = x[j,i]
+def _transpose(op: Op) -> IndexingMaps:
+    permutation = op.get("permutation")
+    of_operand = tuple(permutation.index(d) for d in range(len(permutation)))
+    return IndexingMaps((of_operand,), (_numbered(op.results[0]),))
+
+
+# y[i,jk] = x[i,j,k]: what comes before a dimension, and its size, stay the same
+def _reshape(op: Op) -> IndexingMaps | None:
+    if op.get("dimensions") is not None and op.name == "reshape":
+        return None
+    (given,), (shape,) = op.operands, op.results
+    starts = {}
+    for d, size in enumerate(shape):
+        if size != 1:
+            starts[math.prod(shape[:d]), size] = d
+    of_operand = tuple(starts.get((math.prod(given[:d]), size)) for d, size in enumerate(given))
+    of_result = tuple(d if d in of_operand else None for d in range(len(shape)))
+    sized = ("new_sizes", -1) if op.name == "reshape" else None
+    return IndexingMaps((of_operand,), (of_result,), sized=sized)
+
+
+# y[i] = sum_j x[i,j]
+def _reduction(op: Op) -> IndexingMaps:
+    (given,) = op.operands
+    axes = op.get("axes")
+    # No complex number is less than all others.
+    is_unordered = op.name in ("reduce_max", "reduce_min") and op.dtype.kind == "c"
+    dims = _numbered(given, axes if is_unordered else ())
+    kept = tuple(d for d in range(len(given)) if d not in axes)
+    return IndexingMaps((dims,), (kept,), combine=_COMBINE[op.name])
+
+
+# y[i] = argmax_j x[i,j]
+def _arg_reduction(op: Op) -> IndexingMaps:
+    dims = _numbered(op.operands[0], op.get("axes"))
+    return IndexingMaps((dims,), (tuple(d for d in dims if d is not None),))
+
+
+# y[b,i,j] = sum_k u[b,i,k] v[b,k,j]
+def _dot_general(op: Op) -> IndexingMaps:
+    contracted, batch = op.get("dimension_numbers")
+    left = _numbered(op.operands[0])
+    right: list[int | None] = [len(left) + d for d in range(len(op.operands[1]))]
+    for pairs in (contracted, batch):
+        for i, j in zip(*pairs, strict=True):
+            right[j] = i
+    result = [left[d] for d in batch[0]]
+    result += [left[d] for d in left if d not in batch[0] and d not in contracted[0]]
+    result += [right[d] for d in range(len(right)) if d not in batch[1] and d not in contracted[1]]
+    combine = "or" if op.dtype == np.bool_ else "add"
+    return IndexingMaps((left, tuple(right)), (tuple(result),), combine=combine)
+
+
+# y[i,j,k] = sum_ac x[i,j+a,c] w[a,c,k]
+def _convolution(op: Op) -> IndexingMaps | None:
+    if op.get("batch_group_count", 1) != 1:
+        return None
+    numbers = op.get("dimension_numbers")
+    image, kernel, result = (len(shape) for shape in (*op.operands, *op.results))
+    images, features, outputs = 0, 1, 2
+    followed = [{numbers.lhs_spec[0]: images}, {}, {numbers.out_spec[0]: images}]
+    if op.get("feature_group_count", 1) == 1:
+        followed[0][numbers.lhs_spec[1]] = followed[1][numbers.rhs_spec[1]] = features
+        followed[1][numbers.rhs_spec[0]] = followed[2][numbers.out_spec[1]] = outputs
+    dims = [
+        tuple(loops.get(d) for d in range(rank))
+        for loops, rank in zip(followed, (image, kernel, result), strict=True)
+    ]
+    return IndexingMaps((dims[0], dims[1]), (dims[2],), combine="add")
+
+
+def _along(*names: str) -> Callable[[Op], IndexingMaps]:
+    """Of ops that work along some dimensions, of all operands, and repeat themselves along the
+    others."""
+
+    def make(op: Op) -> IndexingMaps:
+        along = [op.get(name) for name in names]
+        axes = [d for found in along for d in (found if isinstance(found, tuple) else (found,))]
+        shapes = (*op.operands, *op.results)
+        return IndexingMaps(
+            tuple(_numbered(shape, axes) for shape in shapes[: len(op.operands)]),
+            tuple(_numbered(shape, axes) for shape in shapes[len(op.operands) :]),
+        )
+
+    return make
+
+
+def _leading(count: int) -> Callable[[Op], IndexingMaps]:
+    """Of ops on the last ``count`` dimensions: matrices, say."""
+
+    def make(op: Op) -> IndexingMaps:
+        rank = len(op.operands[0]) - count
+        dims = [
+            tuple(d if d < rank else None for d in range(len(shape)))
+            for shape in (*op.operands, *op.results)
+        ]
+        return IndexingMaps(tuple(dims[: len(op.operands)]), tuple(dims[len(op.operands) :]))
+
+    return make
+
+
+def _iota(op: Op) -> IndexingMaps:
+    (shape,) = op.results
+    return IndexingMaps((), (_numbered(shape, [op.get("dimension")]),), sized=("shape", -1))
+
+
+def _concatenate(op: Op) -> IndexingMaps:
+    axis = (op.get("dimension"),)
+    operands = tuple(_numbered(shape, axis) for shape in op.operands)
+    return IndexingMaps(operands, (_numbered(op.results[0], axis),))
+
+
+def _pad(op: Op) -> IndexingMaps:
+    padded = [d for d, edges in enumerate(op.get("padding_config")) if tuple(edges) != (0, 0, 0)]
+    dims = _numbered(op.results[0], padded)
+    return IndexingMaps((dims, ()), (dims,))
+
+
+def _slice(op: Op) -> IndexingMaps:
+    """Dimensions that are not cut."""
+    (given,), (shape,) = op.operands, op.results
+    dims = _numbered(given, [d for d in range(len(given)) if given[d] != shape[d]])
+    return IndexingMaps((dims,), (dims,), sized=("limit_indices", 0))
+
+
+def _dynamic_slice(op: Op) -> IndexingMaps:
+    (shape,) = op.results
+    dims = _numbered(shape, [d for d in range(len(shape)) if op.operands[0][d] != shape[d]])
+    return IndexingMaps((dims, *[()] * len(shape)), (dims,), sized=("slice_sizes", 0))
+
+
+def _dynamic_update_slice(op: Op) -> IndexingMaps:
+    shape, update = op.operands[:2]
+    dims = _numbered(shape, [d for d in range(len(shape)) if update[d] != shape[d]])
+    return IndexingMaps((dims, dims, *[()] * len(shape)), (dims,))
+
+
+# y[b,i,j] = x[b,p[b,i],j]: along p's dimensions
+def _gather(op: Op) -> IndexingMaps:
+    numbers = op.get("dimension_numbers")
+    given, indices = op.operands
+    (shape,) = op.results
+    of_indices = _numbered(indices, [len(indices) - 1])
+    of_given: list[int | None] = [None] * len(given)
+    for d, i in zip(
+        numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True
+    ):
+        of_given[d] = i
+    rows = iter(of_indices)
+    of_result = tuple(None if d in numbers.offset_dims else next(rows) for d in range(len(shape)))
+    return IndexingMaps((tuple(of_given), of_indices), (of_result,))
+
+
+# y[b,p[b,i],j] += u[b,i,j]: along dimensions that all of them have
+def _scatter(op: Op) -> IndexingMaps:
+    numbers = op.get("dimension_numbers")
+    given, indices, update = op.operands
+    shared = numbers.scatter_indices_batching_dims
+    of_indices = tuple(d if d in shared else None for d in range(len(indices)))
+    of_given: list[int | None] = [None] * len(given)
+    for d, i in zip(numbers.operand_batching_dims, shared, strict=True):
+        of_given[d] = i
+    rows = iter(of_indices)
+    windows = numbers.update_window_dims
+    of_update = tuple(None if d in windows else next(rows) for d in range(len(update)))
+    return IndexingMaps((tuple(of_given), of_indices, of_update), (tuple(of_given),))
+
+
+_COMBINE = {
+    "reduce_and": "and",
+    "reduce_max": "max",
+    "reduce_min": "min",
+    "reduce_or": "or",
+    "reduce_prod": "mul",
+    "reduce_sum": "add",
+    "reduce_xor": "xor",
+}
+
+_OPS: dict[str, Callable[[Op], IndexingMaps | None]] = {
+    **dict.fromkeys((name.removeprefix("jaxpr.") for name in ELEMENTWISE), _elementwise),
+    **dict.fromkeys(("copy", "copy_p", "name", "select_n"), _elementwise),
+    "broadcast_in_dim": _broadcast,
+    "transpose": _transpose,
+    **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _reshape),
+    **dict.fromkeys(_COMBINE, _reduction),
+    **dict.fromkeys(("argmax", "argmin"), _arg_reduction),
+    "dot_general": _dot_general,
+    "conv_general_dilated": _convolution,
+    **dict.fromkeys(
+        (f"cum{kind}" for kind in ("logsumexp", "max", "min", "prod", "sum")), _along("axis")
+    ),
+    "sort": _along("dimension"),
+    "rev": _along("dimensions"),
+    "split": _along("axis"),
+    **dict.fromkeys(("cholesky", "lu", "triangular_solve"), _leading(2)),
+    "iota": _iota,
+    "concatenate": _concatenate,
+    "pad": _pad,
+    "slice": _slice,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "gather": _gather,
+    **dict.fromkeys(
+        ("scatter", *(f"scatter_{k}" for k in ("add", "max", "min", "mul", "sub"))), _scatter
+    ),
+}

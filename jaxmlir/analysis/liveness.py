@@ -1,0 +1,426 @@
+"""Which ops, arguments and operands of a program contribute to the results that somebody uses.
+
+Liveness is asked of a function for a *mask* of its results: only those that are used.  A function
+that is called twice may get two answers, as in JAX.  Ops with functions pass the question on:
+
+* a call uses the operands whose arguments its function uses;
+* a loop's carried value is used if it is asked for after the loop, or if a used one depends on it
+  in some iteration: a least fixed point, found by asking again with more results until no more
+  come;
+* a cond uses what any of its branches uses.
+
+An op is kept for its effects too, as JAX's dead code elimination keeps it: for all of them but
+reads, fresh references, and the mention of a mesh axis.  Functions that are named otherwise, as
+custom derivative rules are, have to stay as they are; they are *pinned*.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.bridge.custom_rules import pending as untraced
+from jaxmlir.dialect import codec, custom_rule_ops
+from jaxmlir.dialect.builder import named_ops, symbols_of
+from jaxmlir.dialect.effect_attributes import is_droppable
+from jaxmlir.dialect.ir import func, ir, symbol_uses
+from jaxmlir.dialect.ops import may_have_functions
+from jaxmlir.support.masks import chosen, fixpoint
+
+Mask = tuple[bool, ...]
+
+
+class Variant(NamedTuple):
+    """A function of which some results and arguments are kept."""
+
+    symbol: str
+    results: Mask
+    arguments: Mask
+
+
+def whole(function: func.FuncOp) -> Variant:
+    """The variant of a function that it is itself."""
+    type_ = function.type
+    return Variant(function.name.value, (True,) * len(type_.results), (True,) * len(type_.inputs))
+
+
+class Cut(NamedTuple):
+    """What remains of an op that has functions."""
+
+    operands: Mask
+    results: Mask
+    functions: dict[str, list[Variant]]
+    """By attribute, what stands in the place of the functions that the op named there."""
+    counts: Mapping[str, int] = {}
+    """Attributes that count operands."""
+    dropped: tuple[str, ...] = ()
+    """Attributes that go."""
+    name: str | None = None
+    """What the op is now, where that is another one."""
+    added: Mapping[str, ir.Attribute] = {}
+    """Attributes that the other one has besides."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the op remains as it is, and of whole functions."""
+        variants = itertools.chain.from_iterable(self.functions.values())
+        return (
+            all(self.operands)
+            and all(self.results)
+            and not (self.dropped or self.name or self.added)
+            and all(all(v.results) and all(v.arguments) for v in variants)
+        )
+
+
+# How many functions within one another are looked at as ops ask about them.
+_DEEP = 20
+
+
+class _TooDeep(Exception):
+    """There are more."""
+
+    def __init__(self, *question: Any):
+        self.question = question
+
+
+class Live(NamedTuple):
+    """The answer for one function and mask; ops by their index in the function."""
+
+    arguments: Mask
+    dead: list[int]
+    cuts: dict[int, Cut]
+    pinned: set[str]
+    """Functions that must stay as they are."""
+
+    @property
+    def drops(self) -> bool:
+        """Whether an op goes, or becomes another one."""
+        return bool(self.dead) or any(cut.name for cut in self.cuts.values())
+
+
+class Liveness:
+    """Answers for the functions of one program, each found once.
+
+    Args:
+      custom_rules: whether custom derivative rules are needed.  In a program that is about to be
+        lowered they are not: then a call with rules is a call.
+      read: gives functions as they have been read already.
+    """
+
+    def __init__(
+        self,
+        functions: dict[str, func.FuncOp],
+        *,
+        custom_rules: bool = True,
+        read: Callable[[func.FuncOp], FunctionView] | None = None,
+    ):
+        self.functions = functions
+        self._read = read
+        self._rules = _RULES if custom_rules else _RULES | _WITHOUT_CUSTOM_RULES
+        self._ops: dict[str, list[tuple[Any, str]]] = {}
+        self._bodies: dict[str, FunctionView] = {}
+        self._found: dict[tuple[str, Mask], Live] = {}
+        # The functions around, and how many there may be.
+        self._walking: set[str] = set()
+        self._limit = 0
+
+    def ops(self, symbol: str) -> list[tuple[Any, str]]:
+        """The ops of ``@symbol`` before its return, with their names.
+
+        Going through a block takes half as long as all else that is asked of most ops.
+        """
+        found = self._ops.get(symbol)
+        if found is None:
+            found = self._ops[symbol] = named_ops(self.functions[symbol])
+        return found
+
+    def all_ops(self) -> Iterator[tuple[Any, str]]:
+        """The ops of all functions."""
+        return itertools.chain.from_iterable(map(self.ops, self.functions))
+
+    def body(self, symbol: str) -> FunctionView:
+        found = self._bodies.get(symbol)
+        if found is None:
+            function = self.functions[symbol]
+            if self._read is None:
+                found = FunctionView(function, self.ops(symbol), custom_rules=False)
+            else:
+                found = self._read(function)
+            self._bodies[symbol] = found
+        return found
+
+    def of(self, symbol: str, results: Mask) -> Live:
+        """What ``@symbol`` needs for those results."""
+        found = self._found.get((symbol, results))
+        if found is None:
+            if not self._walking:
+                return self._of_outermost(symbol, results)
+            if len(self._walking) >= self._limit:
+                raise _TooDeep(symbol, results)
+            found = self._find(symbol, results)
+        return found
+
+    def _find(self, symbol: str, results: Mask) -> Live:
+        self._walking.add(symbol)
+        found = self._found[symbol, results] = self._walk(self.body(symbol), results)
+        self._walking.discard(symbol)
+        return found
+
+    def _of_outermost(self, symbol: str, results: Mask) -> Live:
+        """The same where nothing is asked for meanwhile: what is too deep is found before the rest,
+        from the top of Python's stack."""
+        asked_for = [(symbol, results, set[str]())]
+        try:
+            while asked_for:
+                symbol, results, around = asked_for[-1]
+                self._walking, self._limit = set(around), len(around) + _DEEP
+                try:
+                    found = self._find(symbol, results)
+                    asked_for.pop()
+                except _TooDeep as deep:
+                    asked_for.append((*deep.question, self._walking))
+        finally:
+            self._walking = set()
+        return found
+
+    def arguments(self, symbol: str, results: Mask) -> Mask:
+        """The arguments that ``@symbol`` needs for those results."""
+        return self.of(symbol, results).arguments
+
+    def needed(self, entries: Sequence[Variant]) -> list[Variant]:
+        """The variants of functions that those of ``entries`` come down to, themselves included."""
+        found: dict[Variant, None] = {}
+        pending = list(entries)
+        while pending:
+            variant = pending.pop()
+            if variant not in found:
+                found[variant] = None
+                live = self.of(variant.symbol, variant.results)
+                pending += [whole(self.functions[symbol]) for symbol in sorted(live.pinned)]
+                for cut in live.cuts.values():
+                    pending += itertools.chain(*cut.functions.values())
+        return list(found)
+
+    def drops(self, entry: Variant) -> bool:
+        """Whether a variant of a function, or of one that it comes down to, is less than it."""
+        return any(
+            not (all(v.results) and all(v.arguments)) or self.of(v.symbol, v.results).drops
+            for v in self.needed([entry])
+        )
+
+    def listed_effects(self, symbol: str) -> Iterator[ir.ArrayAttr]:
+        """The effects of the ops of ``@symbol`` that have any."""
+        body = self._bodies.get(symbol)
+        if body is not None:
+            yield from body.effects.values()
+            return
+        for op, _ in self.ops(symbol):
+            attributes = op.attributes
+            if len(attributes) and "jaxpr.effects" in attributes:
+                yield attributes["jaxpr.effects"]
+
+    def effects(self, variant: Variant) -> set[ir.Attribute]:
+        """The effects that a variant of a function still has, of those that name no operand."""
+        body, live = self.body(variant.symbol), self.of(variant.symbol, variant.results)
+        found: set[ir.Attribute] = set()
+        for i in body.effects.keys() - set(live.dead):
+            effects = body.effects[i]
+            found.update(self.effects_left(effects, live.cuts[i]) if i in live.cuts else effects)
+        return found
+
+    def effects_left(self, effects: Iterable[ir.Attribute], cut: Cut) -> list[ir.Attribute]:
+        """Of the effects of an op those that what remains of it has; operands are renumbered."""
+        operands = cut.operands
+        positions = dict(
+            zip(chosen(range(len(operands)), operands), itertools.count(), strict=False)
+        )
+        inside: set[ir.Attribute] | None = None
+        left = []
+        for item in effects:
+            effect = codec.decode(item)
+            index = getattr(effect, "input", None)
+            if isinstance(index, int):
+                if index in positions:
+                    left.append(codec.encode(effect.replace(positions[index])))
+                continue
+            if is_droppable(item):
+                if inside is None:
+                    inside = set().union(
+                        *map(self.effects, itertools.chain(*cut.functions.values()))
+                    )
+                if item not in inside:
+                    continue
+            left.append(item)
+        return left
+
+    @property
+    def met_custom_rules(self) -> bool:
+        """Whether any function looked at has an op with custom derivative rules."""
+        return any(not custom_rule_ops.OPS.isdisjoint(body.names) for body in self._bodies.values())
+
+    def with_custom_rules(self) -> Liveness:
+        """Answers for the same functions where custom derivative rules are needed."""
+        found = Liveness(self.functions)
+        found._ops, found._bodies = self._ops, self._bodies
+        return found
+
+    def _walk(self, body: FunctionView, results: Mask) -> Live:
+        live = bytearray(len(body.types))
+        for value, used in zip(body.returned, results, strict=True):
+            if used:
+                live[value] = True
+        dead: list[int] = []
+        cuts: dict[int, Cut] = {}
+        pinned: set[str] = set()
+        for i in range(len(body.names) - 1, -1, -1):
+            first, last = body.results[i]
+            if True not in live[first:last] and not body.signatures[i].is_lasting:
+                dead.append(i)
+                continue
+            name, operands = body.names[i], body.operands[i]
+            if may_have_functions(name):
+                cut = self._cut(body, i, tuple(map(bool, live[first:last])), pinned)
+                if cut is not None:
+                    cuts[i] = cut
+                    operands = [v for v, used in zip(operands, cut.operands, strict=True) if used]
+            for value in operands:
+                live[value] = True
+        return Live(tuple(map(bool, live[: body.arity])), dead, cuts, pinned)
+
+    def _cut(self, body: FunctionView, index: int, results: Mask, pinned: set[str]) -> Cut | None:
+        op, name = body.ops[index], body.names[index]
+        rule, symbols = self._rules.get(name), set(symbols_of(op))
+        # A function that calls itself is left as it is.
+        if rule is not None and not symbols & self._walking:
+            return rule(self, op, results)
+        pinned |= symbols
+        return None
+
+
+# --- ops with functions ---------------------------------------------------------------------------
+
+_Rule = Callable[[Liveness, Any, Mask], Cut]
+
+
+def _function(op: Any, attribute: str) -> str:
+    return op.attributes[attribute].value
+
+
+def count_of(op: Any, attribute: str) -> int:
+    """An integer attribute that is 0 where it is absent."""
+    attributes = op.attributes
+    return attributes[attribute].value if attribute in attributes else 0
+
+
+def _call(attribute: str) -> _Rule:
+    """Operands are the arguments of one function, results its results."""
+
+    def rule(liveness: Liveness, op: Any, results: Mask) -> Cut:
+        symbol = _function(op, attribute)
+        arguments = liveness.arguments(symbol, results)
+        return Cut(arguments, results, {attribute: [Variant(symbol, results, arguments)]})
+
+    return rule
+
+
+def _cond(liveness: Liveness, op: Any, results: Mask) -> Cut:
+    symbols = list(symbol_uses(op.attributes["branches"]))
+    arguments = _either(*[liveness.arguments(symbol, results) for symbol in symbols])
+    branches = [Variant(symbol, results, arguments) for symbol in symbols]
+    return Cut((True, *arguments), results, {"branches": branches})
+
+
+def _scan(liveness: Liveness, op: Any, results: Mask) -> Cut:
+    symbol = _function(op, "jaxpr")
+    consts, carry = count_of(op, "num_consts"), count_of(op, "num_carry")
+    ys = results[carry:]
+
+    def iteration(used: list[bool]) -> Mask:
+        return liveness.arguments(symbol, (*used, *ys))[consts : consts + carry]
+
+    out = (*fixpoint(results[:carry], iteration), *ys)
+    arguments = liveness.arguments(symbol, out)
+    arguments = (*arguments[:consts], *out[:carry], *arguments[consts + carry :])
+    counts = {"num_consts": sum(arguments[:consts]), "num_carry": sum(out[:carry])}
+    return Cut(arguments, out, {"jaxpr": [Variant(symbol, out, arguments)]}, counts)
+
+
+def _while(liveness: Liveness, op: Any, results: Mask) -> Cut:
+    cond, body = _function(op, "cond_jaxpr"), _function(op, "body_jaxpr")
+    n_cond, n_body = count_of(op, "cond_nconsts"), count_of(op, "body_nconsts")
+    of_cond = liveness.arguments(cond, (True,))
+    asked_for = _either(results, of_cond[n_cond:])
+    carry = tuple(fixpoint(asked_for, lambda c: liveness.arguments(body, tuple(c))[n_body:]))
+    of_body = liveness.arguments(body, carry)
+    cond_consts, body_consts = of_cond[:n_cond], of_body[:n_body]
+    return Cut(
+        (*cond_consts, *body_consts, *carry),
+        carry,
+        {
+            "cond_jaxpr": [Variant(cond, (True,), (*cond_consts, *carry))],
+            "body_jaxpr": [Variant(body, carry, (*body_consts, *carry))],
+        },
+        {"cond_nconsts": sum(cond_consts), "body_nconsts": sum(body_consts)},
+    )
+
+
+def _remat_opt(liveness: Liveness, op: Any, results: Mask) -> Cut:
+    """The function itself, where no residual is used; until then it has to find its operands."""
+    fwd, n_res = _function(op, "fwd_jaxpr"), count_of(op, "num_res")
+    n_consts, n_operands = count_of(op, "num_consts"), len(op.operands)
+    if "fun_jaxpr" not in op.attributes:
+        function = whole(liveness.functions[fwd])
+        return Cut((True,) * n_operands, (True,) * len(results), {"fwd_jaxpr": [function]})
+    fun = _function(op, "fun_jaxpr")
+    if any(results[:n_res]):
+        given = (True,) * (n_operands - n_consts)
+        arguments = (*liveness.arguments(fwd, results)[:n_consts], *given)
+        functions = {
+            "fwd_jaxpr": [Variant(fwd, results, arguments)],
+            "fun_jaxpr": [Variant(fun, results[n_res:], given)],
+        }
+        counts = {"num_consts": sum(arguments[:n_consts]), "num_res": sum(results[:n_res])}
+        return Cut(arguments, results, functions, counts)
+    arguments = liveness.arguments(fun, results[n_res:])
+    return Cut(
+        (*(False,) * n_consts, *arguments),
+        results,
+        {"jaxpr": [Variant(fun, results[n_res:], arguments)]},
+        dropped=("fwd_jaxpr", "fun_jaxpr", "num_consts", "num_res"),
+        name="jaxpr.jit",
+        added={"name": ir.StringAttr.get(fun)},
+    )
+
+
+def _either(*masks: Sequence[bool]) -> Mask:
+    return tuple(any(column) for column in zip(*masks, strict=True))
+
+
+_RULES: dict[str, _Rule] = {
+    "jaxpr.jit": _call("jaxpr"),
+    "jaxpr.remat2": _call("jaxpr"),
+    "jaxpr.shard_map": _call("jaxpr"),
+    "jaxpr.call": _call("call_jaxpr"),
+    "jaxpr.closed_call": _call("call_jaxpr"),
+    "jaxpr.eval_jaxpr": _call("call_jaxpr"),
+    "jaxpr.cond": _cond,
+    "jaxpr.remat_opt": _remat_opt,
+    "jaxpr.scan": _scan,
+    "jaxpr.while": _while,
+}
+
+
+def _call_without_rules(liveness: Liveness, op: Any, results: Mask) -> Cut:
+    cut = _call("call_jaxpr")(liveness, op, results)
+    num_consts = sum(cut.operands[: count_of(op, "num_consts")])
+    rule_attributes = (*custom_rule_ops.ATTRIBUTES, untraced.MARK)
+    dropped = tuple(key for key in rule_attributes if key in op.attributes)
+    return cut._replace(counts={"num_consts": num_consts}, dropped=dropped)
+
+
+_WITHOUT_CUSTOM_RULES: dict[str, _Rule] = {
+    "jaxpr.custom_jvp_call_jaxpr": _call_without_rules,
+    "jaxpr.custom_vjp_call_jaxpr": _call_without_rules,
+}

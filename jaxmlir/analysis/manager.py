@@ -1,0 +1,93 @@
+"""What passes read of a program again and again, kept until it changes.
+
+Most passes of a pipeline find nothing to do, and reading an op costs as much as deciding that.  So
+a pass says whether it changed anything (:meth:`Pass.run`), as MLIR's passes say which analyses they
+preserve, and what was read before it serves those after it.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from jaxmlir.analysis.call_graph import CallGraph
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.dialect.ir import body_of, bytecode, func, ir
+from jaxmlir.rewriting.inline import callee_of
+
+
+def _but_constants(function: func.FuncOp, names: list[str]) -> bytes:
+    """All that there is of a function but its name and the values of its constants.
+
+    MLIR writes it several times sooner than the ops are read one by one.
+    """
+    copy = function.operation.clone(ip=False)
+    copy.attributes["sym_name"] = ir.StringAttr.get("")
+    ops = body_of(copy).operations
+    for index, name in enumerate(names):
+        if name == "jaxpr.constant" and "value" in (attributes := ops[index].attributes):
+            attributes["value"] = ir.UnitAttr.get()
+    return bytecode(copy.operation)
+
+
+class AnalysisManager:
+    """The functions of a program as they were when they were read.
+
+    A pass that has changed a function does not ask for it again before ``program.changed()``.
+    """
+
+    def __init__(self, functions: dict[str, func.FuncOp]):
+        self._functions = functions
+        self._bodies: dict[str, FunctionView] = {}
+        self._alike: dict[bytes, FunctionView] = {}
+        self._inlined: dict[str, FunctionView] = {}
+
+    @functools.cached_property
+    def graph(self) -> CallGraph:
+        return CallGraph(self._functions)
+
+    def body(self, function: func.FuncOp) -> FunctionView:
+        symbol = function.name.value
+        found = self._bodies.get(symbol)
+        if found is None:
+            # Once the graph is there, it has the ops.
+            graph = self.__dict__.get("graph")
+            ops = graph and graph.ops.get(symbol)
+            read = FunctionView if ops is None or graph.is_single(symbol) else self._one_of_many
+            found = self._bodies[symbol] = read(function, ops)
+        return found
+
+    def one_of_many(self, symbol: str) -> FunctionView | None:
+        """The body of a function that refers to no others, if there may be more that are alike.
+
+        Passes that begin with the functions that others call have changed none of these.
+        """
+        if self.graph.uses.get(symbol, True) or self.graph.is_single(symbol):
+            return None
+        return self.body(self._functions[symbol])
+
+    def _one_of_many(self, function: func.FuncOp, ops: list[tuple[Any, str]]) -> FunctionView:
+        """The body of a function that others may be like."""
+        key = _but_constants(function, [name for _, name in ops])
+        first = self._alike.get(key)
+        if first is not None:
+            return first.of_alike(function, [op for op, _ in ops])
+        found = self._alike[key] = FunctionView(function, ops)
+        found.likeness = key
+        return found
+
+    def inlined(self, function: func.FuncOp) -> FunctionView:
+        """A function as it would be read after :func:`jaxmlir.rewriting.inline.inlined`, of which
+        nothing is written yet."""
+        symbol = function.name.value
+        found = self._inlined.get(symbol)
+        if found is None:
+            found = self.body(function)
+            if self.graph.uses[symbol]:
+                found = found.with_calls_inlined(self._callee)
+            self._inlined[symbol] = found
+        return found
+
+    def _callee(self, op: Any, name: str) -> FunctionView | None:
+        symbol = callee_of(op, name, self._functions)
+        return None if symbol is None else self.inlined(self._functions[symbol])

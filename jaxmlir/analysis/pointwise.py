@@ -1,0 +1,158 @@
+"""Ops that compute each element of their result from an element of each operand.
+
+What JAX's rules make of such an op does not depend on its shape: programs use a few dozen of them
+at many shapes, and the rules are run for one.  A function that they gave is written again for
+another shape, in a tenth of the time; but only if it is of ops that are known to have no say in it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import Any, NamedTuple
+
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.ops import bitwise, comparison, elementwise, special, transcendental
+
+ELEMENTWISE = frozenset(
+    f"jaxpr.{op.name}"
+    for family in (elementwise, transcendental, comparison, bitwise, special)
+    for op in family.OPS
+    if op.results == 1
+) | {"jaxpr.convert_element_type", "jaxpr.stop_gradient"}
+"""The ops of the dialect that are such."""
+
+_STABLEHLO = """
+    abs add and atan2 cbrt ceil clamp compare complex convert cosine count_leading_zeros divide
+    exponential exponential_minus_one floor imag is_finite log log_plus_one logistic maximum minimum
+    multiply negate not or popcnt power real reduce_precision remainder round_nearest_afz
+    round_nearest_even rsqrt select shift_left shift_right_arithmetic shift_right_logical sign sine
+    sqrt subtract tan tanh xor
+"""
+_CHLO = """
+    acos acosh asin asinh atan atanh bessel_i1e cosh digamma erf erf_inv erfc is_inf is_neg_inf
+    is_pos_inf lgamma next_after polygamma sinh square tan zeta
+"""
+
+Shape = tuple[int, ...]
+
+
+class Kind(NamedTuple):
+    """What ops of a signature have in common with those of other shapes."""
+
+    key: Any
+    shape: Shape
+    """Of the operands and results that are no scalars."""
+
+    @property
+    def text(self) -> str:
+        """The key, as any process writes it."""
+        name, attributes, arity, elements = self.key
+        parts = [name, *(f"{key}={attr}" for key, attr in attributes), arity]
+        return "\n".join(map(str, (*parts, *itertools.chain(*elements))))
+
+
+@functools.cache
+def kind_of(signature: Signature) -> Kind | None:
+    """The kind of a signature's ops; ``None`` for ops that are not pointwise, or of scalars only,
+    or of arrays that have more to them than shape and element type."""
+    if signature.name not in ELEMENTWISE:
+        return None
+    types = (*signature.operands, *signature.results)
+    shapes = {_shape(t) for t in types}
+    arrays = shapes - {()}
+    if None in shapes or len(arrays) != 1:
+        return None
+    elements = tuple((t.element_type, t.encoding, t.rank > 0) for t in types)
+    key = (signature.name, signature.attributes, len(signature.operands), elements)
+    return Kind(key, arrays.pop())
+
+
+def _shape(type_: ir.Type) -> Shape | None:
+    """The shape of a plain array, of a known shape and on no mesh."""
+    if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
+        return None
+    encoding = type_.encoding
+    if encoding is not None and [item.name for item in encoding] != ["weak_type"]:
+        return None
+    return tuple(type_.shape)
+
+
+def reshaped(function: ir.Operation, old: Shape, new: Shape) -> ir.Operation | None:
+    """A detached copy of a function whose arrays of one shape have another; ``None`` where there
+    are arrays of a third, or an op may depend on the shape.
+
+    Args:
+      function: of this dialect, or of StableHLO.
+    """
+    types: dict[ir.Type, ir.Type | None] = {}
+
+    def of(type_: ir.Type) -> ir.Type | None:
+        if type_ not in types:
+            shape = _shape(type_)
+            types[type_] = _with_shape(type_, new) if shape == old else None
+            if shape == ():
+                types[type_] = type_
+        return types[type_]
+
+    ops = list(function.regions[0].blocks[0])
+    arguments = list(function.regions[0].blocks[0].arguments)
+    attributes = [_reshaped_attributes(op, new) for op in ops]
+    values = itertools.chain(arguments, *(op.results for op in ops))
+    if None in attributes or any(of(v.type) is None for v in values):
+        return None
+    type_ = ir.FunctionType.get(
+        [of(v.type) for v in arguments], [of(v.type) for v in ops[-1].operands]
+    )
+    copy = ir.Operation.create(
+        "func.func",
+        attributes=dict(function.attributes.items()) | {"function_type": ir.TypeAttr.get(type_)},
+        regions=1,
+        loc=function.location,
+        ip=False,
+    )
+    block = copy.regions[0].blocks.append(*type_.inputs, arg_locs=[v.location for v in arguments])
+    made = dict(zip(arguments, block.arguments, strict=True))
+    with ir.InsertionPoint(block):
+        for op, given in zip(ops, attributes, strict=True):
+            results = [of(v.type) for v in op.results]
+            operands = [made[v] for v in op.operands]
+            again = ir.Operation.create(op.name, results, operands, given, loc=op.location)
+            made.update(zip(op.results, again.results, strict=True))
+    return copy
+
+
+def _with_shape(type_: ir.Type, shape: Shape) -> ir.Type:
+    return ir.RankedTensorType.get(shape, type_.element_type, type_.encoding)
+
+
+def _reshaped_attributes(op: Any, shape: Shape) -> dict[str, ir.Attribute] | None:
+    """The attributes of an op at another shape; ``None`` where it may depend on the shape."""
+    attributes = dict(op.attributes.items())
+    if "sharding" in attributes and attributes["sharding"] != codec.encode(None):
+        return None  # It has an entry for each dimension.
+    if op.name in _KEEPING:
+        return attributes
+    if op.name in _SPREADING and not any(map(_rank, op.operands)) and attributes.keys() <= _SPREAD:
+        return attributes | {key: codec.encode(shape) for key in attributes if key == "shape"}
+    if op.name in _CONSTANTS and not any(map(_rank, op.results)):
+        return attributes
+    return None
+
+
+def _rank(value: ir.Value) -> int:
+    return value.type.rank
+
+
+# Ops that take their shape from their operands, and those that do so of scalars.
+_KEEPING = (
+    ELEMENTWISE
+    | {"func.return"}
+    | {f"stablehlo.{name}" for name in _STABLEHLO.split()}
+    | {f"chlo.{name}" for name in _CHLO.split()}
+)
+_SPREADING = frozenset({"jaxpr.broadcast_in_dim", "stablehlo.broadcast_in_dim"})
+_SPREAD = frozenset({"broadcast_dimensions", "shape"})
+_CONSTANTS = frozenset({"jaxpr.constant", "stablehlo.constant"})

@@ -1,0 +1,186 @@
+"""Programs made under another version of JAX, in terms of the primitives of this one.
+
+Names and parameters that JAX's versions give differently are one thing to the dialect
+(:mod:`jaxmlir.bridge.jax_versions`).  What is left are primitives that one version has and another
+has not: an op of such a primitive is replaced by what the primitive stands for, as JAX itself
+computes it where there is none.  A derivative of the replacement is a derivative of the primitive.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+from jax import lax
+
+from jaxmlir._compat import mlir
+from jaxmlir.dialect import custom_rule_ops, locations, ops, primitives
+from jaxmlir.dialect.builder import put_instead
+from jaxmlir.dialect.ir import context, func, ir, is_foreign, scope
+from jaxmlir.errors import ArtifactError, Diagnostic
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+
+def _log2(x: Any) -> Any:
+    """log(x) / log(2)"""
+    return lax.div(lax.log(x), lax.log(lax.full_like(x, 2)))
+
+
+def _one_minus_square(x: Any) -> Any:
+    """(1 - x) (1 + x), which does not cancel near |x| = 1"""
+    one = lax.full_like(x, 1)
+    return lax.mul(lax.sub(one, x), lax.add(one, x))
+
+
+def _polynomial(x: Any, *coefficients: Any) -> Any:
+    """Horner's rule"""
+    result = coefficients[-1]
+    for coefficient in reversed(coefficients[:-1]):
+        result = jax.numpy.add(jax.numpy.multiply(result, x), coefficient)
+    shape = jax.numpy.broadcast_shapes(*(v.shape for v in (x, *coefficients)))
+    return jax.numpy.broadcast_to(result, shape)
+
+
+# What primitives stand for that not every supported JAX has.
+EQUATIONS: dict[str, Callable[..., Any]] = {
+    "log2": _log2,
+    "one_minus_square": _one_minus_square,
+    "polynomial": _polynomial,
+}
+
+# Ops that only call a function, and the op that does so everywhere.
+CALLS = {
+    "call": "eval_jaxpr",
+    "closed_call": "eval_jaxpr",
+    "eval_jaxpr": "closed_call",
+    "program_order": "eval_jaxpr",
+}
+
+
+def adapt(program: Program, made_with: str) -> None:
+    """Replaces the ops of a program whose primitives the installed JAX does not have, in place.
+
+    Args:
+      made_with: the version of JAX that the program was made with, for the error.
+
+    Raises:
+      ArtifactError: lists the ops for which there is no replacement, with their places.
+    """
+    problems: list[Any] = []
+    with context():
+        # In order: an op that calls a kernel makes the instructions of kernels known.
+        names = dict.fromkeys(name for _, name in _ops(program))
+        if not custom_rule_ops.HIGH_LEVEL_OPS.isdisjoint(names):
+            from jaxmlir.artifact import expansions
+
+            problems += expansions.settle(program)
+            names = dict.fromkeys(name for _, name in _ops(program))
+        unknown = {name for name in names if not _is_known(name)} - custom_rule_ops.HIGH_LEVEL_OPS
+        missing = [op for op, name in _ops(program) if name in unknown] if unknown else []
+    if not (missing or problems):
+        return
+    with scope():
+        writer = Rules(program)
+        for op in missing:
+            name = op.name.removeprefix("jaxpr.")
+            if name in EQUATIONS:
+                _replace(writer, op, EQUATIONS[name], name)
+            elif name in CALLS and _is_known(f"jaxpr.{CALLS[name]}"):
+                rename(op, f"jaxpr.{CALLS[name]}")
+            else:
+                problems.append(op)
+    program.changed()
+    if problems:
+        raise ArtifactError(_cannot(problems, made_with))
+
+
+def _ops(program: Program) -> Iterator[tuple[Any, str]]:
+    """The ops of the dialect, with their names."""
+    for function in program.module.body.operations:
+        if isinstance(function, func.FuncOp):
+            for op in function.entry_block.operations:
+                if type(op) is ir.OpView:
+                    yield op, op.name
+
+
+def _is_known(op_name: str) -> bool:
+    """Whether the installed JAX has an op's primitive."""
+    if is_foreign(op_name):
+        return True
+    name = op_name.removeprefix("jaxpr.")
+    record = ops.OPS.get(name)
+    if op_name in custom_rule_ops.OPS or (record is not None and record.jax == ops.OURS):
+        return True
+    names = (record.primitives if record else ()) or (name,)
+    found = [p for p in map(primitives.find, names) if p is not None]
+    # JAX 0.10 has another primitive of the name eval_jaxpr, which nothing lowers.
+    return bool(found) and (name not in CALLS or any(p in mlir._lowerings for p in found))
+
+
+def _replace(writer: Rules, op: Any, equation: Callable[..., Any], name: str) -> None:
+    with ir.InsertionPoint(op), op.location:
+        operands = [op.operands[i] for i in range(len(op.operands))]
+        values = writer.emit(lambda *args: [equation(*args)], operands, ("decompose", name))
+    put_instead(op, values)
+
+
+def rename(op: Any, name: str, own: Mapping[str, ir.Attribute] = {}) -> None:
+    """Makes an op one of another name that calls a function.
+
+    Args:
+      own: the attributes that it has and the op has not.
+    """
+    kept = ("call_jaxpr", "jaxpr.effects", "jaxpr.ctx")
+    attributes = {key: op.attributes[key] for key in kept if key in op.attributes} | dict(own)
+    types, operands = list(op.results.types), list(op.operands)
+    with ir.InsertionPoint(op):
+        new = ir.Operation.create(name, types, operands, attributes, loc=op.location)
+    put_instead(op, new.results)
+
+
+def _cannot(missing: list[Any], made_with: str) -> list[Diagnostic]:
+    """One diagnostic an op name, or a class of primitives, at its first place."""
+    kinds = [(op.name, _class_of(op)) for op in missing]
+    first = dict(reversed(list(zip(kinds, missing, strict=True))))
+    return [
+        Diagnostic(
+            "error",
+            f"'{name}' op ({count} in the program) stands in the way: {_why(name, cls, made_with)}",
+            *locations.position(first[name, cls].location),
+        )
+        for (name, cls), count in Counter(kinds).items()
+    ]
+
+
+def _class_of(op: Any) -> str:
+    """Where the class of a high-level primitive is defined; empty for other ops."""
+    attribute = op.attributes["_prim"] if "_prim" in op.attributes else None
+    if isinstance(attribute, ir.DictAttr) and len(attribute) == 1:
+        fields = attribute[0].attr
+        if isinstance(fields, ir.DictAttr) and "name" in fields:
+            return str(fields["name"])
+    return ""
+
+
+def _why(op_name: str, cls: str, made_with: str) -> str:
+    made = f"the program was made with jax {made_with}"
+    name = op_name.removeprefix("jaxpr.")
+    if op_name in custom_rule_ops.HIGH_LEVEL_OPS:
+        return (
+            f"{made}; this process, with jax {jax.__version__}, has no primitive class {cls} that "
+            "takes its parameters, and the program does not say what it expands to"
+        )
+    if name in ops.OPS:
+        return (
+            f"{made}; the installed jax {jax.__version__} has no such primitive, and there is no "
+            "equation for it in terms of others"
+        )
+    return (
+        f'the installed jax {jax.__version__} has no primitive "{name}", and no imported module '
+        f"registers one ({made}; one of your own is known once its module is imported: --load)"
+    )

@@ -1,0 +1,201 @@
+"""File to program."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir.artifact import container, format, module_text
+from jaxmlir.dialect import dialect_version
+from jaxmlir.dialect.constants import Constants, Unread
+from jaxmlir.dialect.ir import ir
+from jaxmlir.errors import ArgumentError, ArtifactError, DiagnosticError, JaxmlirError
+from jaxmlir.support.collector import collector_paused
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+# Arrays up to this size together are checked when the file is opened, others when they are used.
+EAGER_BYTES = 16 << 20
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    as_flat: bool = False,
+    allow_custom_calls: Collection[str] | None = (),
+    verify: bool = True,
+) -> Program:
+    """The program that :func:`save` wrote.
+
+    The file may come from anybody: loading executes nothing that it says, and a file that is
+    damaged, malformed or malicious is an error.  The arrays stay in the file, which is mapped into
+    memory.
+
+    Args:
+      as_flat: take and give the leaves of the pytrees only, for programs whose pytrees have node
+        types that this process does not know.
+      allow_custom_calls: what of the program may reach beyond XLA: targets of ``jax.ffi`` calls,
+        and ``"pallas_call"`` and such (:mod:`jaxmlir.dialect.custom_calls`); ``None`` allows all.
+        The rest is refused when the program is lowered or turned into a jaxpr, not when it is
+        loaded.
+      verify: check the program's types; without it, an invalid one fails later or not at all.
+
+    Raises:
+      ArgumentError: ``allow_custom_calls`` is no collection of names.
+      ArtifactError: the file is not an artifact that can be loaded here.
+      VerificationError: its program is invalid.
+      OSError: the file cannot be read.
+    """
+    _check_names(allow_custom_calls)
+    return read(container.map_file(path), os.fspath(path), as_flat, allow_custom_calls, verify)
+
+
+def _check_names(allow_custom_calls: Any) -> None:
+    if isinstance(allow_custom_calls, str) or not isinstance(allow_custom_calls, Collection | None):
+        raise ArgumentError(
+            "allow_custom_calls: expected a collection of names, or None, "
+            f"got {allow_custom_calls!r}"
+        )
+
+
+@collector_paused
+def read(
+    buffer: memoryview,
+    filename: str,
+    as_flat: bool = False,
+    allow_custom_calls: Collection[str] | None = (),
+    verify: bool = True,
+) -> Program:
+    """The program of an artifact's contents; see :func:`load`."""
+    from jaxmlir.artifact.decompose import adapt
+    from jaxmlir.program.program import Program
+    from jaxmlir.verify.verifier import verify as verify_program
+
+    with refused(filename):
+        allowed = None if allow_custom_calls is None else frozenset(allow_custom_calls)
+        contents = Contents(buffer)
+        program = Program(contents.module(), contents.constants, custom_calls=allowed)
+        if as_flat:
+            module_text.forget_trees(program)
+        adapt(program, str(contents.metadata.get("jax")))
+        if verify:
+            _check_trees(program)
+            verify_program(program, filename)
+    return program
+
+
+@contextlib.contextmanager
+def refused(filename: str) -> Iterator[None]:
+    """Makes what goes wrong with a file's contents an error that names the file."""
+    try:
+        yield
+    except ArtifactError as e:
+        if e.diagnostics[0].line:
+            # MLIR calls the text of a module ``-``.
+            placed = [d._replace(file=filename) if d.file == "-" else d for d in e.diagnostics]
+            raise ArtifactError(placed) from None
+        raise ArtifactError(f"cannot load {filename}: {e.diagnostics[0].message}") from None
+    except JaxmlirError:
+        raise
+    except Exception as e:
+        # What JAX's rules do with a malformed module is theirs to choose.
+        raise ArtifactError(
+            f"cannot load {filename}: its program is malformed: {type(e).__name__}: {e}"
+        ) from e
+
+
+class Contents:
+    """The parts of an artifact, checked but for large arrays.
+
+    Attributes:
+      metadata: what the header says of the artifact.
+      constants: the arrays.
+    """
+
+    def __init__(self, buffer: memoryview):
+        self.metadata, parts = container.unpack(buffer)
+        self._check_versions()
+        module = parts.pop(format.MODULE, None)
+        if module is None or module.dtype != "U8":
+            raise ArtifactError(f"it has no part {format.MODULE!r} of bytes")
+        self._module = module.data
+        _check_digest(self._module, self._field("module", "sha256", str), "the module")
+        self.constants = Constants(self._arrays(parts))
+
+    @property
+    def module_size(self) -> int:
+        """Of how many bytes the compressed module is."""
+        return len(self._module)
+
+    def module(self) -> ir.Module:
+        """The module, of which MLIR's part is verified."""
+        return module_text.decompress(bytes(self._module), self._field("module", "bytes", int))
+
+    def _field(self, name: str, key: str, cls: type) -> Any:
+        entry = self.metadata.get(name)
+        value = entry.get(key) if isinstance(entry, dict) else None
+        if type(value) is not cls:
+            raise ArtifactError(f'the metadata\'s "{name}" has no "{key}" of type {cls.__name__}')
+        return value
+
+    def _check_versions(self) -> None:
+        metadata = self.metadata
+        if not isinstance(metadata, dict):
+            raise ArtifactError("the metadata is no JSON object")
+        version, dialect = metadata.get("artifact"), metadata.get("dialect")
+        if version != format.VERSION:
+            raise ArtifactError(
+                f"it has version {version!r} of the artifact format; this jaxmlir reads version "
+                f"{format.VERSION}"
+            )
+        if fault := dialect_version.fault(dialect):
+            raise ArtifactError(f"it has {fault}")
+
+    def _arrays(self, parts: dict[str, container.Part]) -> dict[str, Any]:
+        described = self.metadata.get("constants")
+        prefix = format.CONSTANT
+        stored = {n.removeprefix(prefix): part for n, part in parts.items() if n.startswith(prefix)}
+        if len(stored) != len(parts):
+            raise ArtifactError(f"it has a part that is neither {format.MODULE!r} nor a constant")
+        if not isinstance(described, dict) or described.keys() != stored.keys():
+            raise ArtifactError("the metadata's constants are not those that the file has")
+        eager = sum(len(part.data) for part in stored.values()) <= EAGER_BYTES
+        found: dict[str, Any] = {}
+        for name, part in stored.items():
+            self._constant_entry(name, described[name])
+            dtype, shape = format.array_type(name, described[name]["type"], part)
+            read = functools.cache(
+                functools.partial(_read, name, part, described[name]["sha256"], dtype, shape)
+            )
+            found[name] = read() if eager else Unread(read, shape, dtype)
+        return found
+
+    def _constant_entry(self, name: str, entry: Any) -> None:
+        format.check_name(name)
+        strings = isinstance(entry, dict) and all(isinstance(v, str) for v in entry.values())
+        if not strings or entry.keys() != {"type", "sha256"}:
+            raise ArtifactError(f"constant {name!r} is described by {entry!r}")
+
+
+def _read(name: str, part: Any, sha256: str, dtype: Any, shape: tuple[int, ...]) -> Any:
+    _check_digest(part.data, sha256, f"constant {name!r}")
+    return format.array_of(part, dtype, shape)
+
+
+def _check_digest(data: memoryview, expected: str, what: str) -> None:
+    if format.digest(data) != expected:
+        raise ArtifactError(f"{what} is damaged: it does not have the SHA-256 digest {expected}")
+
+
+def _check_trees(program: Program) -> None:
+    try:
+        _ = program.in_tree, program.out_tree
+    except DiagnosticError as e:
+        raise ArtifactError(
+            f"{e.diagnostics[0].message}; or load with as_flat=True, for a program of the flat "
+            "leaves"
+        ) from None

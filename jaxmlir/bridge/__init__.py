@@ -1,0 +1,1 @@
+"""Jaxprs to the dialect and back, on every supported version of JAX."""

@@ -1,0 +1,290 @@
+"""Custom derivative rules that close over values of the program around them::
+
+    def loss(x, y):
+        @jax.custom_jvp
+        def f(z):
+            return jnp.sum(z * jnp.tanh(x))
+
+        @f.defjvp
+        def f_jvp(primals, tangents):
+            return f(*primals), jnp.sum(tangents[0] * jnp.tanh(x))
+
+        return f(y)
+
+JAX runs such a rule while ``x`` is at hand.  A program's rules are functions, so values have to be
+passed to them.  What ``f`` itself closes over are its constants, the first operands of its
+equation.  Where rules close over values, these operands are no constants, but like others:
+arguments of the rules, in which they have no derivative; and so is what the rules alone close over.
+In a rule's jaxpr such a value is a constant that is a tracer, of a variable of a jaxpr around it;
+it is looked up among the operands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import itertools
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxmlir._compat import atom_of, close_jaxpr, core, lu, open_jaxpr, rebound, stages, tree_util
+from jaxmlir.bridge.custom_rules import hijax
+from jaxmlir.bridge.origins import chain_of
+from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL, PRIMITIVES
+
+THUNKS = ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd")
+"""The parameters of equations that are rules."""
+
+# How many objects that hold others are looked at for what a rule closes over.
+MOST = 10_000
+
+
+class Constants(NamedTuple):
+    """The first operands of an equation, which its rules may close over."""
+
+    variables: tuple[Any, ...] = ()
+    own: int = 0
+    """How many of them the function itself closes over."""
+    origins: Mapping[Any, Any] = {}
+    """See :func:`jaxmlir.bridge.origins.note_origins`."""
+
+    @property
+    def chains(self) -> list[tuple[Any, ...]]:
+        """Of each its variable, and those that this stands for in the jaxprs around: the value is
+        the same."""
+        return [tuple(chain_of(v, self.origins)) for v in self.variables]
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The outermost variable of each: the same for all that are the same value.
+
+        ``None`` of a number that stands in the jaxpr.
+        """
+        return tuple(chain[-1] if chain else None for chain in self.chains)
+
+
+_PARAMETER = "jaxmlir_constants"
+
+
+def constants_of(eqn: Any) -> Constants:
+    """What :func:`with_constants` found."""
+    return eqn.params.get(_PARAMETER, Constants(own=eqn.params.get("num_consts", 0)))
+
+
+def with_constants(eqn: Any, origins: Mapping[Any, Any], at_hand: Iterable[Any]) -> Any:
+    """The equation of a call with custom rules, with what its rules close over among its operands;
+    it has no constants then.
+
+    Args:
+      origins: see :func:`jaxmlir.bridge.origins.note_origins`.
+      at_hand: the variables of the jaxpr that have a value where the equation is.
+    """
+    params = eqn.params
+    rules = [params[name] for name in THUNKS if name in params]
+    if "call_jaxpr" not in params or not (found := _closed_over(rules)):
+        return eqn
+    own = params["num_consts"]
+    missing = found.difference(*(chain_of(v, origins) for v in eqn.invars[:own]))
+    more = {}
+    for variable in at_hand if missing else ():
+        same = missing.intersection(chain_of(variable, origins))
+        more.update(dict.fromkeys(same, variable))
+    operands = [*eqn.invars[:own], *more.values()]
+    if missing == found and not more:
+        return eqn
+    constants = Constants(tuple(operands), own, origins)
+    params = {**params, "num_consts": 0, _PARAMETER: constants}
+    if more:
+        called, consts = open_jaxpr(params["call_jaxpr"])
+        unused = [core.Var(v.aval) for v in more.values()]
+        invars = [*called.invars[:own], *unused, *called.invars[own:]]
+        called = rebound(called, list(called.constvars), invars)
+        params["call_jaxpr"] = close_jaxpr(called, consts)
+    return eqn.replace(invars=[*operands, *eqn.invars[own:]], params=params)
+
+
+def reads(consts: Sequence[Any], chains: Sequence[tuple[Any, ...]]) -> tuple[bool, ...]:
+    """Which values, of those that it may close over, a rule does use, by the constants of its
+    jaxpr: an object that it closes over may hold others.
+
+    Args:
+      chains: see :class:`Constants`.
+    """
+    variables = set(map(_variable, consts))
+    return tuple(not variables.isdisjoint(chain) for chain in chains)
+
+
+def bound(
+    jaxpr: Any,
+    consts: Sequence[Any],
+    operands: Sequence[Any],
+    chains: Sequence[tuple[Any, ...]],
+    origins: dict[Any, Any],
+    at: int = 0,
+) -> tuple[Any, Sequence[Any]]:
+    """A rule's jaxpr as one that takes the values of constants.
+
+    Args:
+      operands: their types.
+      chains: see :class:`Constants`.
+      origins: gets what its variables for them stand for: a rule may call its function.
+      at: which argument the first one is.
+
+    Returns:
+      the jaxpr and its other constants.
+    """
+    consts = list(map(_known, consts))
+    if not chains:
+        return jaxpr, consts
+    jaxpr, consts = open_jaxpr(close_jaxpr(jaxpr, consts))
+    rest = dict(zip(jaxpr.constvars, consts, strict=True))
+    variables = []
+    for aval, chain in zip(operands, chains, strict=False):
+        same = (v for v, value in rest.items() if _variable(value) in chain)
+        variable = next(same, None)
+        rest.pop(variable, None)
+        variables.append(core.Var(aval) if variable is None else variable)
+        origins.update(itertools.pairwise((variables[-1], *chain)))
+    invars = [*jaxpr.invars[:at], *variables, *jaxpr.invars[at:]]
+    return rebound(jaxpr, list(rest), invars), list(rest.values())
+
+
+def ignoring(jaxpr: Any, consts: Sequence[Any], avals: Sequence[Any], at: int) -> Any:
+    """A rule's jaxpr that takes more arguments, which it has no use for.
+
+    Args:
+      consts: its constants.
+      at: which argument the first of these is.
+    """
+    # From JAX 0.11 constants that are not bound stand before the arguments.
+    jaxpr, _ = open_jaxpr(close_jaxpr(jaxpr, consts))
+    unused = list(map(core.Var, avals))
+    return rebound(jaxpr, list(jaxpr.constvars), [*jaxpr.invars[:at], *unused, *jaxpr.invars[at:]])
+
+
+def _variable(value: Any) -> Any | None:
+    """The variable that a value of a trace is in its jaxpr."""
+    atom = atom_of(value)
+    return atom if isinstance(atom, core.Var) else None
+
+
+def _known(value: Any) -> Any:
+    """A value, which is a number if it stands for one in a jaxpr."""
+    atom = atom_of(value)
+    return np.asarray(atom.val, atom.aval.dtype) if isinstance(atom, core.Literal) else value
+
+
+def holds_tracer(rule: Any) -> bool:
+    """Whether a rule, or what it is made of, closes over a value of a trace."""
+    return bool(_closed_over([rule]))
+
+
+def rules_may_read(closed_jaxpr: Any) -> bool:
+    """Whether a custom rule in a jaxpr, or in one that it names, may close over a value of it.
+
+    What that value is computed by looks dead where nothing else uses it.
+    """
+    pending, seen = [open_jaxpr(closed_jaxpr)[0]], set()
+    while pending:
+        jaxpr = pending.pop()
+        if id(jaxpr) in seen:
+            continue
+        seen.add(id(jaxpr))
+        for eqn in jaxpr.eqns:
+            if eqn.primitive.name in HIGH_LEVEL:
+                eqn = hijax.ordinary(eqn)
+            if eqn.primitive.name in PRIMITIVES:
+                if _closed_over(eqn.params[name] for name in THUNKS if name in eqn.params):
+                    return True
+            pending += core.jaxprs_in_params(eqn.params)
+    return False
+
+
+def _closed_over(rules: Iterable[Any]) -> set[Any]:
+    """The variables of what rules, or what they are made of, close over."""
+    return {_variable(v) for v in made_of(rules) if isinstance(v, core.Tracer)} - {None}
+
+
+def made_of(rules: Iterable[Any]) -> Iterator[Any]:
+    """Rules, and what they are made of and close over."""
+    seen: dict[int, Any] = {}
+    waiting = list(rules)
+    while waiting and len(seen) < MOST:
+        value = waiting.pop()
+        if id(value) in seen:
+            continue
+        yield value
+        if (parts := _parts_of(type(value))) is _nothing:
+            continue
+        # Kept alive, for its number.
+        seen[id(value)] = value
+        # What cannot be looked into, a user's object may be so, is as good as empty.
+        with contextlib.suppress(Exception):
+            waiting.extend(parts(value))
+
+
+def _nothing(value: Any) -> Iterable[Any]:
+    return ()
+
+
+def _of_function(value: Any) -> Iterator[Any]:
+    yield from filter(None, (value.__defaults__, value.__kwdefaults__, value.__dict__))
+    for cell in value.__closure__ or ():
+        # One that is not filled yet has no contents.
+        with contextlib.suppress(ValueError):
+            yield cell.cell_contents
+
+
+def _of_array(value: Any) -> Iterable[Any]:
+    return value.flat if value.dtype == object else ()
+
+
+def _of_class(value: Any) -> Iterator[Any]:
+    # The methods of one that a function defines may close over values of that.
+    if "<locals>" in value.__qualname__:
+        yield from value.__bases__
+        yield from vars(value).values()
+
+
+def _of_object(value: Any) -> Iterator[Any]:
+    attributes = getattr(value, "__dict__", {})
+    if "__wrapped__" in attributes and type(value).__module__.startswith("jax"):
+        yield attributes["__wrapped__"]
+        return
+    yield type(value)
+    if isinstance(value, Mapping):
+        yield from value.values()
+    # Items, attributes, slots, and what objects that C code makes hold: the dictionary that a
+    # method is of, say.
+    yield from gc.get_referents(value)
+
+
+_PARTS: dict[Any, Callable[[Any], Iterable[Any]]] = {
+    types.FunctionType: _of_function,
+    np.ndarray: _of_array,
+    type: _of_class,
+    # What closes over nothing, or over what is not the rule's.
+    (
+        *(str, bytes, int, float, complex, type(None), types.ModuleType),
+        *(np.generic, np.dtype, jax.Array, tree_util.PyTreeDef),
+        *(core.Trace, core.Tracer, core.Jaxpr, core.DebugInfo, core.AbstractValue),
+        *(lu.Store, lu.EqualStore, stages.Traced, hijax.Called),
+    ): _nothing,
+    lu.WrappedFun: lambda value: (value.f,),
+    jax.custom_jvp: lambda value: (value.fun, value.jvp),
+    jax.custom_vjp: lambda value: (value.fun, value.fwd, value.bwd),
+    hijax.FUNCTIONS: hijax.function_parts,
+    hijax.Rule: lambda rule: rule.parts,
+    object: _of_object,
+}
+
+
+@functools.lru_cache(1024)
+def _parts_of(cls: type) -> Callable[[Any], Iterable[Any]]:
+    """What gives what a value of a class refers to, of what belongs to it."""
+    return next(parts for classes, parts in _PARTS.items() if issubclass(cls, classes))

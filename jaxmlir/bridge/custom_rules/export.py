@@ -1,0 +1,341 @@
+"""Custom derivative rules: functions in the dialect, thunks in the jaxpr that goes back to JAX.
+
+The counterpart of :mod:`jaxmlir.bridge.custom_rules.tracing`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+
+from jaxmlir._compat import ad_util, core, debug_info, lu, open_jaxpr, pe, wrap_bwd
+from jaxmlir.dialect import codec, custom_rule_ops, primitives
+from jaxmlir.dialect.ir import ir, symbol_uses
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.errors import ExportError, UntracedRuleError
+
+if TYPE_CHECKING:
+    from jaxmlir.bridge.exporter import Exporter
+
+
+def read(op: Any, name: str, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
+    """The primitive and parameters of a custom-derivative op."""
+    return _READERS[name](op, exporter)
+
+
+class _Attributes:
+    """An op's attributes, absent ones as a default; functions as symbols, not jaxprs."""
+
+    def __init__(self, op: Any):
+        self._attributes = op.attributes
+
+    @property
+    def given(self) -> dict[str, ir.Attribute]:
+        return dict(self._attributes.items())
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return codec.decode(self._attributes[name]) if name in self._attributes else default
+
+    def symbol(self, name: str) -> str | None:
+        return self._attributes[name].value if name in self._attributes else None
+
+    def symbols(self, name: str) -> tuple[str, ...]:
+        return symbol_uses(self._attributes[name]) if name in self._attributes else ()
+
+
+def _rule(exporter: Exporter, attributes: _Attributes, name: str) -> str:
+    """The symbol of a rule's function.
+
+    Raises:
+      UntracedRuleError: the rule could not be traced; with the reason, when it is asked for.
+    """
+    exporter.program.trace_rules()
+    symbol = attributes.symbol(name)
+    if symbol is None:
+        raise UntracedRuleError(name, attributes.get(f"{name.split('_')[0]}_error"))
+    return symbol
+
+
+def _function_attribute(exporter: Exporter, symbol: str, name: str, default: Any) -> Any:
+    attributes = exporter.program._function(symbol).attributes
+    return codec.decode(attributes[name]) if name in attributes else default
+
+
+def _read_jvp(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
+    attributes = _Attributes(op)
+    call_jaxpr = exporter.jaxpr(attributes.symbol("call_jaxpr"))
+    num_consts = attributes.get("num_consts", 0)
+    in_avals = [aval_of(v.type) for v in op.operands][num_consts:]
+    n_out = len(op.results)
+
+    def thunk(*in_zeros: bool) -> tuple[Any, Sequence[Any], list[bool]]:
+        exporter.program.trace_rules()
+        told = attributes.symbols("jvp_with_zeros")
+        symbol, taken = _chosen(
+            exporter, in_zeros, told, lambda: _rule(exporter, attributes, "jvp_jaxpr")
+        )
+        out_zeros = _function_attribute(exporter, symbol, "jaxpr.out_zeros", (False,) * n_out)
+        jaxpr, consts = open_jaxpr(exporter.jaxpr(symbol))
+        if taken != tuple(in_zeros):
+            jaxpr, consts = _instantiate_tangents(jaxpr, consts, in_avals, in_zeros, taken)
+        return jaxpr, consts, list(out_zeros)
+
+    thunk.taken_for_zero = lambda: _taken_for_zero(exporter, attributes, "jvp_jaxpr", len(in_avals))
+    name = attributes.symbol("jvp_jaxpr") or "jvp"
+    info = debug_info("custom_jvp jvp", name, 2 * len(in_avals), 2 * n_out)
+    return primitives.get("custom_jvp_call"), {
+        "call_jaxpr": call_jaxpr,
+        "jvp_jaxpr_fun": lu.wrap_init(thunk, debug_info=info),
+        "num_consts": num_consts,
+        "symbolic_zeros": attributes.get("symbolic_zeros", False),
+    }
+
+
+def _instantiate_tangents(
+    jaxpr: Any,
+    consts: Sequence[Any],
+    in_avals: Sequence[Any],
+    in_zeros: Sequence[bool],
+    taken: Sequence[bool],
+) -> tuple[Any, Sequence[Any]]:
+    """A rule as one for the nonzero tangents: others that it takes are zeros.
+
+    Args:
+      taken: which tangents the rule takes for zero, and does not take.
+    """
+    tangent_avals = [a.to_tangent_aval() for a in in_avals]
+
+    def rule(*args: Any) -> list[Any]:
+        nonzero = iter(args[len(in_avals) :])
+        tangents = [
+            ad_util.zeros_like_aval(aval) if zero else next(nonzero)
+            for aval, zero, left_out in zip(tangent_avals, in_zeros, taken, strict=True)
+            if not left_out
+        ]
+        return core.eval_jaxpr(jaxpr, consts, *args[: len(in_avals)], *tangents)
+
+    avals = [*in_avals, *(a for a, zero in zip(tangent_avals, in_zeros, strict=True) if not zero)]
+    name = jaxpr.debug_info.func_name
+    info = debug_info("custom_jvp jvp", name, len(avals), 0)._replace(
+        arg_names=None, result_paths=None
+    )
+    traced, _, traced_consts = pe.trace_to_jaxpr_dynamic(lu.wrap_init(rule, debug_info=info), avals)
+    return traced, traced_consts
+
+
+def _read_vjp(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
+    attributes = _Attributes(op)
+    num_consts = attributes.get("num_consts", 0)
+    operand_avals = [aval_of(v.type) for v in op.operands]
+    in_avals = operand_avals[num_consts:]
+    n_out = len(op.results)
+
+    families = _Families(exporter, attributes, len(in_avals))
+
+    def fwd(*nonzeros: bool) -> tuple[Any, Sequence[Any]]:
+        return open_jaxpr(exporter.jaxpr(families.choose(nonzeros).fwd))
+
+    def bwd(*args: Any) -> list[Any]:
+        given, cotangents = args[: len(args) - n_out], args[len(args) - n_out :]
+        family = families.of(len(given))
+        return _call_bwd(
+            exporter,
+            family.backward,
+            lambda: _rule(exporter, attributes, "bwd_jaxpr"),
+            [a.to_ct_aval() for a in in_avals],
+            given[: len(family.input_fwds)],
+            cotangents,
+        )
+
+    def out_trees() -> tuple[Any, Any, list[int | None]]:
+        input_fwds = families.input_fwds()
+        forwarded = [i if i is None else i + num_consts for i in input_fwds]
+        return _flat_tree(n_out), _flat_tree(len(forwarded)), forwarded
+
+    fwd.taken_for_zero = lambda: _taken_for_zero(exporter, attributes, "fwd_jaxpr", len(in_avals))
+    fwd_name = attributes.symbol("fwd_jaxpr") or "fwd"
+    fwd_info = debug_info("custom_vjp fwd", fwd_name, len(in_avals), n_out)
+    return primitives.get("custom_vjp_call"), {
+        "call_jaxpr": exporter.jaxpr(attributes.symbol("call_jaxpr")),
+        "fwd_jaxpr_thunk": lu.wrap_init(fwd, debug_info=fwd_info),
+        "bwd": wrap_bwd(bwd, _bwd_info(attributes.symbol("bwd_jaxpr") or "bwd")),
+        "num_consts": num_consts,
+        "out_trees": out_trees,
+        "symbolic_zeros": attributes.get("symbolic_zeros", False),
+    }
+
+
+class _Family(NamedTuple):
+    """A forward rule, and the backward rules that take its residuals."""
+
+    fwd: str
+    backward: tuple[str, ...]
+    in_zeros: tuple[bool, ...]
+    input_fwds: tuple[int | None, ...]
+
+
+class _Families:
+    """The rules of a custom_vjp call, of which JAX asks for one forward rule after another.
+
+    JAX's thunks tell of the rule that was asked for last, and run a backward rule later without
+    saying whose it is.  So each forward rule has a number of residuals that no other has: its
+    operands are as many more as it takes.
+    """
+
+    def __init__(self, exporter: Exporter, attributes: _Attributes, n_in: int):
+        self.exporter = exporter
+        self.attributes = attributes
+        self.n_in = n_in
+        self.last: _Family | None = None
+
+    @functools.cached_property
+    def all(self) -> list[_Family]:
+        self.exporter.program.trace_rules()
+        return [
+            _Family(
+                fwd,
+                backward,
+                _in_zeros(self.exporter, fwd, self.n_in),
+                _function_attribute(self.exporter, fwd, "jaxpr.input_fwds", ()),
+            )
+            for fwd, backward in custom_rule_ops.vjp_rules(self.attributes.given).items()
+        ]
+
+    def choose(self, nonzeros: Sequence[bool]) -> _Family:
+        """The forward rule for tangents, of which JAX wants to know more then.
+
+        Raises:
+          ExportError: there is none, or it has to be told that one of them is zero.
+        """
+        known = [(family, family.in_zeros) for family in self.all]
+        found = custom_rule_ops.fitting([not nz for nz in nonzeros], known)
+        if found is None:
+            symbol = _rule(self.exporter, self.attributes, "fwd_jaxpr")
+            in_zeros = _in_zeros(self.exporter, symbol, self.n_in)
+            raise ExportError(custom_rule_ops.refused(symbol, nonzeros, in_zeros))
+        self.last = found
+        return found
+
+    def input_fwds(self) -> list[int | None]:
+        """Which residuals of the rule that was chosen last are operands, and which operands."""
+        family = self.last or self.choose((True,) * self.n_in)
+        more = self._most + self.all.index(family) - len(family.input_fwds)
+        return [*family.input_fwds, *[0] * more]
+
+    def of(self, num_padded: int) -> _Family:
+        """The rule that has so many residuals, with the operands."""
+        return self.all[num_padded - self._most]
+
+    @property
+    def _most(self) -> int:
+        return max(len(family.input_fwds) for family in self.all)
+
+
+def _in_zeros(exporter: Exporter, symbol: str, count: int) -> tuple[bool, ...]:
+    return _function_attribute(exporter, symbol, "jaxpr.in_zeros", (False,) * count)
+
+
+def _taken_for_zero(
+    exporter: Exporter, attributes: _Attributes, name: str, count: int
+) -> tuple[bool, ...]:
+    """Which tangents a rule takes for zero whatever it is told, for who imports it again."""
+    exporter.program.trace_rules()
+    symbol = attributes.symbol(name)
+    return _in_zeros(exporter, symbol, count) if symbol else (False,) * count
+
+
+def _chosen(
+    exporter: Exporter, zero: Sequence[bool], told: Iterable[str], absent: Callable[[], str]
+) -> tuple[str, tuple[bool, ...]]:
+    """The rule for (co)tangents of which some are zero, and those that it takes for zero.
+
+    Args:
+      told: the rules to choose from.
+      absent: gives the rule, which takes all of them, where none of these is for them.
+    """
+    known = {symbol: _in_zeros(exporter, symbol, len(zero)) for symbol in told}
+    symbol = custom_rule_ops.fitting(zero, known.items())
+    if symbol is None:
+        symbol = absent()
+        known[symbol] = _in_zeros(exporter, symbol, len(zero))
+        refused = custom_rule_ops.refused(symbol, [not z for z in zero], known[symbol])
+        if refused:
+            raise ExportError(refused)
+    return symbol, known[symbol]
+
+
+def _bwd_info(name: str) -> Any:
+    return debug_info("custom_vjp bwd", name, 0, 0)._replace(arg_names=None, result_paths=None)
+
+
+def _call_bwd(
+    exporter: Exporter,
+    backward: Sequence[str],
+    absent: Callable[[], str],
+    ct_avals: Sequence[Any],
+    residuals: Sequence[Any],
+    cotangents: Sequence[Any],
+) -> list[Any]:
+    """Runs the function of the backward rule for some cotangents, and puts back the zeros that it
+    leaves out.
+
+    Args:
+      absent: called where none of the rules is for them.
+    """
+    zero = [type(ct) in (ad_util.SymbolicZero, ad_util.Zero) for ct in cotangents]
+    symbol, taken = _chosen(exporter, zero, backward, absent)
+    given = [
+        ad_util.zeros_like_aval(ct.aval) if is_zero else ct
+        for ct, is_zero, left_out in zip(cotangents, zero, taken, strict=True)
+        if not left_out
+    ]
+    closed = exporter.jaxpr(symbol)
+    outs = iter(core.jaxpr_as_fun(closed)(*residuals, *given))
+    n_own = len(closed.out_avals)
+    zeros = _function_attribute(exporter, symbol, "jaxpr.out_zeros", (False,) * n_own)
+    return [
+        ad_util.Zero(aval) if zero else next(outs)
+        for aval, zero in zip(ct_avals, zeros, strict=True)
+    ]
+
+
+def _flat_tree(n: int) -> Any:
+    return jax.tree.structure((0,) * n)
+
+
+def _read_lin(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
+    attributes = _Attributes(op)
+    num_res = attributes.get("num_res", 0)
+    in_zeros = list(attributes.get("in_zeros", ()))
+    # Of a zero tangent nothing is known, and its cotangent is dropped.
+    nonzero = iter([aval_of(v.type).to_ct_aval() for v in op.operands][num_res:])
+    ct_avals = [core.abstract_token if zero else next(nonzero) for zero in in_zeros]
+
+    def bwd(*args: Any) -> list[Any]:
+        exporter.program.trace_rules()
+        return _call_bwd(
+            exporter,
+            custom_rule_ops.backward_rules(attributes.given),
+            lambda: _rule(exporter, attributes, "bwd"),
+            ct_avals,
+            args[:num_res],
+            args[num_res:],
+        )
+
+    return primitives.get("custom_lin"), {
+        "num_res": num_res,
+        "bwd": wrap_bwd(bwd, _bwd_info(attributes.symbol("bwd") or "bwd")),
+        "out_avals": [aval_of(v.type) for v in op.results],
+        "symbolic_zeros": attributes.get("symbolic_zeros", False),
+        "in_zeros": in_zeros,
+    }
+
+
+_READERS = {
+    "jaxpr.custom_jvp_call_jaxpr": _read_jvp,
+    "jaxpr.custom_vjp_call_jaxpr": _read_vjp,
+    "jaxpr.custom_lin": _read_lin,
+}

@@ -1,0 +1,225 @@
+"""What makes two custom derivative rules the same.
+
+A rule may call the function it belongs to, and every trace of that call makes new thunks.  So rules
+are told apart by structure, not by object: the user's function behind the wrappers, what it closes
+over, and the abstract arguments.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import types as py_types
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmlir._compat import (
+    batching,
+    core,
+    is_registered_node,
+    lu,
+    rule_transforms,
+    tree_util,
+    util,
+    wrapped_rule,
+)
+from jaxmlir.bridge.custom_rules import closures, hijax
+
+
+def rules_key(eqn: Any, identity: Identities) -> Any:
+    """Equal for equations whose rules would trace alike."""
+    params = eqn.params
+    functions = tuple(identity(params[name]) for name in closures.THUNKS if name in params)
+    numbers = tuple(params.get(name) for name in ("num_consts", "num_res", "symbolic_zeros"))
+    avals = tuple(v.aval for v in (*eqn.invars, *eqn.outvars))
+    cotangents = tuple(params.get("out_avals", ()))
+    values = closures.constants_of(eqn).values
+    return eqn.primitive.name, functions, numbers, values, cotangents, avals
+
+
+# Of these classes only: an object of one that is made of them may have more to it.
+_EXACT = {
+    **dict.fromkeys((str, bytes, int, float, complex, bool, type(None)), "atom"),
+    **dict.fromkeys((tuple, list), "sequence"),
+    **dict.fromkeys((set, frozenset), "set"),
+    **dict.fromkeys((dict, collections.OrderedDict), "dictionary"),
+}
+_ATOMS = (np.generic, type, np.dtype, batching.AxisData, jax.ShapeDtypeStruct)
+
+
+class Identities:
+    """Numbers for objects: equal for rules that would trace alike.
+
+    Functions are their code with what they close over, wrapped functions what they wrap, nodes of
+    pytrees (a layer, a solver) their class and attributes; a new closure over equal things gets the
+    same number.  What cannot be compared is its own address, so everything numbered is kept alive.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+        self._of_object: dict[int, int] = {}
+        self._alive: list[Any] = []
+
+    def __call__(self, value: Any) -> int:
+        value = innermost(value)
+        kind = _kind(type(value))
+        if kind == "atom":
+            return self._number(_atom(value))
+        if kind == "incidental":
+            return self._number(type(value))
+        known = self._of_object.get(id(value))
+        if known is None:
+            self._alive.append(value)
+            # What refers to it meanwhile is known by it alone.
+            self._of_object[id(value)] = self._number(("object", id(value)))
+            known = self._of_object[id(value)] = self._number(self._structure(value, kind))
+        return known
+
+    def _number(self, key: Any) -> int:
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def _structure(self, value: Any, kind: str) -> Any:
+        match kind:
+            case "wrapped":
+                transforms = [(self(gen), self(args)) for gen, args in rule_transforms(value)]
+                return (kind, self(value.f), *transforms)
+            case "partial":
+                parts = self(value.func), self(value.args), self(value.keywords)
+                return (type(value), *parts, *self._attributes(value))
+            case "method":
+                return (kind, self(value.__func__), self(value.__self__))
+            case "function":
+                cells = [self(_cell(cell)) for cell in hijax.telling_cells(value)]
+                given = value.__defaults__, value.__kwdefaults__
+                defaults = [None if d is None else self(d) for d in given]
+                globals_ = id(value.__globals__)
+                return (value.__code__, globals_, *defaults, *cells, *self._attributes(value))
+            case "box":
+                return (type(value), self(value.val))
+            case "sequence":
+                return (type(value), *map(self, value), *self._attributes(value))
+            case "tree":
+                # What nodes hold besides their children is equal as they say, as in JAX: but it is
+                # not all that numbers are.
+                found = value if _has_hash(value) else ("object", id(value))
+                return (type(value), found, *map(self._number_in, _node_data(value)))
+            case "set":
+                return (type(value), frozenset(map(self, value)))
+            case "rule":
+                return (type(value), self(value.prim))
+            case "primitive":
+                return (type(value), *map(self, hijax.rule_parts(value)))
+            case "custom function":
+                return (type(value), *map(self, hijax.function_parts(value)))
+            case "called":
+                return (type(value), *map(self, value.parts))
+            case "dictionary":
+                return (type(value), *((self(k), self(v)) for k, v in value.items()))
+            case "aval":
+                return value
+            case "node":
+                return (type(value), self(vars(value)))
+        return ("object", id(value))
+
+    def _attributes(self, value: Any) -> list[tuple[str, int]]:
+        return [(name, self(item)) for name, item in getattr(value, "__dict__", {}).items()]
+
+    def _number_in(self, value: Any) -> Any:
+        """The numbers of the numbers and strings in a value."""
+        kind = _kind(type(value))
+        if kind in ("sequence", "set"):
+            return tuple(map(self._number_in, value))
+        if kind == "dictionary":
+            return tuple(map(self._number_in, value.values()))
+        return self(value) if kind == "atom" else None
+
+
+def _atom(value: Any) -> Any:
+    """What tells an atom from others: zeros have signs."""
+    if isinstance(value, np.generic):
+        return type(value), value.dtype, value.tobytes()
+    return type(value), repr(value) if isinstance(value, (float, complex)) else value
+
+
+def _has_hash(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _node_data(tree: Any) -> Iterator[Any]:
+    """What the nodes of a pytree hold besides their children."""
+    node = tree.node_data()
+    if node is not None:
+        yield node[1]
+        for child in tree.children():
+            yield from _node_data(child)
+
+
+# In what rules are made of, by the first class that fits.
+_KINDS: dict[Any, str] = {
+    _ATOMS: "atom",
+    lu.WrappedFun: "wrapped",
+    functools.partial: "partial",
+    py_types.MethodType: "method",
+    py_types.FunctionType: "function",
+    # What JAX puts static and nondifferentiated arguments in.
+    (util.Unhashable, util.Hashable, *hijax.STATIC): "box",
+    # What tells nothing about a rule: the trace that made it, what tracing it filled in, its names.
+    (core.Trace, lu.Store, lu.EqualStore, core.DebugInfo): "incidental",
+    tuple: "sequence",
+    tree_util.PyTreeDef: "tree",
+    core.AbstractValue: "aval",
+    hijax.Rule: "rule",
+    hijax.OBJECTS: "primitive",
+    hijax.FUNCTIONS: "custom function",
+    hijax.Called: "called",
+}
+
+
+@functools.lru_cache(1024)
+def _kind(cls: type) -> str:
+    known = _EXACT.get(cls)
+    if known is not None:
+        return known
+    kinds = (kind for classes, kind in _KINDS.items() if issubclass(cls, classes))
+    return next(kinds, "node" if is_registered_node(cls) and _is_plain(cls) else "object")
+
+
+class _Plain:
+    pass
+
+
+def _is_plain(cls: type) -> bool:
+    """Whether objects of a class hold nothing but their attributes."""
+    size = (_Plain.__basicsize__, _Plain.__itemsize__)
+    has_slots = any(vars(c).get("__slots__") for c in cls.__mro__)
+    return (cls.__basicsize__, cls.__itemsize__) == size and not has_slots
+
+
+def innermost(value: Any) -> Any:
+    """A rule without the layers that JAX put around it and that do nothing.
+
+    Tracing a rule that calls its own function adds one each time; they must not make it another.
+    """
+    while True:
+        if isinstance(value, lu.WrappedFun) and not rule_transforms(value):
+            value = value.f
+        elif (
+            isinstance(value, py_types.FunctionType) and (inner := wrapped_rule(value)) is not None
+        ):
+            value = inner
+        else:
+            return value
+
+
+def _cell(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return "empty cell"

@@ -1,0 +1,70 @@
+"""JVP rules of JAX's own functions, of ``jax.nn.relu`` say, traced once in a process.
+
+A rule is traced anew for each equation, here as in JAX: one of a user's may read what has changed
+meanwhile.  What is made of JAX's functions alone reads nothing but JAX's configuration.
+"""
+
+from __future__ import annotations
+
+import types
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from jaxmlir._compat import flat_jvp
+from jaxmlir.bridge.custom_rules.closures import made_of
+from jaxmlir.bridge.custom_rules.identity import innermost
+from jaxmlir.caching.configuration_key import setting
+
+LIMIT = 512
+"""How many traces are kept: the last ones."""
+
+Traced = tuple[Any, Sequence[Any], Sequence[bool]]
+"""A jaxpr, its constants and which tangents of results are zero."""
+
+_traced: dict[Any, Traced] = {}
+_are_of_jax: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+
+
+def trace_jvp(eqn: Any, in_avals: Sequence[Any], in_zeros: tuple[bool, ...]) -> Traced:
+    """Traces the rule of a ``custom_jvp_call`` equation, unless it is JAX's and was traced.
+
+    Args:
+      in_zeros: which tangents are zero.
+    """
+    thunk = eqn.params["jvp_jaxpr_fun"]
+    key = _key(thunk)
+    if key is None:
+        return thunk.call_wrapped(*in_zeros)
+    told = eqn.params["symbolic_zeros"]
+    key = (*key, tuple(in_avals), in_zeros, told, eqn.ctx, setting())
+    found = _traced.get(key)
+    if found is None:
+        found = thunk.call_wrapped(*in_zeros)
+        _, consts, _ = found
+        if not consts:
+            _traced[key] = found
+            if len(_traced) > LIMIT:
+                _traced.pop(next(iter(_traced)), None)
+    return found
+
+
+def _key(thunk: Any) -> tuple[Any, ...] | None:
+    """What tells the rule of a thunk and how it is called; ``None`` if it is not JAX's."""
+    found = flat_jvp(innermost(thunk))
+    if found is None or not isinstance(found[0], types.FunctionType):
+        return None
+    rule = found[0]
+    if rule not in _are_of_jax:
+        _are_of_jax[rule] = all(map(_is_of_jax, made_of([rule])))
+    return found if _are_of_jax[rule] else None
+
+
+def _is_of_jax(value: Any) -> bool:
+    if isinstance(value, types.FunctionType):
+        return _package(value) == "jax"
+    return _package(type(value)) in ("jax", "jaxlib", "builtins")
+
+
+def _package(owner: Any) -> str:
+    return (owner.__module__ or "").partition(".")[0]

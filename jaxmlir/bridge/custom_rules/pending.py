@@ -1,0 +1,384 @@
+"""Custom derivative rules that have not been traced yet, and when they are.
+
+JAX traces rules when it differentiates.  So does a program: the rules of the ops that it runs, not
+those of the ops in these rules, which wait in the derivative for the next one.  All are traced when
+somebody looks at a program's module; what is only lowered and run never does either.
+
+An op whose rules are missing is marked with their number in a table (:class:`Untraced`) that a
+program shares with what is derived from it.  What they are is known by the equation that the op was
+imported from, or, of an op that a transformation has made, by those of the op that it made it of.
+
+A rule that is told which tangents are zero is asked when these are known, as JAX does.  So the mark
+of its op stays after the rules are traced, until the program is written down: one that was read
+has the rules that were traced for what they may be told.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from jaxmlir._compat import ConfigSnapshot, core
+from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES, OPS
+from jaxmlir.dialect.ir import functions, ir
+from jaxmlir.errors import JaxmlirError, UntracedRuleError
+
+if TYPE_CHECKING:
+    from jaxmlir.bridge.custom_rules.identity import Identities
+    from jaxmlir.bridge.importer import Importer
+    from jaxmlir.program.program import Program
+    from jaxmlir.transforms.templates import Rules
+
+# How often a rule is traced within itself, for other arguments each time: how many derivatives
+# there are.  Each of an ODE's is several times the program of the one before, so only short rules
+# (in equations) go on after the first few.
+MAX_ORDER = 2
+MAX_ORDER_OF_SHORT = 8
+SHORT = 100
+
+# On an op that lacks its rules, or whose rules can be asked for more: their number.
+MARK = "jaxpr.untraced"
+_FOUND = ATTRIBUTES | {"jvp_error", "fwd_error", "bwd_error"}
+# No number is that of other rules in another program, which a mark may get to.
+_numbers = itertools.count()
+
+
+def is_untraced(op: Any) -> bool:
+    """Whether an op of :data:`jaxmlir.dialect.custom_rule_ops.OPS` lacks its rules."""
+    attributes = op.attributes
+    return MARK in attributes and not any(name in attributes for name in _FOUND)
+
+
+def is_choosy(op: Any) -> bool:
+    """Whether the rules of an op are told which tangents are zero."""
+    return "symbolic_zeros" in op.attributes
+
+
+Attributes = dict[str, ir.Attribute]
+Given = Iterator[tuple[str, ir.Attribute]]
+"""The attributes that rules give an op."""
+
+
+class Source(Protocol):
+    """What the rules of an op can be made of.  Equal sources make equal rules."""
+
+    @property
+    def in_rule(self) -> bool:
+        """Whether the op came with the rule of another."""
+
+    def trace(self, attributes: Attributes, pending: Pending) -> Given:
+        """What its rules add to the attributes of an op; writes their functions."""
+
+    def tell(self, attributes: Attributes, pending: Pending, zeros: tuple[bool, ...]) -> Given:
+        """The one that names the rule which is told which tangents are zero, or of a custom_lin
+        which cotangents; or else that says why there is none."""
+
+    def backward(
+        self, pending: Pending, in_zeros: tuple[bool, ...], ct_zeros: tuple[bool, ...] | None
+    ) -> Given:
+        """The attributes of a custom_lin that stands for the derivative of a custom_vjp call.
+
+        Args:
+          in_zeros: what the forward rule was told.
+          ct_zeros: what the backward rule is told; ``None``: all that it may be told.
+        """
+
+    def numbered_by(self, identity: Identities) -> Source:
+        """The same among those of another table."""
+
+
+class Untraced:
+    """The rules that are missing in a program, by the numbers that its ops are marked with.
+
+    A program and those derived from it share a table.  It grows only.
+
+    Attributes:
+      config: JAX's configuration at the time of the import, under which rules are traced.
+      identity: numbers Python's side of rules, equal ones alike.
+    """
+
+    def __init__(self, config: ConfigSnapshot | None = None) -> None:
+        from jaxmlir.bridge.custom_rules.identity import Identities
+
+        self.config = config or ConfigSnapshot()
+        self.identity = Identities()
+        self._sources: dict[int, Source] = {}
+        self._numbers: dict[Source, int] = {}
+
+    def add(self, op: Any, source: Source) -> None:
+        """Marks an op with a number of its own: comparing rules takes longer than an import."""
+        op.attributes[MARK] = _mark(self._append(source))
+
+    def number(self, source: Source) -> ir.IntegerAttr:
+        """The mark of ops with such rules; equal ones have the same."""
+        number = self._numbers.get(source)
+        if number is None:
+            number = self._numbers[source] = self._append(source)
+        return _mark(number)
+
+    def unify(self, functions: Iterable[Any]) -> None:
+        """Marks the marked ops of some functions alike where their rules are equal."""
+        for op in marked_ops(functions):
+            source = self.of(op)
+            if source is not None:
+                op.attributes[MARK] = self.number(source)
+
+    def take_up(self, sources: Mapping[int, Source]) -> None:
+        """Knows the rules of ops that come from another program, by the marks that they have."""
+        for number, source in sources.items():
+            if number not in self._sources:
+                self._sources[number] = source.numbered_by(self.identity)
+
+    def of(self, op: Any) -> Source | None:
+        """What the rules of an op are made of, if it has a mark of this table."""
+        attributes = op.attributes
+        return self._sources.get(attributes[MARK].value) if MARK in attributes else None
+
+    def _append(self, source: Source) -> int:
+        number = next(_numbers)
+        self._sources[number] = source
+        return number
+
+
+def _mark(number: int) -> ir.IntegerAttr:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+
+
+def marked_ops(functions: Iterable[Any]) -> Iterator[Any]:
+    """The ops of some functions that have marks."""
+    for function in functions:
+        for op in function.entry_block.operations:
+            if type(op) is ir.OpView and op.name in OPS and MARK in op.attributes:
+                yield op
+
+
+class Backward(NamedTuple):
+    """The rules of a custom_lin: the backward rules of a forward rule that was told zeros."""
+
+    of: Source
+    in_zeros: tuple[bool, ...]
+
+    @property
+    def in_rule(self) -> bool:
+        return self.of.in_rule
+
+    def numbered_by(self, identity: Identities) -> Backward:
+        return self._replace(of=self.of.numbered_by(identity))
+
+    def trace(self, attributes: Attributes, pending: Pending) -> Given:
+        return self.of.backward(pending, self.in_zeros, None)
+
+    def tell(self, attributes: Attributes, pending: Pending, zeros: tuple[bool, ...]) -> Given:
+        return self.of.backward(pending, self.in_zeros, zeros)
+
+    def backward(
+        self, pending: Pending, in_zeros: tuple[bool, ...], ct_zeros: tuple[bool, ...] | None
+    ) -> Given:
+        raise NotImplementedError("a backward rule has none of its own")
+
+
+class Pending:
+    """The ops that an importer has written and that lack their rules.
+
+    A rule's own ops are traced after it, breadth first, so a rule that calls its own function is
+    written for the lowest order that needs it.
+
+    Attributes:
+      program: whose module the importer writes to, once there is one.
+    """
+
+    def __init__(self, importer: Importer, program: Program | None = None):
+        self._importer = importer
+        self.program = program
+        self.table: Untraced | None = None
+        self._queue: collections.deque[Any] = collections.deque()
+        self._within: collections.Counter[str] = collections.Counter()
+        self._check_vma = False
+        self._traced: dict[str, Any] = {}
+        self._first: dict[Any, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, op: ir.Operation, eqn: Any) -> None:
+        """Puts off the rules of the op of a custom-derivative equation."""
+        from jaxmlir.bridge.custom_rules.tracing import OfEquation
+
+        if self.table is None:
+            self.table = Untraced()
+        source = OfEquation(eqn, self._within, self._check_vma, self.table.identity)
+        self.table.add(op, source)
+        self._queue.append(op)
+
+    def resume(self, functions: Iterable[Any], table: Untraced) -> None:
+        """Has the marked ops of some functions wait here.
+
+        Not those with marks of another table: whoever has that is about to trace them, and came
+        here since a rule exports functions of the program that it is written to.
+        """
+        self.table = table
+        self._queue.extend(
+            op for op in marked_ops(functions) if is_untraced(op) and table.of(op) is not None
+        )
+
+    def drop(self, count: int) -> None:
+        """Forgets the last ``count`` ops, which are being erased."""
+        for _ in range(count):
+            self._queue.pop()
+
+    @property
+    def origins(self) -> dict[Any, Any]:
+        """Of variables that stand for one of the jaxpr around theirs, that one."""
+        return self._importer.origins
+
+    # -- where tracing is --
+
+    @property
+    def in_rule(self) -> bool:
+        """Whether the op whose rules are being traced is in another rule."""
+        return bool(self._within)
+
+    @property
+    def place(self) -> tuple[collections.Counter[str], bool]:
+        """Where ops are added: what :meth:`around` takes."""
+        return self._within, self._check_vma
+
+    @contextlib.contextmanager
+    def around(self, within: collections.Counter[str], check_vma: bool) -> Iterator[None]:
+        """Ops added meanwhile are within those rules, and in a shard_map that checks types or
+        not."""
+        outer = self._within, self._check_vma
+        self._within, self._check_vma = within, check_vma
+        try:
+            yield
+        finally:
+            self._within, self._check_vma = outer
+
+    def inside(self, eqn: Any) -> contextlib.AbstractContextManager[None]:
+        """Ops added meanwhile are in a function that a shard_map names."""
+        return self.around(self._within, eqn.params["check_vma"])
+
+    # -- tracing --
+
+    def trace(self, within: Collection[str] | None = None) -> None:
+        """Traces the rules of all ops, and of those that the rules bring.
+
+        Args:
+          within: only of the ops of these functions; those that their rules bring wait on, and
+            rules that are told zeros, which can be asked when these are known.
+        """
+        if not self._queue:
+            return
+        self.__dict__.pop("rules", None)
+        self._trace_round(within)
+        while within is None and self._queue:
+            self._trace_round(None)
+
+    def _trace_round(self, within: Collection[str] | None) -> None:
+        """Traces the rules of the ops that wait; those that the rules bring wait after them."""
+        now, later = collections.deque(), []
+        for op in self._queue:
+            here = within is None or (
+                op.parent.attributes["sym_name"].value in within and not is_choosy(op)
+            )
+            (now if here else later).append(op)
+        self._queue = collections.deque()
+        try:
+            while now:
+                self.trace_op(now[0])
+                now.popleft()
+        finally:
+            self._queue.extendleft(reversed([*now, *later]))
+
+    def trace_op(self, op: Any) -> None:
+        """Traces the rules of one op, if it lacks them."""
+        if is_untraced(op):
+            source = self.table.of(op)
+            with self.table.config.restored():
+                for name, value in source.trace(dict(op.attributes.items()), self):
+                    op.attributes[name] = value
+            if is_choosy(op):
+                op.attributes[MARK] = self.table.number(source)
+            else:
+                del op.attributes[MARK]
+
+    def tell(self, op: Any, zeros: tuple[bool, ...]) -> dict[str, ir.Attribute]:
+        """What names the rule of an op that is told which tangents are zero: see
+        :meth:`Source.tell`."""
+        with self.table.config.restored():
+            attributes = dict(op.attributes.items())
+            return dict(self.table.of(op).tell(attributes, self, zeros))
+
+    @functools.cached_property
+    def rules(self) -> Rules:
+        """To transform traced rules, while the rest is traced."""
+        from jaxmlir.transforms.templates import Rules
+
+        return Rules(self.program)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Marked ops of functions that are written meanwhile, by whomever, wait here."""
+        before = functions(self._importer.module).keys()
+        yield
+        after = functions(self._importer.module)
+        self.resume((after[name] for name in after.keys() - before), self.table)
+
+    def function(
+        self, name: str, key: Any, info: core.DebugInfo, trace: Any
+    ) -> tuple[str, ir.Attribute]:
+        """``(name, @rule)``, or the reason why there is none under ``<stem>_error``."""
+        source = _source(info)
+
+        def trace_bounded() -> Any:
+            bound = MAX_ORDER_OF_SHORT if self.is_short(info) else MAX_ORDER
+            if self._within[source] > bound:
+                raise JaxmlirError(
+                    f"the rule {info.func_name!r} calls its own function with new arguments each "
+                    f"time; it was traced for {bound} derivatives"
+                )
+            traced = trace()
+            self._traced[source] = traced[0]
+            return traced
+
+        within = self._within.copy()
+        within[source] += 1
+        with self.around(within, self._check_vma):
+            try:
+                symbol = self._importer.rule(key, info.func_name, trace_bounded)
+                return name, ir.FlatSymbolRefAttr.get(symbol)
+            except Exception as e:
+                error = str(e) if isinstance(e, JaxmlirError) else f"{type(e).__name__}: {e}"
+                if isinstance(e, UntracedRuleError) and e.reason is not None:
+                    error = e.reason  # a rule that runs a rule, as the VJP of a `shard_map` does
+                return f"{name.split('_')[0]}_error", ir.StringAttr.get(error)
+
+    def is_short(self, info: core.DebugInfo) -> bool:
+        """Whether a rule has few equations, as far as that is known."""
+        jaxpr = self._traced.get(_source(info))
+        return jaxpr is None or _length(jaxpr) <= SHORT
+
+    def alike(self, rule: Any, *kind: Any) -> int | None:
+        """What stands for a rule in a key: equal for those of a kind that would trace alike.
+
+        What a rule is made of is looked at when there is another of its kind: most are alone of
+        their types, and a key that has these needs no more.
+        """
+        first = self._first.setdefault(kind, rule)
+        if first is rule:
+            return None
+        of_first, number = map(self.table.identity, (first, rule))
+        return None if number == of_first else number
+
+
+def _source(info: core.DebugInfo) -> str:
+    return info.func_src_info or info.func_name
+
+
+def _length(jaxpr: Any) -> int:
+    """The equations of a jaxpr and its sub-jaxprs."""
+    return sum(1 + sum(map(_length, core.jaxprs_in_params(eqn.params))) for eqn in jaxpr.eqns)

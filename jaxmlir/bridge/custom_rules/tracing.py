@@ -1,0 +1,625 @@
+"""The custom derivative rules of an equation, which are Python thunks, as functions of the dialect.
+
+``custom_jvp_call``, ``custom_vjp_call`` and ``custom_lin`` equations carry their rules as callables
+that trace the user's function when they are called.  They are called with every tangent and
+cotangent present, and the jaxpr they return is written; export hands JAX a thunk that returns it.
+A rule that asks to be told which tangents and cotangents are zero (``symbolic_zeros``) is called
+once more for each combination of these, unless it is of an op in another rule: their numbers would
+multiply.  A VJP rule is so if it is short, as one that is not may take seconds; it may refuse some
+tangents altogether (:func:`_call_fwd`).
+
+This module knows how to trace the rules of an equation; when that is done,
+:mod:`jaxmlir.bridge.custom_rules.pending`
+does, and :mod:`jaxmlir.dialect.custom_rule_ops` what the ops have of them.
+
+A rule may call the function it belongs to, and every trace of that call makes new thunks: which
+rules are the same is for :mod:`jaxmlir.bridge.custom_rules.identity` to say.
+
+A rule that cannot be traced does not make the import fail: the op records the reason, and only
+differentiating it raises that error.  So it is with a rule that applies its own function to ever
+larger arguments, as that of ``odeint`` does, which solves for the adjoint state besides: it is
+traced for a few derivatives (:data:`jaxmlir.bridge.custom_rules.pending.MAX_ORDER`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir._compat import (
+    ad_util,
+    call_bwd,
+    closed_over,
+    config,
+    core,
+    dtypes,
+    forget_traced,
+    in_context,
+    innermost_layer,
+    lu,
+    named_axes,
+    pe,
+)
+from jaxmlir.bridge.custom_rules import closures, library
+from jaxmlir.bridge.custom_rules.identity import Identities, rules_key
+from jaxmlir.dialect.ir import ir
+from jaxmlir.errors import JaxmlirError
+
+if TYPE_CHECKING:
+    from jaxmlir.bridge.custom_rules.pending import Attributes, Given, Pending
+
+# Of a rule that is told which tangents are zero there is one for each combination of up to so many
+# tangents, and of up to so many one for each alone.
+MAX_COMBINED = 4
+MAX_ALONE = 16
+# How many backward rules of a function there may be for cotangents to be combined too.
+MAX_BACKWARD = 64
+
+
+Told = Callable[[tuple[bool, ...]], tuple[str, ir.Attribute]]
+"""A rule that is told which (co)tangents are zero, as an attribute."""
+
+
+def _jvp_rule(eqn: Any, pending: Pending) -> Told:
+    params = eqn.params
+    thunk = params["jvp_jaxpr_fun"]
+    in_avals = [v.aval for v in eqn.invars[params["num_consts"] :]]
+    constants = closures.constants_of(eqn)
+    fixed = len(constants.variables)
+
+    def trace(in_zeros: tuple[bool, ...]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
+        with _Turns.at(thunk).lock:
+            jaxpr, consts, out_zeros = library.trace_jvp(eqn, in_avals, in_zeros[fixed:])
+        _check_count(len(out_zeros), eqn)
+        read = closures.reads(consts, constants.chains)
+        jaxpr, consts = closures.bound(jaxpr, consts, in_avals, constants.chains, pending.origins)
+        # It may have a tangent, and makes no difference, where it is not read.
+        of_constants = [zero or r for zero, r in zip(in_zeros, read, strict=False)]
+        in_zeros = (*of_constants, *in_zeros[fixed:])
+        ignored = [
+            aval.to_tangent_aval()
+            for aval, zero in zip(in_avals, of_constants, strict=False)
+            if not zero
+        ]
+        if ignored:
+            jaxpr = closures.ignoring(jaxpr, consts, ignored, len(in_avals))
+        zeros = {"jaxpr.in_zeros": in_zeros, "jaxpr.out_zeros": tuple(out_zeros)}
+        return jaxpr, consts, {name: value for name, value in zeros.items() if any(value)}
+
+    def function(in_zeros: tuple[bool, ...]) -> tuple[str, ir.Attribute]:
+        kind = ("jvp", tuple(in_avals), in_zeros, constants.values, eqn.ctx)
+        key = (*kind, pending.alike(thunk, *kind))
+        return pending.function(
+            "jvp_jaxpr", key, thunk.debug_info, functools.partial(trace, in_zeros)
+        )
+
+    return function
+
+
+def _trace_jvp_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
+    params, function = eqn.params, _jvp_rule(eqn, pending)
+    in_avals = [v.aval for v in eqn.invars[params["num_consts"] :]]
+    taken_for_zero = _taken_for_zero(eqn, params["jvp_jaxpr_fun"], in_avals)
+    yield function(taken_for_zero)
+    if params["symbolic_zeros"] and not pending.in_rule:
+        fixed = len(closures.constants_of(eqn).variables)
+        found = map(function, _zeros(_tangible(in_avals, taken_for_zero, fixed)))
+        symbols = [symbol for name, symbol in found if name == "jvp_jaxpr"]
+        if symbols:
+            yield "jvp_with_zeros", ir.ArrayAttr.get(symbols)
+
+
+def _taken_for_zero(
+    eqn: Any, thunk: Any, in_avals: Sequence[Any], own: int = 0
+) -> tuple[bool, ...]:
+    """The tangents that a rule takes for zero whatever it is told, before it is known what it
+    reads of what it may close over; or those of a rule that was exported.
+
+    Args:
+      own: so many constants of the function are such.
+    """
+    exported = getattr(thunk.f, "taken_for_zero", None)
+    if exported:
+        return exported()
+    fixed = len(closures.constants_of(eqn).variables)
+    return tuple(
+        i < fixed and (i < own or not has_tangent(aval)) for i, aval in enumerate(in_avals)
+    )
+
+
+def _tangible(
+    in_avals: Sequence[Any], taken_for_zero: Sequence[bool], fixed: int
+) -> tuple[bool, ...]:
+    """Which operands may have tangents that a rule can be told of: none of what it closes over."""
+    return tuple(
+        i >= fixed and not zero and has_tangent(aval)
+        for i, (zero, aval) in enumerate(zip(taken_for_zero, in_avals, strict=True))
+    )
+
+
+def _check_closed_over(read: Iterable[bool], in_zeros: Iterable[bool]) -> None:
+    """Raises an error if a value that a rule closes over, and reads, has a tangent."""
+    if any(r and not zero for r, zero in zip(read, in_zeros, strict=False)):
+        raise JaxmlirError("it closes over a value that has a tangent; pass it as an argument")
+
+
+def _check_count(count: int, eqn: Any) -> None:
+    """Raises an error if a rule gives another number of results than its function.
+
+    JAX's ``checkify`` adds results to a function, and not to its rule.
+    """
+    if count != len(eqn.outvars):
+        raise JaxmlirError(f"the function gives {len(eqn.outvars)} results, and its rule {count}")
+
+
+def _zeros(tangible: Sequence[bool], few: bool = True) -> Iterator[tuple[bool, ...]]:
+    """Which (co)tangents a rule may find to be zero, but not all, nor none.
+
+    Args:
+      tangible: which may be other than zero; those of integers are not.
+      few: whether to combine them, where they are not many.
+    """
+    may = [i for i, t in enumerate(tangible) if t]
+    counts = {len(may), *([1] if len(may) <= MAX_ALONE else [])}
+    if few and len(may) <= MAX_COMBINED:
+        counts = {*range(1, len(may) + 1)}
+    for count in sorted(counts - {0}, reverse=True):
+        for nonzero in itertools.combinations(may, count):
+            zeros = tuple(i not in nonzero for i in range(len(tangible)))
+            if any(zeros):
+                yield zeros
+
+
+def has_tangent(aval: Any) -> bool:
+    return getattr(aval.to_tangent_aval(), "dtype", None) != dtypes.float0
+
+
+class _Turns:
+    """Who traces a user's rule: one at a time.
+
+    A trace leaves what it found out about the rule's results with the rule, where another thread,
+    or the equation of another program that came from the same call, would put its own.
+
+    Attributes:
+      lock: held while the rule is traced and what it left is used.
+      last: of whom, and for what, that is.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.last: Any = None
+
+    @classmethod
+    def at(cls, rule: Any) -> _Turns:
+        """Those of the rule that functions of JAX's, if this is one, are around."""
+        with _turns_lock:
+            return _turns.setdefault(innermost_layer(rule) or rule.f, cls())
+
+
+_turns: weakref.WeakKeyDictionary[Any, _Turns] = weakref.WeakKeyDictionary()
+_turns_lock = threading.Lock()
+
+
+class _VjpRules:
+    """The rules of one custom_vjp_call equation.
+
+    Tracing the forward rule tells JAX what the backward rule takes, of that trace: so a backward
+    rule is traced after the forward rule that it belongs to.
+
+    Attributes:
+      tangible: which operands may have tangents.
+    """
+
+    def __init__(self, eqn: Any, pending: Pending):
+        params = eqn.params
+        self.eqn, self.pending = eqn, pending
+        self.fwd, self.bwd = params["fwd_jaxpr_thunk"], params["bwd"]
+        self.out_trees = params["out_trees"]
+        self.choosy = params["symbolic_zeros"]
+        self.in_avals = [v.aval for v in eqn.invars[params["num_consts"] :]]
+        self.cotangents = [v.aval.to_ct_aval() for v in eqn.outvars]
+        self.constants = closures.constants_of(eqn)
+        self.fixed = len(self.constants.variables)
+        kind = (tuple(self.in_avals), self.constants.values, eqn.ctx)
+        rules = {"fwd": self.fwd, "bwd": self.bwd}
+        self.shared = (*kind, *(pending.alike(rule, name, *kind) for name, rule in rules.items()))
+        # Integers have no tangents, nor has what the function closed over.
+        zero = _taken_for_zero(eqn, self.fwd, self.in_avals, self.constants.own)
+        self.tangible = _tangible(self.in_avals, zero, self.fixed + closed_over(self.fwd))
+        self.taken_for_zero = tuple(
+            z and has_tangent(a) for z, a in zip(zero, self.in_avals, strict=True)
+        )
+        self._turns = _Turns.at(self.fwd)
+        self._owner = object()
+        # What was traced last: the forward rule, and a backward rule of it.
+        self._found: Any = None
+        self._found_bwd: Any = None
+
+    def forward(self, in_zeros: tuple[bool, ...] | None = None) -> tuple[str, ir.Attribute]:
+        """The forward rule, told which tangents are zero; by default that none is, or as few as it
+        does not fail for."""
+        key = ("fwd", self.shared, in_zeros)
+        info = self.fwd.debug_info
+        return self.pending.function("fwd_jaxpr", key, info, lambda: self._run(in_zeros))
+
+    def backward(
+        self, in_zeros: tuple[bool, ...] | None = None, ct_zeros: tuple[bool, ...] = ()
+    ) -> tuple[str, ir.Attribute]:
+        """The backward rule of a forward rule, told which cotangents are zero."""
+
+        def trace() -> tuple[Any, Sequence[Any], dict[str, Any]]:
+            with self._turns.lock:
+                fwd = self._run(in_zeros)
+                bwd = (None if ct_zeros else self._found_bwd) or self._traced_bwd(fwd, ct_zeros)
+                jaxpr, consts, about = bwd
+                passed = self.constants.chains[: self.num_passed]
+                if in_zeros is not None:
+                    _check_closed_over(closures.reads(consts, passed), in_zeros)
+                at = fwd[2]["jaxpr.num_res"] - self.num_passed
+                jaxpr, consts = closures.bound(
+                    jaxpr, consts, self.in_avals, passed, self.pending.origins, at
+                )
+                if self.fixed:
+                    # What the function closes over has no cotangents.
+                    own = (False,) * (len(self.in_avals) - self.fixed)
+                    zeros = about.get("jaxpr.out_zeros", own)
+                    about = about | {"jaxpr.out_zeros": (True,) * self.fixed + zeros}
+                return jaxpr, consts, about
+
+        key = ("bwd", self.shared, in_zeros, ct_zeros)
+        return self.pending.function("bwd_jaxpr", key, self.bwd.debug_info, trace)
+
+    def _traced_bwd(
+        self, fwd: tuple[Any, Sequence[Any], dict[str, Any]], ct_zeros: tuple[bool, ...]
+    ) -> tuple[Any, Sequence[Any], dict[str, Any]]:
+        jaxpr, _, about = fwd
+        own = iter(jaxpr.outvars)
+        # From JAX 0.11 the constants of a jaxpr may stand before its operands.
+        operands = jaxpr.invars[len(jaxpr.invars) - len(self.in_avals) :]
+        input_fwds = about["jaxpr.input_fwds"]
+        atoms = [next(own) if i is None else operands[i] for i in input_fwds]
+        # A residual that is a Python value is one in the backward rule as well.
+        known = {i: v.val for i, v in enumerate(atoms) if isinstance(v, core.Literal)}
+        residuals = [atom.aval for atom in atoms][: len(atoms) - self.num_passed]
+        return _trace_bwd(self.bwd, residuals, self.cotangents, ct_zeros, known)
+
+    def _run(self, in_zeros: tuple[bool, ...] | None) -> tuple[Any, Sequence[Any], dict[str, Any]]:
+        """Traces the forward rule, unless that is what it was traced for last."""
+        turns, turn = self._turns, (self._owner, in_zeros)
+        with turns.lock:
+            if turns.last != turn:
+                turns.last = None
+                self._found = self._traced(in_zeros)
+                turns.last = turn
+            return self._found
+
+    def _traced(self, in_zeros: Any) -> tuple[Any, Sequence[Any], dict[str, Any]]:
+        tangible, self._found_bwd = self.tangible, None
+        if in_zeros is None:
+            taken, (jaxpr, consts) = _call_fwd(self._call, tangible, self.choosy)
+        else:
+            taken = tuple(not zero for zero in in_zeros)
+            jaxpr, consts = self._call(taken)
+        _, res_tree, input_fwds = self.out_trees()
+        # JAX counts forwarded operands with the constants in front; fwd does not take these.
+        start = self.fixed - self.constants.own
+        operands = [i if i is None else start + i for i in input_fwds]
+        _check_count(len(jaxpr.outvars) - operands.count(None), self.eqn)
+        read = closures.reads(consts, self.constants.chains)
+        jaxpr, consts = closures.bound(
+            jaxpr, consts, self.in_avals, self.constants.chains, self.pending.origins
+        )
+        # What the backward rule closes over, it gets with the residuals.
+        operands += range(self.num_passed)
+        num_res = res_tree.num_leaves + self.num_passed
+        found = {"jaxpr.num_res": num_res, "jaxpr.input_fwds": tuple(operands)}
+        if in_zeros is None:
+            by_bwd = self._read_by_bwd((jaxpr, consts, found))
+            constant = [a or b for a, b in zip(read, by_bwd, strict=True)]
+        else:
+            _check_closed_over(read, in_zeros)
+            constant = in_zeros[: self.fixed]
+        never = zip(self.taken_for_zero, tangible, taken, strict=True)
+        zeros = [zero or (may and not does) for zero, may, does in never]
+        zeros[: self.fixed] = [a or b for a, b in zip(zeros, constant, strict=False)]
+        if any(zeros):
+            found["jaxpr.in_zeros"] = tuple(zeros)
+        return jaxpr, consts, found
+
+    def _read_by_bwd(self, fwd: tuple[Any, Sequence[Any], dict[str, Any]]) -> Sequence[bool]:
+        """Which of the values that it may close over the backward rule reads: all, if it cannot be
+        traced."""
+        if not self.num_passed:
+            return [False] * self.fixed
+        try:
+            self._found_bwd = self._traced_bwd(fwd, ())
+        except Exception:
+            return [True] * self.fixed
+        return closures.reads(self._found_bwd[1], self.constants.chains)
+
+    def _call(self, nonzeros: Sequence[bool]) -> Any:
+        """Calls the forward rule, told which tangents are not zero."""
+        forget_traced(self.fwd)
+        return self.fwd.call_wrapped(*nonzeros[self.fixed :])
+
+    @functools.cached_property
+    def num_passed(self) -> int:
+        """How many values are passed on to the backward rule since it may close over them."""
+        return self.fixed if self.fixed and closures.holds_tracer(self.bwd) else 0
+
+    @property
+    def has_variants(self) -> bool:
+        """Whether the rules are traced for what they may be told."""
+        rules = self.fwd.debug_info, self.bwd.debug_info
+        return self.choosy and not self.pending.in_rule and all(map(self.pending.is_short, rules))
+
+    def with_zeros(self, fwd: ir.Attribute | None) -> Iterator[list[ir.Attribute]]:
+        """The forward rules that are told which tangents are zero, each with its backward rules.
+
+        Args:
+          fwd: the forward rule that is told of none.
+        """
+        families = [] if fwd is None else [(None, [fwd])]
+        for in_zeros in _zeros(self.tangible):
+            # The rest cannot have tangents; there is nothing new to tell.
+            if any(may and zero for may, zero in zip(self.tangible, in_zeros, strict=True)):
+                name, forward = self.forward(in_zeros)
+                if name == "fwd_jaxpr":
+                    families.append((in_zeros, [forward, *_found([self.backward(in_zeros)])]))
+        for in_zeros, family in families:
+            told = _zeros_of_cotangents(self.cotangents, len(families))
+            family += _found([self.backward(in_zeros, zeros) for zeros in told])
+            if len(family) > 1:
+                yield family
+
+
+def _found(functions: Iterable[tuple[str, ir.Attribute]]) -> list[ir.Attribute]:
+    """Of backward rules those that could be traced."""
+    return [symbol for name, symbol in functions if not name.endswith("_error")]
+
+
+def _zeros_of_cotangents(cotangents: Sequence[Any], times: int) -> Iterator[tuple[bool, ...]]:
+    """Which cotangents a backward rule may find to be zero; there are so many of these rules."""
+    tangible = [getattr(aval, "dtype", None) != dtypes.float0 for aval in cotangents]
+    return _zeros(tangible, times * (2 ** sum(tangible) - 1) <= MAX_BACKWARD)
+
+
+def _trace_vjp_rules(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
+    found = _VjpRules(eqn, pending)
+    name, fwd = found.forward()
+    yield name, fwd
+    if name == "fwd_jaxpr":
+        yield found.backward()
+    elif not found.choosy:
+        return
+    if found.has_variants:
+        families = [
+            ir.ArrayAttr.get(family)
+            for family in found.with_zeros(fwd if name == "fwd_jaxpr" else None)
+        ]
+        if families:
+            yield "vjp_with_zeros", ir.ArrayAttr.get(families)
+
+
+def _forward_rule(eqn: Any, pending: Pending) -> Told:
+    return _VjpRules(eqn, pending).forward
+
+
+def trace_backward(
+    eqn: Any, pending: Pending, in_zeros: tuple[bool, ...]
+) -> Iterator[tuple[str, ir.Attribute]]:
+    """The backward rules of a forward rule that was told which tangents are zero, as a custom_lin
+    names them."""
+    found = _VjpRules(eqn, pending)
+    yield _of_lin(found.backward(in_zeros))
+    if found.has_variants:
+        told = _zeros_of_cotangents(found.cotangents, 1)
+        symbols = _found([found.backward(in_zeros, zeros) for zeros in told])
+        if symbols:
+            yield "bwd_with_zeros", ir.ArrayAttr.get(symbols)
+
+
+def tell_backward(
+    eqn: Any, pending: Pending, in_zeros: tuple[bool, ...], ct_zeros: tuple[bool, ...]
+) -> tuple[str, ir.Attribute]:
+    """The one of these that is told which cotangents are zero."""
+    return _of_lin(_VjpRules(eqn, pending).backward(in_zeros, ct_zeros))
+
+
+def _of_lin(found: tuple[str, ir.Attribute]) -> tuple[str, ir.Attribute]:
+    name, value = found
+    return ("bwd" if name == "bwd_jaxpr" else name), value
+
+
+def _call_fwd(
+    call: Callable[[Sequence[bool]], Any], tangible: tuple[bool, ...], choosy: bool
+) -> tuple[tuple[bool, ...], Any]:
+    """Traces a forward rule for all tangents that there can be, or as many as it does not fail for.
+
+    A rule with ``symbolic_zeros`` (``choosy``) may insist that some are zero, as equinox's do for
+    what was not meant to be differentiated.  Which, shows in its failing: of those that it fails
+    for halves are tried, and halves of these.  So ``k`` of ``n`` take about ``2 k log2(n / k)``
+    calls, of which most fail at once.
+
+    Args:
+      call: calls the rule.
+
+    Returns:
+      the tangents, and what the rule returned.
+    """
+    taken = [False] * len(tangible)
+
+    def extend(more: Sequence[int]) -> None:
+        """Adds those of some tangents that the rule does not fail for, with the ones before."""
+        try:
+            call([known or i in more for i, known in enumerate(taken)])
+        except Exception:
+            extend_by_halves(more)
+        else:
+            for i in more:
+                taken[i] = True
+
+    def extend_by_halves(more: Sequence[int]) -> None:
+        if len(more) > 1:
+            extend(more[: len(more) // 2])
+            extend(more[len(more) // 2 :])
+
+    try:
+        return tangible, call(tangible)
+    except Exception:
+        if choosy:
+            extend_by_halves([i for i, may in enumerate(tangible) if may])
+        if not any(taken):
+            raise
+    return tuple(taken), call(taken)
+
+
+def _lin_rule(eqn: Any, pending: Pending) -> Told:
+    bwd = eqn.params["bwd"]
+    residuals = [v.aval for v in eqn.invars[: eqn.params["num_res"]]]
+    cotangents = _cotangents_of_lin(eqn)
+
+    def function(ct_zeros: tuple[bool, ...]) -> tuple[str, ir.Attribute]:
+        def trace() -> tuple[Any, Sequence[Any], dict[str, Any]]:
+            return _trace_bwd(bwd, residuals, cotangents, ct_zeros, {})
+
+        kind = ("lin", tuple(residuals), tuple(cotangents), ct_zeros, eqn.ctx)
+        key = (*kind, pending.alike(bwd, *kind))
+        return pending.function("bwd", key, bwd.debug_info, trace)
+
+    return function
+
+
+def _cotangents_of_lin(eqn: Any) -> list[Any]:
+    return [a.to_ct_aval() for a in eqn.params["out_avals"]]
+
+
+def _trace_lin_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
+    function = _lin_rule(eqn, pending)
+    yield function(())
+    choosy = eqn.params["symbolic_zeros"] and not pending.in_rule
+    if choosy and pending.is_short(eqn.params["bwd"].debug_info):
+        symbols = _found(map(function, _zeros_of_cotangents(_cotangents_of_lin(eqn), 1)))
+        if symbols:
+            yield "bwd_with_zeros", ir.ArrayAttr.get(symbols)
+
+
+def _trace_bwd(
+    bwd: Any,
+    residuals: Sequence[Any],
+    cotangents: Sequence[Any],
+    ct_zeros: Sequence[bool],
+    known: dict[int, Any],
+) -> tuple[Any, Sequence[Any], dict[str, Any]]:
+    """A backward rule as a jaxpr ``(*residuals, *cotangents) -> (*cotangents)``, zeros dropped.
+
+    Args:
+      ct_zeros: which cotangents are zero and no arguments; none if it is empty.
+      known: values of residuals that are the same in every call, by index.
+    """
+    zeros: list[bool] = []
+    ct_zeros = ct_zeros or (False,) * len(cotangents)
+
+    def flat(*args: Any) -> list[Any]:
+        nonzero = iter(args[len(residuals) :])
+        given = [
+            ad_util.SymbolicZero(aval) if zero else next(nonzero)
+            for aval, zero in zip(cotangents, ct_zeros, strict=True)
+        ]
+        kept = (known.get(i, arg) for i, arg in enumerate(args[: len(residuals)]))
+        outs = call_bwd(bwd, *kept, *given)
+        zeros[:] = [type(ct) in (ad_util.Zero, ad_util.SymbolicZero) for ct in outs]
+        return [ct for ct, zero in zip(outs, zeros, strict=True) if not zero]
+
+    args = [*residuals, *(ct for ct, zero in zip(cotangents, ct_zeros, strict=True) if not zero)]
+    info = core.DebugInfo("custom_vjp bwd", bwd.debug_info.func_src_info, None, None)
+    wrapped = lu.wrap_init(flat, debug_info=info)
+    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, args)
+    found = {"jaxpr.in_zeros": tuple(ct_zeros), "jaxpr.out_zeros": tuple(zeros)}
+    return jaxpr, consts, {name: value for name, value in found.items() if any(value)}
+
+
+TRACERS = {
+    "custom_jvp_call": _trace_jvp_rule,
+    "custom_vjp_call": _trace_vjp_rules,
+    "custom_lin": _trace_lin_rule,
+}
+
+# Of a rule that asks for it, the one that is told which tangents are zero, or of a custom_lin which
+# cotangents.
+TELLERS: dict[str, Callable[[Any, Pending], Told]] = {
+    "custom_jvp_call": _jvp_rule,
+    "custom_vjp_call": _forward_rule,
+    "custom_lin": _lin_rule,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class OfEquation:
+    """The rules of an imported op: those of its equation.
+
+    A :class:`jaxmlir.bridge.custom_rules.pending.Source`.
+    """
+
+    eqn: Any
+    within: Counter[str]
+    """How often each rule, by its source line, is around this op: the order of the derivative."""
+    check_vma: bool
+    """Whether types tell the mesh axes that values vary over: around it is a shard_map that checks
+    them."""
+    identity: Identities
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OfEquation) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @functools.cached_property
+    def _key(self) -> Any:
+        within = frozenset(self.within.items())
+        # JAX has one context of a kind only.
+        return rules_key(self.eqn, self.identity), id(self.eqn.ctx), within, self.check_vma
+
+    @property
+    def in_rule(self) -> bool:
+        return bool(self.within)
+
+    def numbered_by(self, identity: Identities) -> OfEquation:
+        return replace(self, identity=identity)
+
+    def trace(self, attributes: Attributes, pending: Pending) -> Given:
+        with self._in_place(pending):
+            yield from TRACERS[self.eqn.primitive.name](self.eqn, pending)
+
+    def tell(self, attributes: Attributes, pending: Pending, zeros: tuple[bool, ...]) -> Given:
+        with self._in_place(pending):
+            yield TELLERS[self.eqn.primitive.name](self.eqn, pending)(zeros)
+
+    def backward(
+        self, pending: Pending, in_zeros: tuple[bool, ...], ct_zeros: tuple[bool, ...] | None
+    ) -> Given:
+        with self._in_place(pending):
+            if ct_zeros is None:
+                yield from trace_backward(self.eqn, pending, in_zeros)
+            else:
+                yield tell_backward(self.eqn, pending, in_zeros, ct_zeros)
+
+    @contextlib.contextmanager
+    def _in_place(self, pending: Pending) -> Iterator[None]:
+        ctx = self.eqn.ctx
+        with (
+            pending.around(self.within, self.check_vma),
+            # As JAX would trace where the equation is: on its mesh, say.
+            in_context(ctx),
+            named_axes(ctx.cur_abstract_mesh),
+            config._check_vma(self.check_vma),
+        ):
+            yield

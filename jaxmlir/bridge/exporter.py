@@ -1,0 +1,250 @@
+"""Dialect to jaxpr: the inverse of :mod:`jaxmlir.bridge.importer`.
+
+Every op becomes an equation with the primitive, parameters, effects, context and source position it
+was imported from; every function a closed jaxpr, made once.  Custom rules become the thunks JAX
+expects, which return the jaxprs of the rules' functions.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from jaxmlir import errors
+from jaxmlir._compat import close_jaxpr, core, debug_info, dtypes, literals, pe, state_types
+from jaxmlir.bridge import params
+from jaxmlir.dialect import codec, custom_calls, effect_attributes, locations
+from jaxmlir.dialect.ir import context, func, ir
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.errors import ExportError, JaxmlirError, cause_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+
+class Exporter:
+    """Makes jaxprs of one program's functions.  Also the ``Reader`` that codecs use.
+
+    Args:
+      to_run: the jaxprs may be run, so the program must have leave for what it reaches beyond XLA.
+    """
+
+    def __init__(self, program: Program, *, to_run: bool = True):
+        self.program = program
+        self._to_run = to_run
+        self.made: dict[tuple[str, ...], Any] = {}
+        """The jaxprs that were asked for, by the symbols of what they were made from: a function,
+        or one and another that gives its constants."""
+        # A function in the making by another thread does not call itself.
+        self._lock = threading.RLock()
+        self._depth = 0
+
+    def jaxpr(self, symbol: str) -> Any:
+        """The closed jaxpr of the function ``@symbol``.
+
+        Raises:
+          ExportError: there is no such function, it calls itself, or an op has no equation.
+          LoweringError: the program has no leave to use an op.
+        """
+        if self._to_run:
+            custom_calls.check(self.program)
+        with self._lock:
+            found = self.made.get((symbol,))
+            if found is _IN_PROGRESS:
+                raise ExportError(
+                    f"@{symbol} calls itself: only a custom derivative rule may refer to the "
+                    "function it belongs to"
+                )
+            if found is None:
+                if self._depth == _DEEP:
+                    for below in self._callees_first(symbol):
+                        self._make(below)
+                found = self._make(symbol)
+            return found
+
+    def _make(self, symbol: str) -> Any:
+        function = self.program._function(symbol)
+        self.made[symbol,] = _IN_PROGRESS
+        self._depth += 1
+        try:
+            with context():
+                found = self.made[symbol,] = _export_function(self, function)
+        except BaseException:
+            del self.made[symbol,]
+            raise
+        finally:
+            self._depth -= 1
+        return found
+
+    def _callees_first(self, symbol: str) -> Iterator[str]:
+        """What a function calls, directly or not, and is not made yet; after what that calls."""
+        from jaxmlir.dialect.builder import references
+
+        def below(symbol: str) -> Iterator[str]:
+            return references(self.program._function(symbol), custom_rules=False)
+
+        stack, seen = [(symbol, below(symbol))], {symbol}
+        while stack:
+            name, rest = stack[-1]
+            for use in rest:
+                if use not in seen and (use,) not in self.made:
+                    seen.add(use)
+                    stack.append((use, below(use)))
+                    break
+            else:
+                stack.pop()
+                if stack:
+                    yield name
+
+    def bound(self, symbol: str, values: str) -> Any:
+        """The closed jaxpr of ``@symbol`` whose constants have the values that ``@values`` returns.
+
+        Raises:
+          ExportError: as :meth:`jaxpr` does.
+        """
+        with self._lock:
+            found = self.made.get((symbol, values))
+            if found is None:
+                found = close_jaxpr(self.jaxpr(symbol), self.values(values))
+                self.made[symbol, values] = found
+            return found
+
+    def values(self, symbol: str) -> list[Any]:
+        """What a function without arguments returns, whatever is being traced."""
+        with jax.ensure_compile_time_eval():
+            return core.jaxpr_as_fun(self.jaxpr(symbol))()
+
+
+_IN_PROGRESS = object()
+# How many functions within one another are made as they are asked for.
+_DEEP = 10
+
+
+@functools.lru_cache(maxsize=1024)
+def _decoded(value: ir.Attribute) -> Any:
+    """The few constants that most programs are made of, 0 and 1 among them, are read once."""
+    found = codec.decode(value)
+    if isinstance(found, np.ndarray):
+        found.flags.writeable = False
+    return found
+
+
+def constant_value(program: Program, op: Any) -> Any:
+    """The value of a ``jaxpr.constant`` op, as JAX would hold it.
+
+    Raises:
+      ExportError: it names an array that the program's side table does not have.
+    """
+    attributes = op.attributes
+    aval = aval_of(op.results[0].type)
+    if "name" in attributes:
+        name = ir.StringAttr(attributes["name"]).value
+        if name not in program._constants:
+            raise ExportError(
+                f'constant "{name}" has no value: text holds arrays over a few KiB by name only; '
+                "pass constants={...} to parse, or keep the program in an artifact "
+                "(--emit-artifact)"
+            )
+        value = program._constants[name]
+    else:
+        value = _decoded(attributes["value"])
+    if isinstance(aval, core.ShapedArray):
+        if isinstance(aval.dtype, dtypes.ExtendedDType):
+            if isinstance(value, (np.ndarray, jax.Array)) and value.dtype != aval.dtype:
+                # While something is traced, too, it is an array.
+                with jax.ensure_compile_time_eval():
+                    value = jax.random.wrap_key_data(value, impl=aval.dtype._impl.name)
+        elif aval.dtype == dtypes.float0:
+            value = np.zeros(aval.shape, dtypes.float0)
+    return value
+
+
+def _export_function(exporter: Exporter, function: func.FuncOp) -> Any:
+    block = function.entry_block
+    env: dict[ir.Value, Any] = {}
+    invars = []
+    for argument in block.arguments:
+        env[argument] = var = core.Var(_own_aval(argument.type))
+        invars.append(var)
+    num_constvars = count_constvars(function)
+    constvars: list[Any] = []
+    consts: list[Any] = []
+    eqns: list[Any] = []
+    outvars: list[Any] = []
+    for op in block.operations:
+        name = op.name if type(op) is ir.OpView else op.operation.name
+        if isinstance(op, func.ReturnOp):
+            outvars = [env[v] for v in op.operands]
+            break
+        try:
+            if name == "jaxpr.constant":
+                value, aval = _constant(exporter, op)
+                # A jaxpr whose equation passes constants has no place for others.
+                if num_constvars or (isinstance(value, literals.TypedNdArray) and not aval.shape):
+                    env[op.results[0]] = core.Literal(value, aval)
+                else:
+                    env[op.results[0]] = var = core.Var(aval)
+                    constvars.append(var)
+                    consts.append(value)
+            else:
+                eqn = equation(exporter, op, name, [env[v] for v in op.operands])
+                env.update(zip(op.results, eqn.outvars, strict=True))
+                eqns.append(eqn)
+        except JaxmlirError as e:
+            located = at_op(e, op, name)
+            raise located from cause_of(located, e)
+    own_constvars, invars = invars[:num_constvars], invars[num_constvars:]
+    constvars = own_constvars or constvars
+    info = debug_info("jit", function.name.value, len(invars), len(outvars))
+    effects = pe.make_jaxpr_effects(constvars, invars, outvars, eqns)
+    jaxpr = core.Jaxpr(constvars, invars, outvars, eqns, effects, info)
+    return jaxpr if own_constvars else close_jaxpr(jaxpr, consts)
+
+
+def count_constvars(function: func.FuncOp) -> int:
+    """How many first arguments are constants that an op's rules pass to an open jaxpr."""
+    attributes = function.attributes
+    if "jaxpr.num_constvars" not in attributes:
+        return 0
+    return codec.decode(attributes["jaxpr.num_constvars"])
+
+
+def _own_aval(type_: ir.Type) -> Any:
+    """The abstract value of a variable; JAX tells references apart by the identity of theirs."""
+    aval = aval_of(type_)
+    return aval.update() if type(aval) is state_types.AbstractRef else aval
+
+
+def _constant(exporter: Exporter, op: Any) -> tuple[Any, Any]:
+    """The value and the abstract value of a ``jaxpr.constant`` op."""
+    value = constant_value(exporter.program, op)
+    aval = aval_of(op.results[0].type)
+    if isinstance(value, np.ndarray) and aval.dtype != dtypes.float0:
+        value = literals.TypedNdArray(value, aval)
+    return value, aval
+
+
+def equation(exporter: Exporter, op: Any, name: str, invars: list[Any]) -> Any:
+    """The equation of an op on the given operands."""
+    outvars = [core.Var(_own_aval(v.type)) for v in op.results]
+    primitive, parameters = params.of_op(op, name, exporter)
+    attributes = op.attributes
+    effects = core.no_effects
+    if "jaxpr.effects" in attributes:
+        effects = effect_attributes.decode(attributes["jaxpr.effects"], invars)
+    ctx = effect_attributes.decode_ctx(
+        attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None
+    )
+    return core.new_jaxpr_eqn(
+        invars, outvars, primitive, parameters, effects, locations.source_info(op.location), ctx
+    )
+
+
+def at_op(error: JaxmlirError, op: Any, name: str) -> ExportError:
+    """The error with the op's name and the user's line, unless it already points somewhere."""
+    return errors.at_op(ExportError, error, name, locations.position(op.location))

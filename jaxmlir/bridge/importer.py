@@ -1,0 +1,623 @@
+"""Jaxpr to dialect: ``ClosedJaxpr`` in, module out.
+
+An equation becomes one op, a variable one value, a sub-jaxpr one private function referred to by
+symbol.  A jaxpr that several equations share becomes one function.  The work per equation is kept
+to a few dictionary look-ups: types, attributes and locations are memoised process-wide.
+
+Custom derivative rules are Python thunks in a jaxpr; :mod:`jaxmlir.bridge.custom_rules.tracing`
+runs them, and this module writes what they return as functions like any other.
+
+A function is written where an equation first names it, a dozen of Python's frames within the one
+around.  One that is nested deep is only named and typed there, and written when the outermost is.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+import re
+import weakref
+from collections.abc import Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from jaxmlir._compat import (
+    close_jaxpr,
+    core,
+    debug_info,
+    dtypes,
+    open_jaxpr,
+    state_types,
+    version_matches,
+)
+from jaxmlir.bridge import jax_versions, manual_axes
+from jaxmlir.bridge.custom_rules.pending import Pending
+from jaxmlir.bridge.origins import PASSING, note_origins
+from jaxmlir.dialect import (
+    codec,
+    custom_rule_ops,
+    effect_attributes,
+    handles,
+    locations,
+    primitives,
+)
+from jaxmlir.dialect.constants import Constants
+from jaxmlir.dialect.dense import dense
+from jaxmlir.dialect.ir import (
+    DIALECT_VERSION,
+    free_symbol,
+    func,
+    functions,
+    ir,
+    new_function,
+    scope,
+)
+from jaxmlir.dialect.types import type_of
+from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError, cause_of, message_of
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+# Larger constants stay out of the IR, in the program's side table.
+INLINE_CONSTANT_BYTES = 4096
+# How many functions within one another are written as equations name them.
+_DEEP = 10
+
+CLOSES_OVER = (
+    "closes over a value of an enclosing JAX transformation, which no program can hold; pass it as "
+    "an argument"
+)
+
+
+def import_jaxpr(closed_jaxpr: Any, name: str = "main") -> Importer:
+    """Writes a closed jaxpr as a module whose public function is ``name``.
+
+    Returns the importer, which holds the ``module`` and the side tables ``constants`` and
+    ``handles`` of what the module refers to.
+
+    Raises:
+      ImportingError: a value or parameter has no form in the dialect; names the equation.
+    """
+    importer = Importer()
+    jaxpr, consts = open_jaxpr(closed_jaxpr)
+    with scope():
+        importer.write_function(jaxpr, consts, importer.unique_name(name), public=True)
+    return importer
+
+
+class Importer:
+    """Builds one module.  Also the ``Writer`` that parameter codecs use for jaxprs and handles."""
+
+    def __init__(self) -> None:
+        with scope():
+            self.module = ir.Module.create()
+            self.module.operation.attributes["jaxpr.version"] = ir.StringAttr.get(DIALECT_VERSION)
+        self._start(Constants(), {}, None)
+
+    @classmethod
+    def into(cls, program: Program) -> Importer:
+        """An importer that adds functions to a program, and shares those the program exports."""
+        self = cls.__new__(cls)
+        self.module = program.module
+        self._start(program.constants, program.handles, program)
+        # Shared: another importer may write functions before this one is done.
+        self._names = program.taken_names
+        self._names.update(functions(program.module))
+        return self
+
+    def _start(
+        self, constants: Constants, boxes: dict[str, handles.Box], program: Program | None
+    ) -> None:
+        self.constants = constants
+        self.handles = boxes
+        self.pending = Pending(self, program)
+        self._names: set[str] = set()
+        # Of each name that is taken, the numbers that may be free.
+        self._numbers: collections.defaultdict[str, Any] = collections.defaultdict(itertools.count)
+        self._functions: dict[Any, str] = {}
+        # Of functions that are all of a jaxpr, with nothing from around it.
+        self.jaxprs: dict[str, weakref.ref[Any]] = {}
+        self._constant_names: dict[int, str] = {}
+        # Of variables that stand for one of the jaxpr around theirs, that one; else None.
+        self.origins: dict[Any, Any] = {}
+        # While a function is being written.
+        self._nest: _Nest | None = None
+        # How often something written refers to what only this program has.
+        self.references = 0
+        # ids are keys above; what they identify must not be freed meanwhile.
+        self._alive: list[Any] = []
+
+    # -- what codecs ask for --
+
+    def function(self, jaxpr: Any, *, opened: bool = False) -> tuple[str, ...]:
+        """The symbol of a (closed) jaxpr's function, written when first seen.
+
+        Args:
+          opened: constants become the function's first arguments.  The symbol of a function that
+            returns their values follows, if there are any.
+        """
+        self.references += 1
+        jaxpr, consts = open_jaxpr(jaxpr)
+        if any(isinstance(value, core.Tracer) for value in consts):
+            # Of a trace that has ended: the jaxpr's equation passes the values itself.
+            consts = []
+        parts = _parts(jaxpr, consts, opened)
+        return tuple([self._written(key, *part) for key, part in parts.items()])
+
+    def _written(self, key: Any, jaxpr: Any, consts: Sequence[Any]) -> str:
+        symbol = self._functions.get(key)
+        if symbol is None:
+            self._alive.append((jaxpr, consts))
+            hint = getattr(jaxpr.debug_info, "func_name", "") or "jaxpr"
+            symbol = self._functions[key] = self.unique_name(hint)
+            self.write_function(jaxpr, consts, symbol)
+            if not consts:
+                self.jaxprs[symbol] = weakref.ref(jaxpr)
+        return symbol
+
+    def handle(self, value: Any) -> str:
+        """An in-process handle that lives as long as the program."""
+        self.references += 1
+        box = handles.box(value)
+        self.handles[box.name] = box
+        return box.name
+
+    # -- functions --
+
+    def unique_name(self, hint: str) -> str:
+        """A symbol made from ``hint`` that the module does not have yet."""
+        return self.unique_symbol(_symbol(hint))
+
+    def unique_symbol(self, name: str) -> str:
+        """``name``, or ``name_0`` ... if the module has it; dots are kept."""
+        found = free_symbol(name, self._names, self._numbers[name])
+        self._names.add(found)
+        return found
+
+    def rule(self, key: Any, hint: str, trace: Any) -> str:
+        """The symbol of a custom rule's function; ``trace() -> (jaxpr, consts)`` runs on a miss.
+
+        The symbol is known before the rule is traced, so that a rule may call the function it
+        belongs to.
+        """
+        self.references += 1
+        symbol = self._functions.get(key)
+        if symbol is None:
+            symbol = self._functions[key] = self.unique_name(hint)
+            try:
+                jaxpr, consts, attributes = trace()
+                if consts:
+                    jaxpr, consts = open_jaxpr(close_jaxpr(jaxpr, consts))
+                self._alive.append((key, jaxpr, consts))
+                self.write_function(jaxpr, consts, symbol, attributes=attributes)
+            except BaseException:
+                self._names.discard(symbol)
+                self._numbers.clear()
+                self._functions.pop(key, None)
+                raise
+        return symbol
+
+    def symbols(self) -> set[str]:
+        """The functions that :meth:`function` answers with."""
+        return set(self._functions.values())
+
+    def share(self, symbols: tuple[str, ...], closed_jaxpr: Any) -> None:
+        """Makes :meth:`function` answer ``symbols`` for a jaxpr that was exported from them."""
+        jaxpr, consts = open_jaxpr(closed_jaxpr)
+        self._alive.append((jaxpr, consts))
+        parts = _parts(jaxpr, consts, opened=len(symbols) > 1)
+        self._functions.update(zip(parts, symbols, strict=True))
+
+    def add_function(self, jaxpr: Any, consts: Sequence[Any], name: str, **options: Any) -> Any:
+        """Writes an open jaxpr as :meth:`write_function` does, and the custom rules it uses."""
+        function = self.write_function(jaxpr, consts, name, **options)
+        self.pending.trace()
+        return function
+
+    def write_function(
+        self,
+        jaxpr: Any,
+        consts: Sequence[Any],
+        name: str,
+        *,
+        public: bool = False,
+        detached: bool = False,
+        location: ir.Location | None = None,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> func.FuncOp:
+        """Writes an open jaxpr with its constants as the function ``@name``.
+
+        Custom rules wait in ``pending``.
+
+        Args:
+          attributes: the function's own, by name; a call of the function in its body sees them.
+          detached: leave the function outside the module, to be copied in piecewise.
+          location: of the function and all its ops; by default where the function and each
+            equation come from.
+        """
+        # Open jaxprs of JAX before 0.11 may bind constants that their equation passes itself.
+        unbound = list(jaxpr.constvars)[len(consts) :] if not consts else []
+        invars = [*unbound, *jaxpr.invars]
+        op, block = new_function(
+            name,
+            [type_of(v.aval) for v in invars],
+            [type_of(v.aval) for v in jaxpr.outvars],
+            location or locations.of_function(jaxpr.debug_info),
+            False if detached else ir.InsertionPoint(self.module.body),
+            visibility="public" if public else "private",
+        )
+        if unbound:
+            op.attributes["jaxpr.num_constvars"] = codec.encode(len(unbound))
+        for key, value in (attributes or {}).items():
+            op.attributes[key] = codec.encode(value, self)
+        if public:
+            locations.name_arguments(op, jaxpr.debug_info.arg_names or ())
+        env = dict(zip(invars, block.arguments, strict=True))
+        body = _Function(self, block, location)
+        nest, waiting = self._nest, len(self.pending)
+        try:
+            if nest is None:
+                self._write_outermost(body, jaxpr, env, consts)
+                return op
+            nest.symbols.append(name)
+            if nest.depth == _DEEP:
+                nest.waiting.append(_Waiting(body, jaxpr, env, consts, self.pending.place))
+                return op
+            nest.depth += 1
+            body.write(jaxpr, env, consts)
+            nest.depth -= 1
+        except BaseException:
+            # The import goes on without a rule that cannot be written.
+            self.pending.drop(len(self.pending) - waiting)
+            op.erase()
+            self._forget({name})
+            raise
+        return op
+
+    def _write_outermost(
+        self, body: _Function, jaxpr: Any, env: dict[Any, ir.Value], consts: Sequence[Any]
+    ) -> None:
+        """Writes what is in no other function, and the bodies that wait until that is done."""
+        nest = self._nest = _Nest()
+        waiting = nest.waiting
+        try:
+            body.write(jaxpr, env, consts)
+            # Some stay here, so that it is known that there are functions without a body.
+            for deep in waiting:
+                nest.depth = 1
+                deep.write(self.pending)
+        except BaseException:
+            if nest.waiting:
+                self._erase(nest.symbols)
+            raise
+        finally:
+            self._nest = None
+
+    def _erase(self, symbols: Sequence[str]) -> None:
+        """Takes functions out again: what refers to one without a body is of no use."""
+        here = functions(self.module)
+        for symbol in here.keys() & symbols:
+            here[symbol].operation.erase()
+        self._forget({*symbols})
+
+    def _forget(self, symbols: Set[str]) -> None:
+        self._functions = {k: v for k, v in self._functions.items() if v not in symbols}
+
+    def constant_attributes(self, value: Any, aval: Any) -> dict[str, ir.Attribute]:
+        """The attributes of the ``jaxpr.constant`` that holds ``value``.
+
+        Raises:
+          ImportingError: it is a value of an enclosing transformation, which a custom rule closes
+            over, say.
+        """
+        if isinstance(value, core.Tracer):
+            raise ImportingError(CLOSES_OVER)
+        array: Any = None
+        if isinstance(aval, core.ShapedArray) and not isinstance(value, core.Token):
+            extended = isinstance(aval.dtype, dtypes.ExtendedDType)
+            array = key_data(value, aval.dtype) if extended else value
+            if getattr(array, "nbytes", 0) > INLINE_CONSTANT_BYTES:
+                return {"name": ir.StringAttr.get(self._constant_name(array))}
+            array = np.asarray(array)
+            if not extended and array.dtype != object:
+                array = array.astype(aval.dtype, copy=False)
+        # What has a shape and no numbers is for JAX to lower, or to refuse.
+        if array is None or array.dtype == object:
+            return {"value": codec.encode_handle(value, self)}
+        return {"value": dense(array)}
+
+    def _constant_name(self, value: Any) -> str:
+        self.references += 1
+        name = self._constant_names.get(id(value))
+        if name is None:
+            n = len(self.constants)
+            while f"c{n}" in self.constants:
+                n += 1
+            name = self._constant_names[id(value)] = f"c{n}"
+            self.constants[name] = value
+        return name
+
+
+def key_data(values: Any, dtype: Any) -> Any | None:
+    """The integers under an array of random keys; ``None`` for other extended dtypes."""
+    import jax
+
+    if not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+        return None
+    # Of a function that is being traced, too, the keys that it closes over are known.
+    with jax.ensure_compile_time_eval():
+        return jax.random.key_data(values)
+
+
+@functools.lru_cache(1024)
+def _symbol(hint: str) -> str:
+    return re.sub(r"[^\w.]+", "_", hint).strip("_") or "function"
+
+
+class _Function:
+    """Writes the equations of one jaxpr into one block."""
+
+    def __init__(self, importer: Importer, block: ir.Block, location: ir.Location | None):
+        self.importer = importer
+        self.block = block
+        self.one_place = location is not None
+        # Of what stems from no equation: closed-over constants, results that are literals.
+        self.location = location or block.owner.location
+        self.literals: dict[Any, ir.Value] = {}
+
+    def write(self, jaxpr: Any, env: dict[Any, ir.Value], consts: Sequence[Any]) -> None:
+        """Writes a jaxpr and the return of its results."""
+        with ir.InsertionPoint(self.block):
+            results = self.equations(jaxpr, env, consts)
+            func.ReturnOp(results, loc=self.location)
+
+    def equations(
+        self, jaxpr: Any, env: dict[Any, ir.Value], consts: Sequence[Any]
+    ) -> list[ir.Value]:
+        """Writes the equations of a jaxpr; the values it returns."""
+        create = ir.Operation.create
+        literal_type = core.Literal
+        locate, one_place = locations.of_equation, self.one_place
+        no_effects = core.no_effects
+        for var, value in zip(jaxpr.constvars, consts, strict=False):
+            env[var] = self.constant(value, var.aval, self.location)
+        for eqn in jaxpr.eqns:
+            loc = self.location if one_place else locate(eqn.source_info, self.location)
+            if eqn.primitive.name == "jaxmlir_call":
+                self.splice(eqn, env, loc)
+                continue
+            if eqn.primitive.name in _WITH_RULES:
+                eqn = self.with_rules(eqn, env)
+            try:
+                operands = [
+                    self.literal(v, loc) if type(v) is literal_type else env[v] for v in eqn.invars
+                ]
+                if eqn.primitive.name == "shard_map":
+                    with self.importer.pending.inside(eqn):
+                        name, attributes = self.attributes(eqn)
+                else:
+                    name, attributes = self.attributes(eqn)
+                if eqn.effects is not no_effects and eqn.effects:
+                    attributes["jaxpr.effects"] = effect_attributes.encode(eqn, self.importer)
+                ctx = effect_attributes.encode_ctx(eqn.ctx)
+                if ctx is not None:
+                    attributes["jaxpr.ctx"] = ctx
+                outvars = eqn.outvars
+                if len(outvars) == 1:
+                    (var,) = outvars
+                    op = create(name, [type_of(var.aval)], operands, attributes, loc=loc)
+                    env[var] = op.result
+                else:
+                    types = [type_of(v.aval) for v in outvars]
+                    op = create(name, types, operands, attributes, loc=loc)
+                    env.update(zip(outvars, op.results, strict=True))
+                if name in custom_rule_ops.OPS:
+                    self.importer.pending.add(op, eqn)
+            except JaxmlirError as e:
+                located = _at_equation(e, eqn)
+                raise located from cause_of(located, e)
+        end = self.location
+        return [self.literal(v, end) if type(v) is literal_type else env[v] for v in jaxpr.outvars]
+
+    def with_rules(self, eqn: Any, env: dict[Any, ir.Value]) -> Any:
+        """An equation with custom rules in JAX's ordinary form, and with all that these need."""
+        # Few programs have any, and a derivative that was loaded needs none of this.
+        from jaxmlir.bridge.custom_rules import closures, hijax
+
+        if eqn.primitive.name in custom_rule_ops.HIGH_LEVEL:
+            eqn = hijax.ordinary(eqn)
+        if eqn.primitive.name in custom_rule_ops.PRIMITIVES:
+            eqn = closures.with_constants(eqn, self.importer.origins, env)
+        return eqn
+
+    def splice(self, eqn: Any, env: dict[Any, ir.Value], loc: ir.Location) -> None:
+        """Writes the equations of a program that this one calls in place of the call."""
+        callee = manual_axes.retyped(eqn.params["callee"], [v.aval for v in eqn.invars])
+        called, consts = open_jaxpr(callee.closed_jaxpr)
+        inner = {
+            var: self.literal(atom, loc) if type(atom) is core.Literal else env[atom]
+            for var, atom in zip(called.invars, eqn.invars, strict=True)
+        }
+        self.importer._alive.append((called, consts))
+        results = self.equations(called, inner, consts)
+        env.update(zip(eqn.outvars, results, strict=True))
+
+    def attributes(self, eqn: Any) -> tuple[str, dict[str, ir.Attribute]]:
+        """The op's name and attributes."""
+        primitive = eqn.primitive
+        name, defaults, rewrite, opens = _plans.get(primitive) or _plan(primitive)
+        params = eqn.params
+        if not params and name is not _FOREIGN:
+            return name, {}
+        attributes: dict[str, ir.Attribute] = {}
+        if rewrite is not None and rewrite is not custom_rule_ops.write:
+            params = rewrite(params, eqn)
+        if name in PASSING:
+            note_origins(self.importer.origins, name, params, eqn.invars)
+        if rewrite is custom_rule_ops.write:
+            return name, rewrite(eqn, self.importer)
+        importer: codec.Writer = self.importer
+        if opens:
+            importer = _Opening(self.importer)
+        encode = codec.encode
+        for key, value in params.items():
+            default = defaults.get(key, _REQUIRED)
+            if type(default) is bool and type(value) in (int, np.bool_):
+                # A flag is what a user has given for it: JAX asks whether 0 and 1 are true.
+                value = bool(value)
+            if value is default or (type(value) is type(default) and value == default):
+                continue
+            if type(default) is _Each and all(item == default.value for item in value):
+                continue
+            attributes[key] = encode(value, importer)
+        if name is _FOREIGN:
+            name = f"jaxpr.{primitive.name}"
+            attributes["jaxpr.primitive"] = codec.encode_handle(primitive, importer)
+        return name, attributes
+
+    def literal(self, literal: Any, loc: ir.Location) -> ir.Value:
+        aval = literal.aval
+        value = literal.val
+        if isinstance(aval, core.ShapedArray) and not isinstance(aval.dtype, dtypes.ExtendedDType):
+            array = np.asarray(value, aval.dtype)
+            key = (aval, array.tobytes())
+        else:
+            key = id(value)
+        found = self.literals.get(key)
+        if found is None:
+            found = self.literals[key] = self.constant(value, aval, loc)
+        return found
+
+    def constant(self, value: Any, aval: Any, loc: ir.Location) -> ir.Value:
+        attributes = self.importer.constant_attributes(value, aval)
+        if isinstance(aval, state_types.AbstractRef):
+            self.importer._alive.append(value)
+        return ir.Operation.create(
+            "jaxpr.constant", [type_of(aval)], [], attributes, loc=loc
+        ).result
+
+
+class _Waiting(NamedTuple):
+    """What is to be written, and where in the program."""
+
+    function: _Function
+    jaxpr: Any
+    env: dict[Any, ir.Value]
+    consts: Sequence[Any]
+    place: tuple[Any, ...]
+
+    def write(self, pending: Pending) -> None:
+        with pending.around(*self.place):
+            self.function.write(self.jaxpr, self.env, self.consts)
+
+
+class _Nest:
+    """The functions that are written with one that is in no other.
+
+    Attributes:
+      depth: how many functions are around the next one.
+      symbols: their names.
+      waiting: those that are nested deep, with or without a body.
+    """
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.symbols: list[str] = []
+        self.waiting: list[_Waiting] = []
+
+
+class _Opening(NamedTuple):
+    """The ``Writer`` for parameters of a primitive whose rules we know nothing of.
+
+    They may pass operands for a jaxpr's constants, and so count on all of them, in this order.
+    """
+
+    importer: Importer
+
+    def function(self, jaxpr: Any) -> tuple[str, ...]:
+        return self.importer.function(jaxpr, opened=True)
+
+    def handle(self, value: Any) -> str:
+        return self.importer.handle(value)
+
+
+def _parts(jaxpr: Any, consts: list[Any], opened: bool) -> dict[Any, tuple[Any, list[Any]]]:
+    """The functions that an open jaxpr and its constants are written as, each by what it is known
+    by: itself, or with constants as arguments and then one that returns these."""
+    if not (opened and consts):
+        return {(id(jaxpr), *map(id, consts)): (jaxpr, consts)}
+    constvars = jaxpr.constvars
+    info = debug_info("jit", "constants", 0, len(constvars))
+    values = close_jaxpr(core.Jaxpr(constvars, [], constvars, [], core.no_effects, info), consts)
+    key = ("values", *map(id, consts), *[v.aval for v in constvars])
+    return {(id(jaxpr),): (jaxpr, []), key: open_jaxpr(values)}
+
+
+class _Each(NamedTuple):
+    """The default of a tuple with one entry for each operand or result."""
+
+    value: Any
+
+
+_WITH_RULES = custom_rule_ops.PRIMITIVES | custom_rule_ops.HIGH_LEVEL
+
+_REQUIRED = object()
+_FOREIGN = "jaxpr.<another primitive of that name>"
+_plans: dict[Any, tuple[str, dict[str, Any], Any, bool]] = {}
+
+
+def _plan(primitive: Any) -> tuple[str, dict[str, Any], Any, bool]:
+    """How equations of a primitive are written: op name, default attributes, parameter rewrite, and
+    whether constants of jaxprs among the parameters stay constants."""
+    plan = _plans.get(primitive)
+    if plan is None:
+        from jaxmlir.dialect import ops
+
+        if not primitives.meet(primitive):
+            plan = (_FOREIGN, {}, None, True)
+        else:
+            record = ops.BY_PRIMITIVE.get(primitive.name)
+            defaults = {
+                attr.name: _Each(attr.default) if attr.each else attr.default
+                for attr in (record.attributes if record else ())
+                if attr.default is not ops.REQUIRED
+            }
+            rewrite = (
+                custom_rule_ops.write
+                if primitive.name in custom_rule_ops.PRIMITIVES
+                else jax_versions.TO_DIALECT.get(primitive.name)
+            )
+            if rewrite is None and record is not None:
+                rewrite = _renaming(record)
+            plan = (primitives.op_name(primitive.name), defaults, rewrite, record is None)
+        _plans[primitive] = plan
+    return plan
+
+
+def _renaming(record: Any) -> Any | None:
+    """A rewrite that gives parameters the dialect's names, where this JAX has others."""
+    names = {
+        old: attr.name
+        for attr in record.attributes
+        for where, old in attr.renamed
+        if version_matches(where)
+    }
+    if not names:
+        return None
+    return lambda params, _: {names.get(key, key): value for key, value in params.items()}
+
+
+def _at_equation(error: JaxmlirError, eqn: Any) -> ImportingError:
+    """The error with the equation's primitive, user line and name stack."""
+    if isinstance(error, ImportingError) and error.diagnostics[0].line:
+        return error
+    file, line, col = locations.user_position(eqn.source_info)
+    return ImportingError(
+        [
+            Diagnostic(
+                "error", f"importing '{eqn.primitive.name}': {message_of(error)}", file, line, col
+            )
+        ]
+    )

@@ -1,0 +1,351 @@
+"""What JAX's rules gave for an op, kept on disk for later processes.
+
+A fresh process that differentiates and lowers a program runs JAX's rules some two hundred times,
+and gets what the process before it got: templates, which are text.  So they are looked up under the
+op's signature and all that the rules may depend on besides it:
+
+* the versions of jaxlib and Python, and the sources of JAX and of this package: there is a
+  directory for each;
+* JAX's configuration, flags and contexts.  In a context that is no plain value, a mesh or a named
+  axis say, nothing is looked up or kept;
+* the rules themselves.  Those are trusted that are JAX's own, down to the functions that they close
+  over.  What ops give for which others have registered a rule is never kept; and since rules use
+  each other, what the code of such rules does and reads is part of all keys, or if that cannot be
+  told, nothing is looked up or kept.
+
+Nothing that is read is executed: values are parsed as MLIR, after their digest was checked.
+
+``JAXMLIR_CACHE_DIR`` in the environment names the directory; without it nothing is kept.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import enum
+import functools
+import itertools
+import json
+import os
+import shutil
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jaxlib
+
+from jaxmlir._compat import config, core, mlir
+from jaxmlir.caching.rule_files import RuleFiles, digest
+from jaxmlir.dialect import ops, primitives
+from jaxmlir.support.cache_directory import directory
+from jaxmlir.support.source_files import PACKAGE
+
+MAX_VERSIONS = 8
+"""Of as many versions of JAX and this package, the last ones used, what was kept stays."""
+INTERVAL = 10
+"""Seconds between the times that a process writes what it has made."""
+
+
+class RuleCache:
+    """What is kept for one configuration.
+
+    Attributes:
+      without: the ops of which nothing is kept, as others than JAX have registered rules for them.
+    """
+
+    def __init__(self, files: RuleFiles, configuration: str, without: frozenset[str]):
+        self.without = without
+        self._files = files
+        self._configuration = digest(configuration.encode())
+
+    def key(self, *parts: str) -> bytes:
+        """The key that these texts make."""
+        return digest(self._configuration, "\0".join(parts).encode())
+
+    def find(self, key: bytes) -> bytes | None:
+        """What an earlier process has kept for a key."""
+        return self._files.find(key)
+
+    def keep(self, key: bytes, make: Callable[[], bytes | None]) -> None:
+        """Keeps what ``make`` will give for later processes, unless it gives ``None``."""
+        self._files.add(key, make)
+
+    def find_alike(self, key: bytes) -> tuple[bytes, tuple[int, ...]] | None:
+        """The key of what an earlier process has kept for pointwise ops of some shape, and the
+        shape."""
+        found = self._files.find(key)
+        return None if found is None else (found[:16], tuple(json.loads(found[16:])))
+
+    def keep_alike(self, key: bytes, like: bytes, shape: tuple[int, ...]) -> None:
+        """Keeps where to find what serves for pointwise ops of all shapes, and for which it is."""
+        self._files.add(key, lambda: like + json.dumps(shape).encode())
+
+
+def current() -> RuleCache | None:
+    """The cache for the present configuration; ``None`` where nothing is to be kept."""
+    files = _files()
+    if files is None:
+        return None
+    registered = _rules.registered()
+    if registered.fingerprint is None:
+        return None
+    contexts = list(map(_plain, config.trace_context()))
+    if None in contexts:
+        return None
+    # Flags that JAX does not trace again for may matter to a rule all the same.
+    flags = config.config.values
+    configuration = f"{contexts}\0{sorted(flags.items())}\0{registered.fingerprint}"
+    return RuleCache(files, configuration, registered.ops)
+
+
+def settle() -> None:
+    """Writes what has been made, unless the process did so a moment ago: a server that is killed
+    one day has made most of it when it lowered its first program."""
+    files = _files()
+    if files is not None and files.waiting and time.monotonic() > _settled[0] + INTERVAL:
+        _write(files)
+
+
+_settled = [float("-inf")]
+
+
+def _write(files: RuleFiles) -> None:
+    _settled[0] = time.monotonic()
+    if not os.path.isdir(files.directory):
+        _drop_versions(os.path.dirname(files.directory))
+    files.write()
+
+
+def _drop_versions(root: str) -> None:
+    """Makes room for one more version."""
+    with contextlib.suppress(OSError):
+        known = [e for e in os.scandir(root) if e.name.startswith(_PREFIX) and e.is_dir()]
+        known.sort(key=lambda entry: entry.stat().st_mtime_ns, reverse=True)
+        for entry in known[MAX_VERSIONS - 1 :]:
+            shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _plain(value: Any) -> str | None:
+    """A text that tells a value of JAX's configuration from others; ``None`` if it has none."""
+    if value is None or isinstance(value, (bool, int, float, str, enum.Enum)):
+        return repr(value)
+    if isinstance(value, (tuple, frozenset)):
+        items = list(map(_plain, value))
+        if None in items:
+            return None
+        return f"tuple{items}" if isinstance(value, tuple) else f"frozenset{sorted(items)}"
+    is_default = value is _NO_AXES or getattr(value, "empty", False) is True
+    return type(value).__name__ if is_default else None
+
+
+_NO_AXES = core.AxisEnv()
+
+
+# -- where --
+
+_PREFIX = "rules-"
+_opening = threading.Lock()
+
+
+@functools.cache
+def _files() -> RuleFiles | None:
+    with _opening:
+        return _open_files()
+
+
+@functools.cache
+def _open_files() -> RuleFiles | None:
+    root = directory()
+    if not root:
+        return None
+    try:
+        version = digest(repr(_version()).encode()).hex()
+    except OSError:  # The package is no folder of files.
+        return None
+    files = RuleFiles(os.path.join(root, f"{_PREFIX}{version}"))
+    atexit.register(lambda: files.waiting and _write(files))
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=files.after_fork)
+    return files
+
+
+def _version() -> tuple[Any, ...]:
+    """What rules are part of, or are run by."""
+    jaxs = os.path.dirname(os.path.abspath(jax.__file__))
+    sources = sorted((*_sources(PACKAGE), *_sources(os.path.join(jaxs, "_src"))))
+    return jax.__version__, jaxlib.__version__, sys.version_info[:2], sources
+
+
+def _sources(folder: str) -> Iterator[tuple[str, int, int]]:
+    """The path, size and time of each source."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                status = entry.stat()
+                yield entry.path, status.st_size, status.st_mtime_ns
+            elif entry.name != "__pycache__" and entry.is_dir():
+                yield from _sources(entry.path)
+
+
+# -- whose rules --
+
+
+class Registered(NamedTuple):
+    """The rules of others that are registered for JAX's primitives."""
+
+    ops: frozenset[str]
+    """The ops of these primitives."""
+    fingerprint: str | None
+    """Tells these rules from others; ``None`` where that cannot be told."""
+
+
+class _Rules:
+    """The rules that are registered with JAX."""
+
+    def __init__(self) -> None:
+        self._seen: list[Any] = []
+        self._own: dict[int, Any] = {}
+        self._registered = Registered(frozenset(), "")
+
+    def registered(self) -> Registered:
+        """Those that are not JAX's, of its primitives."""
+        registries = primitives.registries()
+        seen = [rule for registry in registries for rule in registry.values()]
+        # In lists, the same objects are equal: this is soon known.
+        if seen != self._seen:
+            items = [item for registry in registries for item in registry.items()]
+            rules = {id(rule): (p, rule) for p, rule in items if _is_known(p)}
+            new = [rule for key, (_, rule) in rules.items() if key not in self._own]
+            self._own = {}
+            if not foreign(new) and not self._registered.ops:
+                self._own = rules
+            else:
+                self._registered = _registered(rules.values())
+            self._seen = seen
+        return self._registered
+
+
+_rules = _Rules()
+
+
+def _registered(rules: Iterable[tuple[Any, Any]]) -> Registered:
+    found = {(p.name, function) for p, rule in rules for function in foreign([rule])}
+    names = frozenset(primitives.op_name(name) for name, _ in found)
+    prints = [(name, _fingerprint(function)) for name, function in found]
+    known = all(text for _, text in prints)
+    return Registered(names, str(sorted(prints)) if known else None)
+
+
+def _fingerprint(function: Any) -> str | None:
+    """What a function is called and does, as far as its code tells, and what that reads; ``None``
+    if it reads what no text tells."""
+    text = _text(function, set())
+    return None if text is None else digest(text.encode()).hex()
+
+
+def _text(value: Any, seen: set[int]) -> str | None:
+    """A text that tells what a rule reads, or the rule itself, from others."""
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return f"{type(value).__qualname__} {value!r}"
+    if isinstance(value, types.ModuleType):
+        return value.__name__
+    if isinstance(value, core.Primitive):
+        return value.name if _is_known(value) else None
+    if isinstance(value, functools.partial):
+        return _texts([value.func, *value.args, value.keywords], seen)
+    if not foreign([value]) and (name := getattr(value, "__qualname__", None)):
+        return f"{value.__module__}.{name}"
+    if id(value) in seen:
+        return "seen"
+    seen.add(id(value))
+    if isinstance(value, (tuple, list)):
+        return _texts(value, seen)
+    if isinstance(value, dict):
+        return _texts(itertools.chain(*value.items()), seen)
+    if not isinstance(value, types.FunctionType):
+        return None
+    known = value.__globals__
+    held = _texts(
+        [
+            *_contents(value.__closure__ or ()),
+            *(value.__defaults__, value.__kwdefaults__),
+            *(known[name] for name in _names(value.__code__) if name in known),
+        ],
+        seen,
+    )
+    name = f"{value.__module__}.{value.__qualname__}"
+    return held and f"{name} {_code(value.__code__)} {held}"
+
+
+def _texts(values: Iterable[Any], seen: set[int]) -> str | None:
+    found = [_text(value, seen) for value in values]
+    return None if None in found else str(found)
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    """The names that a code, and those of functions in it, look up."""
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from _names(inner)
+
+
+def _code(code: types.CodeType) -> tuple[Any, ...]:
+    consts = [_code(c) if isinstance(c, types.CodeType) else repr(c) for c in code.co_consts]
+    return code.co_code, code.co_names, consts
+
+
+def _is_known(primitive: Any) -> bool:
+    return isinstance(primitive, core.Primitive) and primitive.name in ops.BY_PRIMITIVE
+
+
+def foreign(functions: Iterable[Any]) -> list[Any]:
+    """Those of functions, and of those that they close over, that are not JAX's."""
+    pending, seen, modules = [*functions], set(), {*_MODULES}
+    found = []
+    # There are thousands, in each process that uses the cache.
+    while pending:
+        value = pending.pop()
+        kind = type(value)
+        if kind is types.FunctionType:
+            cells = value.__closure__
+            if cells is not None and id(value) not in seen:
+                seen.add(id(value))
+                pending += _contents(cells)
+        elif kind is functools.partial:
+            pending.append(value.func)
+            pending += value.args
+            pending += value.keywords.values()
+            continue
+        elif kind is tuple or kind is list:
+            pending += value
+            continue
+        elif kind is dict:
+            pending += value.values()
+            continue
+        elif kind is mlir.LoweringRuleEntry:
+            pending.append(value.rule)
+            continue
+        elif not callable(value):
+            continue
+        module = getattr(value, "__module__", None)
+        if module not in modules:
+            if isinstance(module, str) and module.partition(".")[0] in _MODULES:
+                modules.add(module)
+            else:
+                found.append(value)
+    return found
+
+
+def _contents(cells: Iterable[types.CellType]) -> Iterator[Any]:
+    for cell in cells:
+        with contextlib.suppress(ValueError):  # It has no value yet.
+            yield cell.cell_contents
+
+
+# JAX's, and those that are versioned with it.
+_MODULES = frozenset({"jax", "jaxlib", "jaxmlir", "numpy", "ml_dtypes", "builtins"})

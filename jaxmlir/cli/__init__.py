@@ -1,0 +1,1 @@
+"""The command-line tools ``jaxmlir-opt``, ``jaxmlir-translate`` and ``jaxmlir-run``."""

@@ -1,0 +1,251 @@
+"""Arguments written on a command line: ``f32[8,128], float, {"w": bf16[3]}, (1, "mode")``.
+
+=====================  ====================================================================
+``f32[8,128]``         an array; the dtype as JAX abbreviates it, ``f32[]`` a scalar
+``key<fry>[4]``        an array of PRNG keys
+``f32[b,2*b]``         symbolic dimensions, shared by all arguments
+``float``, ``int``     a Python scalar: its dtype is weak (``bool`` and ``complex`` too)
+``1``, ``"x"``, None   a literal; ``nan``, ``inf``, ``true`` and ``false`` are some, too
+``(..)``, ``[..]``     pytrees of these, and ``{"name": ..}``
+=====================  ====================================================================
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+from jaxmlir.cli.command_line import MAX_INTEGER, UsageError
+
+DTYPES = {
+    "bool": "bool",
+    "pred": "bool",
+    **{f"i{n}": f"int{n}" for n in (2, 4, 8, 16, 32, 64)},
+    **{f"s{n}": f"int{n}" for n in (2, 4, 8, 16, 32, 64)},
+    **{f"u{n}": f"uint{n}" for n in (2, 4, 8, 16, 32, 64)},
+    **{f"f{n}": f"float{n}" for n in (16, 32, 64)},
+    "bf16": "bfloat16",
+    "c64": "complex64",
+    "c128": "complex128",
+}
+_NAMED_LITERALS = {"nan": math.nan, "inf": math.inf, "true": True, "false": False}
+_PYTHON_SCALARS = {"bool": False, "int": 0, "float": 0.0, "complex": 0j}
+_SHORT_FLOAT = re.compile(r"^f(\d+)_")
+# How JAX writes types, which is not Python; and strings, in which nothing is a type.
+_OF_JAX = re.compile(
+    r"""
+    (?P<string> "(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*' )
+    | \bkey<(?P<key>\w+)>
+    | (?<=[\w>])\[\s*\]
+    """,
+    re.VERBOSE,
+)
+
+
+def parse_positional(text: str) -> tuple[Any, ...]:
+    """The values of a comma-separated list; arrays are ``jax.ShapeDtypeStruct``s.
+
+    Raises:
+      UsageError: the text is not of the form above.
+    """
+    listed = text.strip().removesuffix(",")
+    tree = _parse(f"({listed},)" if listed else "()", text)
+    return _Reader(text).value(tree)
+
+
+def parse_keywords(text: str) -> dict[str, Any]:
+    """The values of ``name=value, ...``.
+
+    Raises:
+      UsageError: the text is not of that form.
+    """
+    tree = _parse(f"dict({text})", text)
+    is_call = isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name)
+    if not is_call or tree.args or any(keyword.arg is None for keyword in tree.keywords):
+        raise UsageError(f"expected name=value, ..., got '{text}'")
+    names = [str(keyword.arg) for keyword in tree.keywords]
+    if len(set(names)) < len(names):
+        raise UsageError(f"a name stands twice in '{text}'")
+    reader = _Reader(text)
+    return {name: reader.value(k.value) for name, k in zip(names, tree.keywords, strict=True)}
+
+
+def is_abstract(value: Any) -> bool:
+    """Whether a value stands for an array in some leaf, as opposed to being a literal."""
+    import jax
+
+    return any(
+        isinstance(leaf, (jax.ShapeDtypeStruct, _PythonScalar))
+        for leaf in jax.tree_util.tree_leaves(value)
+    )
+
+
+class _PythonScalar:
+    """Marks an argument that is passed as a Python scalar while tracing."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+
+def concrete_scalars(value: Any) -> Any:
+    """The value with each ``float``, ``int`` ... replaced by such a Python scalar."""
+    import jax
+
+    return jax.tree_util.tree_map(
+        lambda leaf: leaf.value if isinstance(leaf, _PythonScalar) else leaf, value
+    )
+
+
+def _parse(source: str, shown: str) -> ast.expr:
+    try:
+        return ast.parse(_OF_JAX.sub(_as_python, source), mode="eval").body
+    except SyntaxError as e:
+        raise UsageError(f"cannot read the arguments '{shown}': {e.msg}") from None
+    except (RecursionError, MemoryError):
+        raise UsageError(f"cannot read the arguments '{shown}': too much nesting") from None
+
+
+def _as_python(found: re.Match[str]) -> str:
+    if found["string"]:
+        return found["string"]
+    return f"key_{found['key']}" if found["key"] else "[()]"
+
+
+class _Reader:
+    """From Python syntax to values; symbolic dimensions of one reader share their scope."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self.scope: Any = None
+
+    def error(self, node: ast.expr, why: str) -> UsageError:
+        shown = re.sub(r"\bkey_(\w+)(?=\[)", r"key<\1>", ast.unparse(node)).replace("[()]", "[]")
+        return UsageError(
+            f"cannot read '{shown}' in the arguments '{self.text}': {why}; write "
+            'arrays as f32[8,128], Python scalars as float, and literals as in 3 or "name"'
+        )
+
+    def value(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Tuple(elts=items):
+                return tuple(map(self.value, items))
+            case ast.List(elts=items):
+                return list(map(self.value, items))
+            case ast.Dict(keys=keys, values=values) if None not in keys:
+                keys = self.keys(node, keys)
+                return {k: self.value(v) for k, v in zip(keys, values, strict=True)}
+            case ast.Subscript(value=ast.Name(id=dtype), slice=shape):
+                return self.array(node, dtype, shape)
+            case ast.Name(id=name) if name in _PYTHON_SCALARS:
+                return _PythonScalar(_PYTHON_SCALARS[name])
+            case ast.Name(id=name) if name in _NAMED_LITERALS:
+                return _NAMED_LITERALS[name]
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Name(id="inf" | "nan" as name)):
+                return -_NAMED_LITERALS[name]
+        return self.literal(node)
+
+    def literal(self, node: ast.expr) -> Any:
+        try:
+            return ast.literal_eval(node)
+        except (TypeError, ValueError):
+            raise self.error(node, "it is neither an array nor a literal") from None
+
+    def keys(self, node: ast.expr, keys: list[ast.expr]) -> list[Any]:
+        """The keys of a dictionary, which is a pytree if they can be sorted."""
+        found = list(map(self.key, keys))
+        try:
+            sorted(found)
+        except TypeError:
+            raise self.error(node, "its keys have no order") from None
+        return found
+
+    def key(self, node: ast.expr) -> Any:
+        """A key of a dictionary."""
+        found = self.literal(node)
+        try:
+            hash(found)
+        except TypeError:
+            raise self.error(node, "it is no key of a dictionary") from None
+        return found
+
+    def array(self, node: ast.expr, dtype: str, shape: ast.expr) -> Any:
+        import jax
+
+        dims = shape.elts if isinstance(shape, ast.Tuple) else [shape]
+        for dim in itertools.chain.from_iterable(map(ast.walk, dims)):
+            # True is an integer to Python, and a name to who reads symbolic shapes.
+            if isinstance(dim, ast.Constant) and isinstance(dim.value, bool | None):
+                raise self.error(node, f"{dim.value} is no size")
+        sizes = self.shape(node, dims)
+        if any(type(size) is int and not 0 <= size <= MAX_INTEGER for size in sizes):
+            raise self.error(node, f"a size is 0 to {MAX_INTEGER}")
+        return jax.ShapeDtypeStruct(sizes, self.dtype(node, dtype))
+
+    def dtype(self, node: ast.expr, name: str) -> Any:
+        import jax
+        import jax.numpy as jnp
+
+        if name.startswith("key_"):
+            try:
+                return jax.random.key(0, impl=_key_impl(name.removeprefix("key_"))).dtype
+            except ValueError as e:
+                raise self.error(node, str(e)) from None
+        full = DTYPES.get(name) or _SHORT_FLOAT.sub(r"float\1_", name)
+        # Not what NumPy makes of a name: its "f8" has 64 bits, and any class is one of objects.
+        found = getattr(jnp, full, None)
+        try:
+            is_dtype = found and any(jnp.issubdtype(found, k) for k in (jnp.number, jnp.bool))
+        except TypeError:
+            is_dtype = False
+        if not is_dtype:
+            raise self.error(node, f"'{name}' is not a dtype")
+        dtype = jnp.dtype(found)
+        if jax.dtypes.canonicalize_dtype(dtype) != dtype:
+            raise self.error(node, "without JAX_ENABLE_X64=1 in the environment JAX narrows it")
+        return dtype
+
+    def shape(self, node: ast.expr, dims: list[ast.expr]) -> tuple[Any, ...]:
+        if all(isinstance(d, ast.Constant) and isinstance(d.value, int) for d in dims):
+            return tuple(d.value for d in dims)  # type: ignore[attr-defined]
+        from jax import export
+
+        self.scope = self.scope or export.SymbolicScope()
+        text = ", ".join(map(ast.unparse, dims))
+        try:
+            return export.symbolic_shape(text, scope=self.scope)
+        except ValueError as e:
+            raise self.error(node, str(e)) from None
+
+
+def _key_impl(tag: str) -> str:
+    """JAX's name of the key type that it prints as ``key<tag>``."""
+    names = {"fry": "threefry2x32", "rbg": "rbg", "urbg": "unsafe_rbg"}
+    return names.get(tag, tag)
+
+
+def split_static(
+    f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """Binds the literal arguments into the function, as static ones; the abstract ones stay.
+
+    A whole argument is static when no leaf of it stands for an array.
+    """
+    import functools
+
+    dynamic = [i for i, value in enumerate(args) if is_abstract(value)]
+    static_kwargs = {k: v for k, v in kwargs.items() if not is_abstract(v)}
+    dynamic_kwargs = {k: concrete_scalars(v) for k, v in kwargs.items() if is_abstract(v)}
+
+    @functools.wraps(f)
+    def with_static(*values: Any, **keywords: Any) -> Any:
+        given = iter(values)
+        full = [next(given) if i in dynamic else value for i, value in enumerate(args)]
+        return f(*full, **static_kwargs, **keywords)
+
+    if len(dynamic) == len(args) and not static_kwargs:
+        with_static = f
+    return with_static, tuple(concrete_scalars(args[i]) for i in dynamic), dynamic_kwargs

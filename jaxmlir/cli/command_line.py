@@ -1,0 +1,442 @@
+"""Command lines in the manner of LLVM's tools, shared by ``jaxmlir-opt``, ``-translate``, ``-run``.
+
+``-flag`` and ``--flag`` are the same, a value follows ``=`` or is the next word.  Flags that are
+not in a tool's table are handed back in their order: for ``jaxmlir-opt`` they are passes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import signal
+import sys
+import textwrap
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType, TracebackType
+from typing import IO
+
+from jaxmlir.dialect import stand_ins
+from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, nearest
+from jaxmlir.support.source_files import PACKAGE, source_line
+
+# JAX says so when it is imported; the tools load jaxlib before that, and would log at INFO.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+
+# A note of JAX's about tracebacks, which are not shown.
+_JAXS_NOTE = "--------------------\nFor simplicity, JAX"
+
+_HERE = os.path.join(PACKAGE, "")
+_IMPORTLIB = os.path.join(os.path.dirname(importlib.__file__), "")
+
+# What MLIR and JAX take for an integer.
+MAX_INTEGER = 2**63 - 1
+
+
+class UsageError(JaxmlirError):
+    """The command line is wrong, or a file that it names cannot be read or written."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One flag of a tool.
+
+    Attributes:
+      name: without dashes.
+      help: one line or a few.
+      metavar: what its value is; empty for a switch, which takes ``=0`` and ``=false`` too.
+      optional: the value may be left out, and then can only follow ``=``.
+      repeats: it may be given more than once; of others with a value that is an error, as in LLVM.
+    """
+
+    name: str
+    help: str
+    metavar: str = ""
+    optional: bool = False
+    repeats: bool = False
+
+    def __str__(self) -> str:
+        if len(self.name) == 1:
+            return f"{dashed(self.name)} <{self.metavar}>"
+        value = f"=<{self.metavar}>" if self.metavar else ""
+        return dashed(self.name) + (f"[{value}]" if self.optional else value)
+
+
+LOAD = Flag(
+    "load", "Import this Python module first, for its primitives and passes", "module", repeats=True
+)
+ALLOW = Flag(
+    "allow-custom-calls",
+    "Let an artifact use these FFI targets, and ops such as pallas_call",
+    "name,...",
+    repeats=True,
+)
+HELP = Flag("help", "Print this help and exit")
+VERSION = Flag("version", "Print the versions of jaxmlir, JAX and jaxlib, and exit")
+OUTPUT = Flag("o", "Write the output to this file; '-', the default, is stdout", "filename")
+
+
+@dataclass
+class Arguments:
+    """What was on the command line.
+
+    Attributes:
+      values: the values of each flag that was given, in order; a switch has ``"true"``/``"false"``.
+      positional: the other words.
+      unknown: flags that are not in the table, in order, with the value after ``=`` if any.
+    """
+
+    values: dict[str, list[str]] = field(default_factory=dict)
+    positional: list[str] = field(default_factory=list)
+    unknown: list[tuple[str, str | None]] = field(default_factory=list)
+
+    def on(self, name: str, default: bool = False) -> bool:
+        """Whether a switch is on."""
+        return self.values[name][-1] == "true" if name in self.values else default
+
+    def get(self, name: str) -> str | None:
+        return self.values[name][-1] if name in self.values else None
+
+    def names(self, name: str) -> frozenset[str]:
+        """The values of a flag that takes comma-separated names."""
+        listed = (text.split(",") for text in self.values.get(name, ()))
+        return frozenset(part.strip() for parts in listed for part in parts)
+
+    def integer(self, name: str) -> int | None:
+        text = self.get(name)
+        try:
+            value = None if text is None else int(text)
+        except ValueError:
+            raise UsageError(f"--{name} expects an integer, got '{text}'") from None
+        if value is not None and value < 0:
+            raise UsageError(f"--{name} expects an integer from 0 on, got '{text}'")
+        if value is not None and value > MAX_INTEGER:
+            raise UsageError(f"--{name} expects an integer up to {MAX_INTEGER}, got '{text}'")
+        return value
+
+
+def parse_arguments(argv: Sequence[str], flags: Iterable[Flag]) -> Arguments:
+    """Sorts a command line into flags, positional words and unknown flags.
+
+    Raises:
+      UsageError: a value is missing, superfluous, given twice, or not a truth value.
+    """
+    table = {flag.name: flag for flag in flags}
+    arguments = Arguments()
+    words = list(argv)
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            arguments.positional += words
+            break
+        if word == "-" or not word.startswith("-"):
+            arguments.positional.append(word)
+            continue
+        name, has_value, value = word.lstrip("-").partition("=")
+        given = value if has_value else None
+        name = {"h": "help"}.get(name, name)
+        if name not in table:
+            arguments.unknown.append((name, given))
+            continue
+        flag = table[name]
+        if given is None and flag.metavar and not flag.optional:
+            if not words:
+                raise UsageError(f"{dashed(name)} needs a value: {flag}")
+            given = words.pop(0)
+        if flag.metavar and not flag.repeats and name in arguments.values:
+            raise UsageError(f"{dashed(name)} may be given only once")
+        text = (given or "") if flag.metavar else _truth(name, given)
+        arguments.values.setdefault(name, []).append(text)
+    return arguments
+
+
+def _truth(name: str, text: str | None) -> str:
+    if text in (None, "1", "true", "TRUE", "True"):
+        return "true"
+    if text in ("0", "false", "FALSE", "False"):
+        return "false"
+    raise UsageError(f"--{name} is a switch: expected 0, 1, true or false, got '{text}'")
+
+
+def reject_unknown(arguments: Arguments, known: Iterable[str]) -> None:
+    """Fails on the first flag that nobody knows, with the nearest that somebody does."""
+    for name, _ in arguments.unknown:
+        raise unknown_flag(name, known)
+
+
+def unknown_flag(name: str, known: Iterable[str]) -> UsageError:
+    return unknown_name(f"unknown command line argument '{dashed(name)}'", name, known, "--")
+
+
+def dashed(name: str) -> str:
+    """A flag as it is written: a letter has one dash."""
+    return f"-{name}" if len(name) == 1 else f"--{name}"
+
+
+def unknown_name(message: str, name: str, known: Iterable[str], prefix: str = "") -> UsageError:
+    """An error that goes on with what was probably meant, which is written after ``prefix``."""
+    meant = nearest(name, known)
+    hint = f"did you mean '{prefix}{meant}'?" if meant else "see --help"
+    return UsageError(f"{message}; {hint}")
+
+
+def help_text(
+    overview: str, usage: str, flags: Iterable[Flag], sections: Mapping[str, str] | None = None
+) -> str:
+    """The text of ``--help``."""
+    out = [f"OVERVIEW: {overview}", "", f"USAGE: {usage}", "", "OPTIONS:", ""]
+    out += [entry(str(flag), flag.help) for flag in flags]
+    for title, body in (sections or {}).items():
+        out += ["", f"{title}:", "", body]
+    return "\n".join(out)
+
+
+def entry(name: str, text: str, width: int = 34) -> str:
+    """A line ``name - text``, wrapped."""
+    return textwrap.fill(
+        f"  {name:<{width}} - {text}",
+        100,
+        subsequent_indent=" " * (width + 5),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def version_text(tool: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    def of(package: str) -> str:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return "(not installed as a package)"
+
+    return f"{tool}: jaxmlir {of('jaxmlir')}, jax {of('jax')}, jaxlib {of('jaxlib')}"
+
+
+def answered(arguments: Arguments, tool: str, help_: Callable[[], str]) -> bool:
+    """Prints the version or the help, where these are all that is asked for."""
+    if arguments.on("version"):
+        print(version_text(tool))
+    elif arguments.on("help"):
+        print(help_())
+    else:
+        return False
+    return True
+
+
+def run_tool(
+    tool: str, body: Callable[[Sequence[str]], int], argv: Sequence[str] | None = None
+) -> int:
+    """Runs a tool's body; an error that it does not report itself is printed, and the status 1.
+
+    Where Ctrl-C ends it, the status is the one that a shell gives a command that died of it.
+    """
+    unknown_nodes = stand_ins.allowed.set(True)
+    try:
+        status = body(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+        return status
+    except OSError as e:
+        _give_up_stdout()
+        if not isinstance(e, BrokenPipeError):
+            print(f"{tool}: {e.strerror or e}", file=sys.stderr)
+    except JaxmlirError as e:
+        # Diagnostics, and errors of a pipeline's text, say what they are about.
+        located = isinstance(e, DiagnosticError) or str(e).startswith("<")
+        print(e if located else f"{tool}: {e}", file=sys.stderr)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    finally:
+        stand_ins.allowed.reset(unknown_nodes)
+    return 1
+
+
+def _give_up_stdout() -> None:
+    """Nobody reads our output, or nothing can be written: nor is Python to try when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@dataclass
+class Status:
+    """The exit status of a tool."""
+
+    code: int = 0
+
+
+@contextlib.contextmanager
+def reporting(filename: str) -> Iterator[Status]:
+    """Prints the diagnostics of an error about ``filename``, and makes the status 1."""
+    status = Status()
+    try:
+        yield status
+    except DiagnosticError as e:
+        print_diagnostics(diagnostics_from(e, filename), filename)
+        status.code = 1
+
+
+def load_modules(arguments: Arguments) -> None:
+    """Imports the modules of ``--load``, which may lie in the current directory."""
+    for name in arguments.values.get("load", ()):
+        import_here("load", name)
+
+
+def import_here(flag: str, name: str) -> ModuleType:
+    """Imports the module that a flag names, as ``python -m`` does: the current directory counts.
+
+    Raises:
+      UsageError: it cannot be imported.  Where its own code failed, the traceback is printed.
+    """
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise UsageError(f"--{flag} expects the name of a module, such as pkg.module, got '{name}'")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        # What a module prints when it is imported is no part of the output.
+        with contextlib.redirect_stdout(sys.stderr):
+            return importlib.import_module(name)
+    # A script may end so, which is not to end the tool as if all were well.
+    except (Exception, SystemExit) as e:
+        absent = isinstance(e, ModuleNotFoundError) and f"{name}.".startswith(f"{e.name}.")
+        if not absent:
+            print_user_traceback(e)
+        hint = f"; its name is '{name[:-3]}'" if absent and name.endswith(".py") else ""
+        message = f"--{flag}: cannot import '{name}': {type(e).__name__}: {e}{hint}"
+        raise UsageError(message) from None
+
+
+def print_user_traceback(error: BaseException) -> None:
+    """Prints an exception from the first frame on that is a user's; nothing where there is none."""
+    users = error.__traceback__
+    while users is not None and _is_ours(users):
+        users = users.tb_next
+    if users is not None or isinstance(error, SyntaxError):
+        traceback.print_exception(error.with_traceback(users))
+
+
+def _is_ours(entry: TracebackType) -> bool:
+    """Whether code runs that belongs to the tools, or imports a module for them."""
+    file = entry.tb_frame.f_code.co_filename
+    return file.startswith((_HERE, _IMPORTLIB, "<frozen importlib"))
+
+
+def read_bytes(path: str) -> bytes:
+    """The contents of a file; of stdin where the path is ``-``."""
+    try:
+        if path == "-":
+            return sys.stdin.buffer.read()
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as e:
+        raise UsageError(f"cannot open input file '{path}': {e.strerror}") from None
+
+
+def write_bytes(arguments: Arguments, data: bytes) -> None:
+    """Writes the file of ``-o``; to stdout where that is ``-`` or not given."""
+    path = arguments.get("o")
+    if path is None or path == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    with output_file(path) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def output_file(path: str) -> Iterator[IO[bytes]]:
+    """A file to write to, which is removed if that fails or is interrupted, as LLVM's tools do.
+
+    Raises:
+      UsageError: it cannot be opened or written.
+    """
+    try:
+        file = open(path, "wb")
+    except OSError as e:
+        raise UsageError(f"cannot open output file '{path}': {e.strerror}") from None
+    try:
+        with file:
+            yield file
+    except BaseException as e:
+        # Not a device, nor a pipe.
+        if os.path.isfile(path):
+            os.unlink(path)
+        if isinstance(e, OSError):
+            raise UsageError(f"cannot write output file '{path}': {e.strerror}") from None
+        raise
+
+
+def display_path(path: str) -> str:
+    """The name under which diagnostics speak of an input."""
+    return "<stdin>" if path == "-" else path
+
+
+def single_input(arguments: Arguments) -> str:
+    """The one input file, stdin by default."""
+    if len(arguments.positional) > 1:
+        raise UsageError(f"expected one input file, got {' '.join(arguments.positional)}")
+    return arguments.positional[0] if arguments.positional else "-"
+
+
+def diagnostics_from(error: JaxmlirError, filename: str) -> list[Diagnostic]:
+    """An error as diagnostics about ``filename``; where a pass raised it, a note names the pass."""
+    if isinstance(error, DiagnosticError):
+        found = [_placed(d, filename) for d in error.diagnostics]
+    else:
+        found = [Diagnostic("error", str(error), filename)]
+    notes = [note for note in getattr(error, "__notes__", ()) if not note.startswith(_JAXS_NOTE)]
+    if notes and found:
+        extra = tuple(Diagnostic("note", note, filename) for note in notes)
+        last = found[-1]
+        found[-1] = Diagnostic(
+            last.severity, last.message, last.file, last.line, last.col, last.notes + extra
+        )
+    return found
+
+
+def _placed(d: Diagnostic, filename: str) -> Diagnostic:
+    """MLIR calls a parsed string ``-``; a diagnostic without a place is about the whole file."""
+    file = filename if d.file in ("", "-") else d.file
+    notes = tuple(_placed(note, filename) for note in d.notes)
+    return Diagnostic(d.severity, d.message, file, d.line, d.col, notes)
+
+
+def print_diagnostics(
+    diagnostics: Iterable[Diagnostic], filename: str, text: str | None = None
+) -> None:
+    """Prints ``file:line:col: error: message``, the source line and a caret, as mlir-opt does.
+
+    Args:
+      text: what is in ``filename``; by default that is looked for.
+    """
+    lines = text.split("\n") if text is not None else []
+    for d in diagnostics:
+        place = ""
+        for message in (d, *_flattened(d.notes)):
+            before, place = place, _place(message)
+            print(f"{place}: {message.severity}: {message.message}", file=sys.stderr)
+            # A note about the same place does not show the line again.
+            if place != before and (line := _source_line(message, filename, lines)):
+                print(f"{line}\n{_blanks(line, message.col)}^", file=sys.stderr)
+
+
+def _blanks(line: str, column: int) -> str:
+    """What to print before a caret under ``column``; tabs stay, for their width is unknown."""
+    return "".join("\t" if c == "\t" else " " for c in line[: max(column - 1, 0)])
+
+
+def _flattened(diagnostics: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
+    for d in diagnostics:
+        yield d
+        yield from _flattened(d.notes)
+
+
+def _place(d: Diagnostic) -> str:
+    return f"{d.file}:{d.line}:{d.col}" if d.line else d.file
+
+
+def _source_line(d: Diagnostic, filename: str, lines: list[str]) -> str:
+    if d.file == filename and lines:
+        return lines[d.line - 1] if 0 < d.line <= len(lines) else ""
+    return source_line(d.file, d.line)

@@ -1,0 +1,460 @@
+"""``jaxmlir-opt``: read a module, run passes on it, print it; mlir-opt for the jaxpr dialect.
+
+JAX is imported only when something needs its rules: ``--version``, ``--help``, ``--list-passes``,
+parsing, printing and MLIR's own passes do without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from jaxmlir.cli import command_line
+from jaxmlir.cli.command_line import Arguments, Flag, UsageError
+from jaxmlir.errors import Diagnostic, JaxmlirError, PassError
+
+if TYPE_CHECKING:
+    from jaxlib.mlir import ir
+
+    from jaxmlir.passes import Pipeline
+    from jaxmlir.program.program import Program
+
+_SEPARATOR = "// -----"
+
+FLAGS = (
+    command_line.HELP,
+    command_line.VERSION,
+    command_line.OUTPUT,
+    Flag(
+        "pass-pipeline",
+        "Run this pipeline, e.g. 'builtin.module(jaxpr-verify,func.func(cse))'",
+        "pipeline",
+    ),
+    Flag(
+        "disable-pass",
+        "Leave these passes out of the pipelines of -O1 ...; -O0, -O1 ... stand where a pass could",
+        "pass,...",
+        repeats=True,
+    ),
+    Flag("dump-pass-pipeline", "Print the pipeline that will be run on stderr"),
+    Flag("verify-each", "Verify the program after each pass (default: on)"),
+    Flag(
+        "split-input-file",
+        f"Process the pieces between '{_SEPARATOR}' lines, or between the given marker, one by one",
+        "marker",
+        optional=True,
+    ),
+    Flag("verify-diagnostics", "Check that diagnostics match the expected-* comments of the input"),
+    command_line.ALLOW,
+    command_line.LOAD,
+    Flag("list-passes", "List the passes and exit"),
+    Flag("show-dialects", "List the registered dialects and exit"),
+    Flag("emit-bytecode", "Write MLIR bytecode instead of text"),
+    Flag("emit-artifact", "Write an artifact: one file with the module and its constants"),
+    Flag("mlir-print-debuginfo", "Print locations"),
+    Flag("mlir-print-op-generic", "Print all operations in the generic form"),
+    Flag("mlir-print-local-scope", "Print types, attributes and locations without aliases"),
+    Flag("mlir-elide-elementsattrs-if-larger", "Elide constants of more elements", "uint"),
+    Flag("mlir-print-ir-before", "Print the module before these passes", "pass,...", repeats=True),
+    Flag("mlir-print-ir-before-all", "Print the module before every pass"),
+    Flag("mlir-print-ir-after", "Print the module after these passes", "pass,...", repeats=True),
+    Flag("mlir-print-ir-after-all", "Print the module after every pass"),
+    Flag("mlir-print-ir-after-change", "Of these, print it only after passes that changed it"),
+    Flag("mlir-print-ir-after-failure", "Print the module only after a pass that failed"),
+    Flag(
+        "remarks",
+        "Print what passes did and where; only those whose name matches, where a regex is given",
+        "regex",
+        optional=True,
+    ),
+    Flag("mlir-timing", "Print how long each pass took"),
+    Flag("allow-unregistered-dialect", "Accepted for the sake of mlir-opt's users: always on"),
+)
+
+_DIALECTS = """
+    arith builtin cf chlo complex func gpu linalg llvm math memref mhlo mpmd nvgpu nvvm quant
+    scf sdy shape sparse_tensor stablehlo tensor ub vector vhlo
+""".split()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the tool; the exit status is 1 where anything went wrong."""
+    return command_line.run_tool("jaxmlir-opt", _main, argv)
+
+
+def _main(argv: Sequence[str]) -> int:
+    arguments = command_line.parse_arguments(argv, FLAGS)
+    if arguments.on("version"):
+        print(command_line.version_text("jaxmlir-opt"))
+        return 0
+    command_line.load_modules(arguments)
+    for name, text in (("help", _help), ("list-passes", _pass_list), ("show-dialects", _dialects)):
+        if arguments.on(name):
+            print(text())
+            return 0
+    pipeline = _pipeline(arguments)
+    if arguments.on("dump-pass-pipeline"):
+        print(f"Pass Manager with {len(pipeline.passes)} passes:\n{pipeline}", file=sys.stderr)
+    path = command_line.single_input(arguments)
+    return _Driver(arguments, pipeline, path).run(command_line.read_bytes(path))
+
+
+def _help() -> str:
+    return command_line.help_text(
+        "runs passes on a module of the jaxpr dialect, as mlir-opt does on others",
+        "jaxmlir-opt [options] [passes] [file]    (stdin where there is no file, or it is '-')",
+        FLAGS,
+        {
+            "PASSES": _pass_list(),
+            "EXAMPLES": "  jaxmlir-opt --jaxpr-verify program.mlir\n"
+            "  jaxmlir-opt --jaxpr-grad -O1 --remarks program.mlir\n"
+            "  jaxmlir-opt --inline='default-pipeline=cse' --cse program.mlir -o out.mlir\n"
+            "  jaxmlir-opt --pass-pipeline='builtin.module(jaxpr-verify,func.func(cse))'",
+        },
+    )
+
+
+def _pass_list() -> str:
+    """Every pass with its summary and options."""
+    from jaxmlir.passes import describe_passes
+
+    out = []
+    for title, group in describe_passes().items():
+        if not group:
+            continue
+        out.append(f"{title}:")
+        for name, found in sorted(group.items()):
+            out.append(command_line.entry(f"--{name}", found.summary))
+            out += [
+                command_line.entry(f"    {option}", option.description) for option in found.options
+            ]
+        out.append("")
+    return "\n".join(out).rstrip()
+
+
+def _dialects() -> str:
+    from jaxmlir.dialect.ir import DIALECT, context
+
+    def registered(name: str) -> bool:
+        try:
+            context().get_dialect_descriptor(name)
+        except ValueError:
+            return False
+        return True
+
+    names = sorted([DIALECT, *filter(registered, _DIALECTS)])
+    return "Available Dialects: " + ",".join(names)
+
+
+def _pipeline(arguments: Arguments) -> Pipeline:
+    """The pipeline of the command line: ``--pass-pipeline``, or the pass flags in their order."""
+    from jaxmlir.passes import parse_pipeline, pass_exists
+
+    for flag in ("mlir-print-ir-before", "mlir-print-ir-after"):
+        for name in sorted(arguments.names(flag)):
+            if not pass_exists(name):
+                raise _unknown_pass(f"--{flag}: unknown pass '{name}'", name)
+    text = arguments.get("pass-pipeline")
+    levels = [name for name, _ in arguments.unknown if re.fullmatch(r"O\d", name)]
+    if "disable-pass" in arguments.values and not levels:
+        raise UsageError("--disable-pass leaves passes out of -O1 ..., but none of these is given")
+    if text is None:
+        without = arguments.names("disable-pass")
+        elements = (_element(name, options, without) for name, options in arguments.unknown)
+        text = ",".join(filter(None, elements))
+    elif arguments.unknown:
+        name, _ = arguments.unknown[0]
+        raise UsageError(f"--pass-pipeline cannot be used with individual passes, here --{name}")
+    elif not text.strip().startswith("builtin.module("):
+        raise UsageError(
+            "expected pass pipeline to be wrapped with the anchor operation type, e.g. "
+            f"'builtin.module({text.strip()})'"
+        )
+    return parse_pipeline(text)
+
+
+def _unknown_pass(message: str, name: str) -> UsageError:
+    """An error that goes on with the pass that was probably meant."""
+    from jaxmlir.passes import list_passes
+
+    return command_line.unknown_name(
+        message, name, [n for group in list_passes().values() for n in group]
+    )
+
+
+def _element(name: str, options: str | None, without: frozenset[str]) -> str:
+    from jaxmlir.passes import level_pipeline, list_passes, pass_exists
+
+    if re.fullmatch(r"O\d", name) and options is None:
+        return level_pipeline(int(name[1]), without)
+    if re.fullmatch(r"O\d?", name):
+        given = "" if options is None else f"={options}"
+        raise UsageError(f"expected -O0, -O1 or -O2, got -{name}{given}")
+    if not pass_exists(name):
+        flags = [flag.name for flag in FLAGS]
+        passes = [n for group in list_passes().values() for n in group]
+        raise command_line.unknown_flag(name, flags + passes)
+    return f"{name}{{{options}}}" if options else name
+
+
+class _Driver:
+    """Takes the input through parsing, the pipeline and printing."""
+
+    def __init__(self, arguments: Arguments, pipeline: Pipeline, path: str):
+        from jaxmlir.passes import Instrumentation, Timing
+
+        self.arguments = arguments
+        self.pipeline = pipeline
+        self.path = path
+        self.filename = command_line.display_path(path)
+        self.is_plain_file = False
+        if arguments.on("emit-artifact") and arguments.on("emit-bytecode"):
+            raise UsageError("--emit-artifact and --emit-bytecode exclude each other")
+        self.debug_info = arguments.on("mlir-print-debuginfo")
+        self.elide_over = arguments.integer("mlir-elide-elementsattrs-if-larger")
+        self.timing = Timing() if arguments.on("mlir-timing") else None
+        self.instrumentation = Instrumentation(
+            verify_each=arguments.on("verify-each", default=True),
+            print_before=arguments.names("mlir-print-ir-before"),
+            print_after=arguments.names("mlir-print-ir-after"),
+            print_before_all=arguments.on("mlir-print-ir-before-all"),
+            print_after_all=arguments.on("mlir-print-ir-after-all"),
+            print_after_change=arguments.on("mlir-print-ir-after-change"),
+            print_after_failure=arguments.on("mlir-print-ir-after-failure"),
+            debug_info=self.debug_info,
+            elide_over=self.elide_over,
+            timing=self.timing,
+            remarks=self._remarks_sink(),
+        )
+        self.remarks: list[Diagnostic] = []
+
+    def run(self, data: bytes) -> int:
+        """Processes the whole input; returns the exit status."""
+        from jaxmlir.cli.module_io import is_artifact, is_bytecode, read_artifact, to_text
+
+        program = None
+        try:
+            if is_artifact(data):
+                allowed = self.arguments.names(command_line.ALLOW.name)
+                program = read_artifact(self.path, data, allowed)
+                pieces = [program.as_text()]
+            else:
+                pieces = self._split(to_text(data))
+        except JaxmlirError as e:
+            command_line.print_diagnostics(
+                command_line.diagnostics_from(e, self.filename), self.filename
+            )
+            return 1
+        # MLIR can read such a file itself, and then its name is in every location.
+        self.is_plain_file = (
+            len(pieces) == 1
+            and program is None
+            and not is_bytecode(data)
+            and os.path.isfile(self.filename)
+        )
+        results = [self._process(piece, program) for piece in pieces]
+        if len(pieces) > 1:
+            outputs = [out + b"\n" if out else b"" for _, out in results]
+            self._write(f"{_SEPARATOR}\n".encode().join(outputs))
+        elif results[0][1] is not None:
+            self._write(results[0][1])
+        if self.timing is not None:
+            print(self.timing.report(), file=sys.stderr)
+        return 0 if all(ok for ok, _ in results) else 1
+
+    def _split(self, text: str) -> list[str]:
+        """The pieces, each behind as many empty lines as it has lines before it in the file."""
+        marker = self.arguments.get("split-input-file")
+        if marker is None:
+            return [text]
+        pieces: list[list[str]] = [[]]
+        for number, line in enumerate(text.split("\n"), 1):
+            if line.rstrip() == (marker or _SEPARATOR):
+                pieces.append([""] * number)
+            else:
+                pieces[-1].append(line)
+        for flag in ("emit-bytecode", "emit-artifact"):
+            if len(pieces) > 1 and self.arguments.on(flag):
+                raise UsageError(f"--{flag} writes one module, but the input was split in many")
+        return ["\n".join(piece) for piece in pieces]
+
+    def _process(self, text: str, program: Program | None) -> tuple[bool, bytes | None]:
+        """Whether a piece did what it should, and its output unless it failed.
+
+        Args:
+          program: that of an artifact, whose text the piece is.
+        """
+        output = None
+        with _collect_diagnostics(self.filename) as diagnostics:
+            self.remarks = diagnostics
+            try:
+                output = self._transform(program or self._read(text))
+            except JaxmlirError as e:
+                _print_crash(e)
+                diagnostics += command_line.diagnostics_from(e, self.filename)
+        if self.arguments.on("verify-diagnostics"):
+            from jaxmlir.cli.expected import unmet
+
+            wrong = unmet(text, diagnostics, self.filename)
+            command_line.print_diagnostics(wrong, self.filename, text)
+            return not wrong, output
+        command_line.print_diagnostics(diagnostics, self.filename, text)
+        return output is not None, output
+
+    def _read(self, text: str) -> Program | _MlirModule:
+        with self._measure("parser"):
+            module = self._parse(text)
+        return self._program(module)
+
+    def _transform(self, program: Program | _MlirModule) -> bytes:
+        self.pipeline.run(program, self.instrumentation)
+        with self._measure("output"):
+            if self.arguments.on("emit-artifact"):
+                return self._artifact(program)
+            return self._serialized(program.module)
+
+    def _parse(self, text: str) -> ir.Module:
+        from jaxmlir.cli.module_io import parse_file
+        from jaxmlir.dialect.ir import parse_module
+
+        if self.is_plain_file:
+            return parse_file(self.filename, text)
+        return parse_module(text, self.filename)
+
+    def _program(self, module: ir.Module) -> Program | _MlirModule:
+        """What the passes run on; without passes of ours, it need not know about JAX.
+
+        MLIR's part of verification was done by parsing.
+        """
+        as_artifact = self.arguments.on("emit-artifact")
+        if not as_artifact and all(pass_.is_cxx for pass_ in self.pipeline.passes):
+            return _MlirModule(module)
+        from jaxmlir.program.program import Program
+
+        program = Program(module, {}, {})
+        with self._measure("verifier"):
+            program.verify()
+        return program
+
+    def _remarks_sink(self) -> Callable[[Diagnostic], None] | None:
+        pattern = self.arguments.get("remarks")
+        if pattern is None:
+            return None
+        try:
+            wanted = re.compile(pattern)
+        except re.error as e:
+            raise UsageError(f"--remarks expects a regular expression, got '{pattern}': {e}") from e
+
+        def keep(remark: Diagnostic) -> None:
+            name = remark.message.partition("]")[0].removeprefix("[")
+            if wanted.search(name):
+                file = self.filename if remark.file in ("", "-") else remark.file
+                self.remarks.append(remark._replace(file=file))
+
+        return keep
+
+    def _measure(self, name: str) -> contextlib.AbstractContextManager[None]:
+        return self.instrumentation.measure(name)
+
+    def _serialized(self, module: ir.Module) -> bytes:
+        from jaxmlir.cli.module_io import serialized
+
+        return serialized(
+            module,
+            bytecode=self.arguments.on("emit-bytecode"),
+            debug_info=self.debug_info,
+            elide_over=self.elide_over,
+            generic=self.arguments.on("mlir-print-op-generic"),
+            local_scope=self.arguments.on("mlir-print-local-scope"),
+        )
+
+    def _artifact(self, program: Program | _MlirModule) -> bytes:
+        from jaxmlir import artifact
+
+        assert not isinstance(program, _MlirModule)
+        return b"".join(artifact.pieces(program))
+
+    def _write(self, data: bytes) -> None:
+        command_line.write_bytes(self.arguments, data)
+
+
+@dataclass
+class _MlirModule:
+    """A module that is verified by MLIR alone, which does not import JAX.
+
+    Attributes:
+      state: another object after each change.
+    """
+
+    module: ir.Module
+    state: object = field(default_factory=object)
+
+    def verify(self) -> None:
+        from jaxmlir.dialect.ir import verify_module
+
+        verify_module(self.module)
+
+    def changed(self) -> None:
+        """Nothing else is derived from the module."""
+        self.state = object()
+
+
+def _print_crash(error: JaxmlirError) -> None:
+    """The traceback of an exception that a pass did not mean to raise, or that a user's rule did.
+
+    Of those that JAX's own rules raise, the message says all that there is to know.
+    """
+    cause = error.__cause__
+    if cause is None or isinstance(cause, JaxmlirError):
+        return
+    if isinstance(error, PassError) or any(
+        map(_is_users, traceback.extract_tb(cause.__traceback__))
+    ):
+        traceback.print_exception(cause)
+
+
+def _is_users(frame: traceback.FrameSummary) -> bool:
+    """Whether code runs that belongs to neither jaxmlir, JAX nor Python."""
+    import jax
+    import jaxlib
+
+    import jaxmlir
+
+    modules = (jaxmlir, jax, jaxlib, contextlib)
+    return not frame.filename.startswith(tuple(os.path.dirname(m.__file__) for m in modules))
+
+
+@contextlib.contextmanager
+def _collect_diagnostics(filename: str) -> Iterator[list[Diagnostic]]:
+    """Collects the warnings and remarks of C++ passes; their errors are raised."""
+    from jaxmlir.dialect.ir import context, file_line_col
+
+    found: list[Diagnostic] = []
+
+    def convert(d: ir.Diagnostic) -> Diagnostic:
+        file, line, col = file_line_col(d.location)
+        severity = d.severity.name.lower()
+        file = filename if file in ("", "-") else file
+        return Diagnostic(severity, d.message, file, line, col, tuple(map(convert, d.notes)))
+
+    def keep(d: ir.Diagnostic) -> bool:
+        found.append(convert(d))
+        return True
+
+    # A Python handler cannot be called from MLIR's worker threads while they are waited for.
+    context().enable_multithreading(False)
+    handler = context().attach_diagnostic_handler(keep)
+    try:
+        yield found
+    finally:
+        handler.detach()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,559 @@
+"""``jaxmlir-run``: compile a module's function with PJRT, call it, print or save its results."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir.cli import command_line
+from jaxmlir.cli.command_line import Arguments, Flag, UsageError
+from jaxmlir.errors import count, nearest
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from jaxmlir.dialect.ir import ir
+    from jaxmlir.program.program import Program
+
+FLAGS = (
+    command_line.HELP,
+    command_line.VERSION,
+    Flag("o", "Save the results to this .npz file (.npy for one) instead of printing", "filename"),
+    Flag("entry", "The function to run (default: the public one)", "name"),
+    Flag("platform", "The PJRT platform: cpu, cuda, rocm, tpu (default: JAX's)", "platform"),
+    Flag(
+        "args",
+        "The arguments as literals, e.g. '1.0, [1,2,3]', with \"x.npy\" for the contents of a file",
+        "literals",
+    ),
+    Flag(
+        "input",
+        "Take arguments from this .npy file, or from all arrays of this .npz; may be repeated",
+        "filename",
+        repeats=True,
+    ),
+    Flag(
+        "random-args",
+        "Make up the arguments that are not given: standard normal, or 0 to 9 for integers",
+        "seed",
+        optional=True,
+    ),
+    command_line.ALLOW,
+    command_line.LOAD,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the tool; the exit status is 1 where anything went wrong."""
+    return command_line.run_tool("jaxmlir-run", _main, argv)
+
+
+def _main(argv: Sequence[str]) -> int:
+    arguments = command_line.parse_arguments(argv, FLAGS)
+    command_line.reject_unknown(arguments, [flag.name for flag in FLAGS])
+    if command_line.answered(arguments, "jaxmlir-run", _help):
+        return 0
+    platform = arguments.get("platform")
+    if platform:
+        # JAX reads this once, when it first looks for devices.
+        os.environ["JAX_PLATFORMS"] = platform
+        _check_platform(platform)
+    command_line.load_modules(arguments)
+    path = command_line.single_input(arguments)
+    with command_line.reporting(command_line.display_path(path)) as status:
+        _run(path, arguments)
+    return status.code
+
+
+def _check_platform(platform: str) -> None:
+    """Starts JAX on a platform.
+
+    Raises:
+      UsageError: there is none of that name here.
+    """
+    import jax
+
+    try:
+        jax.devices()
+    except (RuntimeError, AssertionError) as e:
+        why = str(e) or "JAX was installed without it"
+        raise UsageError(f"--platform: cannot run on '{platform}': {why}") from None
+
+
+def _help() -> str:
+    return command_line.help_text(
+        "runs a function of a jaxpr or StableHLO module",
+        "jaxmlir-run [options] [file]    (stdin where there is no file, or it is '-')",
+        FLAGS,
+        {
+            "EXAMPLES": "  jaxmlir-run program.mlir --args '1.0, [1, 2, 3]'\n"
+            "  jaxmlir-run program.mlir --entry=step --input state.npz --random-args=7 -o out.npz\n"
+            "  jaxmlir-translate --import-python jax.nn:silu --args 'f32[3]'"
+            " | jaxmlir-run --args '[0, 0.5, 1]'"
+        },
+    )
+
+
+def _run(path: str, arguments: Arguments) -> None:
+    from jaxmlir.cli.module_io import read_program
+    from jaxmlir.dialect.types import widths_of
+
+    program = read_program(path, arguments.names(command_line.ALLOW.name))
+    entry = _select_entry(program, arguments.get("entry"))
+    program.verify()
+    _reject_foreign_ops(program)
+    signature = program.signature(entry)
+    # The number of the platform is none of the user's arguments.
+    platform = _platform_argument(program, entry)
+    operands = [aval for i, aval in enumerate(signature.operands) if i != platform]
+    with widths_of((*operands, *signature.results)):
+        values = _Values(entry, operands).read(arguments)
+        results = _call(program, entry, values)
+    output = arguments.get("o")
+    if output is None or output == "-":
+        _print(results)
+    else:
+        _save(output, results)
+
+
+def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:
+    """The results, in the pytree that the module says.
+
+    Raises:
+      UsageError: XLA cannot compile it, or fails.
+    """
+    import jax
+
+    from jaxmlir.program.specialize import is_symbolic
+    from jaxmlir.runtime import program_primitive
+    from jaxmlir.runtime.placement import mesh_wanted
+
+    if any(map(is_symbolic, program.in_avals)):
+        args, kwargs = jax.tree.unflatten(program.in_tree, values)
+        program = program.specialize(*args, **kwargs)
+
+    def run(*args: Any) -> Any:
+        if _is_stablehlo(program):
+            return _stablehlo_primitive().bind(*args, program=program, entry=entry)
+        return program_primitive.call(program, entry, list(args))
+
+    try:
+        with mesh_wanted(entry):
+            results = jax.jit(run)(*values)
+    except jax.errors.JaxRuntimeError as e:
+        raise UsageError(f"@{entry} cannot be run: {str(e).strip()}") from None
+    return jax.tree.unflatten(program.out_tree, results)
+
+
+def _ops_by_dialect(program: Program) -> dict[str, ir.OpView]:
+    """Of each dialect that functions have ops of, the first one, by the dialect's name."""
+    found: dict[str, ir.OpView] = {}
+    for function in program.functions.values():
+        for op in function.entry_block.operations:
+            found.setdefault(op.operation.name.partition(".")[0], op)
+    found.pop("func", None)
+    return found
+
+
+# The dialects besides ours that XLA's compiler takes.
+_COMPILED = frozenset({"stablehlo", "chlo", "mhlo", "sdy"})
+
+
+def _is_stablehlo(program: Program) -> bool:
+    """Whether the functions hold ops of other dialects than the jaxpr dialect."""
+    return not _ops_by_dialect(program).keys() <= {"jaxpr"}
+
+
+def _reject_foreign_ops(program: Program) -> None:
+    """Fails on what is neither jaxpr nor StableHLO, or both, and on calls of another process.
+
+    Raises:
+      LoweringError: names the op.
+    """
+    from jaxmlir.dialect.locations import position
+    from jaxmlir.errors import Diagnostic, LoweringError
+
+    _reject_callbacks(program)
+    found = _ops_by_dialect(program)
+    mixed = "jaxpr" in found
+    for dialect, op in found.items():
+        if dialect != "jaxpr" and (mixed or dialect not in _COMPILED):
+            message = (
+                f"'{op.operation.name}' op: expected a module of the jaxpr dialect or of StableHLO"
+            )
+            message += ", got ops of both" if mixed else ""
+            raise LoweringError([Diagnostic("error", message, *position(op.location))])
+
+
+# How JAX's lowering calls Python functions of its process: by numbers that mean nothing in another,
+# which it would end.
+_CALLBACKS = re.compile(r"xla_(ffi_)?(partitioned_)?python_[a-z]+_callback")
+
+
+def _reject_callbacks(program: Program) -> None:
+    from jaxmlir.dialect.ir import context, ir
+    from jaxmlir.dialect.locations import position
+    from jaxmlir.errors import Diagnostic, LoweringError
+
+    found: list[Diagnostic] = []
+
+    def look(op: Any) -> Any:
+        if op.name == "stablehlo.custom_call":
+            target = op.attributes["call_target_name"].value
+            if _CALLBACKS.fullmatch(target):
+                message = (
+                    f"'{op.name}' op calls a Python function ({target}), which only the process "
+                    "that lowered the program can do"
+                )
+                found.append(Diagnostic("error", message, *position(op.location)))
+        return ir.WalkResult.ADVANCE
+
+    with context():
+        program.module.operation.walk(look)
+    if found:
+        raise LoweringError(found)
+
+
+def _platform_argument(program: Program, entry: str) -> int | None:
+    """Which argument of a function of StableHLO is the number of a platform, if one is."""
+    if not _is_stablehlo(program):
+        return None
+    named = _named_platforms(program, entry)
+    return next((i for i, platforms in enumerate(named) if platforms), None)
+
+
+def _platform_number(program: Program, entry: str, platform: str) -> int:
+    """The number of the platform that a function is run on, of those that it was lowered for.
+
+    Raises:
+      LoweringError: it was not lowered for this one.
+    """
+    from jaxmlir.errors import LoweringError
+
+    platforms = next(filter(None, _named_platforms(program, entry)))
+    if platform not in platforms:
+        raise LoweringError(f"@{entry} was lowered for {', '.join(platforms)}, not for {platform}")
+    return platforms.index(platform)
+
+
+def _named_platforms(program: Program, entry: str) -> list[list[str]]:
+    """What each argument of a function says that platforms are; most say nothing."""
+    from jaxmlir.dialect.ir import context, ir
+    from jaxmlir.lowering.lowering import PLATFORMS
+
+    def names(of_one: ir.DictAttr) -> list[str]:
+        listed = of_one[PLATFORMS] if PLATFORMS in of_one else None
+        return [str(p).strip('"') for p in listed] if isinstance(listed, ir.ArrayAttr) else []
+
+    with context():
+        attributes = program.function(entry).attributes
+        given = attributes["arg_attrs"] if "arg_attrs" in attributes else ()
+        return [names(ir.DictAttr(of_one)) for of_one in given]
+
+
+@functools.cache
+def _stablehlo_primitive() -> Any:
+    """A JAX primitive that calls a function of a StableHLO module.
+
+    So StableHLO is compiled and dispatched by JAX, as everything else is.
+    """
+    import numpy as np
+
+    from jaxmlir._compat import core, mlir
+    from jaxmlir.dialect.ir import func, functions, ir, module_bytecode, rename_symbol
+
+    primitive = core.Primitive("jaxmlir_run_stablehlo")
+    primitive.multiple_results = True
+
+    @primitive.def_abstract_eval
+    def abstract_eval(*_: Any, program: Program, entry: str) -> Any:
+        return program.signature(entry).results
+
+    def lowering(ctx: Any, *args: Any, program: Program, entry: str) -> Any:
+        target = ctx.module_context.module
+        module = ir.Module.parse(module_bytecode(program.module), target.context)
+        types = functions(module)[entry].type.results
+        index = _platform_argument(program, entry)
+        if index is not None:
+            number = _platform_number(program, entry, ctx.module_context.platforms[0])
+            args = [*args[:index], mlir.ir_constant(np.int32(number)), *args[index:]]
+        # JAX's way to merge takes the function of this name.
+        rename_symbol(module, entry, "main")
+        symbol = mlir.merge_mlir_modules(target, entry, module)
+        return func.CallOp(types, ir.FlatSymbolRefAttr.get(symbol), args).results
+
+    mlir.register_lowering(primitive, lowering)
+    return primitive
+
+
+def _select_entry(program: Program, name: str | None) -> str:
+    """Makes the function to run the only public one, and returns its name."""
+    from jaxmlir.dialect.ir import functions, ir, is_private, scope
+
+    defined = functions(program.module)
+    public = [n for n, f in defined.items() if not is_private(f)]
+    if name is None:
+        if not public:
+            raise UsageError("the module has no public function to run")
+        if len(public) != 1:
+            raise UsageError(
+                f"the module has {len(public)} public functions ({', '.join(public)}); "
+                "say which to run with --entry"
+            )
+        name = public[0]
+    if name not in defined:
+        meant = nearest(name, defined)
+        hint = f"did you mean '{meant}'?" if meant else f"it has {', '.join(public) or 'none'}"
+        raise UsageError(f"the module has no function '{name}'; {hint}")
+    with scope():
+        for other, function in defined.items():
+            visibility = "public" if other == name else "private"
+            function.attributes["sym_visibility"] = ir.StringAttr.get(visibility)
+    program.changed()
+    return name
+
+
+class _Values:
+    """Gathers the arguments of the entry function, one by one in the order of its operands."""
+
+    def __init__(self, entry: str, avals: Sequence[Any]):
+        self.entry = entry
+        self.avals = avals
+
+    def read(self, arguments: Arguments) -> list[Any]:
+        """The arguments: ``--args`` first, then ``--input`` files, then random ones.
+
+        Raises:
+          UsageError: too few or too many, or one does not have its operand's shape, or is for no
+            array.
+        """
+        self.check()
+        given = [*_literals(arguments.get("args") or "")]
+        for path in arguments.values.get("input", ()):
+            given += _arrays_of(path).values()
+        if len(given) > len(self.avals):
+            raise self.error(_given(given))
+        values = [self.converted(i, value) for i, value in enumerate(given)]
+        missing = range(len(given), len(self.avals))
+        if missing and "random-args" not in arguments.values:
+            raise self.error(f"{_given(given)}; --random-args makes up the rest")
+        seed = arguments.integer("random-args") if arguments.get("random-args") else 0
+        return values + [self.random(i, seed or 0) for i in missing]
+
+    def check(self) -> None:
+        """Fails on an operand that is no array: a reference, a token."""
+        from jaxmlir._compat import core
+
+        for i, aval in enumerate(self.avals):
+            if not isinstance(aval, core.ShapedArray):
+                raise UsageError(
+                    f"argument {i} of @{self.entry} is {aval.str_short(short_dtypes=True)}; only "
+                    "arrays can be given"
+                )
+
+    def error(self, came: str) -> UsageError:
+        types = ", ".join(aval.str_short(short_dtypes=True) for aval in self.avals)
+        takes = count(len(self.avals), "argument")
+        return UsageError(f"@{self.entry} takes {takes} ({types}), {came}")
+
+    def converted(self, index: int, value: Any) -> Any:
+        """A literal or array as the operand's dtype; its shape must already be right."""
+        import jax
+        import numpy as np
+
+        from jaxmlir.program.specialize import is_symbolic
+
+        aval = self.avals[index]
+        if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
+            return self.key(index, value)
+        try:
+            given = np.asarray(value)
+            # Of None, NumPy makes NaN; of integers that no dtype holds, objects.
+            if given.dtype.kind in "OSU":
+                if not all(isinstance(item, int) for item in given.flat):
+                    raise TypeError("it holds what is no number")
+            # npy files hold bfloat16, fp8 and int4 as bytes without a name.
+            unnamed = given.dtype.kind == "V"
+            array = given.view(aval.dtype) if unnamed else _cast(given, aval.dtype)
+        except (OverflowError, TypeError, ValueError) as e:
+            raise self.mismatch(index, repr(value), str(e)) from None
+        if array.shape != aval.shape and not is_symbolic(aval):
+            raise self.mismatch(index, f"an array of shape {list(array.shape)}")
+        return array
+
+    def key(self, index: int, value: Any) -> Any:
+        """PRNG keys from a seed, or from the raw key data that ``-o`` saves."""
+        import jax
+        import numpy as np
+
+        from jaxmlir.program.specialize import is_symbolic
+
+        aval = self.avals[index]
+        impl = jax.random.key_impl(jax.numpy.empty((), aval.dtype))
+        try:
+            data = np.asarray(value)
+            if data.ndim == 0:
+                seed = operator.index(data.item())
+                return jax.numpy.broadcast_to(jax.random.key(seed, impl=impl), aval.shape)
+            one = jax.random.key_data(jax.random.key(0, impl=impl)).shape
+            if data.shape[-len(one) :] != one:
+                raise ValueError(f"the data of a key have the shape {list(one)}")
+            keys = jax.random.wrap_key_data(_cast(data, np.dtype("uint32")), impl=impl)
+        except (OverflowError, TypeError, ValueError) as e:
+            raise self.mismatch(index, repr(value), str(e)) from None
+        if keys.shape != aval.shape and not is_symbolic(aval):
+            raise self.mismatch(index, f"the data of an array of keys of shape {list(keys.shape)}")
+        return keys
+
+    def mismatch(self, index: int, got: str, why: str = "") -> UsageError:
+        expected = self.avals[index].str_short(short_dtypes=True)
+        detail = f" ({why})" if why else ""
+        return UsageError(f"argument {index} of @{self.entry} is {expected}, but got {got}{detail}")
+
+    def random(self, index: int, seed: int) -> Any:
+        import jax
+        import numpy as np
+
+        from jaxmlir.program.specialize import is_symbolic
+
+        aval = self.avals[index]
+        if is_symbolic(aval):
+            raise self.error("--random-args cannot know the sizes of symbolic shapes")
+        if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
+            return self.key(index, (seed + index) % (command_line.MAX_INTEGER + 1))
+        try:
+            return self._drawn(aval, np.random.default_rng((seed, index)))
+        except (MemoryError, ValueError) as e:
+            expected = aval.str_short(short_dtypes=True)
+            raise UsageError(
+                f"argument {index} of @{self.entry} is {expected}, which cannot be made up: {e}"
+            ) from None
+
+    @staticmethod
+    def _drawn(aval: Any, generator: np.random.Generator) -> np.ndarray[Any, Any]:
+        import jax
+        import numpy as np
+
+        if jax.numpy.issubdtype(aval.dtype, np.inexact):
+            drawn = generator.standard_normal(aval.shape)
+            if jax.numpy.issubdtype(aval.dtype, np.complexfloating):
+                drawn = drawn + 1j * generator.standard_normal(aval.shape)
+            return np.asarray(drawn).astype(aval.dtype)
+        top = 2 if aval.dtype.itemsize * 8 == 8 and aval.dtype == np.bool_ else 10
+        return np.asarray(generator.integers(0, top, aval.shape)).astype(aval.dtype)
+
+
+def _given(values: Sequence[Any]) -> str:
+    return f"{count(len(values), 'argument')} {'was' if len(values) == 1 else 'were'} given"
+
+
+def _cast(array: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
+    """The array in a dtype that holds its values, floats up to rounding.
+
+    Raises:
+      ValueError: a fraction, an imaginary part or the high bits of a number would be lost.
+    """
+    import jax
+    import numpy as np
+
+    # Of an array of integers that no dtype holds NumPy 2.5 gives no array as the real part.
+    drops = np.iscomplexobj(array) and not jax.numpy.issubdtype(dtype, np.complexfloating)
+    with np.errstate(invalid="ignore", over="ignore"):
+        result = (array.real if drops else array).astype(dtype)
+    rounds = jax.numpy.issubdtype(dtype, np.inexact) and not drops
+    if not rounds and np.any(result != array):
+        raise ValueError(f"the value is none of {np.dtype(dtype)}")
+    return result
+
+
+def _literals(text: str) -> tuple[Any, ...]:
+    """The values of ``--args``; a string names a .npy file, or a .npz file for all its arrays."""
+    from jaxmlir.cli.argspec import is_abstract, parse_positional
+
+    values: list[Any] = []
+    for value in parse_positional(text):
+        if is_abstract(value):
+            raise UsageError(f"--args expects literals, got {value} in '{text}'")
+        values += _arrays_of(value).values() if isinstance(value, str) else [value]
+    return tuple(values)
+
+
+def _arrays_of(path: str) -> Mapping[str, np.ndarray[Any, Any]]:
+    """The arrays of a .npy or .npz file, in their order; never unpickles."""
+    import numpy as np
+
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"": loaded}
+        with loaded:
+            found = dict(loaded)
+    except OSError as e:
+        raise UsageError(f"cannot open input file '{path}': {e.strerror or e}") from None
+    # Of damaged files, numpy, zipfile and zlib raise what they like.
+    except Exception as e:
+        raise UsageError(f"'{path}' is neither a .npy nor a .npz file of arrays: {e}") from None
+    if wrong := [name for name, array in found.items() if not isinstance(array, np.ndarray)]:
+        raise UsageError(f"'{path}' has '{wrong[0]}', which is not a .npy file")
+    return found
+
+
+def _print(results: Any) -> None:
+    for path, value in _named(results):
+        print(f"result{path}: {_type_text(value)} = {_value_text(value)}")
+
+
+def _named(results: Any) -> list[tuple[str, Any]]:
+    import jax
+
+    leaves = jax.tree_util.tree_leaves_with_path(results)
+    return [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
+
+
+def _type_text(value: Any) -> str:
+    import jax
+
+    return jax.typeof(value).str_short(short_dtypes=True)
+
+
+def _plain(value: Any) -> np.ndarray[Any, Any]:
+    """A result as a numpy array; of PRNG keys, their data."""
+    import jax
+    import numpy as np
+
+    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        value = jax.random.key_data(value)
+    return np.asarray(value)
+
+
+def _value_text(value: Any) -> str:
+    """Every digit that tells a number from its neighbours; long arrays are abridged."""
+    import numpy as np
+
+    return np.array2string(
+        _plain(value), separator=", ", formatter={"all": str}, max_line_width=100, threshold=1000
+    )
+
+
+def _save(path: str, results: Any) -> None:
+    """One array as .npy; several as .npz, in their order, under their place in the result."""
+    import numpy as np
+
+    arrays = {f"result{name}": _plain(value) for name, value in _named(results)}
+    as_npy = path.endswith(".npy")
+    if as_npy and len(arrays) != 1:
+        raise UsageError(f"{len(arrays)} results do not fit in '{path}'; save them as .npz")
+    with command_line.output_file(path) as file:
+        if as_npy:
+            np.save(file, *arrays.values())
+        else:
+            np.savez(file, **arrays)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,214 @@
+"""``jaxmlir-translate``: between the jaxpr dialect and what is next to it.
+
+A Python function becomes a module of the dialect; a module becomes StableHLO or a printed jaxpr.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir.cli import command_line
+from jaxmlir.cli.command_line import Arguments, Flag, UsageError
+from jaxmlir.errors import JaxmlirError
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+FLAGS = (
+    command_line.HELP,
+    command_line.VERSION,
+    command_line.OUTPUT,
+    Flag(
+        "import-python",
+        "Trace this Python function and write the module; takes no input file",
+        "pkg.module:function",
+    ),
+    Flag(
+        "args",
+        "Its positional arguments, e.g. 'f32[8,128], float, {\"w\": bf16[3]}'; literals are static",
+        "arguments",
+    ),
+    Flag("kwargs", "Its keyword arguments, e.g. 'mask=bool[8], mode=\"fast\"'", "arguments"),
+    Flag("to-stablehlo", "Lower the module to StableHLO"),
+    Flag("platforms", "Lower for these platforms: cpu, cuda, rocm, tpu", "platform,..."),
+    Flag("to-jaxpr", "Write the module as a jaxpr, as JAX prints it"),
+    Flag("describe", "Say what is in an artifact: versions, signature, ops, constants, sources"),
+    Flag("emit-artifact", "Write an artifact: one file with the module and its constants"),
+    Flag("emit-bytecode", "Write MLIR bytecode instead of text"),
+    Flag("mlir-print-debuginfo", "Print locations"),
+    command_line.ALLOW,
+    command_line.LOAD,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the tool; the exit status is 1 where anything went wrong."""
+    return command_line.run_tool("jaxmlir-translate", _main, argv)
+
+
+def _main(argv: Sequence[str]) -> int:
+    arguments = command_line.parse_arguments(argv, FLAGS)
+    command_line.reject_unknown(arguments, [flag.name for flag in FLAGS])
+    if command_line.answered(arguments, "jaxmlir-translate", _help):
+        return 0
+    command_line.load_modules(arguments)
+    filename = arguments.get("import-python") or command_line.display_path(
+        command_line.single_input(arguments)
+    )
+    _check(arguments)
+    with command_line.reporting(filename) as status:
+        if arguments.on("describe"):
+            output = _describe(command_line.single_input(arguments))
+        else:
+            output = _output(_program(arguments), arguments)
+        command_line.write_bytes(arguments, output)
+    return status.code
+
+
+def _help() -> str:
+    return command_line.help_text(
+        "translates between Python functions, the jaxpr dialect, StableHLO and jaxprs",
+        "jaxmlir-translate --import-python=<pkg.module:function> --args=<arguments> [options]\n"
+        "       jaxmlir-translate (--to-stablehlo | --to-jaxpr) [options] [file]",
+        FLAGS,
+        {
+            "EXAMPLES": "  jaxmlir-translate --import-python jax.nn:relu --args 'f32[8]'\n"
+            "  jaxmlir-translate --import-python jax.numpy:sum --args 'f32[8,2]' --kwargs 'axis=1'"
+            " | jaxmlir-translate --to-stablehlo --platforms=cpu,cuda\n"
+            "  jaxmlir-translate --to-jaxpr program.mlir"
+        },
+    )
+
+
+def _program(arguments: Arguments) -> Program:
+    target = arguments.get("import-python")
+    if target is None:
+        from jaxmlir.cli.module_io import read_program
+
+        path, allowed = (
+            command_line.single_input(arguments),
+            arguments.names(command_line.ALLOW.name),
+        )
+        program = read_program(path, allowed)
+        program.verify()
+        return program
+    return _trace(target, arguments.get("args") or "", arguments.get("kwargs") or "")
+
+
+def _trace(target: str, args: str, kwargs: str) -> Program:
+    import jaxmlir
+    from jaxmlir.cli import argspec
+
+    f = _find_function(target)
+    f, positional, keywords = argspec.split_static(
+        f, argspec.parse_positional(args), argspec.parse_keywords(kwargs)
+    )
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            return jaxmlir.trace(f)(*positional, **keywords)
+    except JaxmlirError:
+        raise
+    except (Exception, SystemExit) as e:
+        # Where the function was not even called, the message says it all.
+        command_line.print_user_traceback(e)
+        raise UsageError(
+            f"tracing {target} with ({args}{', ' if args and kwargs else ''}{kwargs}) raised "
+            f"{type(e).__name__}: {e}"
+        ) from e
+
+
+def _find_function(target: str) -> Callable[..., Any]:
+    module, _, path = target.partition(":")
+    if not (module and path):
+        raise UsageError(f"--import-python expects pkg.module:function, got '{target}'")
+    found: Any = command_line.import_here("import-python", module)
+    try:
+        for name in path.split("."):
+            found = getattr(found, name)
+    except AttributeError as e:
+        raise UsageError(f"--import-python: cannot find '{target}': {e}") from e
+    if not callable(found):
+        raise UsageError(f"--import-python: '{target}' is no function but {found!r}")
+    return found
+
+
+# What may be written; without any of these, the module.
+_OUTPUTS = ("to-stablehlo", "to-jaxpr", "emit-artifact", "describe")
+
+
+def _check(arguments: Arguments) -> None:
+    """Rejects flags that do not go together, before any work is done."""
+    given = [name for name in _OUTPUTS if arguments.on(name)]
+    if len(given) > 1:
+        raise UsageError(f"--{given[0]} and --{given[1]} exclude each other")
+    output = given[0] if given else None
+    if output not in (None, "to-stablehlo") and arguments.on("emit-bytecode"):
+        raise UsageError(f"--{output} and --emit-bytecode exclude each other")
+    if output == "to-stablehlo" and (platforms := _platforms(arguments)):
+        from jaxmlir.program.arguments import check_platforms
+
+        check_platforms(platforms)
+    if output != "to-stablehlo" and "platforms" in arguments.values:
+        raise UsageError("--platforms goes with --to-stablehlo")
+    if "import-python" in arguments.values:
+        if output == "describe":
+            raise UsageError("--describe and --import-python exclude each other")
+        if arguments.positional:
+            raise UsageError(f"--import-python takes no input file, got {arguments.positional[0]}")
+        return
+    for name in ("args", "kwargs"):
+        if name in arguments.values:
+            raise UsageError(f"--{name} goes with --import-python")
+    if output is None:
+        others = ", ".join(f"--{name}" for name in _OUTPUTS[:-1])
+        raise UsageError(f"nothing to do: give --import-python, {others} or --{_OUTPUTS[-1]}")
+
+
+def _describe(path: str) -> bytes:
+    from jaxmlir import artifact
+    from jaxmlir.cli.module_io import is_artifact
+
+    data = command_line.read_bytes(path)
+    name = command_line.display_path(path)
+    if not is_artifact(data):
+        raise UsageError(f"--describe takes an artifact, which {name} is not")
+    return f"{artifact.describe(memoryview(data), name)}\n".encode()
+
+
+def _output(program: Program, arguments: Arguments) -> bytes:
+    from jaxmlir.cli.module_io import serialized
+
+    if arguments.on("emit-artifact"):
+        from jaxmlir import artifact
+
+        return b"".join(artifact.pieces(program))
+    if arguments.on("to-jaxpr"):
+        from jaxmlir.lowering.legalize import MAKE_PRIVATE
+
+        program.chosen("", how=MAKE_PRIVATE)
+        return f"{program.to_jaxpr()}\n".encode()
+    if arguments.on("to-stablehlo"):
+        program = program.run_passes(_legalize(_platforms(arguments)))
+    return serialized(
+        program.written_module(),
+        bytecode=arguments.on("emit-bytecode"),
+        debug_info=arguments.on("mlir-print-debuginfo"),
+    )
+
+
+def _platforms(arguments: Arguments) -> list[str]:
+    """What ``--platforms`` lists; nothing is JAX's default."""
+    text = arguments.get("platforms") or ""
+    return [name.strip() for name in text.split(",")] if text.strip() else []
+
+
+def _legalize(platforms: list[str]) -> str:
+    options = f"{{platforms={','.join(platforms)}}}" if platforms else ""
+    return f"builtin.module(jaxpr-legalize-to-stablehlo{options})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,302 @@
+"""``diff``: the first op at which two evaluations part."""
+
+from __future__ import annotations
+
+import contextlib
+import numbers
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from jaxmlir.debug.values import Place, Range, check, comparable, host, is_inexact
+from jaxmlir.errors import ArgumentError
+from jaxmlir.interpret.interpreter import Hook, Interpreter, Step
+from jaxmlir.program.arguments import check_tree
+from jaxmlir.program.specialize import is_symbolic
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+
+_ULPS = 16
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where two evaluations part, and by how much."""
+
+    place: Place | None
+    """The op, in the second program; ``None`` where only the programs' results differ."""
+    result: int
+    """Which of the op's results."""
+    index: tuple[int, ...]
+    """The element that differs most."""
+    values: tuple[Any, Any]
+    """That element, in the first and in the second evaluation."""
+    absolute: float
+    relative: float
+    """The largest absolute and relative differences of the result."""
+    operands: tuple[float, ...]
+    """The largest relative difference of each operand: what the op was given already."""
+    ranges: tuple[Range, Range]
+
+    def __str__(self) -> str:
+        if self.place is None:
+            lines = ["the results differ, but no op that both programs have does"]
+        else:
+            lines = [f"the first op that differs: {self.place}", *self.place.lines()]
+        at = ", ".join(map(str, self.index))
+        lines.append(
+            f"  result #{self.result} differs by {self.absolute:.3g} ({self.relative:.3g} "
+            f"relative), most at [{at}]: {self.values[0]} and {self.values[1]}"
+        )
+        lines += [f"  first:  {self.ranges[0]}", f"  second: {self.ranges[1]}"]
+        for i, relative in enumerate(self.operands):
+            lines.append(f"  operand #{i} differed by {relative:.3g} relative")
+        return "\n".join(lines)
+
+
+def diff(
+    first: Program,
+    second: Program,
+    *args: Any,
+    rtol: float | None = None,
+    atol: float = 0.0,
+    devices: tuple[Any, Any] = (None, None),
+    dtypes: tuple[Any, Any] = (None, None),
+    **kwargs: Any,
+) -> Difference | None:
+    """The first op at which two evaluations give different numbers; ``None`` if none does.
+
+    The programs may be the same one (on two devices, in two precisions), or two, such as before and
+    after a pass: their ops are matched by name, the user's line, and the iterations of the loops
+    around them; ops that only one of them has are passed over.  All values of the first evaluation
+    are kept meanwhile.
+
+    Args:
+      args, kwargs: for both; floating-point arguments are converted to what each program takes.
+      rtol: the difference to accept relative to the largest element, by default 16 units in
+        the last place of the coarser of the two types.  Integers and random keys must be equal.
+      atol: the absolute difference to accept.
+      devices: where each evaluation runs, such as ``jax.devices("cpu")[0]``.
+      dtypes: the floating-point type that each evaluation rounds every value to, such as
+        ``(None, "bfloat16")``: the op at which a coarser type begins to matter.
+
+    Raises:
+      ArgumentError: there is no program, the arguments do not fit it, or an option is of the wrong
+        kind; no op differs, and the results are of other shapes.
+      EvaluationError: an op cannot be evaluated; names it and the user's line.
+    """
+    for program in (first, second):
+        check(program, args, kwargs)
+    _check_options(rtol, atol, devices, dtypes)
+    coarse = [float(_finfo(dtype).eps) for dtype in dtypes if dtype is not None]
+    if rtol is None and coarse:
+        rtol = _ULPS * max(coarse)
+    recorded = _Recorder()
+    results = _evaluate(first, args, kwargs, recorded, devices[0], dtypes[0])
+    compared = _Comparison(recorded.steps, rtol, atol)
+    try:
+        others = _evaluate(second, args, kwargs, compared, devices[1], dtypes[1])
+    except _Parted as parted:
+        return parted.difference
+    shapes = [[np.shape(x) for x in found] for found in (results, others)]
+    if shapes[0] != shapes[1]:
+        raise ArgumentError(
+            "expected programs with results of the same shapes, got "
+            + " and ".join(", ".join(map(str, found)) or "none" for found in shapes)
+        )
+    for i, (a, b) in enumerate(zip(results, others, strict=True)):
+        if not _agree(a, b, rtol, atol):
+            return _difference(None, i, a, b, ())
+    return None
+
+
+def _check_options(rtol: Any, atol: Any, devices: Any, dtypes: Any) -> None:
+    for name, pair in (("devices", devices), ("dtypes", dtypes)):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise ArgumentError(f"{name}: expected a pair, one for each evaluation, got {pair!r}")
+    for device in devices:
+        if not isinstance(device, jax.Device | None):
+            raise ArgumentError(f"devices: expected one of jax.devices() each, got {device!r}")
+    for name, bound in (("rtol", 0 if rtol is None else rtol), ("atol", atol)):
+        if not isinstance(bound, numbers.Real) or not bound >= 0:
+            raise ArgumentError(f"{name}: expected a number from 0 on, got {bound!r}")
+
+
+def _finfo(dtype: Any) -> Any:
+    try:
+        return jax.numpy.finfo(jax.numpy.dtype(dtype))
+    except (TypeError, ValueError):
+        raise ArgumentError(f"dtypes: expected a floating-point type, got {dtype!r}") from None
+
+
+def _evaluate(
+    program: Program, args: Any, kwargs: Any, hook: Hook, device: Any, dtype: Any
+) -> list[Any]:
+    """The flat results of one side."""
+    given = check_tree(program, args, kwargs)
+    if any(map(is_symbolic, program.in_avals)):
+        program = program.specialize(*args, **kwargs)
+    on_device = contextlib.nullcontext() if device is None else jax.default_device(device)
+    with on_device:
+        with program.widths:
+            args, kwargs = jax.tree.unflatten(
+                program.in_tree, map(_converted, given, program.in_avals)
+            )
+            flat = [_placed(x, device) for x in program.flat_arguments(args, kwargs)]
+        if dtype is None:
+            interpreter = Interpreter(program, [hook])
+        else:
+            interpreter = _Rounding(program, hook, dtype)
+        return interpreter.run(program.name, flat)
+
+
+def _placed(value: Any, device: Any) -> Any:
+    array = host(value)
+    if array is None and comparable(value) is None:
+        return value
+    return jax.device_put(value if array is None else array, device)
+
+
+def _converted(value: Any, aval: Any) -> Any:
+    dtype = getattr(aval, "dtype", None)
+    inexact = jax.numpy.inexact
+    if dtype is not None and jax.dtypes.issubdtype(dtype, inexact) and host(value) is not None:
+        return jax.numpy.asarray(value, dtype)
+    return value
+
+
+class _Rounding(Interpreter):
+    """Computes with the program's types, but rounds every value to a coarser one."""
+
+    def __init__(self, program: Program, hook: Hook, dtype: Any):
+        super().__init__(program, [hook])
+        self.dtype = jax.numpy.dtype(dtype)
+
+    def leaf(self, node: Any, operands: list[Any]) -> list[Any]:
+        return [self.rounded(x) for x in super().leaf(node, map(self.rounded, operands))]
+
+    def rounded(self, value: Any) -> Any:
+        dtype = getattr(value, "dtype", None)
+        if dtype is None or not jax.dtypes.issubdtype(dtype, jax.numpy.inexact):
+            return value
+        if jax.dtypes.issubdtype(dtype, jax.numpy.complexfloating):
+            parts = jax.lax.real(value), jax.lax.imag(value)
+            return jax.lax.complex(*map(self.rounded, parts))
+        to = jax.numpy.finfo(self.dtype)
+        return jax.lax.reduce_precision(value, to.nexp, to.nmant)
+
+
+_Key = tuple[str, tuple[str, int, int], tuple[int, ...]]
+
+
+def _key(step: Step) -> _Key:
+    return step.name, step.position, step.iterations
+
+
+class _Recorder(Hook):
+    """Keeps what every op of the first evaluation takes and gives."""
+
+    def __init__(self) -> None:
+        self.steps: dict[_Key, list[tuple[list[Any], list[Any]]]] = defaultdict(list)
+
+    def after(self, step: Step) -> None:
+        self.steps[_key(step)].append((step.operands, step.results or []))
+
+
+class _Parted(Exception):
+    """Ends the second evaluation."""
+
+    def __init__(self, difference: Difference):
+        self.difference = difference
+
+
+class _Comparison(Hook):
+    """Compares every op of the second evaluation with its partner of the first.
+
+    Where several ops have one name and line, they are partners in their order; but if a pass has
+    merged or added some, any of them will do.
+    """
+
+    def __init__(self, steps: dict[_Key, list[Any]], rtol: float | None, atol: float):
+        self.steps = steps
+        self.seen: dict[_Key, int] = defaultdict(int)
+        self.rtol = rtol
+        self.atol = atol
+
+    def agrees(self, recorded: tuple[list[Any], list[Any]], step: Step) -> bool:
+        results = step.results or []
+        return all(
+            _agree(a, b, self.rtol, self.atol) for a, b in zip(recorded[1], results, strict=True)
+        )
+
+    def after(self, step: Step) -> None:
+        key = _key(step)
+        shapes = list(map(np.shape, step.results or []))
+        partners = [s for s in self.steps.get(key, ()) if list(map(np.shape, s[1])) == shapes]
+        number = self.seen[key]
+        self.seen[key] += 1
+        if not partners:
+            return
+        partner = partners[min(number, len(partners) - 1)]
+        if self.agrees(partner, step) or any(self.agrees(other, step) for other in partners):
+            return
+        for i, (a, b) in enumerate(zip(partner[1], step.results or [], strict=True)):
+            if not _agree(a, b, self.rtol, self.atol):
+                pairs = zip(partner[0], step.operands, strict=False)
+                operands = tuple(_distance(x, y)[1] for x, y in pairs)
+                raise _Parted(_difference(Place.of(step), i, a, b, operands))
+
+
+def _difference(
+    place: Place | None, result: int, a: Any, b: Any, operands: tuple[float, ...]
+) -> Difference:
+    absolute, relative, index = _distance(a, b)
+    x, y = comparable(a), comparable(b)
+    assert x is not None and y is not None
+    values = (x[index].item(), y[index].item())
+    ranges = (Range.of(a), Range.of(b))
+    return Difference(place, result, index, values, absolute, relative, operands, ranges)
+
+
+def _wide(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def _distance(a: Any, b: Any) -> tuple[float, float, tuple[int, ...]]:
+    """The largest absolute and relative difference, and the index of the former."""
+    x, y = comparable(a), comparable(b)
+    if x is None or y is None or x.shape != y.shape or x.size == 0:
+        return 0.0, 0.0, ()
+    are_exact = not is_inexact(x) and not is_inexact(y)
+    same = x == y if are_exact else _wide(x) == _wide(y)
+    x, y = _wide(x), _wide(y)
+    # Integers that differ may be one number in float64.
+    least = np.where(same | np.isnan(x) | np.isnan(y), 0.0, np.finfo(np.float64).tiny)
+    with np.errstate(all="ignore"):
+        distance = np.maximum(np.abs(x - y), least)
+        distance = np.where(same | (np.isnan(x) & np.isnan(y)), 0.0, distance)
+        # One is no number and the other is: infinitely far.
+        distance = np.where(np.isnan(distance), np.inf, distance)
+        relative = np.where(distance == 0, 0.0, distance / np.maximum(np.abs(x), np.abs(y)))
+    index = tuple(map(int, np.unravel_index(np.argmax(distance), distance.shape)))
+    return float(distance.max()), float(np.nan_to_num(relative, nan=np.inf).max()), index
+
+
+def _agree(a: Any, b: Any, rtol: float | None, atol: float) -> bool:
+    x, y = comparable(a), comparable(b)
+    if x is None or y is None or x.shape != y.shape:
+        return True
+    if not (is_inexact(x) and is_inexact(y)):
+        return bool((x == y).all())
+    if rtol is None:
+        eps = (float(jax.numpy.finfo(dtype).eps) for dtype in (x.dtype, y.dtype))
+        rtol = _ULPS * max(eps)
+    # Relative to the whole array: an element near zero is the small difference of larger ones.
+    scale = [float(np.abs(v[np.isfinite(v)]).max(initial=0)) for v in map(_wide, (x, y))]
+    absolute, _, _ = _distance(a, b)
+    return absolute <= atol + rtol * max(scale)

@@ -1,0 +1,1 @@
+"""The IR: types, attributes, locations, pytrees, the op table, and modules of the dialect."""

@@ -1,0 +1,404 @@
+"""JAX's objects: avals, jaxprs, primitives, shardings, effects, policies ..."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from jaxmlir import _compat
+from jaxmlir._compat import core, dtypes
+from jaxmlir.dialect.codec import records
+from jaxmlir.dialect.codec.functions import DECODERS, encode_axis, encode_function
+from jaxmlir.dialect.codec.python_values import encode_class, encode_dtype
+from jaxmlir.dialect.codec.registry import (
+    Encoder,
+    Reader,
+    Writer,
+    array,
+    cached,
+    codec_of_record,
+    decode,
+    decoders,
+    encode,
+    encode_handle,
+    encoders,
+    register_class,
+    string,
+    tagged,
+)
+from jaxmlir.dialect.ir import context, ir
+from jaxmlir.errors import ExportError
+
+
+def _aval(value: Any, _: Writer) -> ir.Attribute:
+    from jaxmlir.dialect import types
+
+    with context():
+        return ir.TypeAttr.get(types.type_of(value))
+
+
+def _jaxpr(value: Any, writer: Writer) -> ir.Attribute:
+    with context():
+        refs = [ir.FlatSymbolRefAttr.get(symbol) for symbol in writer.function(value)]
+        return refs[0] if len(refs) == 1 else tagged("with_constants", array(refs))
+
+
+def _decode_with_constants(attr: ir.Attribute, reader: Reader) -> Any:
+    return reader.bound(*(ref.value for ref in attr))
+
+
+def _primitive(value: Any, writer: Writer) -> ir.Attribute:
+    from jaxmlir.dialect import primitives
+
+    if primitives.find(value.name) is not value:
+        return encode_handle(value, writer)
+    with context():
+        return tagged("primitive", ir.StringAttr.get(value.name))
+
+
+def _decode_primitive(attr: ir.Attribute, _: Reader) -> Any:
+    from jaxmlir.dialect import primitives
+
+    return primitives.get(string(attr))
+
+
+def _partition_spec(value: Any, writer: Writer) -> ir.Attribute:
+    with context():
+        extras = {
+            name: encode(getattr(value, name), writer)
+            for name in ("unreduced", "reduced", "unreduced_kind")
+            if getattr(value, name, None)
+        }
+        entries = encode(value.partitions, writer)
+        payload = ir.DictAttr.get({"partitions": entries, **extras}) if extras else entries
+        return tagged("PartitionSpec", payload)
+
+
+def _decode_partition_spec(attr: ir.Attribute, reader: Reader) -> Any:
+    from jax.sharding import PartitionSpec
+
+    if isinstance(attr, ir.DictAttr):
+        fields = {item.name: decode(item.attr, reader) for item in attr}
+        return PartitionSpec(*fields.pop("partitions"), **fields)
+    return PartitionSpec(*decode(attr, reader))
+
+
+def _device(value: Any, _: Writer) -> ir.Attribute:
+    with context():
+        return tagged("Device", ir.StringAttr.get(f"{value.platform}:{value.id}"))
+
+
+def _decode_device(attr: ir.Attribute, _: Reader) -> Any:
+    import jax
+
+    platform, id_ = string(attr).split(":")
+    for device in jax.devices(platform):
+        if device.id == int(id_):
+            return device
+    raise ExportError(f"there is no device {platform}:{id_} here")
+
+
+def _mesh(value: Any, writer: Writer) -> ir.Attribute:
+    with context():
+        devices = value.devices
+        fields = {
+            "devices": array([encode(d, writer) for d in devices.flat]),
+            "shape": encode(devices.shape, writer),
+            "axis_names": encode(value.axis_names, writer),
+            "axis_types": encode(value.axis_types, writer),
+        }
+        # Of what kind devices are, their names do not tell, but for a CPU's.
+        kind = value.abstract_mesh.abstract_device
+        if kind is not None and kind.device_kind != kind.platform:
+            fields["abstract_device"] = encode(kind, writer)
+        return tagged("Mesh", ir.DictAttr.get(fields))
+
+
+def _decode_mesh(attr: ir.Attribute, reader: Reader) -> Any:
+    """The mesh, of no devices where this process does not have all of them.
+
+    Then it can be transformed and lowered for other machines, and JAX asks for the devices.
+    """
+    from jax.sharding import AbstractMesh, Mesh
+
+    fields = {item.name: item.attr for item in attr}
+    shape, names, types = (decode(fields[k], reader) for k in ("shape", "axis_names", "axis_types"))
+    devices = np.empty(len(fields["devices"]), object)
+    places = devices.reshape(shape)
+    try:
+        devices[:] = decode(fields["devices"], reader)
+    except (ExportError, RuntimeError):  # JAX's, of a platform that is not here
+        kind = _kind_of_devices(fields, reader)
+        return AbstractMesh(tuple(shape), tuple(names), axis_types=types, abstract_device=kind)
+    return Mesh(places, names, axis_types=types)
+
+
+def _kind_of_devices(fields: dict[str, ir.Attribute], reader: Reader) -> Any:
+    """What the values of a mesh say of its devices."""
+    if "abstract_device" in fields:
+        return decode(fields["abstract_device"], reader)
+    platform = string(fields["devices"][0][0].attr).split(":")[0]
+    cls = _compat.resolve("jax._src.mesh", "AbstractDevice")
+    return cls(device_kind=platform, num_cores=None, platform=platform)
+
+
+def _single_device_sharding(value: Any, writer: Writer) -> ir.Attribute:
+    with context():
+        fields = {
+            "device": encode(value._device, writer),
+            "memory_kind": encode(value._memory_kind, writer),
+        }
+        return tagged("SingleDeviceSharding", ir.DictAttr.get(fields))
+
+
+def _decode_single_device_sharding(attr: ir.Attribute, reader: Reader) -> Any:
+    from jax.sharding import SingleDeviceSharding
+
+    fields = {item.name: decode(item.attr, reader) for item in attr}
+    return SingleDeviceSharding(fields["device"], memory_kind=fields["memory_kind"])
+
+
+def _treedef(value: Any, writer: Writer) -> ir.Attribute:
+    from jaxmlir.dialect import pytrees
+
+    with context():
+        return tagged("pytree", pytrees.encode(value, writer))
+
+
+def _decode_pytree(attr: ir.Attribute, reader: Reader) -> Any:
+    from jaxmlir.dialect import pytrees
+
+    return pytrees.decode(attr, reader)
+
+
+def _effect(value: Any, writer: Writer) -> ir.Attribute:
+    """Effects on an operand carry its index here; the importer has put it in place of the var."""
+    name = type(value).__name__
+    if _compat.resolve(_compat.EFFECT_CLASSES.get(name, "jaxmlir"), name) is not type(value):
+        if name == "NamedAxisEffect":
+            with context():
+                return tagged(name, encode(value.name, writer))
+        tag = records.tag_of(type(value))
+        if tag is None or _the_instance(type(value)) is not value:
+            return encode_handle(value, writer)
+        with context():
+            return tagged(tag, encode(None, writer))
+    with context():
+        index = getattr(value, "input", None)
+        return tagged(name, encode(index, writer))
+
+
+@functools.cache
+def _the_instance(cls: type) -> Any:
+    """An effect without fields is one object, which its module holds; JAX compares by identity."""
+    return next((v for v in vars(sys.modules[cls.__module__]).values() if type(v) is cls), None)
+
+
+def _decode_effect(name: str) -> Callable[[ir.Attribute, Reader], Any]:
+    def decode_effect(attr: ir.Attribute, reader: Reader) -> Any:
+        cls = _compat.resolve(_compat.EFFECT_CLASSES[name], name)
+        if cls is None:
+            raise ExportError(f"this JAX has no effect {name}")
+        index = decode(attr, reader)
+        return _the_instance(cls) if index is None else cls(index)
+
+    return decode_effect
+
+
+def _policy(value: Any, writer: Writer) -> ir.Attribute:
+    """A policy of JAX's for ``jax.checkpoint``, or what JAX makes of data; any other function is a
+    handle."""
+    from jaxmlir.dialect import policies
+
+    found = policies.describe(value)
+    if found is None:
+        return encode_function(value, writer)
+    name, arguments = found
+    with context():
+        fields = {key: encode(argument, writer) for key, argument in arguments.items()}
+        parts = [ir.StringAttr.get(name), *([ir.DictAttr.get(fields)] if fields else [])]
+        return tagged("checkpoint_policy", array(parts))
+
+
+def _decode_policy(attr: ir.Attribute, reader: Reader) -> Any:
+    from jaxmlir.dialect import policies
+
+    name, *fields = attr
+    arguments = {item.name: decode(item.attr, reader) for group in fields for item in group}
+    return policies.make(string(name), arguments)
+
+
+def _hi_primitive(value: Any, writer: Writer) -> ir.Attribute:
+    """A primitive that is an object of a class, with parameters of its own."""
+    cls = type(value)
+    with context():
+        fields = {
+            "name": ir.StringAttr.get(f"{cls.__module__}:{cls.__qualname__}"),
+            "in_avals": encode(value.in_avals, writer),
+            "out_aval": encode(value.out_aval, writer),
+            "params": encode(dict(value.params), writer),
+        }
+        return tagged("hi_primitive", ir.DictAttr.get(fields))
+
+
+def _decode_hi_primitive(attr: ir.Attribute, reader: Reader) -> Any:
+    fields = {item.name: item.attr for item in attr}
+    name = string(fields.pop("name"))
+    cls = _compat.hi_primitive_named(name)
+    if cls is None:
+        raise ExportError(f'this process has no primitive class "{name}"')
+    value = cls.__new__(cls)
+    for field, encoded in fields.items():
+        setattr(value, field, decode(encoded, reader))
+    _compat.hi_primitive_class().__init__(value)
+    return value
+
+
+def _dimension(value: Any, _: Writer) -> ir.Attribute:
+    from jaxmlir.dialect import types
+
+    with context():
+        parts = [ir.StringAttr.get(part) for part in (str(value), *types.remember_scope(value))]
+        return tagged("dim", parts[0] if len(parts) == 1 else array(parts))
+
+
+def _decode_dimension(attr: ir.Attribute, _: Reader) -> Any:
+    from jaxmlir.dialect import types
+
+    if isinstance(attr, ir.StringAttr):
+        return types.symbolic_shape(attr.value, ())[0]
+    text, *constraints = map(string, attr)
+    return types.symbolic_shape(text, tuple(constraints))[0]
+
+
+def _prng_impl(value: Any, writer: Writer) -> ir.Attribute:
+    from jaxmlir._compat import prng
+
+    if prng.prngs.get(value.name) is not value:
+        return encode_handle(value, writer)
+    with context():
+        return tagged("PRNGImpl", ir.StringAttr.get(value.name))
+
+
+def _decode_prng_impl(attr: ir.Attribute, _: Reader) -> Any:
+    from jaxmlir._compat import prng
+
+    return prng.prngs[string(attr)]
+
+
+def _frozen_dict(value: Any, writer: Writer) -> ir.Attribute:
+    with context():
+        return tagged("frozen_dict", encode(dict(value), writer))
+
+
+def _decode_frozen_dict(attr: ir.Attribute, reader: Reader) -> Any:
+    return _compat.resolve("jax._src.frozen_dict", "FrozenDict")(decode(attr, reader))
+
+
+def _shape_dtype_struct(value: Any, writer: Writer) -> ir.Attribute:
+    import jax
+
+    if value != jax.ShapeDtypeStruct(value.shape, value.dtype):
+        return encode_handle(value, writer)
+    with context():
+        return tagged("ShapeDtypeStruct", _aval(core.ShapedArray(value.shape, value.dtype), writer))
+
+
+def _decode_shape_dtype_struct(attr: ir.Attribute, reader: Reader) -> Any:
+    import jax
+
+    aval = decode(attr, reader)
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+
+
+def _singleton(tag: str) -> Encoder:
+    def encode_singleton(value: Any, _: Writer) -> ir.Attribute:
+        with context():
+            return tagged("constant", ir.StringAttr.get(tag))
+
+    return encode_singleton
+
+
+def bases() -> list[tuple[Any, Encoder]]:
+    import jax
+    from jax import sharding
+
+    from jaxmlir._compat import batching, effects, mesh_lib, prng, shape_poly, tree_util
+
+    return [
+        (dtypes.ExtendedDType, cached(encode_dtype)),
+        (core.Jaxpr, _jaxpr),
+        (core.ClosedJaxpr if hasattr(core, "ClosedJaxpr") else core.Jaxpr, _jaxpr),
+        (core.AbstractValue, _aval),
+        (core.Primitive, _primitive),
+        (prng.PRNGImpl, _prng_impl),
+        (sharding.PartitionSpec, _partition_spec),
+        (sharding.SingleDeviceSharding, _single_device_sharding),
+        (mesh_lib.Mesh, _mesh),
+        (jax.Device, _device),
+        (tree_util.PyTreeDef, _treedef),
+        (effects.Effect, _effect),
+        (shape_poly._DimExpr, _dimension),
+        (_compat.hi_primitive_class(), _hi_primitive),
+        *((cls, _policy) for cls in _compat.policy_classes()),
+        (_compat.resolve("jax._src.frozen_dict", "FrozenDict"), _frozen_dict),
+        (jax.ShapeDtypeStruct, _shape_dtype_struct),
+        (batching.AxisData, encode_axis),
+        (type, encode_class),
+    ]
+
+
+def register_classes(tag: str) -> None:
+    """Registers JAX's classes, and the one of a tag if its package takes long to import."""
+    _register_classes()
+    if tag in decoders:
+        return
+    if tag in _compat.LATE_PARAM_CLASSES:
+        module, fields = _compat.LATE_PARAM_CLASSES[tag]
+        register_class(tag, _compat.resolve(module, tag), fields)
+    elif (cls := records.find(tag)) is not None:
+        if records.is_effect(cls):
+            decoders[tag] = lambda attr, reader: _the_instance(cls)
+        else:
+            decoders[tag] = codec_of_record(cls)[1]
+
+
+@functools.cache
+def _register_classes() -> None:
+    for tag, (module, fields) in _compat.PARAM_CLASSES.items():
+        cls = _compat.resolve(module, tag)
+        if cls is not None and cls not in encoders:
+            register_class(tag, cls, fields)
+    for tag, (module, name) in _compat.PARAM_SINGLETONS.items():
+        value = _compat.resolve(module, name)
+        if value is not None:
+            encoders[type(value)] = _singleton(tag)
+
+
+encoders[FunctionType] = _policy
+decoders.update(
+    {
+        "primitive": _decode_primitive,
+        "checkpoint_policy": _decode_policy,
+        "hi_primitive": _decode_hi_primitive,
+        "dim": _decode_dimension,
+        "pytree": _decode_pytree,
+        "with_constants": _decode_with_constants,
+        "PartitionSpec": _decode_partition_spec,
+        "Device": _decode_device,
+        "Mesh": _decode_mesh,
+        "SingleDeviceSharding": _decode_single_device_sharding,
+        "PRNGImpl": _decode_prng_impl,
+        "frozen_dict": _decode_frozen_dict,
+        "ShapeDtypeStruct": _decode_shape_dtype_struct,
+        "NamedAxisEffect": lambda attr, reader: core.NamedAxisEffect(decode(attr, reader)),
+        "constant": lambda attr, _: _compat.resolve(*_compat.PARAM_SINGLETONS[string(attr)]),
+        **DECODERS,
+        **{name: _decode_effect(name) for name in _compat.EFFECT_CLASSES},
+    }
+)

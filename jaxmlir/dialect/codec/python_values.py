@@ -1,0 +1,217 @@
+"""Values of Python and numpy: numbers, strings, tuples, dictionaries, dtypes, arrays."""
+
+from __future__ import annotations
+
+import marshal
+from typing import Any
+
+import numpy as np
+
+from jaxmlir.dialect import handles
+from jaxmlir.dialect.codec import sentinels
+from jaxmlir.dialect.codec.registry import (
+    HANDLE,
+    NO_MODULE,
+    Reader,
+    Writer,
+    array,
+    bases,
+    cache,
+    cached,
+    decode,
+    decoders,
+    encode,
+    encode_handle,
+    encoders,
+    string,
+    tagged,
+)
+from jaxmlir.dialect.dense import dense, undense
+from jaxmlir.dialect.ir import context, ir, scope
+from jaxmlir.errors import ImportingError
+
+
+def _int(value: int) -> ir.Attribute:
+    if -(2**63) <= value < 2**63:
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), int(value))
+    return tagged("int", ir.StringAttr.get(str(int(value))))
+
+
+def _float(value: float, _: Writer = NO_MODULE) -> ir.Attribute:
+    with scope():
+        return ir.FloatAttr.get(ir.F64Type.get(), float(value))
+
+
+def _complex(value: complex, _: Writer) -> ir.Attribute:
+    with context():
+        return tagged("complex", array([_float(value.real), _float(value.imag)]))
+
+
+def _tuple(value: tuple, writer: Writer) -> ir.Attribute:
+    try:
+        # A key that tells 1 from True and 1.0, which are equal.
+        key = marshal.dumps(value, 2)
+    except ValueError:
+        return _uncached_tuple(value, writer)
+    found = cache.get(key)
+    if found is None:
+        found = _uncached_tuple(value, writer)
+        if _is_plain(value):
+            cache[key] = found
+    return found
+
+
+_PLAIN = frozenset({int, bool, float, str, type(None)})
+
+
+def _is_plain(value: tuple) -> bool:
+    """Whether a tuple holds numbers, strings and such tuples only; others may share their bytes."""
+    return all(_is_plain(v) if type(v) is tuple else type(v) in _PLAIN for v in value)
+
+
+def _uncached_tuple(value: tuple, writer: Writer) -> ir.Attribute:
+    kinds = set(map(type, value))
+    if np.int64 in kinds and kinds <= {int, np.int64}:
+        # Rules compute axes and sizes with numpy; to JAX these are integers like others.
+        value, kinds = tuple(map(int, value)), {int}
+    with context():
+        if kinds == {int} and all(-(2**63) <= v < 2**63 for v in value):
+            return ir.DenseI64ArrayAttr.get(list(value))
+        if kinds == {bool}:
+            return ir.DenseBoolArrayAttr.get(list(value))
+        return array([encode(v, writer) for v in value])
+
+
+def _list(value: list, writer: Writer) -> ir.Attribute:
+    with context():
+        return tagged("list", array([encode(v, writer) for v in value]))
+
+
+def _dict(value: dict, writer: Writer) -> ir.Attribute:
+    with context():
+        items = [array([encode(k, writer), encode(v, writer)]) for k, v in value.items()]
+        return tagged("dict", array(items))
+
+
+def _set(value: frozenset | set, writer: Writer) -> ir.Attribute:
+    with context():
+        attrs = sorted((encode(v, writer) for v in value), key=str)
+        return tagged("set", array(attrs))
+
+
+def encode_dtype(value: Any) -> ir.Attribute:
+    from jaxmlir.dialect import types
+
+    return ir.TypeAttr.get(types.element_of(value))
+
+
+_PYTHON_SCALARS = (bool, int, float, complex)
+
+# What a `defaultdict` may make: its factory is part of a pytree.
+_CONTAINERS = {cls.__name__: cls for cls in (bytes, dict, frozenset, list, set, str, tuple)}
+
+
+def encode_class(value: type, writer: Writer) -> ir.Attribute:
+    if _CONTAINERS.get(value.__name__) is value:
+        with context():
+            return tagged("container_type", ir.StringAttr.get(value.__name__))
+    try:
+        dtype = np.dtype(value) if value is not object else None
+    except TypeError:
+        dtype = None
+    if dtype is None or value not in (dtype.type, *_PYTHON_SCALARS):
+        return encode_handle(value, writer)
+    with context():
+        if value in _PYTHON_SCALARS:
+            return tagged("scalar_type", ir.StringAttr.get(value.__name__))
+        return tagged("scalar_type", encode_dtype(dtype))
+
+
+def _decode_scalar_type(attr: ir.Attribute, _: Reader) -> type:
+    if isinstance(attr, ir.StringAttr):
+        return {cls.__name__: cls for cls in _PYTHON_SCALARS}[attr.value]
+    return decode(attr).type
+
+
+def _ndarray(value: np.ndarray, writer: Writer) -> ir.Attribute:
+    if value.dtype == object:
+        with context():
+            items = array([encode(item, writer) for item in value.flat])
+            return tagged("objects", array([encode(value.shape, writer), items]))
+    if not _has_tensors(value.dtype):
+        return encode_handle(value, writer)
+    return dense(np.asarray(value))
+
+
+def _has_tensors(dtype: np.dtype) -> bool:
+    """Whether there are tensors of a dtype: not of strings, dates and records."""
+    from jaxmlir.dialect import types
+
+    try:
+        types.element_of(dtype)
+    except ImportingError:
+        return False
+    return True
+
+
+def _decode_objects(attr: ir.Attribute, reader: Reader) -> np.ndarray:
+    shape, items = (decode(part, reader) for part in attr)
+    found = np.empty(len(items), object)
+    for i, item in enumerate(items):
+        # All at once, tuples of one length would be taken for rows.
+        found[i] = item
+    found = found.reshape(shape)
+    found.flags.writeable = False
+    return found
+
+
+def _np_scalar(value: np.generic, writer: Writer) -> ir.Attribute:
+    if not _has_tensors(value.dtype):
+        return encode_handle(value, writer)
+    with context():
+        return tagged("scalar", dense(np.asarray(value)))
+
+
+encoders.update(
+    {
+        type(None): cached(lambda _: ir.TypeAttr.get(ir.NoneType.get())),
+        bool: cached(ir.BoolAttr.get),
+        int: cached(_int),
+        float: _float,
+        complex: _complex,
+        str: cached(ir.StringAttr.get),
+        bytes: cached(lambda value: tagged("bytes", ir.StringAttr.get(value.hex()))),
+        # What one gets from an array of strings; it is equal to the string.
+        np.str_: cached(lambda value: ir.StringAttr.get(str(value))),
+        tuple: _tuple,
+        # A sequence of axes is a tuple to JAX, whatever a caller of `lax` wrote.
+        range: lambda value, writer: _tuple(tuple(value), writer),
+        list: _list,
+        dict: _dict,
+        frozenset: _set,
+        set: _set,
+    }
+)
+bases.update(
+    {
+        np.dtype: cached(encode_dtype),
+        np.generic: _np_scalar,
+        np.ndarray: _ndarray,
+    }
+)
+decoders.update(
+    {
+        "int": lambda attr, _: int(string(attr)),
+        "bytes": lambda attr, _: bytes.fromhex(string(attr)),
+        "complex": lambda attr, reader: complex(*decode(attr, reader)),
+        "list": lambda attr, reader: [decode(item, reader) for item in attr],
+        "dict": lambda attr, reader: dict(decode(item, reader) for item in attr),
+        "set": lambda attr, reader: frozenset(decode(item, reader) for item in attr),
+        "objects": _decode_objects,
+        "scalar_type": _decode_scalar_type,
+        "container_type": lambda attr, _: _CONTAINERS[string(attr)],
+        "scalar": lambda attr, _: undense(attr)[()],
+        "sentinel": lambda attr, _: sentinels.find(string(attr)),
+        HANDLE: lambda attr, _: handles.get(string(attr)),
+    }
+)

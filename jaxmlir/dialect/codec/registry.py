@@ -1,0 +1,339 @@
+"""The codecs by Python type and by tag, and the two functions that use them."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from jaxmlir.dialect import handles
+from jaxmlir.dialect.codec import records, sentinels
+from jaxmlir.dialect.dense import undense
+from jaxmlir.dialect.ir import context, ir
+from jaxmlir.errors import ArgumentError, ExportError, ImportingError, JaxmlirError, nearest
+
+
+class Writer(Protocol):
+    """What an encoder needs of the module it writes into."""
+
+    def function(self, jaxpr: Any) -> tuple[str, ...]:
+        """The symbol of the function made from a (closed) jaxpr.
+
+        If the function takes the jaxpr's constants as its first arguments, that of a function of
+        none that returns their values follows.
+        """
+
+    def handle(self, value: Any) -> str:
+        """The name of an in-process handle for ``value``."""
+
+
+class Reader(Protocol):
+    """What a decoder needs of the module it reads from."""
+
+    def jaxpr(self, symbol: str) -> Any:
+        """The closed jaxpr made from a function."""
+
+    def bound(self, symbol: str, values: str) -> Any:
+        """The closed jaxpr of a function whose constants' values another function returns."""
+
+
+class _NoModule:
+    """Writes and reads attributes that belong to no module, such as the encodings of types."""
+
+    def function(self, jaxpr: Any) -> tuple[str, ...]:
+        raise ImportingError("a jaxpr cannot stand here")
+
+    def handle(self, value: Any) -> str:
+        return handles.keep(value)
+
+    def jaxpr(self, symbol: str) -> Any:
+        raise ExportError(f"@{symbol} cannot stand here")
+
+    def bound(self, symbol: str, values: str) -> Any:
+        return self.jaxpr(symbol)
+
+
+NO_MODULE = _NoModule()
+
+Encoder = Callable[[Any, Writer], ir.Attribute]
+Decoder = Callable[[ir.Attribute, Reader], Any]
+
+encoders: dict[type, Encoder] = {}
+"""By the exact type of a value."""
+bases: dict[type, Encoder] = {}
+"""By a class that the type of a value derives from."""
+decoders: dict[str, Decoder] = {}
+"""By the tag of a dictionary."""
+# Attributes by value, and values by attribute.
+cache: dict[Any, ir.Attribute] = {}
+_decoded: dict[ir.Attribute, Any] = {}
+
+
+def encode(value: Any, writer: Writer = NO_MODULE) -> ir.Attribute:
+    """The attribute of a parameter's value."""
+    encoder = encoders.get(type(value))
+    if encoder is None:
+        encoder = encoders[type(value)] = _find_encoder(type(value))
+    return encoder(value, writer)
+
+
+def _find_encoder(cls: type) -> Encoder:
+    """The encoder of a class seen for the first time, by what it derives from."""
+    from jaxmlir.dialect.codec import jax_objects
+
+    for base, encoder in bases.items():
+        if issubclass(cls, base):
+            return encoder
+    jax_objects.register_classes(cls.__name__)
+    if cls in encoders:
+        return encoders[cls]
+    for base, encoder in jax_objects.bases():
+        if isinstance(base, type) and issubclass(cls, base):
+            return encoder
+    return _encode_other if records.tag_of(cls) is None else _encode_record
+
+
+def _encode_record(value: Any, writer: Writer) -> ir.Attribute:
+    found = record(value, writer)
+    return encode_handle(value, writer) if found is None else found
+
+
+def record(value: Any, writer: Writer = NO_MODULE) -> ir.Attribute | None:
+    """The attribute of a record of JAX's packages of kernels; ``None`` of any other value."""
+    if records.tag_of(type(value)) is None or not records.can_be_made_again(value):
+        return None
+    return codec_of_record(type(value))[0](value, writer)
+
+
+@functools.cache
+def codec_of_record(cls: type) -> tuple[Encoder, Decoder]:
+    """The codec of the records of a class."""
+    return codec_of_class(records.tag_of(cls), cls, None if records.has_fields(cls) else {})
+
+
+def decode(attr: ir.Attribute, reader: Reader = NO_MODULE) -> Any:
+    """The value that :func:`encode` wrote as ``attr``."""
+    try:
+        return _decoded[attr]
+    except KeyError:
+        value = _decode(attr, reader)
+        if not depends_on_module(attr):
+            _decoded[attr] = value
+        return value
+
+
+def _decode(attr: ir.Attribute, reader: Reader) -> Any:
+    if isinstance(attr, ir.TypeAttr):
+        return _decode_type(attr.value)
+    if isinstance(attr, (ir.BoolAttr, ir.IntegerAttr, ir.StringAttr, ir.FloatAttr)):
+        return attr.value
+    if isinstance(attr, ir.FlatSymbolRefAttr):
+        return reader.jaxpr(attr.value)
+    if isinstance(attr, (ir.DenseI64ArrayAttr, ir.DenseBoolArrayAttr)):
+        return tuple(attr)
+    if isinstance(attr, ir.ArrayAttr):
+        return tuple(decode(item, reader) for item in attr)
+    if isinstance(attr, ir.DenseElementsAttr):
+        return undense(attr)
+    if isinstance(attr, ir.DictAttr) and len(attr) == 1:
+        from jaxmlir.dialect.codec import jax_objects
+
+        (item,) = attr
+        jax_objects.register_classes(item.name)
+        decoder = decoders.get(item.name)
+        if decoder is not None:
+            try:
+                return decoder(item.attr, reader)
+            except JaxmlirError:
+                raise
+            except Exception as e:  # of a user's class, too
+                raise ExportError(f"{attr} cannot be read: {type(e).__name__}: {e}") from e
+        raise ExportError(
+            f'{attr}: this process knows no parameter type "{item.name}"; '
+            "register_param_type makes a class known"
+        )
+    raise ExportError(f"{attr} is not the encoding of a parameter")
+
+
+def _decode_type(type_: ir.Type) -> Any:
+    from jaxmlir.dialect import types
+
+    if isinstance(type_, ir.NoneType):
+        return None
+    text = str(type_)
+    if isinstance(type_, ir.RankedTensorType) or text.startswith(
+        ("!jaxpr.ref<", "!jaxpr.token", "!jaxpr.aval<")
+    ):
+        return types.aval_of(type_)
+    return types.dtype_of(type_)
+
+
+# Tags of what modules must not share: handles of theirs, and what can be changed.
+HANDLE = "handle"
+OWN_TAGS = frozenset({HANDLE, "Device", "list", "dict"})
+
+
+def depends_on_module(attr: ir.Attribute) -> bool:
+    """Whether modules must not share what an attribute decodes to.
+
+    It refers to functions or handles of theirs, or can be changed.
+    """
+    if isinstance(attr, ir.FlatSymbolRefAttr):
+        return True
+    if isinstance(attr, ir.ArrayAttr):
+        return any(depends_on_module(item) for item in attr)
+    if isinstance(attr, ir.DictAttr):
+        return any(item.name in OWN_TAGS or depends_on_module(item.attr) for item in attr)
+    return False
+
+
+# --- what codecs are made of ------------------------------------------------------------------
+
+
+def tagged(tag: str, payload: ir.Attribute) -> ir.Attribute:
+    """``{tag = payload}``."""
+    return ir.DictAttr.get({tag: payload})
+
+
+def array(attrs: Sequence[ir.Attribute]) -> ir.Attribute:
+    return ir.ArrayAttr.get(list(attrs))
+
+
+def string(attr: ir.Attribute) -> str:
+    return ir.StringAttr(attr).value
+
+
+def cached(encoder: Callable[[Any], ir.Attribute]) -> Encoder:
+    """For immutable values whose equality, within one type, means being the same."""
+
+    def encode_cached(value: Any, _: Writer) -> ir.Attribute:
+        key = (type(value), value)
+        found = cache.get(key)
+        if found is None:
+            with context():
+                found = cache[key] = encoder(value)
+        return found
+
+    return encode_cached
+
+
+def _encode_other(value: Any, writer: Writer) -> ir.Attribute:
+    """A value of a class that nothing is known of."""
+    name = sentinels.name_of(value)
+    if name is None:
+        return encode_handle(value, writer)
+    with context():
+        return tagged("sentinel", ir.StringAttr.get(name))
+
+
+def encode_handle(value: Any, writer: Writer) -> ir.Attribute:
+    """A value that cannot be written down, as the name under which the writer keeps it."""
+    with context():
+        return tagged(HANDLE, ir.StringAttr.get(writer.handle(value)))
+
+
+def register_param_type(cls: type, tag: str | None = None) -> None:
+    """Lets a user's own enum, named tuple or dataclass be written down as ``{tag = ...}``.
+
+    Args:
+      cls: the class; its fields must be encodable in turn.
+      tag: its name in the dialect; by default the class's name.
+
+    Raises:
+      ArgumentError: it is no such class.
+    """
+    known = isinstance(cls, type) and (
+        issubclass(cls, enum.Enum) or hasattr(cls, "_fields") or dataclasses.is_dataclass(cls)
+    )
+    if not known:
+        raise ArgumentError(
+            f"register_param_type: expected an enum, a named tuple or a dataclass, got {cls!r}"
+        )
+    tag = tag or cls.__name__
+    # It may be another class than the one of this name so far: a notebook's cell was run again.
+    _decoded.clear()
+    register_class(tag, cls, None)
+
+
+def register_class(tag: str, cls: type, fields: dict[str, str] | None) -> None:
+    encoders[cls], decoders[tag] = codec_of_class(tag, cls, fields)
+
+
+def codec_of_class(tag: str, cls: type, fields: dict[str, str] | None) -> tuple[Encoder, Decoder]:
+    """How values of an enum, a named tuple or a dataclass are written as ``{tag = ...}`` and read.
+
+    Args:
+      fields: of another class, the constructor's keyword for each.
+    """
+    return _codec_of_enum(tag, cls) if issubclass(cls, enum.Enum) else _of_fields(tag, cls, fields)
+
+
+def _codec_of_enum(tag: str, cls: type[enum.Enum]) -> tuple[Encoder, Decoder]:
+    def encode_member(value: Any, writer: Writer) -> ir.Attribute:
+        key = (cls, value.name or value.value)
+        found = cache.get(key)
+        if found is None:
+            with context():
+                # Several flags at once, or none, are no member.
+                named = value.name in cls.__members__
+                payload = ir.StringAttr.get(value.name) if named else encode(value.value, writer)
+                found = cache[key] = tagged(tag, payload)
+        return found
+
+    def decode_member(attr: ir.Attribute, _: Reader) -> Any:
+        if issubclass(cls, enum.Flag) and isinstance(attr, ir.IntegerAttr):
+            return cls(attr.value)
+        name = string(attr)
+        if name not in cls.__members__:
+            known = ", ".join(f'"{member}"' for member in cls.__members__)
+            raise ExportError(f"{{{tag} = {attr}}} cannot be read: expected one of {known}")
+        return cls[name]
+
+    return encode_member, decode_member
+
+
+def _of_fields(tag: str, cls: type, fields: dict[str, str] | None) -> tuple[Encoder, Decoder]:
+    defaults: dict[str, Any] = dict.fromkeys(fields or ())
+    if fields is None and hasattr(cls, "_fields"):
+        fields = {name: name for name in cls._fields}
+        defaults = cls._field_defaults
+    elif fields is None:
+        own = [f for f in dataclasses.fields(cls) if f.init]
+        fields = {f.name: f.name for f in own}
+        defaults = {f.name: f.default for f in own if f.default is not dataclasses.MISSING}
+
+    def encode_fields(value: Any, writer: Writer) -> ir.Attribute:
+        with context():
+            payload = {}
+            for field, keyword in fields.items():
+                item = getattr(value, field, None)
+                if field not in defaults or item != defaults[field]:
+                    payload[keyword] = encode(item, writer)
+            return tagged(tag, ir.DictAttr.get(payload))
+
+    is_tuple = hasattr(cls, "_fields")
+
+    def decode_fields(attr: ir.Attribute, reader: Reader) -> Any:
+        kwargs = {item.name: decode(item.attr, reader) for item in attr}
+        if is_tuple:
+            _check_fields(tag, cls._fields, defaults, kwargs)
+            kwargs = {name: kwargs.get(name, defaults.get(name)) for name in cls._fields}
+        return cls(**kwargs)
+
+    return encode_fields, decode_fields
+
+
+def _check_fields(
+    tag: str, fields: Sequence[str], defaults: Mapping[str, Any], given: Mapping[str, Any]
+) -> None:
+    """What no field takes is not to be lost: a field of another version's, or one misspelt."""
+    if unknown := sorted(given.keys() - {*fields}):
+        takes = ", ".join(map(repr, fields))
+        meant = nearest(unknown[0], fields)
+        hint = f"; did you mean '{meant}'?" if meant else ""
+        raise ExportError(f"a {tag} of this JAX has fields {takes}, got '{unknown[0]}'{hint}")
+    for name in fields:
+        if name not in given and name not in defaults:
+            raise ExportError(f"a {tag} needs a field '{name}', got {', '.join(given) or 'none'}")

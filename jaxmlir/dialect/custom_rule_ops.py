@@ -1,0 +1,95 @@
+"""Custom derivative rules: Python thunks in a jaxpr, functions in the dialect.
+
+This module is about the ops that have rules, and the attributes that name these.  How the rules of
+an equation are traced, :mod:`jaxmlir.bridge.custom_rules.tracing` knows, which is loaded when some
+are; when they
+are, :mod:`jaxmlir.bridge.custom_rules.pending`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.ir import ir, symbol_uses
+
+T = TypeVar("T")
+
+PRIMITIVES = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_lin"})
+# Those of the other form, which :mod:`jaxmlir.bridge.custom_rules.hijax` reads.
+HIGH_LEVEL = frozenset({"call_hi_primitive", "call_hi_primitive_linearized"})
+HIGH_LEVEL_OPS = frozenset(f"jaxpr.{name}" for name in HIGH_LEVEL)
+
+OPS = frozenset({"jaxpr.custom_jvp_call_jaxpr", "jaxpr.custom_vjp_call_jaxpr", "jaxpr.custom_lin"})
+# The attributes of these ops that name their rules.
+ATTRIBUTES = frozenset(
+    {
+        "jvp_jaxpr",
+        "jvp_with_zeros",
+        "fwd_jaxpr",
+        "bwd_jaxpr",
+        "vjp_with_zeros",
+        "bwd",
+        "bwd_with_zeros",
+    }
+)
+
+
+def write(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
+    """The attributes of the op of a custom-derivative equation, but for its rules."""
+    params = eqn.params
+    given = {name: params[name] for name in _STATIC if params.get(name)}
+    if "in_zeros" in given:
+        given["in_zeros"] = tuple(given["in_zeros"])
+    return {name: codec.encode(value, importer) for name, value in given.items()}
+
+
+# Left out where they say nothing: 0, `False`, `()`.
+_STATIC = ("call_jaxpr", "num_consts", "num_res", "in_zeros", "symbolic_zeros")
+
+
+def fitting(zeros: Sequence[bool], rules: Iterable[tuple[T, Sequence[bool]]]) -> T | None:
+    """Of some rules that are each for certain zeros the one for the most of those that there are.
+
+    Args:
+      zeros: which tangents are zero.
+      rules: each with the tangents that it takes for zero.
+    """
+    fit = [
+        (sum(taken), rule)
+        for rule, taken in rules
+        if all(zero or not t for zero, t in zip(zeros, taken, strict=True))
+    ]
+    return max(fit, key=lambda pair: pair[0])[1] if fit else None
+
+
+def vjp_rules(attributes: Mapping[str, ir.Attribute]) -> dict[str, tuple[str, ...]]:
+    """The forward rules of a custom_vjp_call_jaxpr, each with its backward rules."""
+    found: dict[str, tuple[str, ...]] = {}
+    if "fwd_jaxpr" in attributes:
+        bwd = (attributes["bwd_jaxpr"].value,) if "bwd_jaxpr" in attributes else ()
+        found[attributes["fwd_jaxpr"].value] = bwd
+    for family in attributes.get("vjp_with_zeros", ()):
+        fwd, *backward = symbol_uses(family)
+        found[fwd] = (*found.get(fwd, ()), *backward)
+    return found
+
+
+def backward_rules(attributes: Mapping[str, ir.Attribute]) -> list[str]:
+    """The backward rules of a custom_lin."""
+    names = ("bwd", "bwd_with_zeros")
+    return [use for name in names if name in attributes for use in symbol_uses(attributes[name])]
+
+
+def refused(rule: str, nonzeros: Sequence[bool], in_zeros: Sequence[bool]) -> str | None:
+    """What is wrong where an operand has a tangent that a forward rule insists is zero; ``None``
+    where none has."""
+    for operand, (nonzero, zero) in enumerate(zip(nonzeros, in_zeros, strict=True)):
+        if nonzero and zero:
+            return (
+                f"the custom derivative rule @{rule} fails if told that argument {operand} of the "
+                "function has a tangent; it has one here: stop it with jax.lax.stop_gradient, or "
+                "pass the argument, or a value that it closes over, as one that is differentiated"
+            )
+    return None

@@ -1,0 +1,122 @@
+"""Effects and equation contexts as attributes ``jaxpr.effects`` and ``jaxpr.ctx``.
+
+Both are absent where they say nothing: no effects, and the context an equation has when no
+configuration was set.  An effect on an operand carries the operand's index.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from jaxmlir._compat import core, default_eqn_context, effects, eqn_context_fields, pe
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.ir import context, ir, is_foreign
+from jaxmlir.errors import ExportError
+
+_ctx_attrs: dict[Any, ir.Attribute | None] = {}
+_ctxs: dict[ir.Attribute, Any] = {}
+
+
+def encode(eqn: Any, writer: codec.Writer) -> ir.Attribute:
+    """The effects of an equation, in a stable order."""
+    attrs = []
+    for effect in eqn.effects:
+        if isinstance(effect, effects.JaxprInputEffect) and not isinstance(effect.input, int):
+            index = next(i for i, v in enumerate(eqn.invars) if v is effect.input)
+            effect = effect.replace(index)
+        attrs.append(codec.encode(effect, writer))
+    return ir.ArrayAttr.get(sorted(attrs, key=str))
+
+
+def decode(attr: ir.Attribute, invars: list[Any]) -> Any:
+    """The effects of an exported equation with those operands."""
+    return core.resolve_input_effects({*listed(attr)}, invars)
+
+
+def listed(attr: ir.Attribute) -> list[Any]:
+    """The effects that an attribute lists.
+
+    Raises:
+      ExportError: it is no list of effects.
+    """
+    items = [codec.decode(item) for item in attr] if isinstance(attr, ir.ArrayAttr) else [None]
+    if not all(isinstance(item, effects.Effect) for item in items):
+        raise ExportError(f"attribute 'jaxpr.effects': expected a list of effects, got {attr}")
+    return items
+
+
+def encode_ctx(ctx: Any) -> ir.Attribute | None:
+    """The fields in which an equation's context differs from the default one."""
+    try:
+        return _ctx_attrs[ctx]
+    except KeyError:
+        pass
+    default = default_eqn_context()
+    changed = {}
+    for name in eqn_context_fields():
+        value = getattr(ctx, name)
+        if value is not getattr(default, name) and value != getattr(default, name):
+            changed[name] = value
+    attr = None
+    if changed:
+        with context():
+            attr = ir.DictAttr.get({k: codec.encode(v) for k, v in changed.items()})
+    _ctx_attrs[ctx] = attr
+    return attr
+
+
+def decode_ctx(attr: ir.Attribute | None) -> Any:
+    """The context that :func:`encode_ctx` wrote as ``attr``."""
+    if attr is None:
+        return default_eqn_context()
+    found = _ctxs.get(attr)
+    if found is None:
+        default = default_eqn_context()
+        fields = {name: getattr(default, name) for name in eqn_context_fields()}
+        given = [item.name for item in attr] if isinstance(attr, ir.DictAttr) else [str(attr)]
+        if unknown := [name for name in given if name not in fields]:
+            takes = ", ".join(map(repr, fields))
+            raise ExportError(f"attribute 'jaxpr.ctx': expected some of {takes}, got {unknown[0]}")
+        fields.update((item.name, codec.decode(item.attr)) for item in attr)
+        metadata = fields.get("xla_metadata")
+        if isinstance(metadata, dict):
+            fields["xla_metadata"] = tuple(sorted(metadata.items()))
+        found = _ctxs[attr] = core.JaxprEqnContext._create(*fields.values())
+    return found
+
+
+def has_lasting_effects(op: Any, name: str) -> bool:
+    """Whether an op does something besides giving its results."""
+    attributes = op.attributes
+    listed = len(attributes) and "jaxpr.effects" in attributes
+    return is_lasting(name, attributes["jaxpr.effects"] if listed else None)
+
+
+def is_lasting(name: str, listed: ir.ArrayAttr | None) -> bool:
+    """Whether an op's name, or any of the effects that it lists, is a reason to keep it.
+
+    What ops of other dialects do is for these to know; MLIR's ``canonicalize`` asks them.
+    """
+    return name in _ALWAYS_KEPT or is_foreign(name) or (listed is not None and _are_lasting(listed))
+
+
+_ALWAYS_KEPT = frozenset({"jaxpr.free_ref", "jaxpr.dce_sink"})
+
+
+@functools.cache
+def _are_lasting(listed: ir.ArrayAttr) -> bool:
+    return not all(map(is_droppable, listed))
+
+
+def is_droppable(effect: ir.Attribute) -> bool:
+    """Whether an effect is no reason to keep an op, in JAX's judgement."""
+    return pe.dceable_effects.contains(codec.decode(effect))
+
+
+def axis_names(op: Any) -> list[str]:
+    """The names of the axes that a collective is over."""
+    attributes = op.attributes
+    found = [codec.decode(attributes[k]) for k in ("axes", "axis_name") if k in attributes]
+    names = [axis for axes in found for axis in (axes if isinstance(axes, tuple) else (axes,))]
+    return [name for name in names if isinstance(name, str)]

@@ -1,0 +1,423 @@
+"""The MLIR context of the process, and small helpers around jaxlib's MLIR bindings.
+
+Nothing here imports JAX: parsing and printing a module must start fast.
+
+There is one context for the process.  MLIR uniques types and attributes per context, so with a
+single one they compare and hash by address everywhere, and what is worked out once for a signature
+(decoded parameters, a verified op) holds for every program.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import itertools
+import re
+import threading
+from collections.abc import Container, Iterator, Sequence
+from typing import Any, Literal
+
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import chlo, func, mpmd, sdy, stablehlo
+from jaxlib.mlir.dialects._ods_common import _cext
+
+from jaxmlir import _compat
+from jaxmlir.errors import Diagnostic, DiagnosticError, ParseError
+from jaxmlir.support.nesting import MAX_NESTING, first_too_deep
+
+DIALECT = "jaxpr"
+DIALECT_VERSION = "0.1"
+
+TREES = ("jaxpr.in_tree", "jaxpr.out_tree")
+"""The attributes of the public function that say what the pytrees are."""
+
+_cext.globals.append_dialect_search_prefix("jaxmlir.dialect.mlir")
+
+
+class _Context(ir.Context):
+    def __init__(self) -> None:
+        # ir.Context.__init__ would load every dialect linked into the binary.
+        super(ir.Context, self).__init__()
+
+
+@functools.cache
+def context() -> ir.Context:
+    """The process-wide context: jaxlib's dialects, and ``jaxpr`` as an open dialect."""
+    # Threads that ask for it at the same time must not get two, as a cache alone would let them.
+    with _making:
+        return _context()
+
+
+_making = threading.Lock()
+
+
+@functools.cache
+def _context() -> ir.Context:
+    ctx = _Context()
+    registry = ir.DialectRegistry()
+    _compat.jax_mlir_ext.register_dialects(registry)
+    ctx.append_dialect_registry(registry)
+    # Of each dialect ops may be made, by passes from outside as well.
+    ctx.load_all_available_dialects()
+    for dialect in (sdy, mpmd, chlo, stablehlo):
+        dialect.register_dialect(ctx)
+    # The dialect's Python classes take long to import, and are so when an op of it is met.
+    _compat.mlir_hlo.register_mhlo_dialect(ctx)
+    ctx.allow_unregistered_dialects = True
+    _cast_dense_elements(ctx)
+    return ctx
+
+
+def _cast_dense_elements(ctx: ir.Context) -> None:
+    """Lets the bindings read ``dense`` attributes of complex numbers.
+
+    Their own cast knows integers and floats only: elsewhere it raises TypeError, or, called from
+    ``NamedAttribute.attr``, ends the process.
+    """
+    typeid = ir.Attribute.parse("dense<true> : tensor<i1>", ctx).typeid
+
+    @functools.cache
+    def class_of(type_: ir.Type) -> type[ir.Attribute]:
+        element = ir.ShapedType(type_).element_type
+        if isinstance(element, ir.ComplexType):
+            return ir.DenseElementsAttr
+        is_float = isinstance(element, ir.FloatType)
+        return ir.DenseFPElementsAttr if is_float else ir.DenseIntElementsAttr
+
+    @ir.register_type_caster(typeid, replace=True)
+    def cast(attr: ir.Attribute) -> ir.Attribute:
+        return class_of(attr.type)(attr)
+
+
+class scope:
+    """The process-wide context, with an unknown location for what is built in it."""
+
+    __slots__ = ("_context", "_location")
+
+    def __enter__(self) -> None:
+        self._context = context()
+        self._context.__enter__()
+        self._location = ir.Location.unknown(self._context)
+        self._location.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        self._location.__exit__(*raised)
+        self._context.__exit__(*raised)
+
+
+def parse_module(
+    source: str | bytes, filename: str = "-", *, is_shallow: bool = False
+) -> ir.Module:
+    """Parses MLIR text (or bytecode that our own writer made) without verifying the dialect.
+
+    Args:
+      is_shallow: it is known that brackets are not nested deep.
+
+    Raises:
+      ParseError: with MLIR's diagnostics, located in ``filename``.
+    """
+    if isinstance(source, str) and not is_shallow:
+        check_nesting(source, filename)
+    with context():
+        try:
+            module = ir.Module.parse(source)
+        except ir.MLIRError as e:
+            raise ParseError(diagnostics_of(e, filename)) from None
+    if isinstance(source, str):
+        check_arrays(module, source, filename)
+    return module
+
+
+def check_nesting(source: str, filename: str) -> None:
+    """Refuses text that the parser, which recurses, would end the process on.
+
+    Raises:
+      ParseError: brackets are nested too deep; names the line.
+    """
+    line = first_too_deep(source.encode())
+    if line is not None:
+        message = f"brackets are nested too deep: expected at most {MAX_NESTING}"
+        raise ParseError([Diagnostic("error", message, filename, line, 1)])
+
+
+# What it begins with is found at once, which a boundary before it is not.
+_UNREADABLE = re.compile(r"array<(?<![\w.$]array<)\s*+(?!(?:i(?:1|8|16|32|64)|f(?:32|64))\s*+[:>])")
+_STRING = r'"(?:[^"\\]|\\.)*"'
+
+
+def check_arrays(module: ir.Module, source: str, filename: str) -> None:
+    """Refuses ``array<f16: ...>`` and the like in a module that was parsed.
+
+    MLIR's Python bindings have no class for arrays of other element types than these: whoever asks
+    for such an attribute gets an exception, and the process ends if a dictionary has it.
+
+    Raises:
+      ParseError: with the place in the source.
+    """
+    found = _UNREADABLE.search(source)
+    # As printed, a module has no comments and no type has another name.
+    if found is None or not _UNREADABLE.search(re.sub(_STRING, '""', module_text(module))):
+        return
+    before = source[: found.start()]
+    line, col = before.count("\n") + 1, found.start() - before.rfind("\n")
+    message = "expected i1, i8, i16, i32, i64, f32 or f64 as the element type of an array attribute"
+    raise ParseError([Diagnostic("error", message, filename, line, col)])
+
+
+def verify_module(module: ir.Module, filename: str = "-") -> None:
+    """MLIR's own verification: symbols, dominance, and every registered dialect's ops.
+
+    Raises:
+      DiagnosticError: with MLIR's diagnostics.
+    """
+    with context():
+        try:
+            module.operation.verify()
+        except ir.MLIRError as e:
+            raise DiagnosticError(diagnostics_of(e, filename)) from None
+
+
+def diagnostics_of(error: ir.MLIRError, filename: str = "-") -> list[Diagnostic]:
+    """MLIR's diagnostics as ours; MLIR calls a parsed string ``-``, which becomes ``filename``."""
+
+    def convert(info: ir.DiagnosticInfo, severity: str = "error") -> Diagnostic:
+        file, line, col = file_line_col(info.location)
+        if file == "-":
+            file = filename
+        notes = tuple(convert(note, "note") for note in info.notes)
+        return Diagnostic(severity, info.message, file, line, col, notes)
+
+    return [convert(info) for info in error.error_diagnostics] or [Diagnostic("error", str(error))]
+
+
+_FILE_LINE_COL = r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)'
+
+
+def file_line_col(location: ir.Location) -> tuple[str, int, int]:
+    """The innermost file, line and column of a location; ``("", 0, 0)`` where it has none."""
+    inner = location
+    while not isinstance(inner, ir.FileLineColLoc):
+        if isinstance(inner, ir.NameLoc):
+            inner = inner.child_loc
+        elif isinstance(inner, ir.CallSiteLoc):
+            inner = inner.callee
+        else:
+            break
+    else:
+        return inner.filename, inner.start_line, inner.start_col
+    # The innermost has none, or there are several: the first in the text.
+    match = re.search(_FILE_LINE_COL, str(location))
+    return _frame(match) if match else ("", 0, 0)
+
+
+def frames(location: ir.Location) -> list[tuple[str, int, int]]:
+    """File, line and column of every frame of a location, innermost first."""
+    return list(map(_frame, re.finditer(_FILE_LINE_COL, str(location))))
+
+
+def _frame(match: re.Match[str]) -> tuple[str, int, int]:
+    file = match[1]
+    return _unescaped(file) if "\\" in file else file, int(match[2]), int(match[3])
+
+
+def _unescaped(name: str) -> str:
+    """A name that MLIR has printed, where it can be shown: it escapes all that is not ASCII."""
+    parts = re.split(rb"\\([0-9A-F]{2}|\\)", name.encode())
+    parts[1::2] = [code if code == b"\\" else bytes.fromhex(code.decode()) for code in parts[1::2]]
+    try:
+        found = b"".join(parts).decode()
+    except UnicodeDecodeError:
+        return name
+    return found if found.isprintable() else name
+
+
+def module_text(
+    module: ir.Module, *, debug_info: bool = False, elide_over: int | None = None
+) -> str:
+    """The module in MLIR's textual form.
+
+    Args:
+      debug_info: also print locations.
+      elide_over: print ``dense`` attributes of more elements as ``__elided__``.
+    """
+    return module.operation.get_asm(enable_debug_info=debug_info, large_elements_limit=elide_over)
+
+
+def bytecode(op: ir.Operation) -> bytes:
+    """An op, with all that is in it, as MLIR bytecode."""
+    out = io.BytesIO()
+    op.write_bytecode(out)
+    return out.getvalue()
+
+
+def module_bytecode(module: ir.Module) -> bytes:
+    """The module as MLIR bytecode."""
+    return bytecode(module.operation)
+
+
+def clone_module(module: ir.Module, among: Container[str] | None = None) -> ir.Module:
+    """A module with the same ops and attributes.
+
+    Args:
+      among: only these functions are in it, by default all.
+    """
+    with context():
+        old = module.operation
+        result = ir.Module.create(old.location)
+        for name, attr in old.attributes.items():
+            result.operation.attributes[name] = attr
+        with ir.InsertionPoint(result.body):
+            for op in module.body.operations:
+                left_out = among is not None and isinstance(op, func.FuncOp)
+                if not (left_out and op.name.value not in among):
+                    op.operation.clone()
+        return result
+
+
+def functions(module: ir.Module) -> dict[str, func.FuncOp]:
+    """The module's functions by symbol name, in order."""
+    with context():
+        return {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
+
+
+def new_function(
+    name: str,
+    inputs: Sequence[ir.Type],
+    results: Sequence[ir.Type],
+    location: ir.Location,
+    ip: ir.InsertionPoint | Literal[False],
+    *,
+    visibility: str = "private",
+) -> tuple[func.FuncOp, ir.Block]:
+    """A function, and its body, which is empty; the context must be entered.
+
+    The binding's own class takes twice as long.
+    """
+    op = ir.Operation.create(
+        "func.func",
+        attributes={
+            "function_type": ir.TypeAttr.get(ir.FunctionType.get(inputs, results)),
+            "sym_name": ir.StringAttr.get(name),
+            "sym_visibility": ir.StringAttr.get(visibility),
+        },
+        regions=1,
+        loc=location,
+        ip=ip,
+    )
+    # Not the current location: an argument is no op.
+    nowhere = [ir.Location.unknown()] * len(inputs)
+    return op.opview, op.regions[0].blocks.append(*inputs, arg_locs=nowhere)
+
+
+def body_of(function: func.FuncOp) -> ir.Block:
+    """The block of a function's ops; the binding's ``entry_block`` takes twice as long."""
+    return function.operation.regions[0].blocks[0]
+
+
+def is_private(function: func.FuncOp) -> bool:
+    """Whether only the module itself can call a function; in a text, silence means public."""
+    return "sym_visibility" in function.attributes and function.visibility.value != "public"
+
+
+def rename_symbol(module: ir.Module, old: str, new: str) -> None:
+    """Renames a symbol, a function or a mesh, wherever it is used; one of that name makes way.
+
+    The module's context must be entered.
+    """
+    if old == new:
+        return
+    named = [op for op in module.body.operations if "sym_name" in op.attributes]
+    taken = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in named}
+    for before, after in ((new, free_symbol(new, taken)), (old, new)):
+        if before in taken:
+            ir.SymbolTable.replace_all_symbol_uses(before, after, module.operation)
+            taken[before].attributes["sym_name"] = ir.StringAttr.get(after)
+
+
+def free_symbol(name: str, taken: Container[str], numbers: Iterator[int] | None = None) -> str:
+    """``name``, or ``name_0`` ... if that is taken; dots are kept.
+
+    Args:
+      numbers: those that are left for this name.
+    """
+    found, numbers = name, numbers or itertools.count()
+    while found in taken:
+        found = f"{name}_{next(numbers)}"
+    return found
+
+
+def is_foreign(name: str) -> bool:
+    """Whether ops of a name are of another dialect: such may have regions, and may do anything."""
+    return not name.startswith("jaxpr.")
+
+
+def has_regions(op: Any, name: str) -> bool:
+    """Whether there may be ops in an op of that name."""
+    return is_foreign(name) and len(op.operation.regions) > 0
+
+
+def inner_ops(op: Any) -> Iterator[Any]:
+    """The ops in an op's regions, and in theirs.  Those of the dialect have none."""
+    for region in op.operation.regions:
+        for block in region:
+            for inner in block.operations:
+                yield inner
+                yield from inner_ops(inner)
+
+
+def captured(op: Any) -> list[ir.Value]:
+    """The values that the ops in an op's regions take from around it, each once."""
+    used: dict[ir.Value, None] = {}
+    own: set[ir.Value] = set()
+    for holder in (op, *inner_ops(op)):
+        for region in holder.operation.regions:
+            for block in region:
+                own.update(block.arguments)
+                for inner in block.operations:
+                    used.update(dict.fromkeys(inner.operands))
+                    own.update(inner.results)
+    return [value for value in used if value not in own]
+
+
+@functools.cache
+def symbol_uses(attr: ir.Attribute) -> tuple[str, ...]:
+    """The symbols that an attribute refers to, nested arrays and dictionaries included."""
+    if isinstance(attr, ir.FlatSymbolRefAttr):
+        return (attr.value,)
+    if isinstance(attr, ir.ArrayAttr):
+        return tuple([use for item in attr for use in symbol_uses(item)])
+    if isinstance(attr, ir.DictAttr):
+        return tuple([use for item in attr for use in symbol_uses(item.attr)])
+    return ()
+
+
+__all__ = [
+    "DIALECT",
+    "DIALECT_VERSION",
+    "TREES",
+    "body_of",
+    "bytecode",
+    "captured",
+    "clone_module",
+    "context",
+    "diagnostics_of",
+    "file_line_col",
+    "frames",
+    "free_symbol",
+    "func",
+    "functions",
+    "has_regions",
+    "inner_ops",
+    "ir",
+    "is_foreign",
+    "is_private",
+    "module_bytecode",
+    "module_text",
+    "new_function",
+    "parse_module",
+    "rename_symbol",
+    "scope",
+    "stablehlo",
+    "symbol_uses",
+    "verify_module",
+]

@@ -1,0 +1,236 @@
+"""Where an equation came from, as MLIR locations, and back.
+
+An op's location is ``loc("name/stack"(callsite("f"("file.py":3:4) at ...)))``: JAX's name stack
+around the user's Python frames, innermost first.
+"""
+
+from __future__ import annotations
+
+import _thread
+import functools
+import os
+import re
+import threading
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jaxmlir._compat import jax_mlir_ext, jaxlib_jax, mlir, source_info_util
+from jaxmlir.dialect.ir import context, file_line_col, ir
+from jaxmlir.dialect.ir import frames as frames_of
+from jaxmlir.support.cache_directory import directory
+from jaxmlir.support.source_files import PACKAGE, may_be_shown
+
+# The user's frames are wanted; ours are among them when a rule is traced.
+source_info_util.register_exclusion(PACKAGE)
+
+_JAX = os.path.dirname(os.path.dirname(source_info_util.__file__)) + os.sep
+_NO_STACK = source_info_util.NameStack()
+_named: dict[Any, ir.Location] = {}
+# The traceback that a location of this process was made of: JAX makes its own of it faster, and
+# exported equations have the one they came with.
+_origins: dict[ir.Attribute, Any] = {}
+_of_traceback: dict[Any, ir.Location] = {}
+_tracebacks_lock = threading.Lock()
+
+
+@functools.cache
+def _tracebacks() -> Any:
+    """The bindings' cache from tracebacks to locations, for the process-wide context."""
+    with context():
+        return jax_mlir_ext.TracebackToLocationCache(
+            code_to_filename=mlir._code_to_filename, frame_limit=10
+        )
+
+
+def of_equation(source_info: Any, function: ir.Location) -> ir.Location:
+    """The location of an equation; its function's, where JAX made it (a loop counter's increment).
+
+    The context must be entered.
+    """
+    traceback = source_info.traceback
+    stack = source_info.name_stack
+    location = _of_traceback.get(traceback)
+    if location is None:
+        location = _new_location(traceback) or function
+    if not stack.stack:
+        return location
+    key = (stack, location.attr)
+    named = _named.get(key)
+    if named is None:
+        named = _named[key] = ir.Location.name(str(stack), childLoc=location)
+    return named
+
+
+def _new_location(traceback: Any) -> ir.Location | None:
+    """The location of a traceback met for the first time; ``None`` without a user's frame."""
+    if traceback is None:
+        return None
+    # It calls back into Python, where another thread may take over, and find it half changed.
+    with _tracebacks_lock:
+        location = _tracebacks().get(traceback)
+    if location == ir.Location.unknown():
+        return None
+    _of_traceback[traceback] = location
+    _origins[location.attr] = traceback
+    return location
+
+
+_SOURCE = r"^(?P<name>.*?) at (?P<file>.*):(?P<line>\d+)$"
+
+
+def of_function(debug_info: Any) -> ir.Location:
+    """The location of a function: its name, and the file and line of its definition.
+
+    The context must be entered.
+    """
+    return _of_source(getattr(debug_info, "func_src_info", None) or "")
+
+
+@functools.lru_cache(1024)
+def _of_source(info: str) -> ir.Location:
+    """The location that JAX's ``name at file:line`` tells."""
+    match = re.match(_SOURCE, info)
+    if not match:
+        return ir.Location.unknown()
+    child = ir.Location.file(match["file"], int(match["line"]), 1)
+    return ir.Location.name(match["name"], childLoc=child)
+
+
+def name_arguments(function: Any, names: Sequence[str]) -> None:
+    """Has the arguments of a function, by their locations, carry names: ``params['w']``.
+
+    An empty name is none.  Nothing is done where there is not one for each argument.
+    """
+    arguments = function.arguments
+    if len(names) == len(arguments):
+        for argument, name in zip(arguments, names, strict=True):
+            if name:
+                argument.set_location(ir.Location.name(name))
+
+
+def names_of_arguments(function: Any) -> tuple[str, ...]:
+    """The names of a function's arguments; empty where one has none."""
+    places = (argument.location for argument in function.arguments)
+    return tuple([place.name_str if isinstance(place, ir.NameLoc) else "" for place in places])
+
+
+def traceback_of(location: ir.Location) -> Any | None:
+    """The traceback behind the frames of a location, if it was made in this process."""
+    return _origins.get(location.attr)
+
+
+def user_position(source_info: Any) -> tuple[str, int, int]:
+    """File, line and column of the user's frame that made an equation."""
+    frame = source_info_util.user_frame(source_info.traceback)
+    return (frame.file_name, frame.start_line, frame.start_column) if frame else ("", 0, 0)
+
+
+def position(location: ir.Location) -> tuple[str, int, int]:
+    """The user's file, line and column: the innermost of a location that is in no file of JAX.
+
+    Where all are, the innermost: ``("", 0, 0)`` without any.
+    """
+    found = frames_of(location)
+    own = (p for p in found if not p[0].startswith(_JAX))
+    return next(own, found[0] if found else ("", 0, 0))
+
+
+def split(location: ir.Location) -> tuple[str, ir.Location]:
+    """The name stack of an op's location, empty where it has none, and its frames.
+
+    A name directly on a file position is no name stack, but a Python function's.
+    """
+    if isinstance(location, ir.NameLoc):
+        child = location.child_loc
+        if not isinstance(child, ir.FileLineColLoc):
+            return location.name_str, child
+    return "", location
+
+
+def name_stack(location: ir.Location) -> Any:
+    """JAX's name stack of an op's location."""
+    name, _ = split(location)
+    return _name_stack(name) if name else _NO_STACK
+
+
+_OPEN_TRANSFORMS = r"((?:[^()/]+\()+)(\)+)"
+
+
+@functools.lru_cache(maxsize=4096)
+def _name_stack(text: str) -> Any:
+    """The name stack that prints as ``text``.
+
+    A transformation is printed around the scope that follows it, so in ``"a/transpose(jvp())"``
+    two are waiting for one: with ``"b"`` added it is ``"a/transpose(jvp(b))"``.
+    """
+    depth, parts = 0, [""]
+    for char in text:
+        depth += {"(": 1, ")": -1}.get(char, 0)
+        if char == "/" and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    stack: list[Any] = list(map(source_info_util.Scope, parts))
+    opened = re.fullmatch(_OPEN_TRANSFORMS, parts[-1])
+    if opened and opened[1].count("(") == len(opened[2]):
+        names = opened[1].split("(")[:-1]
+        stack[-1:] = map(source_info_util.Transform, names)
+    return source_info_util.NameStack(tuple(stack))
+
+
+_source_infos: dict[ir.Attribute, Any] = {}
+
+
+def source_info(location: ir.Location) -> Any:
+    """JAX's source information of an op's location, for an exported equation."""
+    key = location.attr
+    found = _source_infos.get(key)
+    if found is None:
+        found = source_info_util.SourceInfo(_traceback(location), name_stack(location))
+        _source_infos[key] = found
+    return found
+
+
+def _traceback(location: ir.Location) -> Any:
+    _, frames = split(location)
+    known = traceback_of(frames)
+    if known is not None:
+        return known
+    file, line, _ = file_line_col(location)
+    return _traceback_at(file, line) if line else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _traceback_at(file: str, line: int) -> Any:
+    """A traceback whose innermost frame is ``file:line``.
+
+    JAX takes tracebacks from live frames only, so one is made: a function that says it is there.
+    """
+    position = min(line, 2**31 - 1)
+    # In brackets it is none of a file: who prints the traceback looks for no line.
+    name = file if may_be_shown(file) else f"<{file}>"
+    code = _STANDING.__code__.replace(co_filename=name, co_name="user", co_firstlineno=position)
+    function, found = types.FunctionType(code, {}), []
+    arguments = jaxlib_jax.Traceback.get_traceback, found.append
+    # What is kept for later processes must not tell who asked first for a place: in a thread, the
+    # function has no callers.
+    if not (directory() and _run_alone(function, arguments)):
+        function(*arguments, bool)
+    return found[0]
+
+
+# All of it has to be in one line.
+_STANDING = lambda take, give, end: (give(take()), end())  # noqa: E731
+
+
+def _run_alone(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
+    """Calls a function in a thread, with one more argument to call at its end; whether it could."""
+    done = _thread.allocate_lock()
+    done.acquire()
+    try:
+        _thread.start_new_thread(function, (*arguments, done.release))
+    except RuntimeError:  # There are too many.
+        return False
+    done.acquire()
+    return True

@@ -1,0 +1,1 @@
+"""Where MLIR's Python bindings look for dialect modules (see :mod:`jaxmlir.dialect.ir`)."""

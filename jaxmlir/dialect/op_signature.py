@@ -1,0 +1,116 @@
+"""An op's signature: its name, attributes and types, which tell all of it but what it is used on.
+
+Programs write the same few hundred signatures over and over.  What a rule, a check or a question
+gives for an op is kept for its signature; and there is one object for each, so that the look-up is
+that of a pointer.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from jaxmlir.dialect import codec, effect_attributes, locations, ops
+from jaxmlir.dialect.ir import ir
+from jaxmlir.errors import Diagnostic, TransformError
+
+Attributes = tuple[tuple[str, ir.Attribute], ...]
+
+
+class Signature:
+    """What ops of one name, attributes and types have in common; equal to itself only."""
+
+    def __init__(
+        self,
+        name: str,
+        attributes: Attributes,
+        operands: tuple[ir.Type, ...],
+        results: tuple[ir.Type, ...],
+    ):
+        self.name = name
+        self.attributes = attributes
+        self.operands = operands
+        self.results = results
+        self.named: dict[str, ir.Attribute] = dict(attributes)
+        """The attributes by name."""
+        self.effects: ir.ArrayAttr | None = self.named.get("jaxpr.effects")
+
+    @property
+    def types(self) -> tuple[ir.Type, ...]:
+        """Those of the operands, and of the results."""
+        return self.operands + self.results
+
+    def create(self, operands: Sequence[ir.Value], location: ir.Location) -> list[ir.Value]:
+        """The results of a new op at the current insertion point."""
+        new = ir.Operation.create(self.name, self.results, operands, self.named, loc=location)
+        return list(new.results)
+
+    @functools.cached_property
+    def is_lasting(self) -> bool:
+        """Whether the ops do something besides giving their results."""
+        return effect_attributes.is_lasting(self.name, self.effects)
+
+    @functools.cached_property
+    def is_portable(self) -> bool:
+        """Whether the ops mean the same in every program: they name nothing that is in one only."""
+        if self.name == "jaxpr.constant" and any(key == "name" for key, _ in self.attributes):
+            return False
+        return not any(codec.depends_on_module(attr) for _, attr in self.attributes)
+
+    @functools.cached_property
+    def text(self) -> str | None:
+        """Tells it from others in any process; ``None`` where it may mean something else there."""
+        if not (self.is_portable and self.name.removeprefix("jaxpr.") in ops.OPS):
+            return None
+        parts = [self.name, str(len(self.operands)), *map(_type_text, self.types)]
+        parts += [f"{key}={_text(attr)}" for key, attr in self.attributes]
+        text = "\n".join(map(str, parts))
+        return None if None in parts or _OF_PROCESS in text else text
+
+
+class WithRegions(Signature):
+    """That of one op, of another dialect, whose regions it does not tell of."""
+
+    def create(self, operands: Sequence[ir.Value], location: ir.Location) -> list[ir.Value]:
+        message = f"'{self.name}' op cannot be copied: it has regions"
+        raise TransformError([Diagnostic("error", message, *locations.position(location))])
+
+
+# What types begin with that are no builtin ones.  Some name objects of a process.
+_OF_PROCESS = "!jaxpr."
+_text = functools.cache(str)
+
+
+@functools.cache
+def _type_text(type_: ir.Type) -> str | None:
+    """A type that says no more than shape and element type, as text; else ``None``."""
+    if not isinstance(type_, ir.RankedTensorType):
+        return None
+    encoding = type_.encoding
+    plain = encoding is None or all(item.name in _PLAIN for item in encoding)
+    return str(type_) if plain else None
+
+
+_PLAIN = frozenset({"weak_type", "shape", "constraints"})
+
+_signatures: dict[tuple[Any, ...], Signature] = {}
+
+
+def of_op(op: Any, name: str, operands: Sequence[ir.Value]) -> Signature:
+    """The signature of an op whose name and operands the caller has read."""
+    attributes = op.attributes
+    return of_parts(
+        name,
+        tuple(attributes.items()) if len(attributes) else (),
+        tuple([v.type for v in operands]),
+        tuple(op.results.types),
+    )
+
+
+def of_parts(*parts: Any) -> Signature:
+    """The signature with this name, attributes, operand types and result types."""
+    found = _signatures.get(parts)
+    if found is None:
+        found = _signatures[parts] = Signature(*parts)
+    return found

@@ -1,0 +1,239 @@
+"""What the dialect knows about an op that JAX does not: one frozen record an op.
+
+A record gives the op its meaning in one line, the counts of its operands and results, and its
+attributes: JAX's params under JAX's own names. From the records come the Python OpViews,
+``dialect/jaxpr.irdl.mlir``, the op reference ``dialect/README.md``, and the structural half of the
+verifier. Types are not described here: JAX's abstract evaluation of the primitive *is* their rule.
+
+Rows are written with :func:`op`, :func:`unary` and :func:`binary`, whose attributes are short
+strings (see :func:`attr`)::
+
+    unary("cumsum", "Cumulative sum along an axis.", "axis: int", "reverse: bool = false",
+          linear=(0,), inverse="first differences along the axis")
+
+Nothing here imports JAX: the table loads in a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from types import EllipsisType
+from typing import Any, NamedTuple
+
+
+class _Required:
+    """The default of an attribute that must be written down."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED = _Required()
+
+OURS = "<0"
+"""The versions of an op that no JAX has: it is the dialect's own."""
+
+
+class Attr(NamedTuple):
+    """One attribute of an op, that is, one param of a JAX primitive.
+
+    ``kind`` says what Python value the attribute stands for; a trailing ``?`` allows ``None``:
+
+    ============================ ==================================================================
+    bool int float str dtype     a scalar of that type
+    bools ints strs pairs        a tuple of them, of pairs of integers
+    dimension dimensions         one of the first operand's, a tuple of different ones
+    function functions           a symbol that names a ``func.func`` (a sub-jaxpr), a tuple of them
+    type types                   an abstract value as an MLIR type, a tuple of them
+    enum E                       a member of JAX's enumeration ``E``
+    record R                     a dataclass or named tuple ``R``, written as a dictionary
+    primitive                    a JAX primitive, written by its name
+    axes                         names of mesh axes: a string, or a tuple of strings and integers
+    tree                         a pytree structure
+    sharding spec mesh layout    placement of one value
+    handle                       a Python object that cannot be written down (a callback)
+    policy                       what ``jax.checkpoint`` may save
+    platforms                    a tuple of tuples of names, or of ``None`` for all others
+    A or B                       one of two kinds
+    any                          any value that the codec can write
+    ============================ ==================================================================
+    """
+
+    name: str
+    kind: str
+    default: Any = REQUIRED
+    """The value that an absent attribute means; an attribute equal to it is not printed."""
+    jax: str = ""
+    """The JAX versions in which the primitive has the param: ``">=0.12"``; ``""`` is all."""
+    optional: bool = False
+    """JAX leaves the param out where it has nothing to say: an absent attribute is then no param,
+    rather than one with the default."""
+    each: str = ""
+    """``"operands"`` or ``"results"``: the value is a tuple with one entry, of ``kind``, for each
+    of them, and may be absent when every entry is ``default``."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Pairs (JAX versions, the param's name there), where JAX renamed what the dialect did not."""
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+    @property
+    def mandatory(self) -> bool:
+        """Whether every well-formed op carries the attribute, whichever JAX wrote it."""
+        return self.required and not self.jax
+
+
+class Op(NamedTuple):
+    """One op of the dialect, ``jaxpr.<name>``."""
+
+    name: str
+    summary: str
+    """Its meaning in one line, with the equation."""
+    operands: int | None
+    """How many operands; ``None``: any number."""
+    results: int | None
+    notation: tuple[str | Attr, ...] = ()
+    """The attributes, as :func:`attr` reads them: a process asks for those of a few ops."""
+    primitives: tuple[str, ...] = ()
+    """JAX's names of the primitive, where they are not ``name``."""
+    linear: tuple[int | EllipsisType, ...] | None = None
+    """The operands in which the op is jointly linear: ``add`` (0, 1), ``concatenate`` (0, ...).
+    ``mul`` is linear in each operand but not in both together, so it has none."""
+    inverse: str = ""
+    """What undoes it, in words: an op, or expressions in the result (z of x and y, y of x alone);
+    the rule itself is in ``jaxmlir/transforms/inverses``.  Or why there is none: a text that
+    begins ``"not
+    invertible: "`` where operands are lost, else ``"no rule: "``."""
+    domain: str = ""
+    """For which operands the inverse is one, where that is not all."""
+    commutative: bool = False
+    """Whether the two operands may be exchanged without changing a bit of the result."""
+    distinct: str = ""
+    """Why two of the op with equal operands are not one and the same, where they are not."""
+    folds: tuple[str, ...] = ()
+    """Equations, left to right, by which ``jaxpr-canonicalize`` simplifies the op; their notation
+    is in :mod:`jaxmlir.optimize.simplify.canonicalize.equations`."""
+    jax: str = ""
+    """The JAX versions that have the primitive; ``""`` is all."""
+    bodies: str = "opaque"
+    """Of an op with sub-jaxprs: ``"opaque"`` when JAX's lowering rule only evaluates or calls them,
+    ``"inspected"`` when it looks into their equations or emits them into a region."""
+
+    @property
+    def attributes(self) -> tuple[Attr, ...]:
+        return tuple(attr(a) if isinstance(a, str) else a for a in self.notation)
+
+    @property
+    def has_inverse(self) -> bool:
+        """Whether there is a rule that inverts it."""
+        reasons = ("not invertible: ", "no rule: ")
+        return bool(self.inverse) and not self.inverse.startswith(reasons)
+
+    @property
+    def primitive_names(self) -> tuple[str, ...]:
+        return self.primitives or (self.name,)
+
+    def params(self, jax: tuple[int, ...]) -> dict[str, Attr]:
+        """The attributes that JAX of that version has as params, by the param's name there."""
+        names = {}
+        for attribute in self.attributes:
+            if holds(attribute.jax, jax):
+                old = (name for where, name in attribute.renamed if holds(where, jax))
+                names[next(old, attribute.name)] = attribute
+        return names
+
+    @property
+    def functions(self) -> tuple[Attr, ...]:
+        """The attributes that refer to functions."""
+        kinds = ("function", "functions", "lists of functions")
+        return tuple(a for a in self.attributes if a.kind.rstrip("?") in kinds)
+
+    def attribute(self, name: str) -> Attr | None:
+        return next((a for a in self.attributes if a.name == name), None)
+
+    def linear_operands(self, count: int) -> tuple[int, ...]:
+        """The linear operands of an instance with ``count`` operands; ``()`` if it is not "
+        "linear."""
+        match self.linear:
+            case None:
+                return ()
+            case (*first, last, EllipsisType()):
+                return (*first, *range(last, count))
+            case indices:
+                return indices
+
+
+def holds(versions: str, jax: tuple[int, ...]) -> bool:
+    """Whether ``versions`` (``">=0.12"``, ``"<0.11"``; ``""``: all) has one like ``(0, 12, 0)``."""
+    if not versions:
+        return True
+    relation, _, bound = versions.rpartition("=") if "=" in versions else ("<", "", versions[1:])
+    reached = jax >= tuple(map(int, bound.split(".")))
+    return reached if relation == ">" else not reached
+
+
+_ATTR = re.compile(
+    r"(?P<name>\w+): (?P<each>each operand's |each result's )?(?P<kind>[^=@]+?)"
+    r"(?: = (?P<default>[^@]+?))?(?: @ (?P<jax>\S+))?$"
+)
+_DEFAULTS = {"none": None, "absent": None, "true": True, "false": False, "()": ()}
+
+
+@functools.cache
+def attr(text: str, **renamed: str) -> Attr:
+    """Reads ``"name: kind = default @ versions"``, the notation of the tables.
+
+    The default and the versions may be left out. A kind that ends in ``?`` has the default
+    ``none``, ``"name: kind? = required"`` has none at all, and ``"name: kind = absent"`` is of a
+    param that JAX may leave out. A kind may begin with ``each operand's``
+    or ``each result's``. Keywords give the names that JAX uses elsewhere:
+    ``attr("call_jaxpr: function", jaxpr="<0.11")``.
+    """
+    match = _ATTR.match(text)
+    if match is None:
+        raise ValueError(
+            f"malformed attribute {text!r}: expected 'name: kind = default @ versions'"
+        )
+    name, each, kind, default, jax = match.groups()
+    if default is None:
+        value = None if kind.endswith("?") else REQUIRED
+    elif default == "required":
+        value = REQUIRED
+    elif default in _DEFAULTS:
+        value = _DEFAULTS[default]
+    else:
+        value = default[1:-1] if default[0] == '"' else int(default)
+    per = {None: "", "each operand's ": "operands", "each result's ": "results"}[each]
+    names = tuple((versions, old) for old, versions in renamed.items())
+    return Attr(name, kind, value, jax or "", default == "absent", per, names)
+
+
+def op(
+    name: str,
+    operands: int | None,
+    results: int | None,
+    summary: str,
+    *attributes: str | Attr,
+    **fields: Any,
+) -> Op:
+    """A record; the attributes are in the notation of :func:`attr`."""
+    return Op(name, summary, operands, results, attributes, **fields)
+
+
+def without_inverse(reason: str, records: tuple[Op, ...]) -> tuple[Op, ...]:
+    """Says of records that do not say it themselves why they have no inverse."""
+    return tuple(r if r.inverse else r._replace(inverse=reason) for r in records)
+
+
+def unary(name: str, summary: str, *attributes: str | Attr, **fields: Any) -> Op:
+    """An op with one operand and one result."""
+    return op(name, 1, 1, summary, *attributes, **fields)
+
+
+def binary(name: str, summary: str, *attributes: str | Attr, **fields: Any) -> Op:
+    """An op with two operands and one result."""
+    return op(name, 2, 1, summary, *attributes, **fields)

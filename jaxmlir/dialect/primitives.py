@@ -1,0 +1,157 @@
+"""JAX's primitives by name, and the names of the ops they become.
+
+JAX keeps no list of its primitives, but every one that can do something stands in a registry of
+rules; a user's own is found there too once its module is imported.  One that was met in an imported
+jaxpr is remembered, rules or not.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import weakref
+from typing import Any
+
+from jaxmlir import _compat
+from jaxmlir._compat import ad, batching, core, mlir, pe, state_discharge
+from jaxmlir.dialect import ops
+from jaxmlir.dialect.ir import is_foreign
+from jaxmlir.dialect.ops import kernel
+from jaxmlir.errors import ExportError, nearest
+
+_known: dict[str, Any] = {}
+_met: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+
+
+def registries() -> list[dict[Any, Any]]:
+    """JAX's tables of rules by primitive, where each one that can do something stands."""
+    lowerings = [mlir._lowerings, *mlir._platform_specific_lowerings.values()]
+    return [*lowerings, *transformations()]
+
+
+def transformations() -> list[dict[Any, Any]]:
+    """Those of them that transform equations."""
+    return [
+        ad.primitive_jvps,
+        ad.primitive_linearizations,
+        ad.primitive_transposes,
+        ad.fancy_transposes,
+        batching.fancy_primitive_batchers,
+        pe.dce_rules,
+        pe.custom_partial_eval_rules,
+        pe.partial_eval_jaxpr_custom_rules,
+        state_discharge._discharge_rules,
+    ]
+
+
+def _scan() -> None:
+    for registry in registries():
+        for primitive in registry:
+            if isinstance(primitive, core.Primitive):
+                _known.setdefault(primitive.name, primitive)
+
+
+# Modules that are not always imported, by the primitives that they register: a text may use them
+# in a process that does not.
+_LATE_MODULES = {
+    r"checkpointed_while|reverse_sweep|linear_map": "jaxmlir.transforms.checkpointing",
+    r"(coo|csr|bcoo|bcsr)_.*|todense|spsolve": "jax.experimental.sparse",
+    r"custom_inverse_call": "jaxmlir.transforms.inverses.given",
+    r"compute_on": "jax.experimental.compute_on",
+    r"xla_metadata_(call|value)": "jax.experimental.xla_metadata",
+    r"xla_metadata_call": "jax.experimental.scheduling_groups",
+    r"fused_call": "jax.experimental.fused",
+    r"program_order": "jax.experimental.overlap",
+    r"shard_alike": "jax.experimental.shard_alike",
+    r"check": "jax.experimental.checkify",
+    r"(global|host_local)_array_to_.*": "jax.experimental.multihost_utils",
+    r"buffer_callback": "jax.experimental.buffer_callback",
+    r"rnn_(fwd|bwd)": "jax.experimental.rnn",
+    r"thunky\.inline_constant": "jax.experimental.thunky",
+    r"pallas_call|mpmd_map|core_map|run_scoped|masked_.*": "jax.experimental.pallas",
+}
+
+
+def find(name: str) -> Any | None:
+    """The primitive of that name, or ``None``."""
+    found = _known.get(name) or _met.get(name)
+    if found is None:
+        _scan()
+        found = _known.get(name)
+    return _find_late(name) if found is None else found
+
+
+def _find_late(name: str) -> Any | None:
+    for pattern, module in _LATE_MODULES.items():
+        if module not in sys.modules and re.fullmatch(pattern, name):
+            try:
+                importlib.import_module(module)
+            except ImportError:  # Not every JAX has it.
+                continue
+            _scan()
+    if name not in _known and (name in _IN_KERNELS or _PALLAS in sys.modules):
+        _scan_kernels()
+    return _known.get(name)
+
+
+# Few of the instructions of kernels have rules.  Some names are those of two: of two backends, as
+# there is one on all of them otherwise.  The first is meant.
+_IN_KERNELS = frozenset(op.name for op in kernel.OPS)
+_PALLAS = "jax.experimental.pallas"
+
+
+def _scan_kernels() -> None:
+    for module in _compat.kernel_modules():
+        for value in vars(module).values():
+            if isinstance(value, core.Primitive):
+                _known.setdefault(value.name, value)
+
+
+def get(name: str) -> Any:
+    """The primitive of that name.
+
+    Raises:
+      ExportError: this process has none; suggests the nearest name.
+    """
+    found = find(name)
+    if found is None:
+        near = nearest(name, _known)
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise ExportError(
+            f'the installed JAX has no primitive "{name}", and no imported module registers '
+            f"one{hint} (one of your own is known once its module is imported: --load)"
+        )
+    return found
+
+
+def meet(primitive: Any) -> bool:
+    """Remembers a primitive; false where another one already goes by its name."""
+    found = find(primitive.name)
+    if found is None:
+        _met[primitive.name] = primitive
+        return True
+    return found is primitive
+
+
+def op_name(primitive_name: str) -> str:
+    """``jaxpr.<name>``: the primitive's name, or the one its record gives it."""
+    record = ops.BY_PRIMITIVE.get(primitive_name)
+    return f"jaxpr.{record.name if record else primitive_name}"
+
+
+def of_op(op_name: str) -> Any:
+    """The primitive of an op ``jaxpr.<name>``.
+
+    Raises:
+      ExportError: the installed JAX has no such primitive, or the op is of another dialect.
+    """
+    if is_foreign(op_name):
+        raise ExportError("expected an op of the jaxpr dialect")
+    name = op_name.removeprefix("jaxpr.")
+    record = ops.OPS.get(name)
+    for candidate in (record.primitives if record else ()) or (name,):
+        found = find(candidate)
+        if found is not None:
+            return found
+    return get((record.primitives if record and record.primitives else (name,))[0])

@@ -1,0 +1,284 @@
+"""Pytree structures as attributes.
+
+A leaf is ``"*"``; ``None`` is ``none``; a tuple is an array; a list, dict, named tuple or custom
+node is a dictionary with one entry that says which: ``{list = [...]}``,
+``{dict = [["key", child], ...]}``, ``{namedtuple = ["module:Name", [...]]}``,
+``{node = ["module:Name", metadata, [...]]}``.  A named tuple that is registered with JAX is a
+custom node: what its functions say are its children, which need not be its fields.
+
+AnalysisManager never imports anything: a named tuple or node type must already be known to the
+process, or be made known with :func:`register_node_type`.  Only the command line tools do without.
+"""
+
+from __future__ import annotations
+
+import collections
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import jax
+
+from jaxmlir import _compat
+from jaxmlir._compat import tree_util
+from jaxmlir.dialect import codec, stand_ins
+from jaxmlir.dialect.ir import context, ir
+from jaxmlir.errors import ArgumentError, ExportError
+
+_node_types: dict[str, type] = {}
+
+
+def register_node_type(cls: type, name: str | None = None) -> None:
+    """Makes a named tuple or registered pytree node readable under ``name``.
+
+    Args:
+      cls: the class.
+      name: by default ``module:QualifiedName``, what writing uses.
+
+    Raises:
+      ArgumentError: it is no class, or the name no string.
+    """
+    if not isinstance(cls, type):
+        raise ArgumentError(f"register_node_type: expected a class, got {cls!r}")
+    if not isinstance(name, str | None):
+        raise ArgumentError(f"name: expected a string, got {name!r}")
+    _node_types[name or _type_name(cls)] = cls
+
+
+def _type_name(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def encode(tree: Any, writer: codec.Writer = codec.NO_MODULE) -> ir.Attribute:
+    """The attribute of a ``PyTreeDef``."""
+    with context():
+        return _encode(tree, writer)
+
+
+def _encode(tree: Any, writer: codec.Writer) -> ir.Attribute:
+    data = tree.node_data()
+    if data is None:
+        return ir.StringAttr.get("*")
+    cls, metadata = data
+    children = [_encode(child, writer) for child in tree.children()]
+    if cls is type(None):
+        return ir.TypeAttr.get(ir.NoneType.get())
+    if cls is tuple:
+        return ir.ArrayAttr.get(children)
+    if cls is list:
+        return codec.tagged("list", ir.ArrayAttr.get(children))
+    if cls in (dict, collections.OrderedDict):
+        items = [
+            ir.ArrayAttr.get([codec.encode(key, writer), child])
+            for key, child in zip(metadata, children, strict=True)
+        ]
+        tag = "dict" if cls is dict else "ordered_dict"
+        return codec.tagged(tag, ir.ArrayAttr.get(items))
+    if cls is _StandIn:
+        return metadata.encode(children)
+    if _is_plain_namedtuple(cls):
+        _node_types.setdefault(_type_name(cls), cls)
+        name = ir.StringAttr.get(_type_name(cls))
+        return codec.tagged("namedtuple", ir.ArrayAttr.get([name, ir.ArrayAttr.get(children)]))
+    _node_types.setdefault(_type_name(cls), cls)
+    parts = [
+        ir.StringAttr.get(_type_name(cls)),
+        codec.encode(metadata, writer),
+        ir.ArrayAttr.get(children),
+    ]
+    return codec.tagged("node", ir.ArrayAttr.get(parts))
+
+
+def decode(attr: ir.Attribute, reader: codec.Reader = codec.NO_MODULE) -> Any:
+    """The ``PyTreeDef`` that :func:`encode` wrote as ``attr``.
+
+    Raises:
+      ExportError: a node's type is not known to this process, or the encoding is malformed.
+    """
+    # JAX's own node types, such as a view of a reference, are in the registry for traces alone.
+    registries = (tree_util.default_registry, tree_util.tracing_registry)
+    for registry in registries:
+        try:
+            return _Decoder(registry, reader).tree(attr)
+        except (ValueError, TypeError, LookupError, RuntimeError) as e:
+            error = e
+    raise ExportError(f"{attr} is not the encoding of a pytree: {error}") from None
+
+
+# The trees of JAX's own node types, by registry: the layers of a model have equal subtrees, and a
+# program's tree is asked for by several, and by the programs made of it.
+_decoded: dict[Any, dict[ir.Attribute, Any]] = {}
+
+
+class _Decoder:
+    """Reads trees of the node types of one of JAX's registries."""
+
+    def __init__(self, registry: Any, reader: codec.Reader):
+        self.registry = registry
+        self.reader = reader
+        self.known = _decoded.setdefault(registry, {})
+        # How often something was looked up by its name, which may mean another thing tomorrow.
+        self.lookups = 0
+
+    def tree(self, attr: ir.Attribute) -> Any:
+        found = self.known.get(attr)
+        if found is None:
+            before = self.lookups
+            found = self.node(attr)
+            if self.lookups == before:
+                self.known[attr] = found
+        return found
+
+    def node(self, attr: ir.Attribute) -> Any:
+        if isinstance(attr, ir.StringAttr) and attr.value == "*":
+            return self.registry.flatten(0)[1]
+        if isinstance(attr, ir.TypeAttr):
+            return self.registry.flatten(None)[1]
+        if isinstance(attr, ir.ArrayAttr):
+            return self.make(tuple, None, attr)
+        if not isinstance(attr, ir.DictAttr):
+            raise ValueError(f"{attr} is no node")
+        (item,) = attr
+        payload = list(item.attr)
+        match item.name:
+            case "list":
+                return self.make(list, None, payload)
+            case "dict" | "ordered_dict":
+                keys = [self.key(key) for key, _ in payload]
+                if len(set(keys)) != len(keys):
+                    raise ValueError("a dictionary has the same key twice")
+                cls = dict if item.name == "dict" else collections.OrderedDict
+                metadata = keys if cls is dict else tuple(keys)
+                return self.make(cls, metadata, [child for _, child in payload])
+            case "namedtuple" | "node":
+                try:
+                    return self.of_class(item.name, payload)
+                except ExportError:
+                    if not stand_ins.allowed.get():
+                        raise
+                *said, children = payload
+                return self.make(_StandIn, _Said(item.name, *map(str, said)), children)
+        raise ValueError(f"unknown node {item.name!r}")
+
+    def of_class(self, tag: str, payload: list[ir.Attribute]) -> Any:
+        """A node of a class of the process."""
+        match tag:
+            case "namedtuple":
+                name, children = payload
+                cls = self.find_type(ir.StringAttr(name).value)
+                if not _is_plain_namedtuple(cls) or len(cls._fields) != len(children):
+                    raise ValueError(f"{cls} is no named tuple of {len(children)} fields")
+                return self.make(cls, cls, children)
+            case "node":
+                name, metadata, children = payload
+                cls = self.find_type(ir.StringAttr(name).value)
+                if cls in _BUILTIN or _is_plain_namedtuple(cls):
+                    raise ValueError(f"{cls} is no registered pytree node")
+                return self.make(cls, codec.decode(metadata, self.reader), children)
+
+    def key(self, attr: ir.Attribute) -> Any:
+        if not isinstance(attr, (ir.StringAttr, ir.IntegerAttr)):
+            self.lookups += 1
+        return codec.decode(attr, self.reader)
+
+    def find_type(self, name: str) -> type:
+        self.lookups += 1
+        return _find_type(name)
+
+    def make(self, cls: type, metadata: Any, children: Iterable[ir.Attribute]) -> Any:
+        """A tree; JAX refuses classes that are neither named tuples nor registered with it."""
+        trees = list(map(self.tree, children))
+        if _is_namedtuple(cls) and not _is_plain_namedtuple(cls):
+            return _compat.custom_node(self.registry, cls, metadata, trees)
+        return tree_util.PyTreeDef.from_node_data_and_children(
+            self.registry, (cls, metadata), trees
+        )
+
+
+def is_of_arguments(tree: Any) -> bool:
+    """Whether a ``PyTreeDef`` is of a tuple of arguments and a dictionary of keyword arguments."""
+    kinds = [node[0] if (node := part.node_data()) else None for part in (tree, *tree.children())]
+    return kinds == [tuple, tuple, dict]
+
+
+def of_placeholders(tree: Any) -> Any:
+    """The pytree of a ``PyTreeDef`` with an ``object()`` for each leaf.
+
+    That is what JAX itself unflattens trees with that have no arrays: a node that tells arrays from
+    other values takes these for arrays.
+    """
+    return jax.tree.unflatten(tree, [object() for _ in range(tree.num_leaves)])
+
+
+class _Said(NamedTuple):
+    """What is said of a node of an unknown class: the texts of attributes."""
+
+    tag: str
+    name: str
+    metadata: str = ""
+
+    def encode(self, children: list[ir.Attribute]) -> ir.Attribute:
+        said = [ir.Attribute.parse(text) for text in (self.name, self.metadata) if text]
+        return codec.tagged(self.tag, ir.ArrayAttr.get([*said, ir.ArrayAttr.get(children)]))
+
+
+class _StandIn(tuple[Any, ...]):
+    """A node of an unknown class, with its children; see :mod:`jaxmlir.dialect.stand_ins`."""
+
+    said: _Said
+
+
+def _flatten_stand_in(node: _StandIn) -> Any:
+    return [(jax.tree_util.SequenceKey(i), child) for i, child in enumerate(node)], node.said
+
+
+def _unflatten_stand_in(said: _Said, children: Iterable[Any]) -> _StandIn:
+    node = _StandIn(children)
+    node.said = said
+    return node
+
+
+jax.tree_util.register_pytree_with_keys(_StandIn, _flatten_stand_in, _unflatten_stand_in)
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A boolean that is part of a tree; unflattened, it is that."""
+
+    value: bool
+
+
+jax.tree_util.register_pytree_node(
+    Flag, lambda flag: ((), flag.value), lambda value, children: value
+)
+
+_BUILTIN = frozenset({tuple, list, dict, type(None), collections.OrderedDict})
+
+
+def _is_namedtuple(cls: type) -> bool:
+    return issubclass(cls, tuple) and hasattr(cls, "_fields")
+
+
+def _is_plain_namedtuple(cls: type) -> bool:
+    """Whether JAX takes a class for a node with the children that its fields are."""
+    return _is_namedtuple(cls) and not _compat.is_registered_node(cls)
+
+
+def _find_type(name: str) -> type:
+    """The class of that name among those that this process has made."""
+    found = _node_types.get(name)
+    if found is not None:
+        return found
+    module, _, qualname = name.partition(":")
+    # Asking a module for an attribute may run code of it, or import others.
+    value: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        value = vars(value).get(part) if isinstance(value, (type, ModuleType)) else None
+    if isinstance(value, type):
+        return value
+    raise ExportError(
+        f'the pytree node type "{name}" is not known to this process: import its module, or name '
+        "it with jaxmlir.register_node_type"
+    )

@@ -1,0 +1,1 @@
+"""The dialect to StableHLO, by JAX's lowering rules."""

@@ -1,0 +1,687 @@
+"""Dialect to StableHLO, through JAX's own lowering rules.
+
+A program is lowered where JAX lowers the equation that calls it: the rule of ``jaxmlir_call``
+(:mod:`jaxmlir.runtime.program_primitive`) walks the function's block and emits each op into JAX's
+module.
+
+* **Leaves.**  A rule runs once per signature: op, attributes, operand and result types.  Its output
+  is kept as a detached function and copied in for every other op of that signature, in C++ -- what
+  JAX does for equations, with a key that costs a few microseconds instead of tens.
+* **Ops with functions** (jit, scan, cond, shard_map, custom rules, a user's own ...) run JAX's rule
+  for them too.  Where the rule only evaluates or calls the sub-jaxpr, it is given a stub: a jaxpr
+  of one ``jaxmlir_call`` equation, which lowers by walking that function in turn.  Where it looks
+  at the equations (``bodies="inspected"`` in the op's record), it is given the exported jaxpr.
+
+So no op has a lowering rule of ours, and none can be missing or differ from JAX's.  Custom
+derivative rules are dropped here and nowhere earlier: JAX's rule for them lowers the called
+function.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import numpy as np
+from jaxlib.mlir.dialects import func as func_dialect
+
+from jaxmlir import errors
+from jaxmlir._compat import (
+    ad,
+    config,
+    core,
+    effects,
+    jax_mlir_ext,
+    jaxlib_jax,
+    mlir,
+    source_info_util,
+)
+from jaxmlir.analysis import pointwise
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.liveness import Live, Mask
+from jaxmlir.bridge import params
+from jaxmlir.bridge.exporter import constant_value
+from jaxmlir.dialect import codec, custom_calls, effect_attributes, locations, op_signature, ops
+from jaxmlir.dialect.ir import (
+    TREES,
+    context,
+    diagnostics_of,
+    func,
+    functions,
+    ir,
+    parse_module,
+    rename_symbol,
+)
+from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.types import aval_of, widths_of
+from jaxmlir.errors import JaxmlirError, LoweringError, cause_of
+from jaxmlir.lowering.deferred_bodies import Nesting
+from jaxmlir.lowering.templates import KeptLeaves, Template, kept_leaves
+from jaxmlir.support.cache_directory import directory
+from jaxmlir.support.masks import chosen
+from jaxmlir.targets.parallel_loops import ATTRIBUTE, keep_parallel
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+
+def legalize(program: Program, platforms: Sequence[str] | None = None) -> None:
+    """Replaces a program's module with the StableHLO of its public function, under its name.
+
+    Args:
+      platforms: ``"cpu"``, ``"cuda"``, ``"rocm"``, ``"tpu"``; by default the default backend.
+
+    Raises:
+      LoweringError: an op cannot be lowered for a platform.
+    """
+    name, pytrees = program.name, {}
+    with context():
+        attributes = program._function(name).attributes
+        for key in TREES:
+            if key in attributes:
+                pytrees[key] = attributes[key]
+    # The function keeps its signature.
+    lowered = program.lower(platforms, keep_unused=True)
+    text = mlir.module_to_string(lowered.compiler_ir(), enable_debug_info=True)
+    module = parse_module(text)
+    with context():
+        main = functions(module)["main"]
+        rename_symbol(module, "main", name)
+        if len(platforms or ()) > 1:
+            _name_platforms(main, platforms)
+        for key, tree in pytrees.items():
+            main.attributes[key] = tree
+    program.module = module
+    program.changed()
+
+
+PLATFORMS = "jaxpr.platforms"
+"""The attribute of the argument that is the number of a platform: their names."""
+
+
+def _name_platforms(function: func.FuncOp, platforms: Sequence[str]) -> None:
+    """Has the argument that JAX adds for several platforms say which these are."""
+    attributes = [{a.name: a.attr for a in ir.DictAttr(of_one)} for of_one in function.arg_attrs]
+    index, nothing = map(ir.StringAttr.get, ("_platform_index", ""))
+    for of_one in attributes:
+        if of_one.get("jax.global_constant", nothing) == index:
+            of_one[PLATFORMS] = ir.ArrayAttr.get(list(map(ir.StringAttr.get, platforms)))
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get(list(map(ir.DictAttr.get, attributes)))
+
+
+def lower_function(
+    ctx: Any,
+    program: Program,
+    symbol: str,
+    args: Sequence[Any],
+    results: Mask | None = None,
+) -> tuple[list[Any], Any]:
+    """Emits the body of ``@symbol`` at JAX's current insertion point.
+
+    Args:
+      ctx: JAX's ``LoweringRuleContext`` of the calling equation.
+      args: the operands, as JAX's IR values; ``None`` for those that ``results`` do not need.
+      results: those that are used; what only the others need is left out, in the functions that
+        this one calls too.  By default nothing is left out.
+
+    Returns:
+      The results, ``None`` for those that are not used, and the tokens of the ordered effects after
+      the last op.
+
+    Raises:
+      LoweringError: JAX has no rule for an op on the platform, its rule fails, or the program may
+        not use it; names the op and the user's line.
+    """
+    custom_calls.check(program)
+    liveness = program.liveness
+    live = None if results is None else liveness.of(symbol, results)
+    lowering = _Lowering(ctx, program, liveness.body(symbol))
+    nesting = Nesting.of(ctx.module_context)
+    nesting.enter()
+    try:
+        lowered = lowering.lower(args, live)
+        if nesting.depth > 1:
+            return lowered
+        lowered = nesting.finish(ctx.module_context, *lowered)
+    finally:
+        nesting.leave()
+    if directory():
+        from jaxmlir.caching import rule_cache
+
+        rule_cache.settle()
+    return lowered
+
+
+class _Lowering:
+    """Lowers the ops of one block; one instance per call of a function."""
+
+    def __init__(self, ctx: Any, program: Program, body: FunctionView):
+        self.ctx = ctx
+        self.program = program
+        self.body = body
+        self.module_context = ctx.module_context
+        self.tokens = ctx.tokens_in
+        # JAX's cache lives as long as the module being built, and so do our templates.
+        self.cache: dict[Any, Any] = ctx.module_context.lowering_cache
+        self.traceback = ctx.traceback or jaxlib_jax.Traceback()
+        self.home = body.function.location.attr
+        self.prefix = str(ctx.name_stack)
+        # Of the ops' frames under this equation's traceback, and of their locations under its name
+        # stack too.  What came from no line of the user's is where its function is.
+        key = ("frames", self.home, self.traceback)
+        self.frames: dict[Any, ir.Location] = self.cache.setdefault(key, {})
+        key = ("locations", *key, self.prefix)
+        self.locations: dict[Any, ir.Location] = self.cache.setdefault(key, {})
+
+    def lower(self, args: Sequence[Any], live: Live | None) -> tuple[list[Any], Any]:
+        body, types = self.body, self.body.types
+        values: list[Any] = [None] * len(types)
+        values[: body.arity] = args
+        dead, cuts = (frozenset(live.dead), live.cuts) if live else ((), {})
+        cache = self.cache
+        inlined_call = jax_mlir_ext.inlined_func_call
+        dim_vars = tuple(self.ctx.dim_var_values)
+        columns = zip(body.ops, body.signatures, body.operands, body.results, strict=True)
+        for i, (op, known, operands, (first, last)) in enumerate(columns):
+            if i in dead:
+                continue
+            name = known.name
+            try:
+                location = self.location(op)
+                template = cache.get(known)
+                if type(template) is Template and i not in cuts:
+                    nodes = [values[v] for v in operands]
+                    outs = inlined_call(template.function, [*dim_vars, *nodes], location)
+                    values[first:last] = outs
+                    continue
+                # Entering a location takes as long as copying a template.
+                with location:
+                    if name == "jaxpr.constant":
+                        values[first] = self.constant(op, known)
+                        continue
+                    results = range(first, last)
+                    if i in cuts:
+                        op = self.program.stubs.reduced(op, cuts[i])
+                        known = op_signature.of_op(op, op.name, op.operands)
+                        operands = chosen(operands, cuts[i].operands)
+                        results = chosen(results, cuts[i].results)
+                    outs = self.op(op, known, [values[v] for v in operands])
+                    for number, out in zip(results, outs, strict=True):
+                        values[number] = out
+            except JaxmlirError as e:
+                located = _at_op(e, op, name)
+                raise located from cause_of(located, e)
+            except _OF_RULES as e:
+                # AssertionError and NameError are what JAX's rules raise where no transformation
+                # is around the program.
+                axes = effect_attributes.axis_names(op)
+                if not axes or not isinstance(e, (AssertionError, NameError)):
+                    raise _at_op(e, op, name) from e
+                unbound = LoweringError(
+                    f"unbound axis name {', '.join(map(repr, axes))}: expected a vmap of that "
+                    "axis_name, or a shard_map, around the program"
+                )
+                raise _at_op(unbound, op, name) from e
+        return [values[v] for v in body.returned], self.tokens
+
+    def op(self, op: Any, known: Signature, nodes: list[Any]) -> Sequence[Any]:
+        """The results of an op, written in the current location."""
+        key = (self.program, known) if _may_differ(known) else known
+        template = self.cache.get(key)
+        if template is None:
+            template = self.cache[key] = self.template(op, known)
+        if type(template) is not Template:
+            return template(self, op, nodes)
+        return self.inlined(template, nodes)
+
+    def inlined(self, template: Template, nodes: Sequence[Any]) -> Sequence[Any]:
+        arguments = [*self.ctx.dim_var_values, *nodes]
+        return jax_mlir_ext.inlined_func_call(template.function, arguments)
+
+    def constant(self, op: Any, known: Signature) -> Any:
+        """A constant.  Programs write the same small ones over and over: they have templates."""
+        value, aval = constant_value(self.program, op), aval_of(known.results[0])
+        if "name" in op.attributes or not isinstance(value, np.ndarray):
+            return mlir.ir_constant(value, const_lowering=self.ctx.const_lowering, aval=aval)
+        dim_types = [v.type for v in self.ctx.dim_var_values]
+        template = self.cache[known] = _constant_template(value, aval, dim_types)
+        (result,) = self.inlined(template, [])
+        return result
+
+    def template(self, op: Any, known: Signature) -> Any:
+        """What to do for every op of this one's signature."""
+        eqn = _equations.get(known)
+        if eqn is None:
+            shared = known.is_portable and not _may_differ(known)
+            code = self.kept.find(known) if shared and self.kept else None
+            if code is not None:
+                return Template.read(code)
+            eqn = self.equation(op, known.name, shared)
+            if shared:
+                _equations[known] = eqn
+        rules = mlir._get_lowering_rules(self.module_context, eqn.primitive, eqn.ctx)
+        lower = functools.partial(
+            mlir._uncached_lowering, eqn.primitive, eqn.ctx, eqn.effects, *rules[:2]
+        )
+        if eqn.primitive in mlir._uncacheable_primitives:
+            return functools.partial(_lower_in_place, eqn=eqn, lower=lower)
+        if rules[2] and eqn.arrays and not eqn.effects and not ops.may_have_functions(known.name):
+            return self.leaf(eqn, known, lower, (rules[1], *rules[0].values()))
+        traceback = locations.source_info(op.location).traceback
+        with source_info_util.user_context(traceback), eqn.ctx.manager, eqn.widths:
+            entry = mlir._emit_lowering_rule_as_fun(
+                lower,
+                self.module_context,
+                eqn.ctx,
+                eqn.primitive,
+                eqn.ordered,
+                eqn.avals_in,
+                eqn.avals_out,
+                rules[2],
+                **eqn.params,
+            )
+        if ATTRIBUTE in op.attributes:
+            platforms = self.ctx.platforms or self.module_context.platforms
+            devices = getattr(self.module_context.axis_context, "num_devices", 1)
+            keep_parallel(entry.func, platforms, devices)
+        written = entry.func.entry_block.operations
+        _check_rule(written[len(written) - 1], entry.func.type.results)
+        plain = (
+            all(isinstance(t, ir.Type) for t in entry.flat_output_types) and not entry.const_args
+        )
+        if entry.inline and not eqn.ordered and plain and eqn.arrays:
+            return Template(entry.func.operation)
+        return functools.partial(_call_entry, entry=entry, ordered=eqn.ordered)
+
+    def leaf(
+        self, eqn: _Equation, known: Signature, lower: Any, rules: tuple[Any, ...]
+    ) -> Template:
+        """The template of a leaf op: that of a pointwise op of another shape, if there is one."""
+        alike = None if self.ctx.dim_var_values else pointwise.kind_of(known)
+        if alike is None:
+            return self.leaf_here(eqn, known, lower, rules)
+        template, shape = self.cache.get(alike.key) or self.kept_alike(alike) or (None, ())
+        if template is not None:
+            self.cache[alike.key] = template, shape
+            function = pointwise.reshaped(template.function, shape, alike.shape)
+            if function is not None:
+                template = Template(function)
+                if self.kept:
+                    self.kept.keep(known, template.code)
+                return template
+        template = self.leaf_here(eqn, known, lower, rules, alike)
+        self.cache[alike.key] = template, alike.shape
+        return template
+
+    def kept_alike(self, alike: pointwise.Kind) -> tuple[Template, pointwise.Shape] | None:
+        """What an earlier process has made for such ops, and for which shape."""
+        found = self.kept and self.kept.find_alike(alike)
+        return (Template.read(found[0]), found[1]) if found else None
+
+    def leaf_here(
+        self,
+        eqn: _Equation,
+        known: Signature,
+        lower: Any,
+        rules: tuple[Any, ...],
+        alike: pointwise.Kind | None = None,
+    ) -> Template:
+        """The same for the op's own shape, read back where earlier modules have had it.
+
+        It is written down for the second, or for other processes: most of a process's first program
+        are met in no other.
+        """
+        codes = None if self.environment is None else eqn.codes
+        key = (rules, self.environment)
+        code = None if codes is None else codes.get(key)
+        if code:
+            return Template.read(code)
+        before = _left_in(self.module_context)
+        # Its ops are copied to other places, so they are not to tell of this one.
+        nowhere = jaxlib_jax.Traceback()
+        with source_info_util.user_context(nowhere), eqn.ctx.manager, eqn.widths:
+            template = self.emit_leaf(eqn, lower)
+        if codes is None or code is not None:
+            return template
+        if key not in codes and self.kept is None:
+            codes[key] = None
+            return template
+        # A rule that calls a function of its module has written more than its own code.
+        whole = _left_in(self.module_context) == before and template.is_whole
+        code = codes[key] = template.code if whole else b""
+        if whole and self.kept is not None:
+            self.kept.keep(known, code, alike)
+        return template
+
+    @functools.cached_property
+    def environment(self) -> Any | None:
+        """What a leaf's rule may depend on besides its equation; ``None`` where it is too much."""
+        module_context = self.module_context
+        if self.ctx.dim_var_values or getattr(module_context.axis_context, "num_devices", 1) != 1:
+            return None
+        return (
+            tuple(self.ctx.platforms or module_context.platforms),
+            module_context.backend,
+            module_context.axis_context,
+            module_context.lowering_parameters,
+            config.trace_context(),
+        )
+
+    @functools.cached_property
+    def kept(self) -> KeptLeaves | None:
+        """What earlier processes have made."""
+        if self.environment is None:
+            return None
+        platforms = self.environment[0]
+        key = ("kept", platforms)
+        if key not in self.cache:
+            self.cache[key] = kept_leaves(self.module_context, platforms)
+        return self.cache[key]
+
+    def emit_leaf(self, eqn: _Equation, lower: Any) -> Template:
+        """A rule's output for arrays: ``_emit_lowering_rule_as_fun`` without what others need.
+
+        Most of the time of lowering a small program goes into this.
+        """
+        module_context = self.module_context
+        dim_vars = self.ctx.dim_var_values
+        arguments = [v.type for v in dim_vars]
+        arguments += [mlir.aval_to_ir_type(module_context, aval) for aval in eqn.avals_in]
+        results = [mlir.aval_to_ir_type(module_context, aval) for aval in eqn.avals_out]
+        stack = source_info_util.new_name_stack()
+        with mlir.source_info_to_location(module_context, eqn.primitive, stack, None) as location:
+            attributes = {
+                "sym_name": ir.StringAttr.get(eqn.primitive.name),
+                "function_type": ir.TypeAttr.get(ir.FunctionType.get(arguments, results)),
+            }
+            function = ir.Operation.create("func.func", attributes=attributes, regions=1, ip=False)
+            block = function.regions[0].blocks.append(
+                *arguments, arg_locs=[location] * len(arguments)
+            )
+            with ir.InsertionPoint(block):
+                values = list(block.arguments)
+                ctx = mlir.LoweringRuleContext(
+                    module_context=module_context,
+                    primitive=eqn.primitive,
+                    name_stack=stack,
+                    traceback=None,
+                    avals_in=eqn.avals_in,
+                    avals_out=eqn.avals_out,
+                    tokens_in=mlir.TokenSet(),
+                    tokens_out=None,
+                    jaxpr_eqn_ctx=eqn.ctx,
+                    dim_var_values=values[: len(dim_vars)],
+                    const_lowering={},
+                )
+                outs = lower(ctx, *values[len(dim_vars) :], **eqn.params)
+                _check_rule(func_dialect.ReturnOp(outs), results)
+        return Template(function)
+
+    def equation(self, op: Any, name: str, shared: bool) -> _Equation:
+        """The op as JAX's rules take it.
+
+        Args:
+          shared: it means the same in every program.
+        """
+        if name == "jaxpr.custom_lin":
+            refuse_custom_lin(op)
+        reader = self.program.stubs if _bodies(name) == "opaque" else self.program.exporter
+        with context():
+            primitive, parameters = params.of_op(op, name, reader)
+            attributes = op.attributes
+            ctx_attr = attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None
+            op_effects: Any = core.no_effects
+            if "jaxpr.effects" in attributes:
+                op_effects = frozenset(codec.decode(a) for a in attributes["jaxpr.effects"])
+            avals_in = [aval_of(v.type) for v in op.operands]
+            avals_out = [aval_of(v.type) for v in op.results]
+            return _Equation(
+                primitive=primitive,
+                params=parameters,
+                ctx=effect_attributes.decode_ctx(ctx_attr),
+                effects=op_effects,
+                ordered=tuple(effects.ordered_effects.filter_in(op_effects)),
+                avals_in=avals_in,
+                avals_out=avals_out,
+                arrays=all(type(a) is core.ShapedArray for a in (*avals_in, *avals_out)),
+                codes={} if shared else None,
+            )
+
+    def location(self, op: Any) -> ir.Location:
+        """The op's location in JAX's context, within that of the calling equation."""
+        location = op.location
+        key = location.attr
+        found = self.locations.get(key)
+        if found is None:
+            found = self.locations[key] = self.translate(location)
+        return found
+
+    def translate(self, location: ir.Location) -> ir.Location:
+        name, frames = locations.split(location)
+        outer = self.ctx.name_stack
+        if outer.stack and isinstance(outer.stack[-1], source_info_util.Transform):
+            # It is printed around the name that follows.
+            name = str(outer + locations.name_stack(location))
+        elif self.prefix:
+            name = f"{self.prefix}/{name}" if name else self.prefix
+        key = frames.attr
+        found = self.frames.get(key)
+        if found is None:
+            found = self.frames[key] = self.translate_frames(frames)
+        return ir.Location.name(name, childLoc=found) if name else found
+
+    def translate_frames(self, frames: ir.Location) -> ir.Location:
+        traceback = locations.traceback_of(frames)
+        if traceback is not None or (self.is_nowhere(frames) and self.traceback.frames):
+            nameless = source_info_util.new_name_stack()
+            traceback = self.within(traceback)
+            return mlir.source_info_to_location(self.module_context, None, nameless, traceback)
+        found = _translate_frames(frames, self.cache)
+        outer = mlir._traceback_to_location(self.module_context, self.traceback)
+        if not isinstance(outer, ir.UnknownLoc):
+            found = ir.Location.callsite(found, [outer])
+        return found
+
+    def is_nowhere(self, frames: ir.Location) -> bool:
+        """Whether an op's equation came from no line of the user's: it has its function's."""
+        return frames.attr == self.home
+
+    def within(self, traceback: Any | None) -> Any:
+        """A traceback with that of the calling equation below it."""
+        return self.traceback if traceback is None else traceback + self.traceback
+
+
+def _check_rule(returned: Any, expected: Iterable[ir.Type]) -> None:
+    """Fails where a rule gives values of other types than its op has, or ops that are not valid.
+
+    JAX would find that in the module as a whole, and name no op.
+
+    Args:
+      returned: the end of the function that the rule has written.
+    """
+    got, want = [v.type for v in returned.operands], [*expected]
+    if got != want:
+        given, wanted = (", ".join(map(str, types)) or "nothing" for types in (got, want))
+        raise TypeError(f"its rule gives {given}, expected {wanted}")
+    try:
+        returned.operation.parent.verify()
+    except ir.MLIRError as e:
+        said = "; ".join(d.message for d in diagnostics_of(e))
+        raise LoweringError(f"its rule gives no valid StableHLO: {said}") from e
+
+
+def _left_in(module_context: Any) -> tuple[Any, ...]:
+    """What rules have left with a module besides ops: callbacks, what these need, channels."""
+    return (
+        len(module_context.keepalives),
+        len(module_context.host_callbacks),
+        repr(module_context.channel_iterator),
+    )
+
+
+# What rules raise about ops that they cannot lower.  Others are errors that the program asks for.
+_OF_RULES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+    ir.MLIRError,
+)
+
+
+def _at_op(error: Exception, op: Any, name: str) -> LoweringError:
+    position = locations.position(op.location)
+    if not isinstance(error, (errors.JaxmlirError, NotImplementedError)):
+        error = LoweringError(f"{type(error).__name__}: {error}")
+    return errors.at_op(LoweringError, error, name, position, "op cannot be lowered")
+
+
+class _Equation(NamedTuple):
+    """What a rule is given for the ops of one signature."""
+
+    primitive: Any
+    params: dict[str, Any]
+    ctx: Any
+    effects: Any
+    ordered: tuple[Any, ...]
+    avals_in: list[Any]
+    avals_out: list[Any]
+    # Whether operands and results are arrays, each one value in StableHLO.
+    arrays: bool
+    # What a leaf's rule emitted, by the rule and the environment: reading it takes a fifth of the
+    # time of running the rule.  Not kept of what one program only can mean.
+    codes: dict[Any, bytes | None] | None
+
+    @property
+    def widths(self) -> contextlib.AbstractContextManager[Any]:
+        """What its rule is to run in."""
+        return widths_of((*self.avals_in, *self.avals_out))
+
+
+def refuse_custom_lin(op: Any) -> NoReturn:
+    """Fails on a linear map of which only the transpose is known."""
+    attributes = op.attributes
+    bwd = f", {attributes['bwd']}" if "bwd" in attributes else ""
+    try:
+        ad.raise_custom_vjp_error_on_jvp()
+    except TypeError as e:
+        raise LoweringError(
+            "it is the derivative of a custom_vjp function, of which only the transpose is known"
+            f"{bwd}: forward-mode differentiation (jvp) of such a function is not defined; "
+            "custom_vjp_forward='transpose' (of a pass: custom-vjp-forward=transpose) takes the "
+            "transpose of its backward rule"
+        ) from e
+
+
+# By signature, of every program: those that name no function and no Python object.
+_equations: dict[Signature, _Equation] = {}
+
+
+def _constant_template(value: np.ndarray, aval: Any, dim_types: Sequence[ir.Type]) -> Template:
+    """A template without operands but, as all have, the sizes of symbolic dimensions."""
+    with ir.Location.unknown() as nowhere:
+        attributes = {
+            "sym_name": ir.StringAttr.get("constant"),
+            "function_type": ir.TypeAttr.get(ir.FunctionType.get(dim_types, [])),
+        }
+        function = ir.Operation.create("func.func", attributes=attributes, regions=1, ip=False)
+        block = function.regions[0].blocks.append(*dim_types, arg_locs=[nowhere] * len(dim_types))
+        with ir.InsertionPoint(block):
+            result = mlir.ir_constant(value, aval=aval)
+            func_dialect.ReturnOp([result])
+        type_ = ir.FunctionType.get(dim_types, [result.type])
+        function.attributes["function_type"] = ir.TypeAttr.get(type_)
+    return Template(function)
+
+
+def _lower_in_place(
+    body: _Lowering, op: Any, nodes: Sequence[Any], *, eqn: _Equation, lower: Any
+) -> Sequence[Any]:
+    """Runs a rule that must not be cached, at the op."""
+    outer = body.ctx
+    _, frames = locations.split(op.location)
+    nowhere = body.is_nowhere(frames)
+    traceback = None if nowhere else locations.source_info(op.location).traceback
+    name_stack = outer.name_stack + locations.name_stack(op.location)
+    with source_info_util.user_context(traceback), eqn.ctx.manager, eqn.widths:
+        ctx = mlir.LoweringRuleContext(
+            module_context=body.module_context,
+            primitive=eqn.primitive,
+            name_stack=name_stack,
+            traceback=body.within(traceback),
+            avals_in=eqn.avals_in,
+            avals_out=eqn.avals_out,
+            tokens_in=body.tokens,
+            tokens_out=None,
+            jaxpr_eqn_ctx=eqn.ctx,
+            dim_var_values=outer.dim_var_values,
+            const_lowering=outer.const_lowering,
+        )
+        outs = lower(ctx, *nodes, **eqn.params)
+    if ctx.tokens_out is not None:
+        body.tokens = body.tokens.update_tokens(ctx.tokens_out)
+    return [out if isinstance(out, ir.Value) else tuple(out) for out in outs]
+
+
+def _call_entry(
+    body: _Lowering, op: Any, nodes: Sequence[Any], *, entry: Any, ordered: Sequence[Any]
+) -> Sequence[Any]:
+    """Uses a rule's output that threads tokens, takes constants, or must stay a function."""
+    ctx = body.ctx
+    consts = tuple(
+        mlir.ir_constants(c, const_lowering=ctx.const_lowering, aval=aval)
+        for c, aval in zip(entry.const_args, entry.const_arg_avals, strict=True)
+    )
+    tokens = tuple(body.tokens.get(effect) for effect in ordered)
+    flat, _ = mlir.ir_tree_registry.flatten((*ctx.dim_var_values, *tokens, *consts, *nodes))
+    if entry.inline:
+        outs = jax_mlir_ext.inlined_func_call(entry.func.operation, flat)
+    else:
+        symbol = ir.FlatSymbolRefAttr.get(entry.func.sym_name.value)
+        outs = func_dialect.CallOp(entry.flat_output_types, symbol, flat).results
+    outs = list(entry.output_treedef.unflatten(outs))
+    new_tokens, outs = outs[: len(ordered)], outs[len(ordered) :]
+    if ordered:
+        updated = mlir.TokenSet(dict(zip(ordered, new_tokens, strict=True)))
+        body.tokens = body.tokens.update_tokens(updated)
+    return outs
+
+
+def _translate_frames(location: ir.Location, known: dict[Any, Any]) -> ir.Location:
+    """A location of our context rebuilt in the current one; ``known`` has those met before."""
+    key = location.attr
+    found = known.get(key)
+    if found is not None:
+        return found
+    if isinstance(location, ir.CallSiteLoc):
+        caller = _translate_frames(location.caller, known)
+        found = ir.Location.callsite(_translate_frames(location.callee, known), [caller])
+    elif isinstance(location, ir.NameLoc):
+        child = _translate_frames(location.child_loc, known)
+        found = ir.Location.name(location.name_str, childLoc=child)
+    elif isinstance(location, ir.FileLineColLoc):
+        found = ir.Location.file(location.filename, location.start_line, location.start_col)
+    elif isinstance(location, ir.FusedLoc):
+        found = ir.Location.fused([_translate_frames(loc, known) for loc in location.locations])
+    else:
+        found = ir.Location.unknown()
+    known[key] = found
+    return found
+
+
+@functools.cache
+def _bodies(name: str) -> str:
+    record = ops.OPS.get(name.removeprefix("jaxpr."))
+    # A primitive nobody knows may look into the jaxprs it is given.
+    return record.bodies if record is not None else "inspected"
+
+
+def _may_differ(known: Signature) -> bool:
+    """Whether ops of a signature may mean something else in another program."""
+    return bool(known.attributes) and ops.may_have_functions(known.name)

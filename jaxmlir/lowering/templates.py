@@ -1,0 +1,114 @@
+"""What JAX's lowering rules give for ops without functions, in this process and on disk
+(:mod:`jaxmlir.caching.rule_cache`)."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir._compat import mlir
+from jaxmlir.analysis.pointwise import Kind, Shape
+from jaxmlir.dialect.ir import bytecode, ir
+from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.support.cache_directory import rule_cache
+
+if TYPE_CHECKING:
+    from jaxmlir.caching.rule_cache import RuleCache
+
+
+class Template:
+    """A rule's output as a function to copy in."""
+
+    __slots__ = ("function", "module")
+
+    def __init__(self, function: Any, module: ir.Module | None = None):
+        self.function = function
+        # An operation does not keep the module that it is in.
+        self.module = module
+
+    @classmethod
+    def read(cls, code: bytes) -> Template:
+        """That of which :attr:`code` is the bytecode, in the current context."""
+        module = ir.Module.parse(code)
+        (function,) = module.body.operations
+        return cls(function.operation, module)
+
+    @property
+    def code(self) -> bytes:
+        """The function as bytecode."""
+        return bytecode(self.function)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is nothing in it that refers to a function, or to code of a library."""
+        names: set[str] = set()
+
+        def see(op: ir.Operation) -> ir.WalkResult:
+            names.add(op.name)
+            return ir.WalkResult.ADVANCE
+
+        for op in self.function.regions[0].blocks[0]:
+            op.operation.walk(see)
+        return all(map(_is_plain, names))
+
+
+@functools.cache
+def _is_plain(name: str) -> bool:
+    dialect, _, rest = name.partition(".")
+    if dialect in ("stablehlo", "chlo"):
+        return rest not in ("composite", "custom_call")
+    return name == "func.return"
+
+
+class KeptLeaves:
+    """The templates that are kept for one environment of a lowering."""
+
+    def __init__(self, cache: RuleCache, environment: str):
+        self._cache = cache
+        self._environment = environment
+
+    def find(self, known: Signature) -> bytes | None:
+        """The bytecode of the template for the ops of a signature."""
+        key = self._key_of(known)
+        return key and self._cache.find(key)
+
+    def find_alike(self, alike: Kind) -> tuple[bytes, Shape] | None:
+        """That of pointwise ops of some shape, and the shape."""
+        found = self._cache.find_alike(self._key("alike", alike.text))
+        code = found and self._cache.find(found[0])
+        return (code, found[1]) if found and code else None
+
+    def keep(self, known: Signature, code: bytes, alike: Kind | None = None) -> None:
+        """Keeps a template for later processes.
+
+        Args:
+          alike: it is to serve for pointwise ops of other shapes, too.
+        """
+        key = self._key_of(known)
+        if key is not None:
+            self._cache.keep(key, lambda: code)
+            if alike is not None:
+                self._cache.keep_alike(self._key("alike", alike.text), key, alike.shape)
+
+    def _key_of(self, known: Signature) -> bytes | None:
+        """Where the template is kept, if it is to be."""
+        if known.text is None or known.name in self._cache.without:
+            return None
+        return self._key("leaf", known.text)
+
+    def _key(self, what: str, text: str) -> bytes:
+        return self._cache.key(what, self._environment, text)
+
+
+def kept_leaves(module_context: Any, platforms: Any) -> KeptLeaves | None:
+    """What is kept for the lowering of a module for platforms, unless that is no plain one."""
+    axes, parameters = module_context.axis_context, module_context.lowering_parameters
+    mesh = getattr(axes, "abstract_mesh", None)
+    is_plain = type(axes) is mlir.sharding_impls.ShardingContext and (mesh is None or mesh.empty)
+    if not is_plain or parameters.override_lowering_rules:
+        return None
+    cache, backend = rule_cache(), module_context.backend
+    if cache is None:
+        return None
+    client = backend and (backend.platform, backend.platform_version)
+    return KeptLeaves(cache, repr((platforms, client, axes.device_assignment, parameters)))

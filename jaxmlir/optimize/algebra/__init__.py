@@ -1,0 +1,1 @@
+"""Passes that use laws of linear algebra and of logarithms."""

@@ -1,0 +1,368 @@
+"""A linear function of a function's values, and its transpose.
+
+From a value, its *root*, a walk leads backwards through what it is linear in: sums, products with
+something else, masks.  Each expression on the way has a cotangent, a tensor ``c`` with which
+
+    root[o] = sum over all other labels of c[o, ...] expr[o, ...] + ...
+
+holds, summed over the expressions that the walk has come to.  What a mask keeps out may be a NaN or
+an infinity there, and zero times it is none, so a mask is passed only where it cannot be meant to
+keep such a thing out (:func:`may_guard`).  At first that is the root with the cotangent 1.  The
+labels ``o`` of the root's dimensions are nowhere summed over.  A step replaces an expression by an
+operand, whose cotangent is the transpose of the op applied to that of the result.
+"""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import math
+import operator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from jaxmlir.optimize.algebra.factor_linear_sums.cost import cost, price
+from jaxmlir.optimize.algebra.factor_linear_sums.reading import LINEAR, Reading, may_guard
+from jaxmlir.optimize.algebra.factor_linear_sums.tensors import Algebra, Expr, Tensor, numbered
+from jaxmlir.optimize.algebra.products.cost import BYTE_NS
+
+
+class Unfit(Exception):
+    """A dimension of an expression stands for different dimensions of the root."""
+
+
+@dataclass(eq=False, slots=True)
+class Factors:
+    """Factors of a product, in order; those that begin alike have their beginning in common.
+
+    Attributes:
+      before: all but the last one.
+      labels: of all of them.
+      longer: what they become with one more.
+      products: what a tensor times all of them is, as far as that has been asked for.
+    """
+
+    before: Factors | None
+    last: Tensor | None
+    labels: frozenset[int]
+    longer: dict[Tensor, Factors] = field(default_factory=dict)
+    products: dict[Tensor, Tensor] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        found = []
+        while self.before is not None:
+            found.append(self.last)
+            self = self.before
+        return reversed(found)
+
+    def with_last(self, factor: Tensor) -> Factors:
+        """These and one more: the same object each time."""
+        found = self.longer.get(factor)
+        if found is None:
+            found = self.longer[factor] = Factors(self, factor, self.labels | {*factor.labels})
+        return found
+
+    def times(self, algebra: Algebra, t: Tensor) -> Tensor:
+        """A tensor times all of them, from the first one on."""
+        pending, factors = [], self
+        while factors.before is not None and t not in factors.products:
+            pending.append(factors)
+            factors = factors.before
+        found = t if factors.before is None else factors.products[t]
+        for factors in reversed(pending):
+            found = factors.products[t] = algebra.product(found, factors.last)
+        return found
+
+
+@dataclass(eq=False, slots=True)
+class Place:
+    """An expression that the walk has come to.
+
+    Attributes:
+      labels: of its dimensions.
+      cotangent: the sum of what it was handed.
+      factors: of the cotangent as well, which are not multiplied into it yet.
+      handed: how often.
+      step: what was handed to operands.
+      price: of computing what was handed.
+    """
+
+    expr: Expr
+    labels: tuple[int, ...]
+    cotangent: Tensor
+    factors: Factors
+    handed: int = 1
+    step: list[Expr] = field(default_factory=list)
+    price: float = 0.0
+
+
+class _Op(NamedTuple):
+    """An op that the walk goes through: its place, its labels, and its operands."""
+
+    place: Place
+    labels: tuple[int, ...]
+    operands: list[Tensor]
+
+
+_Handed = tuple[Tensor, Tensor, Factors]
+"""An operand, its cotangent, and factors of that which wait."""
+
+
+class Walk:
+    """The walk from a root.
+
+    Attributes:
+      places: the expressions that it has come to, users first.
+      read: the program's expressions that cotangents are made of.
+      precision: of the matrix products that sum over labels; ``None`` of other sums.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        root: Expr,
+        is_there: Callable[[Expr], bool],
+        stops: Collection[Expr] = (),
+    ):
+        """
+        Args:
+          is_there: whether the program has computed an expression before the root.
+          stops: expressions from which the walk does not go on.
+        """
+        self.algebra = algebra = reading.algebra
+        self._weight = reading.weight
+        self.root = root
+        self.stops = stops
+        self.places: dict[Expr, Place] = {}
+        self.read: set[Expr] = set()
+        self.precision: dict[int, Any] = {}
+        self._is_there = is_there
+        self._labels = root.rank
+        self._counted: set[Expr] = set()
+        self._one = algebra.one(root.dtype)
+        self._no_factors = Factors(None, None, frozenset())
+        labels = tuple(range(root.rank))
+        self.places[root] = Place(root, labels, self._one, self._no_factors, handed=root.uses)
+        pending = [-root.number]
+        by_number = {root.number: root}
+        while pending:
+            for operand in self._step(self.places[by_number[-heapq.heappop(pending)]]):
+                by_number[operand.number] = operand
+                heapq.heappush(pending, -operand.number)
+
+    def leaves(self) -> Iterator[Place]:
+        """Where it ends."""
+        return (place for place in self.places.values() if not place.step)
+
+    def _step(self, place: Place) -> list[Expr]:
+        """Hands the cotangent of an expression to its operands; those that are met first."""
+        expr = place.expr
+        if expr in self.stops or expr.kind not in LINEAR or expr.value is None:
+            return []
+        if expr.kind == "mask" and may_guard(expr):
+            return []
+        # What other cotangents are made of is computed anyway: nothing is saved from there on.
+        if place.handed < expr.uses or expr in self.read:
+            return []
+        labels = place.labels
+        if expr.sums:
+            fresh = range(self._labels, self._labels + len(expr.sizes) - expr.rank)
+            labels = (*labels, *fresh)
+            for label in fresh:
+                self.precision[label] = expr.params
+            self._labels = fresh.stop
+        own, label_of = numbered(len(labels)), labels.__getitem__
+        operands = [
+            Tensor(e, labels if w == own else tuple(map(label_of, w)), s)
+            for e, w, s in expr.operands
+        ]
+        first = []
+        for operand, cotangent, factors in self._handed(_Op(place, labels, operands)):
+            operand_expr, own_labels, sign = operand
+            place.price += self._price(cotangent)
+            place.step.append(operand_expr)
+            known = self.places.get(operand_expr)
+            if known is None:
+                self.places[operand_expr] = Place(
+                    operand_expr, own_labels, cotangent.times(sign), factors
+                )
+                first.append(operand_expr)
+            else:
+                self._add(known, operand, cotangent.times(sign), factors)
+                place.price += self._price(known.cotangent)
+        return first
+
+    def _add(self, known: Place, operand: Tensor, cotangent: Tensor, factors: Factors) -> None:
+        """Hands a cotangent to an expression that has one, by other labels."""
+        if operand.labels != known.labels:
+            at = dict(zip(operand.labels, known.labels, strict=True))
+            if any(a != b and min(a, b) < self.root.rank for a, b in at.items()):
+                raise Unfit
+            cotangent, *others = (
+                t.relabelled({k: at.get(k, k) for k in t.labels}) for t in (cotangent, *factors)
+            )
+            factors = functools.reduce(Factors.with_last, others, self._no_factors)
+        if factors is not known.factors:
+            cotangent = factors.times(self.algebra, cotangent)
+            known.cotangent = known.factors.times(self.algebra, known.cotangent)
+            known.factors = self._no_factors
+        known.cotangent = self.algebra.add(known.cotangent, cotangent)
+        known.handed += 1
+
+    def _handed(self, op: _Op) -> list[_Handed]:
+        """What the operands of an op are handed."""
+        expr, tensors = op.place.expr, op.operands
+        given = op.place.cotangent
+        if expr.kind == "add":
+            return [self._summed(op, given, t) for t in tensors]
+        if expr.kind == "div":
+            by = self.algebra.apply("div", None, [self._one, tensors[1]], expr.dtype)
+            return [self._times(op, tensors[0], by)]
+        if expr.kind == "mask":
+            operands = [tensors[0], given.unsigned]
+            masked = self.algebra.apply("mask", expr.params, operands, expr.dtype)
+            return [self._summed(op, masked.times(given.sign), tensors[1])]
+        if len(tensors) == 1:
+            return [self._summed(op, given, tensors[0])]
+        # Of two factors, the one whose cotangent costs less.
+        a, b = tensors
+        found = [self._times(op, a, b)] if a.expr.kind in LINEAR else []
+        if b.expr.kind in LINEAR:
+            found.append(self._times(op, b, a))
+        if len(found) > 1:
+            found.sort(key=lambda h: (self._estimate(h[1]), -self._weight.get(h[0].expr, 0.0)))
+        return found[:1]
+
+    def _times(self, op: _Op, operand: Tensor, other: Tensor) -> _Handed:
+        """What one factor of a product is handed."""
+        waits = op.place.cotangent.expr is self._one.expr and not op.place.expr.sums
+        if waits and set(other.labels) <= set(operand.labels):
+            return self._summed(op, op.place.cotangent, operand, waiting=other)
+        return self._summed(op, op.place.cotangent, operand, other)
+
+    def _summed(
+        self,
+        op: _Op,
+        given: Tensor,
+        operand: Tensor,
+        other: Tensor | None = None,
+        waiting: Tensor | None = None,
+    ) -> _Handed:
+        """A cotangent times the other factor, summed over labels that an operand has not.
+
+        Args:
+          waiting: a factor that can wait.
+        """
+        factors = op.place.factors
+        if waiting is not None:
+            factors = factors.with_last(waiting)
+        if operand.labels == op.labels:
+            # Nothing is summed over.
+            product = given if other is None else self.algebra.product(given, other)
+            return operand, product, factors
+        rank, labels = self.root.rank, operand.labels
+        gone = {k for k in op.labels if k >= rank and k not in labels}
+        if not gone.isdisjoint(factors.labels):
+            others, factors = factors, self._no_factors
+            for factor in others:
+                if gone.isdisjoint(factor.labels):
+                    factors = factors.with_last(factor)
+                else:
+                    given = self.algebra.product(given, factor)
+        expr, times = op.place.expr, 1
+        nowhere = gone.difference(given.labels, other.labels if other else ())
+        if nowhere:
+            sizes = zip(op.labels, expr.sizes, strict=True)
+            times = math.prod([size for k, size in sizes if k in nowhere])
+        if other is None:
+            found = self.algebra.sum(given, gone)
+        else:
+            found = self.algebra.product(given, other, gone, expr.params)
+        if times != 1:
+            factors = factors.with_last(self.algebra.constant(times, self.root.dtype))
+        return operand, found, factors
+
+    def _estimate(self, cotangent: Tensor) -> float:
+        return price(cotangent.expr, self._is_there, set(), set(), self._counted)
+
+    def _price(self, cotangent: Tensor) -> float:
+        """What an expression costs that is not in the program; a second time it costs nothing."""
+        if cotangent.expr in self._counted:
+            return 0.0
+        return price(cotangent.expr, self._is_there, self._counted, self.read)
+
+
+def stops(walk: Walk) -> set[Expr]:
+    """Where the walk should have ended: where to go on costs more than what it saves.
+
+    What is handed to an expression on several ways is paid for in equal parts.
+    """
+    found: set[Expr] = set()
+    forward: dict[Expr, float] = {}
+    total: dict[Expr, float] = {}
+    for expr in sorted(walk.places, key=operator.attrgetter("number")):
+        place = walk.places[expr]
+        end = expr.size * expr.dtype.itemsize * BYTE_NS
+        if not place.step:
+            forward[expr], total[expr] = 0.0, end
+            continue
+        below = further = 0.0
+        for e in place.step:
+            handed = walk.places[e].handed
+            below += forward[e] / handed
+            further += total[e] / handed
+        forward[expr] = below = cost(expr) + below
+        total[expr] = further = place.price + further
+        if end + below <= further and expr is not walk.root:
+            found.add(expr)
+            total[expr] = end + below
+    return found
+
+
+def transposed(walk: Walk) -> Tensor:
+    """The root, as the sum of all leaves times their cotangents."""
+    algebra, rank = walk.algebra, walk.root.rank
+    groups: dict[Any, list[Tensor]] = {}
+    for place in walk.leaves():
+        kept = place.factors.labels
+        leaf = Tensor(place.expr, place.labels)
+        gone = {k for k in (*leaf.labels, *place.cotangent.labels) if k >= rank and k not in kept}
+        product = _contracted(walk, place.cotangent, leaf, gone)
+        groups.setdefault((frozenset(product.labels), place.factors), []).append(product)
+    # What is summed over the same labels is added up before.
+    sums = [
+        _multiplied(algebra, _added(algebra, terms), factors, rank)
+        for (_, factors), terms in groups.items()
+    ]
+    return _added(algebra, sums)
+
+
+def _contracted(walk: Walk, a: Tensor, b: Tensor, gone: Collection[int]) -> Tensor:
+    """The product of two tensors, summed over as many labels as is worth a loop of its own: all
+    if it is one of matrices, and else those that some factor has not."""
+    algebra = walk.algebra
+    if not set(a.labels) <= set(b.labels) and not set(b.labels) <= set(a.labels):
+        asked = {walk.precision[k] for k in gone if k in a.labels and k in b.labels}
+        return algebra.product(a, b, gone, asked.pop() if len(asked) == 1 else None)
+    for k in gone:
+        if len(algebra.pulled(a, {k})) + len(algebra.pulled(b, {k})) > 2:
+            return algebra.product(a, b, {k})
+    return algebra.product(a, b)
+
+
+def _multiplied(algebra: Algebra, t: Tensor, factors: Factors, rank: int) -> Tensor:
+    """A tensor times some factors, summed over all labels but those of the root."""
+    while True:
+        t = algebra.sum(t, {k for k in t.labels if k >= rank and k not in factors.labels})
+        if factors.before is None:
+            return t
+        factors, factor = factors.before, factors.last
+        t = algebra.product(t, factor)
+
+
+def _added(algebra: Algebra, terms: list[Tensor]) -> Tensor:
+    total = terms[0]
+    for term in terms[1:]:
+        total = algebra.add(total, term)
+    return total

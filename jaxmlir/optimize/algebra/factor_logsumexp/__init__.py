@@ -1,0 +1,361 @@
+"""``jaxpr-factor-logsumexp``: a log-sum-exp with a constant of its loop is the log of a product.
+
+The forward pass of a hidden Markov model or of a conditional random field, and the steps of
+Sinkhorn's method, add a vector to the rows of a matrix that is the same in every iteration, and
+take as many exponentials as the matrix has elements.  The exponential of a sum is a product, and
+those of the matrix can be taken before the loop::
+
+    log sum_i exp(x[i] + B[i, j])  =  m + r[j] + log sum_i exp(x[i] - m) E[i, j]
+
+    m = max_i x[i],   r[j] = max_i B[i, j],   E[i, j] = exp(B[i, j] - r[j])
+
+Where no element of ``B`` is far below the greatest of its column, the greatest ``x[i]`` meets no
+small factor: nothing that counts underflows, and the rounding errors are those of the other side.
+How far they are is asked once, before the loop, of which there are two versions: a ``cond`` runs
+the one with products, or, if the numbers are too far apart, infinite or NaN, the one as it was.
+The derivative of that one computes the exponentials again, rather than keep them (``remat2``).
+
+Found is what ``logsumexp`` writes, of sums and differences of arrays, also multiplied with numbers
+or divided by them; what does not change along the summed dimensions is added afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jax import lax
+
+from jaxmlir import toolbox
+from jaxmlir.analysis.call_graph import SCANS, keep_reachable, outside_kernels
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.op_counts import Work
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import NewFunction, Uses, clone, converted, inline, named_ops
+from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.optimize.algebra.factor_logsumexp.plan import (
+    MIN_ELEMENTS,
+    MIN_ITERATIONS,
+    MIN_RATIO,
+    Exponentials,
+    Plan,
+    Plans,
+)
+from jaxmlir.optimize.algebra.factor_logsumexp.reader import NEEDED, Found
+from jaxmlir.optimize.loops.licm import GROWTH, report
+from jaxmlir.optimize.loops.licm.splits import Split, Splits
+from jaxmlir.optimize.loops.scan_editor import LoopEditor, can_change
+from jaxmlir.passes.base import Amount, Pass
+from jaxmlir.passes.remarks import remark
+from jaxmlir.support.masks import chosen
+from jaxmlir.transforms.clone_plan import ClonePlan
+from jaxmlir.transforms.higher_order.custom_rules import create, symbol_ref
+from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+
+class FactorLogsumexp(Pass):
+    """Take the exponentials of the constants of a log-sum-exp before the loop.
+
+    Options:
+      min-iterations: of the loop.
+      min-elements: that are summed up in an iteration.
+      min-ratio: how many exponentials become products, for each that an iteration still takes.
+    """
+
+    name: ClassVar[str] = "jaxpr-factor-logsumexp"
+    min_iterations: Amount = MIN_ITERATIONS
+    min_elements: Amount = MIN_ELEMENTS
+    min_ratio: Amount = MIN_RATIO
+
+    def run(self, program: Program) -> bool:
+        return log_products(program, self.min_iterations, self.min_elements, self.min_ratio) > 0
+
+
+def log_products(
+    program: Program,
+    min_iterations: float = MIN_ITERATIONS,
+    min_elements: float = MIN_ELEMENTS,
+    min_ratio: float = MIN_RATIO,
+) -> int:
+    """Gives loops a second version, in place; how many."""
+    graph = program.reading.graph
+    if not any(names >= NEEDED for names in graph.names.values()):
+        return 0
+    with scope():
+        entries = graph.entry_points()
+        loops = _Loops(program, min_iterations, min_elements, min_ratio)
+        count = 0
+        for function in outside_kernels(program, SCANS):
+            for op, name in named_ops(function):
+                count += name == "jaxpr.scan" and loops.rewrite(function, op)
+        if count:
+            keep_reachable(program, entries, loops.uses)
+    return count
+
+
+@dataclass(frozen=True)
+class _Versions:
+    """What the body of a loop becomes."""
+
+    body: FunctionView
+    check: func.FuncOp
+    """Of the constants, the number of the version."""
+    far: str
+    """The body for numbers that are far apart."""
+    near: str
+    """The one with products."""
+    split: Split | None
+    """That one in two, if part of it is the same in every iteration."""
+    patterns: _Patterns | None
+    """Of bodies that are alike."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Patterns:
+    """What bodies become that are alike."""
+
+    check: ClonePlan
+    far: ClonePlan
+    near: ClonePlan
+    exponentials: list[ClonePlan]
+    split: Split | None
+    invariant: ClonePlan | None
+    """The template of the split."""
+
+    def write(self, rules: Rules, symbol: str, body: FunctionView, uses: Uses) -> _Versions:
+        """The same for one more."""
+        ops = body.signatures
+        far, near = (pattern.write(rules, symbol, ops, uses) for pattern in (self.far, self.near))
+        again = [pattern.write(rules, "exponentials", ops, uses) for pattern in self.exponentials]
+        self.far.refer(rules, far, again, uses)
+        split = self.split
+        if split is not None and self.invariant is not None:
+            split = replace(split, symbol=near, template=self.invariant.like(ops))
+        return _Versions(body, self.check.like(ops), far, near, split, self)
+
+
+class _Loops:
+    """The loops of a program."""
+
+    def __init__(
+        self, program: Program, min_iterations: float, min_elements: float, min_ratio: float
+    ):
+        self._program = program
+        self._rules = Rules(program)
+        self._graph = program.reading.graph
+        self._bodies = LoopEditor(self._rules, self._graph)
+        self._splits = Splits(self._rules, self._graph, self._bodies, GROWTH)
+        self._plans = Plans(Work(program), min_elements, min_ratio)
+        self._min_iterations = min_iterations
+        # By the body, and what of its arguments are constants and carried.
+        self._known: dict[tuple[str, int, int], _Versions | None] = {}
+        # What functions refer to, of those that are as they were read or copies of others.
+        self.uses = self._graph.uses_in(program)
+        # A body with products of each plan.
+        self._near: dict[Plan, FunctionView] = {}
+        self._patterns: dict[Hashable, _Patterns] = {}
+        # By the patterns of their bodies, and what else tells loops apart.
+        self._loops: dict[Hashable, ClonePlan] = {}
+
+    def rewrite(self, function: func.FuncOp, op: Any) -> bool:
+        """Gives a loop in a function a second version, if that pays; whether it does."""
+        scan = ScanOp.of(op)
+        if not scan.num_consts or not scan.is_counted or scan.length < self._min_iterations:
+            return False
+        if not PLAIN_SCAN.issuperset(scan.other):
+            return False
+        key = scan.body, *scan.counts
+        if key not in self._known:
+            self._known[key] = self._versions(scan)
+        versions = self._known[key]
+        if versions is None:
+            return False
+        self.uses.pop(function.name.value, None)
+        if versions.split is not None:
+            report(versions.split, f"{scan.length} times")
+        operands = list(op.operands)
+        branches = [self._branch(name, versions, scan, op, operands) for name in _BRANCHES]
+        with ir.InsertionPoint(op), op.location:
+            (index,) = inline(versions.check, operands[: scan.num_consts])
+            attributes = {"branches": ir.ArrayAttr.get([symbol_ref(b) for b in branches])}
+            types = list(op.results.types)
+            toolbox.replace(op, create("jaxpr.cond", types, [index, *operands], attributes))
+        return True
+
+    def _branch(
+        self,
+        name: str,
+        versions: _Versions,
+        scan: ScanOp,
+        op: Any,
+        operands: Sequence[ir.Value],
+    ) -> str:
+        """A function that is a loop with another body, what is the same in each iteration being
+        computed before it."""
+        ops, patterns, types = (
+            versions.body.signatures,
+            versions.patterns,
+            [v.type for v in operands],
+        )
+        symbol, split = (versions.far, None) if name == _FAR else (versions.near, versions.split)
+        other = scan.length, scan.reverse, *scan.other.items(), *types
+        key = patterns, name, other, op.location.attr
+        pattern = None if patterns is None else self._loops.get(key)
+        if pattern is not None:
+            branch = pattern.write(self._rules, name, ops, self.uses)
+            pattern.refer(self._rules, branch, [symbol], self.uses)
+            return branch
+        new = NewFunction(self._rules, name, types, versions.body.function)
+        with new.body(), op.location:
+            args, counts = new.args, scan.counts
+            if split is not None:
+                values = inline(split.template, chosen(args, split.uses.fixed))
+                args, counts = split.arguments(args, values), (split.num_before, scan.num_carry)
+            results = scan.with_body(symbol, *counts).write(self._rules, args)
+        symbol = new.finish(results)
+        if patterns is not None:
+            sources = [] if split is None else patterns.invariant.sources
+            self._loops[key] = ClonePlan(new.op, ops, sources, [(len(sources), "jaxpr")])
+        return symbol
+
+    def _versions(self, scan: ScanOp) -> _Versions | None:
+        symbol, num_consts = scan.body, scan.num_consts
+        # LoopEditor that have been written meanwhile are not in the graph.
+        if not self._graph.names.get(symbol, set()) >= NEEDED:
+            return None
+        function = self._program.function(symbol)
+        if not can_change(function):
+            return None
+        is_as_read = symbol in self.uses
+        body = self._program.reading.body(function) if is_as_read else FunctionView(function)
+        plan = self._plans.of(body, num_consts)
+        if plan is None:
+            return None
+        for f in plan.found:
+            remark(body.ops[f.op], f"{f.sum.size} exponentials of an iteration become a product")
+        key = plan, scan.counts, body.likeness
+        patterns = self._patterns.get(key)
+        if patterns is not None:
+            return patterns.write(self._rules, symbol, body, self.uses)
+        versions = self._write(plan, body, scan)
+        if versions.patterns is not None:
+            self._patterns[key] = versions.patterns
+        return versions
+
+    def _write(self, plan: Plan, body: FunctionView, scan: ScanOp) -> _Versions:
+        """What a body becomes that no other was like."""
+        far, near = (body.of_copy(self._bodies.copy(scan.body, body)) for _ in range(2))
+        again = [
+            self._recompute(f, exponentials, far)
+            for f, exponentials in zip(plan.found, plan.exponentials, strict=True)
+        ]
+        self._put(plan.found, near)
+        for version, unused in ((far, plan.unused_far), (near, plan.unused_near)):
+            for index in unused:
+                version.ops[index].operation.erase()
+        alike = self._near.get(plan)
+        read = FunctionView(near.function) if alike is None else alike.of_copy(near.function)
+        self._near[plan] = read
+        check, asked = self._check(plan, body, scan.num_consts)
+        # Where the constants of the body are in the one with products.
+        kept = set(range(len(body.ops))).difference(plan.unused_near)
+        constants = {
+            read.ops.index(near.ops[i]): i for i in kept if body.names[i] == "jaxpr.constant"
+        }
+        symbol = near.function.name.value
+        split = self._splits.of_scan(scan.with_body(symbol, *scan.counts), body.arity, read)
+        patterns = None
+        # What others are to refer to as well is not kept track of.
+        if body.likeness and body.returned and not body.references():
+            left = range(len(read.ops)) if split is None else split.left
+            invariant, ops = None, body.signatures
+            if split is not None:
+                invariant = ClonePlan(split.template, ops, map(constants.get, split.moved))
+            references = [(plan.far.index(f.steps[-1]), "jaxpr") for f in plan.found]
+            patterns = _Patterns(
+                check=ClonePlan(check, ops, asked),
+                far=ClonePlan(far.function, ops, plan.far, references),
+                near=ClonePlan(near.function, ops, map(constants.get, left)),
+                exponentials=[
+                    ClonePlan(function, ops, exponentials.ops)
+                    for function, exponentials in zip(again, plan.exponentials, strict=True)
+                ],
+                split=split,
+                invariant=invariant,
+            )
+        return _Versions(body, check, far.function.name.value, symbol, split, patterns)
+
+    def _recompute(
+        self, found: Found, exponentials: Exponentials, body: FunctionView
+    ) -> func.FuncOp:
+        """Has the derivative of a log-sum-exp compute its exponentials again, by a function."""
+        args, constants, total, _ = exponentials
+        types = [body.types[v] for v in args]
+        new = NewFunction(self._rules, "exponentials", types, body.function)
+        location = body.ops[found.op].location
+        with new.body(), location:
+            values = dict(zip(args, new.args, strict=True))
+            values.update((v, clone(body.value(v))) for v in constants)
+            for step in found.steps:
+                copies = body.copy(step, [values[v] for v in body.operands[step]])
+                values.update(zip(range(*body.results[step]), copies, strict=True))
+        symbol = new.finish([values[total]])
+        attributes = {"jaxpr": symbol_ref(symbol), "prevent_cse": codec.encode(False)}
+        with ir.InsertionPoint(body.ops[found.steps[-1]]), location:
+            given = [body.value(v) for v in args]
+            (again,) = create("jaxpr.remat2", [body.types[total]], given, attributes)
+        body.value(total).replace_all_uses_with(again)
+        return new.op
+
+    def _put(self, found: Sequence[Found], body: FunctionView) -> None:
+        """Writes logs of products in the place of log-sum-exps, which stay without users."""
+        new: dict[int, ir.Value] = {}
+        for f in found:
+            op, (old,) = body.ops[f.op], range(*body.results[f.op])
+            with ir.InsertionPoint(op), op.location:
+                operands = [new[v] if v in new else body.value(v) for v in f.operands]
+                (out,) = self._rules.emit(f.sum, operands, f.sum)
+                new[old] = converted(out, body.types[old])
+            body.value(old).replace_all_uses_with(new[old])
+
+    def _check(
+        self, plan: Plan, body: FunctionView, num_consts: int
+    ) -> tuple[func.FuncOp, list[int | None]]:
+        """The number of the version, of the constants of a body; which of its ops are those of the
+        body."""
+        types = body.types[:num_consts]
+        new = NewFunction(self._rules, "near", types, body.function, detached=True)
+        values = dict(enumerate(new.args))
+        answers, sources = [], []
+        with new.body():
+            for f in plan.found:
+                for index in plan.check:
+                    if index < f.op and body.results[index][0] not in values:
+                        copies = body.copy(index, [values[v] for v in body.operands[index]])
+                        values.update(zip(range(*body.results[index]), copies, strict=True))
+                        sources.append(index)
+                constants = [values[f.operands[i]] for i in f.sum.constants]
+                with body.ops[f.op].location:
+                    answers += self._rules.emit(f.sum.near, constants, ("near", f.sum))
+                sources += [None] * (len(new.block.operations) - len(sources))
+            with body.function.location:
+                index = self._rules.emit(_as_index, answers, "log_products.index")
+        new.finish(index)
+        return new.op, sources
+
+
+_FAR = "far_apart"
+_BRANCHES = (_FAR, "near")
+
+
+def _as_index(*near: Any) -> list[Any]:
+    """1 if all of them hold, else 0."""
+    found, *others = near
+    for other in others:
+        found = lax.bitwise_and(found, other)
+    return [lax.convert_element_type(found, "int32")]

@@ -1,0 +1,311 @@
+"""Finds the log-sum-exps of the body of a loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.op_counts import elements, is_plain_signature
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import only_user
+from jaxmlir.dialect.op_view import OpView, number_of
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.algebra.factor_logsumexp.sum import LogSumExp, Term
+from jaxmlir.targets.fusion import FUSED, MOVED
+
+NEEDED = frozenset({"jaxpr.exp", "jaxpr.log", "jaxpr.reduce_max", "jaxpr.reduce_sum"})
+"""The names of the ops of which there is one in each."""
+
+_SAME = FUSED | MOVED | {"jaxpr.constant"}
+_RESHAPES = frozenset(
+    f"jaxpr.{name}" for name in ("broadcast_in_dim", "expand_dims", "reshape", "squeeze")
+)
+_ABS = frozenset({"jaxpr.abs"})
+
+# A sum of more terms than this has sums among its terms.
+MAX_TERMS = 16
+
+# The functions that give a term, each with the number that it takes besides.
+_Scalings = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A log-sum-exp in a body; ops and values by number.
+
+    Attributes:
+      op: that gives it.
+      operands: the values that it is of.
+      steps: the ops that add up its terms, subtract the maximum, and sum the exponentials up.
+    """
+
+    op: int
+    operands: tuple[int, ...]
+    steps: tuple[int, ...]
+    sum: LogSumExp
+
+
+class _Maximum(NamedTuple):
+    """What is subtracted, so that nothing overflows.
+
+    Attributes:
+      guarded: whether it is zero where the maximum is not finite.
+      stopped: whether it has no derivative.
+    """
+
+    guarded: bool
+    stopped: bool
+
+
+Answers = dict[tuple[int, float], bool]
+"""Whether values are numbers: all that is asked of the constants of a body."""
+
+
+class Reader:
+    """Reads a body.
+
+    Args:
+      num_consts: how many of its arguments are the same in every iteration.
+
+    Attributes:
+      answers: what has been asked of the body's constants.
+    """
+
+    def __init__(self, body: FunctionView, num_consts: int):
+        self.body = body
+        self.answers: Answers = {}
+        self._same = same = set(range(num_consts))
+        for index, name in enumerate(body.names):
+            if name in _SAME and same.issuperset(body.operands[index]) and self._is_plain(index):
+                same.update(range(*body.results[index]))
+
+    def found(self) -> list[Found]:
+        """The log-sum-exps with terms that are the same in every iteration, in order."""
+        body = self.body
+        sums = [index for index, name in enumerate(body.names) if name == "jaxpr.add"]
+        found = (
+            self._read(index, *pair) for index in sums for pair in _both_ways(body.operands[index])
+        )
+        return [f for f in found if f is not None]
+
+    def _read(self, index: int, log: int, shift: int) -> Found | None:
+        """``log(sum(exp(terms - shift))) + shift``."""
+        names, operands = self.body.names, self.body.operands
+        log_op = self._op(log, "jaxpr.log")
+        if log_op is None or not self._is_plain(index):
+            return None
+        total = self._behind(operands[log_op][0], _ABS)
+        if total is None or names[total] != "jaxpr.reduce_sum":
+            return None
+        exp = self._op(operands[total][0], "jaxpr.exp")
+        sub = None if exp is None else self._op(operands[exp][0], "jaxpr.sub")
+        if sub is None or not self._is_plain(sub):
+            return None
+        if not (self._is_used_once(exp) and self._is_used_once(sub)):
+            return None
+        terms, subtracted = operands[sub]
+        shape, axes = self._shape(terms), tuple(map(int, self._get(total, "axes")))
+        shifted = tuple(1 if d in axes else size for d, size in enumerate(shape))
+        if aval_of(self.body.types[terms]).dtype not in (np.float32, np.float64):
+            return None
+        if self._shape(subtracted) != shifted or self._shape(log) != self._shape(shift):
+            return None
+        maximum = self._maximum(shift, terms, axes)
+        # Derivatives of the two cancel out, but not that of one of them.
+        if maximum is None or self._maximum(subtracted, terms, axes) != maximum:
+            return None
+        return self._of_terms(index, terms, (sub, exp, total), axes, maximum.guarded)
+
+    def _op(self, value: int, name: str) -> int | None:
+        """The op that gives a value, if it has that name and rounds as usual."""
+        index = self.body.makers[value]
+        found = (
+            index is not None
+            and self.body.names[index] == name
+            and "accuracy" not in self.body.signatures[index].named
+        )
+        return index if found else None
+
+    def _behind(self, value: int, names: frozenset[str] = frozenset()) -> int | None:
+        """The op that gives the elements of a value, in their order, but for ops of some names."""
+        body = self.body
+        index = body.makers[value]
+        while index is not None and (body.names[index] in names or self._is_reshape(index)):
+            index = body.makers[body.operands[index][0]]
+        return index
+
+    def _maximum(self, value: int, terms: int, axes: tuple[int, ...]) -> _Maximum | None:
+        """A value as the maximum of the terms; ``None`` if it is not that."""
+        names, operands = self.body.names, self.body.operands
+        guarded = stopped = False
+        while (index := self._behind(value)) is not None:
+            match names[index].removeprefix("jaxpr."):
+                case "stop_gradient":
+                    stopped = True
+                    (value,) = operands[index]
+                case "select_n" if not guarded and len(operands[index]) == 3:
+                    is_finite, zero, value = operands[index]
+                    asked = self._op(is_finite, "jaxpr.is_finite")
+                    if asked is None or operands[asked][0] != value or not self._is(zero, 0):
+                        return None
+                    guarded = True
+                case "max":
+                    others = [v for v in operands[index] if not self._is(v, -math.inf)]
+                    if len(others) != 1:
+                        return None
+                    (value,) = others
+                case "reduce_max":
+                    break
+                case _:
+                    return None
+        if index is None or set(map(int, self._get(index, "axes"))) != set(axes):
+            return None
+        (source,) = operands[index]
+        inner = self._op(source, "jaxpr.stop_gradient")
+        if inner is not None:
+            stopped = True
+            (source,) = operands[inner]
+        return _Maximum(guarded, stopped) if source == terms else None
+
+    def _of_terms(
+        self,
+        index: int,
+        terms: int,
+        then: Sequence[int],
+        axes: tuple[int, ...],
+        guarded: bool,
+    ) -> Found | None:
+        shape = self._shape(terms)
+        operands: dict[int, int] = {}
+        kinds: dict[str, list[Term]] = {"outer": [], "inner": [], "constant": []}
+        inner_dims: set[int] = set()
+        steps: list[int] = []
+        for value, scalings in self._terms(terms, steps):
+            source, dims = self._narrow(value)
+            sizes = zip(dims, self._shape(source), strict=True)
+            spanned = {d for d, size in sizes if size > 1}
+            if value in self._same:
+                kind = "constant"
+            elif spanned.isdisjoint(axes):
+                kind = "outer"
+            else:
+                kind = "inner"
+                inner_dims |= spanned
+            values = (source, *(v for _, numbers in scalings for v in numbers))
+            for v in values:
+                operands.setdefault(v, len(operands))
+            numbered = tuple((name, tuple(operands[v] for v in vs)) for name, vs in scalings)
+            kinds[kind].append(Term(operands[source], dims, numbered))
+        if not kinds["constant"] or not kinds["inner"]:
+            return None
+        found = LogSumExp(
+            shape=shape,
+            axes=axes,
+            guarded=guarded,
+            inner_size=math.prod(shape[d] for d in inner_dims),
+            out=self._shape(self.body.results[index][0]),
+            **{kind: tuple(of) for kind, of in kinds.items()},
+        )
+        return Found(index, tuple(operands), (*dict.fromkeys(steps), *then), found)
+
+    def _terms(self, total: int, steps: list[int]) -> list[tuple[int, _Scalings]]:
+        """The terms that add up to a value, each as a value and functions of it.
+
+        Args:
+          steps: where to put the ops that add them up, each after those that it needs.
+        """
+        found: list[tuple[int, _Scalings]] = []
+        pending: list[tuple[int, _Scalings, bool]] = [(total, (), False)]
+        count = 1
+        while pending:
+            value, scalings, is_read = pending.pop()
+            index = self.body.makers[value]
+            if index is not None and is_read:
+                steps.append(index)
+                continue
+            inner = self._summands(value, scalings)
+            more = len(inner) - 1
+            if inner and count + more <= MAX_TERMS:
+                count += more
+                pending.append((value, scalings, True))
+                pending += [(v, of, False) for v, of in reversed(inner)]
+            else:
+                found.append((value, scalings))
+        return found
+
+    def _summands(self, value: int, scalings: _Scalings) -> list[tuple[int, _Scalings]]:
+        """The operands that a value is the sum of, or the one that it is a multiple of, with what
+        is done to each; none where it is a term."""
+        body = self.body
+        index = body.makers[value]
+        if index is None or value in self._same or not self._is_plain(index):
+            return []
+        name, operands = body.names[index].removeprefix("jaxpr."), body.operands[index]
+        negated = (("neg", ()), *scalings)
+        if name in ("add", "sub"):
+            a, b = operands
+            return [(a, scalings), (b, scalings if name == "add" else negated)]
+        if name == "neg":
+            return [(operands[0], negated)]
+        if name not in ("mul", "div"):
+            return []
+        # A quotient is scaled by its divisor only.
+        pairs = _both_ways(operands)[: 2 if name == "mul" else 1]
+        scaled = [
+            (v, ((name, (number,)), *scalings))
+            for v, number in pairs
+            if number in self._same and elements(body.types[number]) == 1
+        ]
+        return scaled[:1]
+
+    def _narrow(self, value: int) -> tuple[int, tuple[int, ...]]:
+        """An array that is spread out to a value, and which dimensions of that are its own."""
+        index = self._op(value, "jaxpr.broadcast_in_dim")
+        if index is not None:
+            dims = self._get(index, "broadcast_dimensions")
+            return self.body.operands[index][0], tuple(map(int, dims))
+        return value, tuple(range(len(self._shape(value))))
+
+    def _is(self, value: int, number: float) -> bool:
+        answer = self.answers[value, number] = is_number(self.body, value, number)
+        return answer
+
+    def _shape(self, value: int) -> tuple[int, ...]:
+        return tuple(aval_of(self.body.types[value]).shape)
+
+    def _get(self, index: int, name: str) -> Any:
+        return codec.decode(self.body.signatures[index].named[name])
+
+    def _is_plain(self, index: int) -> bool:
+        return is_plain_signature(self.body.signatures[index])
+
+    def _is_used_once(self, index: int) -> bool:
+        return only_user(self.body.ops[index].results[0]) is not None
+
+    def _is_reshape(self, index: int) -> bool:
+        """Whether an op gives the elements of its operand in the same order."""
+        signature = self.body.signatures[index]
+        if signature.name not in _RESHAPES:
+            return False
+        return elements(signature.operands[0]) == elements(signature.results[0])
+
+
+def is_number(body: FunctionView, value: int, number: float) -> bool:
+    """Whether a constant says that every element of a value is a number."""
+
+    def node_of(value: int) -> OpView | None:
+        index = body.makers[value]
+        if index is None:
+            return None
+        return OpView(body.ops[index], body.names[index], body.operands[index])
+
+    return bool(number_of(value, node_of) == number)
+
+
+def _both_ways(operands: list[int]) -> list[tuple[int, int]]:
+    return [tuple(operands), tuple(operands[::-1])] if len(operands) == 2 else []

@@ -1,0 +1,186 @@
+"""``jaxpr-hoist-slices``: elements selected before they are computed with, not after.
+
+Of ``log(softmax(x))[i, labels[i]]`` a handful of elements is wanted, and so of each value on the
+way.  A program that is only run has its compiler compute no more than these.  Its derivative is
+another matter: the cotangent of every value on the way has all elements, most of them zero, and is
+written, multiplied and added up as a whole.  Selected first,
+
+    log(exp(x) / s)[idx]   ->   log(exp(x[idx]) / s[idx])
+
+the cotangents are as small as what was selected, up to the last one, that of ``x``.
+
+A slice, a gather or a ``dynamic_slice`` moves from the result of elementwise ops to the values that
+these are made of, as far as they go.  What the elements are computed by does not change, and so no
+bit of the result does.  Only a value of which all that is used is selected has a small cotangent
+then; selections of others stay where they are.  A value further up that others need as a whole is
+computed as a whole too; so selections move only where they take a small part, by ``FACTOR``, of
+what is computed.
+
+A gather that fills what is out of bounds has that filled in the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from jax import lax
+
+from jaxmlir._compat import dtypes
+from jaxmlir.analysis.call_graph import outside_kernels
+from jaxmlir.analysis.op_counts import is_plain_array, is_plain_op
+from jaxmlir.dialect.builder import converted, drop_dead_ops, ops_of
+from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.op_view import OpView
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, made_of
+from jaxmlir.passes.base import Count, Pass
+from jaxmlir.passes.remarks import remark
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+# In how many times the time of adding two elements one is gathered, and its cotangent scattered to
+# where it came from: on a CPU core, of 2^20 floats 2^15 to 2^17, 4 to 10 ns against 0.3 to 0.45.
+FACTOR = 16
+
+
+class HoistSlices(Pass):
+    """Select elements before elementwise ops, not after, where few are selected.
+
+    Options:
+      factor: how many times more elements a value must have than are selected of it.
+    """
+
+    name: ClassVar[str] = "jaxpr-hoist-slices"
+    factor: Count = FACTOR
+
+    def run(self, program: Program) -> bool:
+        return select_early(program, self.factor) > 0
+
+
+def select_early(program: Program, factor: int = FACTOR) -> int:
+    """Moves selections in front of elementwise ops, in place; how many."""
+    with scope():
+        rules = Rules(program)
+        count = sum(
+            _Function(rules, function, factor).move()
+            for function in outside_kernels(program, _SELECTING)
+        )
+    if count:
+        program.changed()
+    return count
+
+
+class _Function:
+    """Moves the selections of one function."""
+
+    def __init__(self, rules: Rules, function: func.FuncOp, factor: int):
+        self._rules = rules
+        self._function = function
+        self._factor = factor
+        self._nodes: dict[ir.Value, OpView] = {}
+        self._elements = Elements(rules)
+        self._selections: list[OpView] = []
+        # How many elements all selections of a value take together.
+        self._selected: Counter[ir.Value] = Counter()
+        self._only_selected: dict[ir.Value, bool] = {}
+        for op, name, operands in ops_of(function):
+            node = OpView(op, name, operands)
+            if name in COMPUTING:
+                self._nodes[op.results[0]] = node
+            elif name in _SELECTING and _may_move(node):
+                self._selections.append(node)
+                self._selected[operands[0]] += _size(op.results[0])
+
+    def move(self) -> int:
+        """Moves what there is; how many selections."""
+        count = 0
+        for node in reversed(self._selections):
+            if not self._is_only_selected(node.operands[0]):
+                continue
+            inner, leaves = self._tree(node)
+            taken = _size(node.op.results[0]) * (len(inner) + len(leaves))
+            if not inner or self._factor * taken > sum(map(_size, inner)):
+                continue
+            remark(
+                node.op,
+                f"'{node.name}' selects {_size(node.op.results[0])} elements before "
+                f"{len(inner)} ops on {_size(node.operands[0])}",
+            )
+            self._write(node, inner, leaves)
+            count += 1
+        if count:
+            drop_dead_ops(self._function)
+        return count
+
+    def _is_only_selected(self, value: ir.Value) -> bool:
+        """Whether a value is used for nothing but selections; to move some adds no other uses."""
+        found = self._only_selected.get(value)
+        if found is None:
+            found = all(use.owner.name in _SELECTING for use in value.uses)
+            self._only_selected[value] = found
+        return found
+
+    def _tree(self, selection: OpView) -> tuple[dict[ir.Value, OpView], list[ir.Value]]:
+        """What is computed from selected elements, and the values that these are selected from."""
+        least = self._factor * _size(selection.op.results[0])
+        shape = aval_of(selection.operands[0].type).shape
+
+        def node_of(value: ir.Value) -> OpView | None:
+            node = self._nodes.get(value)
+            if (
+                node is None
+                or aval_of(value.type).shape != shape
+                or max(least, self._factor * self._selected[value]) > _size(value)
+                or not _is_plain(node)
+            ):
+                return None
+            return node
+
+        return made_of(selection.operands[0], node_of)
+
+    def _write(self, node: OpView, inner: dict[ir.Value, OpView], leaves: list[ir.Value]) -> None:
+        """Puts what is computed of selected elements in the place of a selection."""
+        selection, (old,) = Selection.of(node), node.op.results
+        indices = node.operands[1:]
+        with ir.InsertionPoint(node.op), node.op.location:
+            value = self._elements.write(node.operands[0], selection, indices, inner, leaves)
+            if selection.fills:
+                (value,) = self._rules.emit(
+                    lambda *xs: [selection.filled(*xs)], [value, *indices], (selection, "filled")
+                )
+            value = converted(value, old.type)
+        old.replace_all_uses_with(value)
+        node.op.operation.erase()
+
+
+_SELECTING = frozenset({"jaxpr.slice", "jaxpr.dynamic_slice", "jaxpr.gather"})
+
+
+def _may_move(node: OpView) -> bool:
+    """Whether a selection can be made of other values than its operand."""
+    (result,) = node.op.results
+    if not _is_plain(node) or not _size(result):
+        return False
+    if node.name != "jaxpr.gather":
+        return True
+    mode, fill = node.get("mode"), node.get("fill_value")
+    if mode == lax.GatherScatterMode.FILL_OR_DROP:
+        return fill is not None or dtypes.issubdtype(aval_of(result.type).dtype, np.inexact)
+    return mode in (lax.GatherScatterMode.CLIP, lax.GatherScatterMode.PROMISE_IN_BOUNDS)
+
+
+def _is_plain(node: OpView) -> bool:
+    """Whether an op can be computed of selected elements: of arrays, but not of random keys."""
+    values = (*node.operands, *node.op.results)
+    return is_plain_op(node) and not any(
+        isinstance(aval_of(v.type).dtype, dtypes.ExtendedDType) for v in values
+    )
+
+
+def _size(value: ir.Value) -> int:
+    return math.prod(aval_of(value.type).shape) if is_plain_array(value.type) else 0

@@ -1,0 +1,440 @@
+"""A product as a network: its factors, and the indices that they share.
+
+The ops of a product tree are read as an Einstein sum.  A matrix product sums over an index of two
+factors; a transpose, a reshape or a broadcast says which index a dimension runs over; a sum leaves
+one out; an elementwise product runs over the same indices twice; a mask of the diagonal makes two
+indices one.  Factors without indices are scalars.  What is left has no order of evaluation::
+
+    trace(A @ (s * B)^T)     ->     s A[i,k] B[i,k], summed over i and k
+
+Rows that a gather or a slice selects are a factor too, a matrix with one 1 in each row
+(:mod:`._selectors`), where these are asked for.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir._compat import core, dtypes
+from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.op_view import OpView, counts_along, number_of, numbers_rows
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.algebra.products.indices import (
+    Dims,
+    Index,
+    Unfit,
+    fresh,
+    resolve,
+    split_dims,
+    unify,
+)
+
+if TYPE_CHECKING:
+    from jaxmlir.optimize.algebra.products.selectors import Selector
+
+
+@dataclass(slots=True)
+class Factor:
+    """A tensor of the product."""
+
+    value: Node
+    dims: Dims
+
+
+@dataclass(slots=True)
+class Term:
+    """A value as a product.
+
+    Attributes:
+      dims: what its dimensions run over; an index that occurs twice says that the value is zero
+        where the two differ.
+      factors: of which none is a scalar.
+      selectors: matrices that select rows.
+      scalars: ``("mul" | "div", value)`` or ``("neg", None)``, in the order in which they apply.
+      made: indices of broadcasts; those that no factor has are summed by counting.
+    """
+
+    dims: Dims
+    factors: list[Factor] = field(default_factory=list)
+    selectors: list[Selector] = field(default_factory=list)
+    scalars: list[tuple[str, Node | None]] = field(default_factory=list)
+    made: list[Index] = field(default_factory=list)
+
+    def absorb(self, other: Term) -> None:
+        """Takes over the factors of another term."""
+        self.factors += other.factors
+        self.selectors += other.selectors
+        self.scalars += other.scalars
+        self.made += other.made
+
+
+class Node(OpView):
+    """A value, with the op that gives it if that is one that is looked at; else it has no name.
+
+    So that a value is found by its place in memory, and its shape with it: to hash values and types
+    of the bindings, and to compare them, is most of what reading products would cost.
+
+    Attributes:
+      type, shape: of the value.
+      dtype: of products and their parts; ``None`` if the type is not plain (:func:`is_plain`).
+      rule: how the op is read, if it is.
+      parts: the operands that are parts of the product, if it is read as one.
+      users: where the value of an op that is looked at is used: the results of products that it is
+        a part of, and ``None`` for every other use.
+      fixed: in how many iterations it is the same, if it is an argument of a loop's body that is.
+    """
+
+    __slots__ = ("_value", "dtype", "fixed", "parts", "rule", "shape", "type", "users")
+
+    def __init__(
+        self,
+        type_: ir.Type,
+        value: ir.Value | None,
+        op: Any = None,
+        name: str = "",
+        operands: tuple[Node, ...] = (),
+        attributes: dict[str, ir.Attribute] | None = None,
+    ):
+        """
+        Args:
+          value: ``None`` of an op that is written when its value is asked for.
+          attributes: by default those of ``op``, read when they are asked for.
+        """
+        self.op = op
+        self.name = name
+        self.operands = operands
+        if attributes is not None:
+            self.attributes = attributes
+        self._value = value
+        self.type = type_
+        self.shape, self.dtype = _kind_of(type_)
+        self.rule: Rule | None = None
+        self.parts: tuple[Node, ...] | None = None
+        self.users: list[Node | None] = []
+        self.fixed: int | None = None
+
+    @property
+    def value(self) -> ir.Value:
+        """In the program, or what has taken its place; written at the insertion point if it is not
+        there yet."""
+        if self._value is None:
+            operands = [operand.value for operand in self.operands]
+            self._value = ir.Operation.create(
+                self.name, [self.type], operands, self.attributes
+            ).result
+        return self._value
+
+    def replace(self, value: ir.Value) -> None:
+        """Has another value take the place of this one."""
+        if self._value is not None:
+            self._value.replace_all_uses_with(value)
+        self._value = value
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How an op is read.
+
+    Attributes:
+      operands: which operands are parts of the product, none of them if it is made of nothing;
+        ``None`` if the op is not read.
+      read: the term of the op, of those of these operands; raises
+        :class:`Unfit` where it has none.
+      free: whether computing the op again costs next to nothing, as it is fused into its users.
+      contracts: whether it sums products, so that their order can matter.
+      has_others: whether its term has values besides those of its operands that are parts.
+    """
+
+    operands: Callable[[Node], tuple[int, ...] | None]
+    read: Callable[[Node, list[Term]], Term]
+    free: bool = False
+    contracts: bool = False
+    has_others: bool = False
+
+
+def leaf(value: Node) -> Term:
+    """A value as a product of itself."""
+    dims = fresh(value.shape)
+    if not any(dims):
+        return Term(dims, scalars=[("mul", value)])
+    return Term(list(dims), [Factor(value, dims)])
+
+
+def is_plain(type_: ir.Type) -> bool:
+    """Whether a type is a tensor of numbers on one device, with sizes known and none of them 0.
+
+    Products of ``float16`` and narrower are left alone: in another order they may overflow.
+    """
+    return _kind_of(type_)[1] is not None
+
+
+def shape_of(type_: ir.Type) -> tuple[int, ...]:
+    return _kind_of(type_)[0]
+
+
+@functools.cache
+def _kind_of(type_: ir.Type) -> tuple[tuple[int, ...], Any]:
+    """The shape, and the dtype if a type is plain."""
+    aval = aval_of(type_)
+    plain = (
+        type(aval) is core.ShapedArray
+        and not isinstance(aval.dtype, dtypes.ExtendedDType)
+        and _is_wide(aval.dtype)
+        and all(type(d) is int and d > 0 for d in aval.shape)
+        and aval.sharding.mesh.empty
+        and not getattr(aval, "vma", None)
+        and not dict_has(type_, "memory_space")
+    )
+    return getattr(aval, "shape", ()), aval.dtype if plain else None
+
+
+def _is_wide(dtype: Any) -> bool:
+    if dtypes.issubdtype(dtype, dtypes.np.floating):
+        return dtypes.finfo(dtype).maxexp >= 128
+    return dtype.kind in "iuc" or dtypes.issubdtype(dtype, dtypes.np.complexfloating)
+
+
+def dict_has(type_: ir.Type, key: str) -> bool:
+    """Whether a tensor type's encoding has a key."""
+    encoding = getattr(ir.RankedTensorType(type_), "encoding", None)
+    return isinstance(encoding, ir.DictAttr) and key in encoding
+
+
+# --- the ops --------------------------------------------------------------------------------------
+
+
+def _first(node: Node) -> tuple[int, ...]:
+    return (0,)
+
+
+def _both(node: Node) -> tuple[int, ...]:
+    return (0, 1)
+
+
+def _dot_operands(node: Node) -> tuple[int, ...] | None:
+    preferred = node.get("preferred_element_type")
+    plain = "out_sharding" not in node.attributes and preferred in (None, node.dtype)
+    return (0, 1) if plain else None
+
+
+def _dot_general(node: Node, terms: list[Term]) -> Term:
+    (contracted, batch) = node.get("dimension_numbers")
+    (lhs, rhs) = terms
+    for a, b in (contracted, batch):
+        for i, j in zip(a, b, strict=True):
+            unify(lhs.dims[i], rhs.dims[j])
+    dims = [lhs.dims[i] for i in batch[0]]
+    for term, gone in ((lhs, (*contracted[0], *batch[0])), (rhs, (*contracted[1], *batch[1]))):
+        dims += [dim for i, dim in enumerate(term.dims) if i not in gone]
+    lhs.dims = dims
+    lhs.absorb(rhs)
+    return lhs
+
+
+# Pattern: (A[i,j] B[i,j])[i,j]; a dimension of size 1 is repeated, a scalar may have no dimensions
+def _mul(node: Node, terms: list[Term]) -> Term:
+    lhs, rhs = terms
+    if not lhs.dims or not rhs.dims:
+        lhs.dims = lhs.dims or rhs.dims
+    else:
+        for a, b in zip(lhs.dims, rhs.dims, strict=True):
+            if a and b:
+                unify(a, b)
+        lhs.dims = [a or b for a, b in zip(lhs.dims, rhs.dims, strict=True)]
+    lhs.absorb(rhs)
+    return lhs
+
+
+def _neg(node: Node, terms: list[Term]) -> Term:
+    terms[0].scalars.append(("neg", None))
+    return terms[0]
+
+
+def _divided(node: Node) -> tuple[int, ...] | None:
+    """Quotients of floats by one number; those of integers round."""
+    whole = node.dtype.kind in "iu"
+    return None if whole or scalar_of(node.operands[1]) is None else (0,)
+
+
+def _div(node: Node, terms: list[Term]) -> Term:
+    terms[0].scalars.append(("div", scalar_of(node.operands[1])))
+    return terms[0]
+
+
+def scalar_of(value: Node) -> Node | None:
+    """The one number that every element of a value is, as a value of one element."""
+    while True:
+        if not any(size != 1 for size in value.shape):
+            return value
+        if value.name != "jaxpr.broadcast_in_dim" or len(value.operands) != 1:
+            return None
+        value = value.operands[0]
+
+
+def _transpose(node: Node, terms: list[Term]) -> Term:
+    (term,) = terms
+    term.dims = [term.dims[i] for i in node.get("permutation")]
+    return term
+
+
+def _kept_in_order(node: Node) -> tuple[int, ...] | None:
+    return None if {"dimensions", "sharding"} & node.attributes.keys() else (0,)
+
+
+def _reshape(node: Node, terms: list[Term]) -> Term:
+    (term,) = terms
+    term.dims = split_dims([i for dim in term.dims for i in dim], node.shape)
+    return term
+
+
+def _squeeze(node: Node, terms: list[Term]) -> Term:
+    (term,) = terms
+    gone = {d % len(term.dims) for d in node.get("dimensions")}
+    term.dims = [dim for i, dim in enumerate(term.dims) if i not in gone]
+    return term
+
+
+def _broadcast_operands(node: Node) -> tuple[int, ...] | None:
+    return (0,) if len(node.operands) == 1 and "sharding" not in node.attributes else None
+
+
+def _broadcast_in_dim(node: Node, terms: list[Term]) -> Term:
+    (term,) = terms
+    dims = fresh(node.shape)
+    for d, dim in zip(node.get("broadcast_dimensions"), term.dims, strict=True):
+        if dim:
+            dims[d] = dim
+    term.made += [index for dim in dims for index in dim]
+    term.dims = dims
+    return term
+
+
+def _reduce_sum(node: Node, terms: list[Term]) -> Term:
+    (term,) = terms
+    gone = node.get("axes")
+    for d in gone:
+        for index in resolve(term.dims[d]):
+            index.exact = True
+    term.dims = [dim for i, dim in enumerate(term.dims) if i not in gone]
+    return term
+
+
+def convert_operands(node: Node) -> tuple[int, ...] | None:
+    """Conversions between weak and strong types, and the identity matrix as numbers."""
+    (x,) = node.operands
+    if "sharding" in node.attributes:
+        return None
+    if is_diagonal(x):
+        return ()
+    return (0,) if x.dtype is not None else None
+
+
+# Pattern: convert(i == j)[i,j] = 1 on the diagonal
+def convert(node: Node, terms: list[Term]) -> Term:
+    if terms:
+        return terms[0]
+    (size, _) = node.shape
+    index = Index(size)
+    return Term([[index], [index]], made=[index])
+
+
+# Pattern: select_n(i == j, 0, x)[i,j] = x[i,i] on the diagonal
+def _diagonal_operands(node: Node) -> tuple[int, ...] | None:
+    mask, *cases = node.operands
+    if len(cases) != 2 or not is_diagonal(mask) or not is_zero(cases[0]):
+        return None
+    return (2,)
+
+
+def _diagonal(node: Node, terms: list[Term]) -> Term:
+    (term,) = terms
+    if len(term.dims) != 2:
+        raise Unfit
+    unify(*term.dims)
+    return term
+
+
+# Pattern: gather(x, (i, i))[i] = x[i,i]
+def _picked_operands(node: Node) -> tuple[int, ...] | None:
+    numbers, shape = node.get("dimension_numbers"), node.operands[0].shape
+    ok = (
+        len(shape) == 2
+        and shape[0] == shape[1]
+        and node.operands[1].shape == (shape[0], 2)
+        and set(numbers.start_index_map) == {0, 1}
+        and len(numbers.collapsed_slice_dims) == 2
+        and _are_row_numbers(node.operands[1])
+    )
+    return (0,) if ok else None
+
+
+def _picked(node: Node, terms: list[Term]) -> Term:
+    term = _diagonal(node, terms)
+    term.dims = term.dims[:1]
+    return term
+
+
+def _are_row_numbers(pairs: Node) -> bool:
+    """Whether the rows of an array are (0, 0), (1, 1) ..."""
+    if pairs.name != "jaxpr.concatenate" or pairs.get("dimension") != 1:
+        return False
+    for column in pairs.operands:
+        if column.name == "jaxpr.reshape":
+            (source,) = column.operands
+            if source.shape != column.shape[:1]:
+                return False
+            column = source
+        if counts_along(column, itself) != 0:
+            return False
+    return True
+
+
+def itself(node: Node) -> Node:
+    """The op that gives a value, for who asks for it by the value."""
+    return node
+
+
+def is_diagonal(mask: Node) -> bool:
+    """Whether a value is ``i == j`` of a square matrix, which has more than one element."""
+    if mask.name != "jaxpr.eq":
+        return False
+    sides = mask.operands
+    if not all(map(numbers_rows, sides)):
+        return False
+    shapes = {side.get("shape") for side in sides}
+    (rows, columns), *others = shapes if len(next(iter(shapes))) == 2 else [(1, 2)]
+    return not others and rows == columns > 1 and {s.get("dimension") for s in sides} == {0, 1}
+
+
+def is_mask(node: Node) -> bool:
+    """Whether an op makes numbers of a mask: an identity matrix, or one with a 1 in each row."""
+    is_conversion = node.name == "jaxpr.convert_element_type"
+    return is_conversion and aval_of(node.operands[0].type).dtype == bool
+
+
+def is_zero(value: Node) -> bool:
+    """Whether every element of a value is the constant 0."""
+    return number_of(value, itself) == 0
+
+
+RULES: dict[str, Rule] = {
+    "jaxpr.dot_general": Rule(_dot_operands, _dot_general, contracts=True),
+    "jaxpr.mul": Rule(_both, _mul),
+    "jaxpr.neg": Rule(_first, _neg, free=True),
+    "jaxpr.transpose": Rule(_first, _transpose, free=True),
+    "jaxpr.reshape": Rule(_kept_in_order, _reshape, free=True),
+    "jaxpr.squeeze": Rule(_first, _squeeze, free=True),
+    "jaxpr.broadcast_in_dim": Rule(_broadcast_operands, _broadcast_in_dim, free=True),
+    "jaxpr.reduce_sum": Rule(_first, _reduce_sum, contracts=True),
+    "jaxpr.convert_element_type": Rule(convert_operands, convert, free=True),
+    "jaxpr.div": Rule(_divided, _div, free=True, has_others=True),
+    "jaxpr.select_n": Rule(_diagonal_operands, _diagonal, contracts=True),
+    "jaxpr.gather": Rule(_picked_operands, _picked, contracts=True),
+}
+"""Of the ops that a product is read from."""
+
+LOOKED_AT = frozenset({"jaxpr.concatenate", "jaxpr.constant", "jaxpr.eq", "jaxpr.iota"})
+"""Other ops, which tell what these mean."""

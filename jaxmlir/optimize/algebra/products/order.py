@@ -1,0 +1,340 @@
+"""In which order to multiply: dynamic programming over the connected parts of a network.
+
+The cheapest way to multiply some factors is a cheapest way to split them into two, and to multiply
+each part (Godbole 1973 for chains).  Parts that share no index are multiplied last.  As parts are
+made from smaller parts that do share one, a chain of n factors has n^2 / 2 of them, though a
+network where all share an index has 2^n: beyond a limit, the pair that is cheapest to multiply is
+taken again and again.
+
+A factor that selects rows is multiplied with one that has these rows or the selected ones, and
+nobody else.
+"""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from jaxmlir.optimize.algebra.products.cost import FREE, Cost
+
+Order = tuple[tuple[int, int], ...]
+"""Steps: each multiplies two tensors and appends the product.  The factors come first, then the
+selectors."""
+
+# Splits looked at, before the search is not exact any more: 0.1 s, or a chain of 24 factors.
+MAX_SPLITS = 10_000
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A factor that selects rows, as the search sees it: bit sets of indices."""
+
+    rows: int
+    selected: int
+    transposable: bool
+    """Whether the selected rows may be added up where they came from."""
+    picks: bool = False
+    """Whether each selected row may be one of a tensor that has rows for each of them."""
+
+
+@dataclass(unsafe_hash=True)
+class Network:
+    """A network as the search sees it; sets of indices and factors are numbers, a bit for each.
+
+    Nobody changes one; where Python watches over that, it takes twice as long to make one.
+
+    Attributes:
+      sizes: of the indices.
+      factors: the indices of each tensor.
+      out: the indices of the result.
+      itemsize: bytes of a number.
+      fixed: the factors, selectors after tensors, that are the same in each iteration of a loop.
+      trips: of how many iterations; what only fixed factors are multiplied to is computed once.
+    """
+
+    sizes: tuple[int, ...]
+    factors: tuple[int, ...]
+    selections: tuple[Selection, ...]
+    out: int
+    itemsize: int
+    fixed: int = 0
+    trips: int = 1
+    _sizes: dict[int, int] = field(default_factory=dict, compare=False)
+
+    def size(self, indices: int) -> int:
+        """How many elements a tensor of these indices has."""
+        found = self._sizes.get(indices)
+        if found is None:
+            found = math.prod(self.sizes[i] for i in _bits(indices))
+            self._sizes[indices] = found
+        return found
+
+    def bytes(self, indices: int) -> int:
+        return self.size(indices) * self.itemsize
+
+    def reduced(self, indices: int, needed: int) -> Cost:
+        """Of summing a tensor over what is not needed."""
+        left = indices & needed
+        if left == indices:
+            return FREE
+        return Cost(0, self.bytes(indices) + self.bytes(left), 1)
+
+    def multiplied(self, a: int, b: int, needed: int) -> Cost:
+        """Of the product of two tensors, summed over what is not needed."""
+        out = (a | b) & needed
+        if a == b == out:
+            # Fused with what gives the factors, as it is where it stands.
+            return FREE
+        moved = self.bytes(a) + self.bytes(b) + self.bytes(out)
+        summed = (a | b) != out
+        return Cost(2 * self.size(a | b) if summed else 0, moved, 1)
+
+    def selects(self, tensor: int, s: Selection, needed: int) -> int | None:
+        """The indices of a tensor whose rows are selected, picked or added up; ``None`` if they
+        cannot be."""
+        there, back = (s.rows, s.selected), (s.selected, s.rows)
+        for old, new in (there, back) if s.transposable else (there,):
+            if tensor & old == old and not (tensor & new or old & needed):
+                return tensor & ~old | new
+        both = s.rows | s.selected
+        if s.picks and tensor & both == both and not s.rows & needed:
+            return tensor & ~s.rows
+        return None
+
+    def selected(self, tensor: int, result: int, s: Selection) -> Cost:
+        """Of selecting rows, or adding them up, for which the result is filled with zeros first."""
+        if tensor & s.rows:
+            return Cost(0, 2 * self.bytes(result), 1)
+        return Cost(0, 2 * self.bytes(tensor) + self.bytes(result), 1)
+
+
+class Part(NamedTuple):
+    """Some factors multiplied.
+
+    Attributes:
+      indices: those of the product.
+      cost: of all steps so far.
+      tree: a factor's number, or the two parts that were multiplied.
+      fixed: whether all of them are.
+      selection: what this is, if it is a selection and no tensor.
+    """
+
+    indices: int
+    cost: Cost
+    tree: int | tuple
+    fixed: bool = False
+    selection: Selection | None = None
+
+
+class _Search:
+    def __init__(self, network: Network):
+        self.network = network
+        selections = [s.rows | s.selected for s in network.selections]
+        self.factors = [*network.factors, *selections]
+        self._users = [0] * len(network.sizes)
+        for k, indices in enumerate(self.factors):
+            for i in _bits(indices):
+                self._users[i] |= 1 << k
+
+    def needed(self, indices: int, inside: int) -> int:
+        """Those of some indices that the result has, or a factor that is not in a set."""
+        found = self.network.out & indices
+        for i in _bits(indices & ~found):
+            if self._users[i] & ~inside:
+                found |= 1 << i
+        return found
+
+    def single(self, k: int) -> Part:
+        dense = len(self.network.factors)
+        fixed = bool(self.network.fixed >> k & 1)
+        if k >= dense:
+            return Part(self.factors[k], FREE, k, fixed, self.network.selections[k - dense])
+        indices = self.factors[k]
+        needed = self.needed(indices, 1 << k)
+        return Part(needed, self._step(self.network.reduced(indices, needed), fixed), k, fixed)
+
+    def _step(self, cost: Cost, fixed: bool) -> Cost:
+        return cost.shared(self.network.trips) if fixed else cost
+
+    def join(self, a: Part, b: Part, inside: int) -> Part | None:
+        """The product of two parts, which have the factors ``inside``; ``None`` if it is none."""
+        network = self.network
+        needed = self.needed(a.indices | b.indices, inside)
+        if a.selection is not None:
+            a, b = b, a
+        if a.selection is not None:
+            return None
+        tree, fixed = (a.tree, b.tree), a.fixed and b.fixed
+        if b.selection is None:
+            step = self._step(network.multiplied(a.indices, b.indices, needed), fixed)
+            return Part((a.indices | b.indices) & needed, a.cost + b.cost + step, tree, fixed)
+        result = network.selects(a.indices, b.selection, needed)
+        if result is None:
+            return None
+        step = network.selected(a.indices, result, b.selection) + network.reduced(result, needed)
+        return Part(result & needed, a.cost + self._step(step, fixed), tree, fixed)
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """An order of multiplication.
+
+    Attributes:
+      cost: an estimate for all steps.
+      order: the steps.
+      smallest: the number of the tensor that has the fewest elements, of all on the way.
+    """
+
+    cost: Cost
+    order: Order
+    smallest: int
+
+
+@functools.lru_cache(maxsize=8192)
+def best_order(network: Network) -> Ordered | None:
+    """The cheapest order; ``None`` if none was found."""
+    search = _Search(network)
+    singles = [search.single(k) for k in range(len(search.factors))]
+    found = _exact(search, singles)
+    if found is None:
+        found = _greedy(search, singles)
+    if found is None:
+        return None
+    order = _steps(found.tree, len(singles))
+    return Ordered(found.cost, order, _smallest(search, singles, order))
+
+
+def _smallest(search: _Search, singles: list[Part], order: Order) -> int:
+    parts = list(singles)
+    inside = [1 << k for k in range(len(parts))]
+    for i, j in order:
+        inside.append(inside[i] | inside[j])
+        parts.append(search.join(parts[i], parts[j], inside[-1]))
+    tensors = (k for k, part in enumerate(parts) if part.selection is None)
+    return min(tensors, key=lambda k: search.network.size(parts[k].indices))
+
+
+def _exact(search: _Search, singles: list[Part]) -> Part | None:
+    """The best order, of connected parts; ``None`` if there are too many."""
+    count = len(singles)
+    by_size: list[dict[int, Part]] = [{}, {1 << k: part for k, part in enumerate(singles)}]
+    splits = 0
+    for size in range(2, count + 1):
+        made: dict[int, Part] = {}
+        for small in range(1, size // 2 + 1):
+            for (p, a), (q, b) in itertools.product(
+                by_size[small].items(), by_size[size - small].items()
+            ):
+                splits += 1
+                if splits > MAX_SPLITS:
+                    return None
+                if p & q or not a.indices & b.indices or (2 * small == size and p > q):
+                    continue
+                inside = p | q
+                joined = search.join(a, b, inside)
+                if joined is not None and (
+                    inside not in made or joined.cost.ns < made[inside].cost.ns
+                ):
+                    made[inside] = joined
+        by_size.append(made)
+    largest: list[tuple[int, Part]] = []
+    inside = 0
+    for made in reversed(by_size):
+        for p, part in made.items():
+            if not p & inside:
+                largest.append((p, part))
+                inside |= p
+    return _outer(search, largest)
+
+
+def _outer(search: _Search, parts: list[tuple[int, Part]]) -> Part | None:
+    """The product of parts without common indices, the smallest first."""
+    parts.sort(key=lambda item: search.network.size(item[1].indices))
+    inside, whole = parts[0]
+    for p, part in parts[1:]:
+        inside |= p
+        joined = search.join(whole, part, inside)
+        if joined is None:
+            return None
+        whole = joined
+    return whole if whole.selection is None else None
+
+
+def _greedy(search: _Search, singles: list[Part]) -> Part | None:
+    """An order that multiplies what is cheapest to multiply, again and again."""
+    live = dict(enumerate(singles))
+    inside = {k: 1 << k for k in live}
+    heap: list[tuple[float, int, int, Part]] = []
+    number = itertools.count(len(singles))
+
+    def take_place(i: int, j: int, joined: Part) -> int:
+        new = next(number)
+        inside[new] = inside[i] | inside[j]
+        del live[i], live[j]
+        live[new] = joined
+        return new
+
+    # Elementwise products cost nothing. They would be taken first; of n factors, in n^2 steps.
+    alike: dict[int, int] = {}
+    for k, part in enumerate(singles):
+        first = alike.get(part.indices)
+        if part.selection is None and first is not None:
+            joined = search.join(live[first], part, inside[first] | inside[k])
+            if joined is not None and joined.indices == part.indices:
+                k = take_place(first, k, joined)
+        if part.selection is None:
+            alike[part.indices] = k
+
+    def push(i: int, j: int) -> None:
+        a, b = live[i], live[j]
+        if a.indices & b.indices:
+            joined = search.join(a, b, inside[i] | inside[j])
+            if joined is not None:
+                step = joined.cost.ns - a.cost.ns - b.cost.ns
+                heapq.heappush(heap, (step, i, j, joined))
+
+    for i, j in itertools.combinations(live, 2):
+        push(i, j)
+    while heap:
+        _, i, j, joined = heapq.heappop(heap)
+        if i not in live or j not in live:
+            continue
+        new = take_place(i, j, joined)
+        for k in live:
+            if k != new:
+                push(k, new)
+    return _outer(search, [(inside[k], part) for k, part in live.items()])
+
+
+def _steps(tree: int | tuple, count: int) -> Order:
+    """The steps of a tree of products."""
+    steps: list[tuple[int, int]] = []
+    done: dict[int, int] = {}
+    pending = [tree]
+    while pending:
+        node = pending[-1]
+        if isinstance(node, int):
+            done[id(node)] = node
+            pending.pop()
+            continue
+        waiting = [side for side in node if id(side) not in done]
+        if waiting:
+            pending += waiting
+            continue
+        steps.append((done[id(node[0])], done[id(node[1])]))
+        done[id(node)] = count + len(steps) - 1
+        pending.pop()
+    return tuple(steps)
+
+
+def _bits(number: int) -> Iterator[int]:
+    """Which bits of a number are set."""
+    while number:
+        lowest = number & -number
+        yield lowest.bit_length() - 1
+        number ^= lowest

@@ -1,0 +1,224 @@
+"""Elements of values, and how they are computed of elements of what the values are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from jaxmlir._compat import dtypes
+from jaxmlir.analysis.op_counts import with_shape
+from jaxmlir.analysis.pointwise import ELEMENTWISE
+from jaxmlir.dialect.builder import converted
+from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.op_view import OpView
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.transforms.templates import Rules
+
+COMPUTING = ELEMENTWISE | {"jaxpr.broadcast_in_dim"}
+"""Ops of whose result elements are computed of elements of the operands."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a slice, a gather or a dynamic slice selects; hashable.
+
+    Attributes:
+      name: of the primitive.
+      shape: of what it selects from.
+      result: the shape of what it gives.
+      params: its parameters, by name.
+      dropped: dimensions of which one element is selected, and which the result does not have.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    result: tuple[int, ...]
+    params: tuple[tuple[str, Any], ...]
+    dropped: tuple[int, ...] = ()
+
+    @staticmethod
+    def of(node: OpView) -> Selection:
+        shape, result = (
+            aval_of(v.type).shape for v in (node.operands[0], node.op.operation.results[0])
+        )
+        params = tuple((name, node.get(name)) for name in sorted(node.attributes))
+        return Selection(node.name.removeprefix("jaxpr."), shape, result, params)
+
+    def __call__(self, array: Any, *indices: Any) -> Any:
+        """The elements of an array; a dimension of size 1 is one that is repeated."""
+        params = dict(self.params)
+        whole = [have == want for have, want in zip(array.shape, self.shape, strict=True)]
+        select = {"slice": _slice, "dynamic_slice": _dynamic_slice, "gather": _gather}[self.name]
+        found = select(array, whole, self.shape, indices, params)
+        if self.dropped:
+            found = lax.squeeze(found, self.dropped)
+        if found.shape == self.result:
+            return found
+        return lax.broadcast_in_dim(found, self.result, range(found.ndim))
+
+    @property
+    def fills(self) -> bool:
+        return dict(self.params).get("mode") == lax.GatherScatterMode.FILL_OR_DROP
+
+    def filled(self, array: Any, indices: Any) -> Any:
+        """What was gathered, with what is out of bounds replaced."""
+        params = dict(self.params)
+        numbers, fill = params["dimension_numbers"], params.get("fill_value")
+        last = [self.shape[d] - params["slice_sizes"][d] for d in numbers.start_index_map]
+        last = np.minimum(last, dtypes.iinfo(indices.dtype).max).astype(indices.dtype)
+        inside = lax.bitwise_and(
+            lax.ge(indices, lax.full_like(indices, 0)),
+            lax.le(indices, lax.broadcast(last, indices.shape[:-1])),
+        )
+        inside = lax.reduce(inside, np.True_, lax.bitwise_and, (indices.ndim - 1,))
+        dims = [d for d in range(array.ndim) if d not in numbers.offset_dims]
+        inside = lax.broadcast_in_dim(inside, array.shape, dims)
+        return lax.select(inside, array, lax.full_like(array, np.nan if fill is None else fill))
+
+
+def _slice(array: Any, whole: Any, shape: Any, indices: Any, params: Any) -> Any:
+    starts, limits = params["start_indices"], params["limit_indices"]
+    strides = params.get("strides") or (1,) * len(starts)
+    bounds = [
+        (start, limit, stride) if here else (0, 1, 1)
+        for start, limit, stride, here in zip(starts, limits, strides, whole, strict=True)
+    ]
+    if bounds == [(0, size, 1) for size in array.shape]:
+        return array
+    starts, limits, strides = zip(*bounds, strict=True)
+    return lax.slice(array, starts, limits, None if set(strides) == {1} else strides)
+
+
+def _dynamic_slice(array: Any, whole: Any, shape: Any, indices: Any, params: Any) -> Any:
+    sizes = [n if here else 1 for n, here in zip(params["slice_sizes"], whole, strict=True)]
+    # By the primitive: the function adds the array's size to negative starts.
+    return lax.dynamic_slice_p.bind(array, *indices, slice_sizes=tuple(sizes))
+
+
+def _gather(array: Any, whole: Any, shape: Any, indices: Any, params: Any) -> Any:
+    numbers, mode = params["dimension_numbers"], params["mode"]
+    batch = numbers.operand_batching_dims
+    if any(not whole[d] for d in batch):
+        full = [shape[d] if d in batch else n for d, n in enumerate(array.shape)]
+        array = lax.broadcast_in_dim(array, full, range(array.ndim))
+    sizes = [n if here else 1 for n, here in zip(params["slice_sizes"], whole, strict=True)]
+    same = all(whole)
+    keeps_bounds = same and mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS
+    # Those that are filled afterwards are clipped here, and may be equal then.
+    differ = same and mode != lax.GatherScatterMode.FILL_OR_DROP
+    return lax.gather(
+        array,
+        indices[0],
+        numbers,
+        sizes,
+        # Where a dimension is repeated, every index reads its one element.
+        mode=mode if keeps_bounds else lax.GatherScatterMode.CLIP,
+        unique_indices=differ and bool(params.get("unique_indices")),
+        indices_are_sorted=same and bool(params.get("indices_are_sorted")),
+    )
+
+
+def made_of(
+    value: ir.Value, node_of: Callable[[ir.Value], OpView | None], most: float = math.inf
+) -> tuple[dict[ir.Value, OpView], list[ir.Value]]:
+    """What elements of a value are computed of: the ops that compute them, by their values, each
+    after those that it is made of, and the values that elements are selected of.
+
+    Args:
+      node_of: the op of ``COMPUTING`` that gives a value; ``None`` where elements are selected.
+      most: of how many ops; elements of what others give are selected.
+    """
+    inner: dict[ir.Value, OpView] = {}
+    leaves: dict[ir.Value, None] = {}
+    pending: list[tuple[ir.Value, OpView | None]] = [(value, None)]
+    count = 0
+    while pending:
+        value, node = pending.pop()
+        if node is not None:
+            inner[value] = node
+        elif value not in inner and value not in leaves:
+            node = node_of(value) if count < most else None
+            if node is None:
+                leaves[value] = None
+                continue
+            count += 1
+            pending.append((value, node))
+            if node.name in ELEMENTWISE:
+                pending += [(v, None) for v in reversed(node.operands) if aval_of(v.type).shape]
+    return inner, list(leaves)
+
+
+@dataclass(frozen=True)
+class Elements:
+    """Writes elements of values that elementwise ops and broadcasts compute."""
+
+    rules: Rules
+
+    def write(
+        self,
+        value: ir.Value,
+        selection: Selection,
+        indices: Sequence[ir.Value],
+        inner: Mapping[ir.Value, OpView],
+        leaves: Iterable[ir.Value],
+    ) -> ir.Value:
+        """The selected elements of a value, computed at the insertion point.
+
+        Args:
+          indices: of the selection, where it is dynamic.
+          inner, leaves: what the value is made of (:func:`made_of`).
+        """
+        values = {v: self._selected(selection, selection, v, indices) for v in leaves}
+        for v, node in inner.items():
+            values[v] = self._computed(selection, v, node, values, indices)
+        return values[value]
+
+    def _computed(
+        self,
+        selection: Selection,
+        value: ir.Value,
+        node: OpView,
+        values: Mapping[ir.Value, ir.Value],
+        indices: Sequence[ir.Value],
+    ) -> ir.Value:
+        if node.name == "jaxpr.broadcast_in_dim":
+            dims = node.get("broadcast_dimensions")
+            spread = _Spread(selection, tuple(dims))
+            return self._selected(selection, spread, node.operands[0], indices, value.type)
+        operands = [values.get(v, v) for v in node.operands]
+        (result,) = ir.Operation.create(
+            node.name, [with_shape(value.type, selection.result)], operands, node.attributes
+        ).results
+        return result
+
+    def _selected(
+        self,
+        selection: Selection,
+        select: Any,
+        value: ir.Value,
+        indices: Sequence[ir.Value],
+        type_: ir.Type | None = None,
+    ) -> ir.Value:
+        (found,) = self.rules.emit(lambda *xs: [select(*xs)], [value, *indices], select)
+        return converted(found, with_shape(type_ or value.type, selection.result))
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """A selection from an array that is broadcast."""
+
+    selection: Selection
+    dims: tuple[int, ...]
+
+    def __call__(self, array: Any, *indices: Any) -> Any:
+        if not self.dims:
+            return lax.broadcast_in_dim(array, self.selection.result, ())
+        sizes = [1] * len(self.selection.shape)
+        for d, size in zip(self.dims, array.shape, strict=True):
+            sizes[d] = size
+        return self.selection(lax.broadcast_in_dim(array, sizes, self.dims), *indices)

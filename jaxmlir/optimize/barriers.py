@@ -1,0 +1,151 @@
+"""Values that XLA's compilers do not move or fuse across, or do not take for what they are.
+
+A *fence* is the identity of a value, which is stored there.  From JAX 0.11 on that is an
+optimization barrier; before that the CPU compiler fuses across those, and a fence is a call that it
+does not inline.
+
+What goes in and comes out of such a call is one buffer to XLA, which does not see that a kernel
+that reads both must not write there.  So where both are read, the value does not go through the
+call, but is selected by a boolean that does (:data:`Wait`, :func:`written_again`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import ChainMap, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir._compat import jax_version
+from jaxmlir.dialect.builder import filled, zeros
+from jaxmlir.dialect.ir import free_symbol, func, ir
+from jaxmlir.passes.options import platform_or_default
+from jaxmlir.targets.fusion import kept_call
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+# Where fences are needed, and the first JAX whose compiler takes an optimization barrier for one.
+_BARRIER_SINCE = {"cpu": (0, 11)}
+
+Together = Callable[[Sequence[ir.Value]], list[ir.Value]]
+"""Writes a fence on several values, each of which is there when all are."""
+
+Wait = Callable[
+    [Sequence[ir.Value], ir.Value, Sequence[ir.Value]], tuple[list[ir.Value], list[ir.Value]]
+]
+"""Writes values once more, which are there when another is; and others, which are there then.
+
+Compilers do not find that the values are what they are, and both may be read.  The others are not
+to be read any more but so."""
+
+
+def fences(program: Program, platform: str) -> Callable[[ir.Value], ir.Value] | None:
+    """Writes a fence on a value at the insertion point; ``None`` where there are none."""
+    together = fences_together(program, platform)
+    return together and alone(together)
+
+
+def alone(together: Together) -> Callable[[ir.Value], ir.Value]:
+    """Writes a fence on one value."""
+    return lambda value: together([value])[0]
+
+
+def fences_together(program: Program, platform: str) -> Together | None:
+    """The same on several values."""
+    if platform not in _BARRIER_SINCE:
+        return None
+    return _barrier if _has_barriers(platform) else _Calls(program)
+
+
+def written_again(program: Program, platform: str) -> Together | None:
+    """Writes values once more, at the insertion point: a compiler that takes fences does not find
+    that they are what they are, and both may be read.  ``None`` where there are no fences."""
+    if platform not in _BARRIER_SINCE:
+        return None
+    wait = _wait_behind_barrier if _has_barriers(platform) else _wait_for_call(program)
+    # A call of nothing but a constant would be a constant.
+    return lambda values: wait(values, values[0], ())[0]
+
+
+def waiting(program: Program, platform: str = "") -> Wait:
+    """Values of a program that wait, by default for compilers for JAX's default backend."""
+    # XLA's CPU compiler takes barriers away before it decides what runs when, and runs early what
+    # could be, unless that takes far more memory.
+    is_cpu = platform_or_default(platform) == "cpu"
+    return _wait_for_call(program) if is_cpu else _wait_behind_barrier
+
+
+def _has_barriers(platform: str) -> bool:
+    return jax_version()[:2] >= _BARRIER_SINCE[platform]
+
+
+def _wait_for_call(program: Program) -> Wait:
+    calls = _Calls(program)
+
+    def wait(
+        values: Sequence[ir.Value], after: ir.Value, others: Sequence[ir.Value]
+    ) -> tuple[list[ir.Value], list[ir.Value]]:
+        chosen, *others = calls([_yes(), *others], after)
+        return _selected(chosen, values), others
+
+    return wait
+
+
+def _wait_behind_barrier(
+    values: Sequence[ir.Value], after: ir.Value, others: Sequence[ir.Value]
+) -> tuple[list[ir.Value], list[ir.Value]]:
+    found = _barrier([*values, *others, after])
+    return found[: len(values)], found[len(values) : -1]
+
+
+def _selected(chosen: ir.Value, values: Sequence[ir.Value]) -> list[ir.Value]:
+    """Values where a boolean is true, as it is."""
+    name = "jaxpr.select_n"
+    return [ir.Operation.create(name, [v.type], [chosen, zeros(v.type), v]).result for v in values]
+
+
+def _yes() -> ir.Value:
+    return filled(ir.RankedTensorType.get([], ir.IntegerType.get_signless(1)), True)
+
+
+def _barrier(values: Sequence[ir.Value]) -> list[ir.Value]:
+    """The values, across a barrier to fusion."""
+    name, types = "jaxpr.optimization_barrier", [v.type for v in values]
+    return list(ir.Operation.create(name, types, list(values)).results)
+
+
+class _Calls:
+    """Calls that are not inlined, of functions that return their arguments."""
+
+    def __init__(self, program: Program):
+        self._program = program
+        self._symbols: dict[tuple[Any, ...], str] = {}
+        self._taken = ChainMap[str, Any](program.functions, {})
+        self._numbers: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+
+    def __call__(self, values: Sequence[ir.Value], after: ir.Value | None = None) -> list[ir.Value]:
+        """The values, which are there when all of them are, and another value."""
+        types = [v.type for v in values]
+        waits = [] if after is None else [after]
+        name = "fence" if after is None else "wait"
+        symbol = self._symbol(name, types, [v.type for v in waits])
+        attributes = {
+            "jaxpr": ir.FlatSymbolRefAttr.get(symbol),
+            "name": ir.StringAttr.get(name),
+            "jaxpr.ctx": kept_call(),
+        }
+        return list(ir.Operation.create("jaxpr.jit", types, [*values, *waits], attributes).results)
+
+    def _symbol(self, name: str, types: Sequence[ir.Type], waits: Sequence[ir.Type]) -> str:
+        """The function that returns arguments of some types when others are there."""
+        key = (name, *types, *waits)
+        if key not in self._symbols:
+            self._symbols[key] = symbol = free_symbol(name, self._taken, self._numbers[name])
+            self._taken.maps[1][symbol] = None
+            signature = ([*types, *waits], types)
+            with ir.InsertionPoint(self._program.module.body), ir.Location.unknown():
+                function = func.FuncOp(symbol, signature, visibility="private")
+                with ir.InsertionPoint(function.add_entry_block()):
+                    func.ReturnOp(_barrier(function.arguments)[: len(types)])
+        return self._symbols[key]

@@ -1,0 +1,1 @@
+"""Rewrites for XLA's CPU compiler."""

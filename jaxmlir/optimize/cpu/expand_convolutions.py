@@ -1,0 +1,435 @@
+"""``jaxpr-expand-convolutions``: convolutions as others that XLA's CPU compiler is fast at.
+
+XLA's CPU compiler has a library for convolutions along one or two dimensions.  Others it computes
+number by number, and in groups it is slow as well.  What the gradients of ordinary networks ask for
+are often such others, and these say the same by ordinary ones:
+
+*Groups of the batch*, as in the gradient in a grouped kernel, are groups of features of an array
+that is laid out otherwise::
+
+    x[g b, n] * k[n, g o]   ->   x[b, g n] * k[n, g o]       in g groups of features
+
+*A few groups* are a convolution each, and the results concatenated.
+
+*A dilated array*, as in transposed convolutions, is mostly zeros.  What meets the other elements is
+each ``d``-th number of the kernel, another one for each of ``d`` results that follow on one
+another::
+
+    y[d q + r] = sum over j of x[q + j] * k[t(r) + d j]      for each r: an ordinary convolution
+
+*Three dimensions* are two: a sum over one of the kernel's dimensions, where it is the smaller one,
+of convolutions whose batch has that dimension; else one of the result's dimensions put together of
+convolutions whose features have that of the kernel::
+
+    y[i] = sum over t of conv(x[i + t], k[t])
+
+*An order of dimensions* is put into that of the library: the batch first, features last.  XLA does
+so too, but not in loops and branches, where each convolution in another order, as gradients are,
+takes 3 to 50 times as long::
+
+    conv(x, k)   ->   transpose(conv(transpose(x), transpose(k)))
+
+*A padded array* of a few images is padded before, where the kernel is larger than the result, as in
+the gradient in a kernel: the library is slow at the edges of such.
+
+Sums are rounded in another order.  A number that is not finite is not multiplied with the zeros of
+a dilated array, and makes NaN of those around an array of three dimensions.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+from jax import lax
+
+from jaxmlir._compat import core
+from jaxmlir.analysis.op_counts import is_narrow, is_plain_op
+from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.op_view import OpView
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.replace import replace_ops
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.options import is_for_cpu
+from jaxmlir.passes.remarks import remark
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+# Milliseconds of XLA / of this, a CPU core, jax 0.10; forward, gradients in the array and in the
+# kernel.  With jax 0.12 XLA takes as long, and this 0.9 to 2.0 times as long:
+#   8 x 32 x 32 x 64, 3 x 3, 4 groups     8.6, 4.5    8.4, 4.6     346, 6.3
+#   8 x 32 x 32 x 32, 3 x 3, 16 groups                             681, 3.3
+#   4 x 28 x 28 x 256, 3 x 3, 32 groups                           4028, 18
+#   8 x 16 x 16 x 64 to 32 x 32, 4 x 4, dilated                     72, 2.4
+#   4 x 32 x 32 x 64 to 64 x 64, 3 x 3, dilated                    184, 8.4
+#   2 x 16 x 16 x 16 x 8, 3 x 3 x 3       6.3, 1.8    6.2, 1.9      14, 0.9
+#   the same at strides of 2              1.0, 0.4     27, 0.5     5.0, 0.5
+#   1 x 32 x 32 x 32 x 16, 3 x 3 x 3       49, 11      49, 10      115, 11
+# Of dilated arrays and kernels that are smaller than the result XLA skips the zeros: this would
+# take 0.5 to 2.9 times as long.  Each convolution takes 0.05 s to compile, and 32 groups, each by
+# itself, 0.5 to 1.3 times as long as XLA takes for all of them.
+MAX_SPLIT = 8
+MAX_SUM = 16
+# Gradients of four convolutions, one in each turn of a loop, in milliseconds of a CPU core, by
+# XLA / with their dimensions in order; jax 0.10 and 0.12 alike.  In the array, in the kernel:
+#   1 x 32 x 32 x 16 to 16, 3 x 3     6.3, 0.8     11, 3.5
+#   4 x 32 x 32 x 32 to 32           126, 4.8     178, 5.9
+#   8 x 16 x 16 x 64 to 64            33, 7.2     422, 8.4
+# The library is slow where there are few features, which XLA's own code is fast at; of images of
+# 32 x 32, other convolutions:
+#   1 feature to 1 / 4 / 16          0.15, 1.6   0.40, 1.7    2.2, 2.1
+#   4 features to 1 / 4              0.52, 2.1    2.0, 2.6
+#   16 features to 1                  4.5, 2.2
+# So many products of a feature of the array and one of the result there have to be.
+MIN_PRODUCTS = 16
+# Gradients in the kernel of so many padded images, by the library / padded before, in milliseconds;
+# jax 0.12. From 8 images on it makes no difference, nor in convolutions with small kernels:
+#                              1 image      2 images     4 images     8 images
+#   32 x 32 x 16 to 16, 3 x 3  0.92, 0.30   1.37, 0.57   1.47, 0.83   1.45, 1.59
+#   32 x 32 x 3 to 16          0.38, 0.23   0.41, 0.28   0.56, 0.43   0.57, 0.54
+#   64 x 64 x 8 to 16          1.95, 0.56   2.15, 1.06   2.51, 1.48   2.85, 2.82
+#   32 x 32 x 32 to 32         0.52, 0.45   1.25, 0.97   2.20, 2.10   3.34, 3.67
+#     jax 0.10                 0.38, 0.28   0.75, 0.75   1.29, 1.68   2.61, 2.59
+#   16 x 16 x 64 to 64         0.62, 0.57   0.96, 0.84   1.52, 1.42   2.35, 2.51
+MAX_PADDED_IMAGES = 4
+MAX_PADDED_RESULTS = 16
+MIN_PADDED_PRODUCTS = 4
+
+
+class ExpandConvolutions(Pass):
+    """Write convolutions as others that compile to faster code.
+
+    Options:
+      platform: what the program will be compiled for; by default JAX's default backend. Others than
+        the CPU are left alone.
+    """
+
+    name: ClassVar[str] = "jaxpr-expand-convolutions"
+    platform: str = ""
+
+    def run(self, program: Program) -> bool:
+        return is_for_cpu(self.platform) and expand_convolutions(program) > 0
+
+
+def expand_convolutions(program: Program) -> int:
+    """Expands ops in place; how many."""
+    return replace_ops(program, {"jaxpr.conv_general_dilated"}, _expanded)
+
+
+def _expanded(rules: Rules, node: OpView) -> ir.Value | None:
+    if not is_plain_op(node):
+        return None
+    expanded = _Expanded.of(node)
+    x, k = (aval_of(v.type) for v in node.operands)
+    is_empty = 0 in (*x.shape, *k.shape, *aval_of(node.op.results[0].type).shape)
+    sizes = [x.shape[d] for d in expanded.lhs[2:]]
+    is_empty |= not _is_read(expanded.axes, sizes)
+    # The gradient in kernels of one channel is what XLA has code for.
+    if is_empty or 1 < expanded.batches == x.shape[expanded.lhs[0]]:
+        return None
+    step = expanded.step(x, k)
+    if step is None:
+        return None
+    remark(node.op, step)
+    return rules.emit(expanded, node.operands, expanded)[0]
+
+
+class _Axis(NamedTuple):
+    """How a kernel moves along a dimension, as ``lax.conv_general_dilated`` has it."""
+
+    stride: int
+    low: int
+    high: int
+    dilation: int
+    """Of the array."""
+    spread: int
+    """Of the kernel."""
+
+    def count(self, size: int, taps: int) -> int:
+        """Of results."""
+        whole = (size - 1) * self.dilation + 1 + self.low + self.high
+        return (whole - (taps - 1) * self.spread - 1) // self.stride + 1
+
+    def keeps(self, size: int) -> bool:
+        """Whether negative padding leaves any of so many elements."""
+        first = -(-max(-self.low, 0) // self.dilation) * self.dilation
+        return first <= (size - 1) * self.dilation + min(self.high, 0)
+
+    @property
+    def is_plainly_dilated(self) -> bool:
+        return self.dilation > 1 == self.stride == self.spread
+
+
+@dataclass(frozen=True)
+class _Expanded:
+    """A convolution as a function of its operands; hashable.
+
+    Attributes:
+      lhs, rhs, out: the dimensions of batch and features, or of a kernel's results and features,
+        and then the others.
+      axes: for each of the others.
+      options: of each convolution that is written.
+    """
+
+    lhs: tuple[int, ...]
+    rhs: tuple[int, ...]
+    out: tuple[int, ...]
+    axes: tuple[_Axis, ...]
+    groups: int
+    batches: int
+    options: tuple[tuple[str, Any], ...]
+
+    @staticmethod
+    def of(node: OpView) -> _Expanded:
+        lists = map(node.get, ("window_strides", "padding", "lhs_dilation", "rhs_dilation"))
+        return _Expanded(
+            *map(tuple, node.get("dimension_numbers")),
+            tuple([_Axis(s, *p, d, e) for s, p, d, e in zip(*lists, strict=True)]),
+            node.get("feature_group_count", 1),
+            node.get("batch_group_count", 1),
+            tuple((name, node.get(name)) for name in ("precision", "preferred_element_type")),
+        )
+
+    def step(self, x: Any, k: Any) -> str | None:
+        """What is done, in words; of operands of JAX's shapes."""
+        if self.batches > 1:
+            return f"{self.batches} groups of the batch as groups of features"
+        found = _step(*self._in_order(x, k), self.axes, self.groups)
+        if found is not None:
+            return found
+        if self.is_padded_before(x, k):
+            return "its array padded before"
+        products = k.shape[self.rhs[1]] * k.shape[self.rhs[0]] // self.groups
+        if not self.is_in_order and products >= MIN_PRODUCTS:
+            return "its dimensions in another order"
+        return None
+
+    def _in_order(self, x: Any, k: Any) -> list[Any]:
+        """The types of the operands with their dimensions in order."""
+        return [
+            core.ShapedArray(tuple(v.shape[d] for d in dims), v.dtype)
+            for v, dims in ((x, _batch_first(self.lhs)), (k, _results_last(self.rhs)))
+        ]
+
+    def is_padded_before(self, x: Any, k: Any) -> bool:
+        """Whether it is the gradient in the kernel of a convolution of a few padded images.
+
+        They are transposed next; XLA takes back what is padded last.
+        """
+        x, k = self._in_order(x, k)
+        images, results = k.shape[-2:]
+        return (
+            self.groups == self.batches == 1
+            and (images == 1 or (images <= MAX_PADDED_IMAGES and results <= MAX_PADDED_RESULTS))
+            and images * results >= MIN_PADDED_PRODUCTS
+            and not self.is_in_order
+            and all(axis.dilation == 1 for axis in self.axes)
+            and any(axis.low > 0 or axis.high > 0 for axis in self.axes)
+            and math.prod(k.shape[:-2]) > math.prod(_counts(x, k, self.axes))
+        )
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether the dimensions of operands and result are as XLA's library takes them."""
+        orders = _batch_first(self.lhs), _results_last(self.rhs), _batch_first(self.out)
+        return all(order == tuple(range(len(order))) for order in orders)
+
+    def __call__(self, x: Any, k: Any) -> list[Any]:
+        axes = self.axes
+        if self.is_padded_before(x, k):
+            edges = [(0, 0, 0)] * x.ndim
+            for d, axis in zip(self.lhs[2:], axes, strict=True):
+                edges[d] = axis.low, axis.high, 0
+            x = lax.pad(x, np.zeros((), x.dtype), edges)
+            axes = tuple([axis._replace(low=0, high=0) for axis in axes])
+        x = lax.transpose(x, _batch_first(self.lhs))
+        k = lax.transpose(k, _results_last(self.rhs))
+        groups = self.groups
+        if self.batches > 1:
+            groups = self.batches
+            x = lax.reshape(x, (groups, x.shape[0] // groups, *x.shape[1:]))
+            x = lax.transpose(x, (*range(1, x.ndim - 1), 0, x.ndim - 1))
+            x = _merged(x, x.ndim - 2)
+        y = _convolved(x, k, axes, groups, dict(self.options))
+        return [lax.transpose(y, np.argsort(_batch_first(self.out)))]
+
+
+def _is_read(axes: Sequence[_Axis], sizes: Sequence[int]) -> bool:
+    """Whether anything of an array is left.  Of one image, XLA takes an element that is cut off for
+    the zero beside it."""
+    return all(axis.keeps(size) for axis, size in zip(axes, sizes, strict=True))
+
+
+def _batch_first(dims: Sequence[int]) -> tuple[int, ...]:
+    return (dims[0], *dims[2:], dims[1])
+
+
+def _results_last(dims: Sequence[int]) -> tuple[int, ...]:
+    return (*dims[2:], dims[1], dims[0])
+
+
+# What follows has dimensions in the order: batch, axes, features; axes, features, results.
+
+
+def _convolved(x: Any, k: Any, axes: Sequence[_Axis], groups: int, options: dict[str, Any]) -> Any:
+    """A convolution, by as many others as it takes."""
+    x, axes = _cut(x, axes)
+    step = _step(x, k, axes, groups)
+    convolved = functools.partial(_convolved, options=options)
+    if step is not None:
+        return _STEPS[step](convolved, x, k, axes, groups)
+    count = len(axes)
+    batch_first = (0, count + 1, *range(1, count + 1))
+    results_last = (count + 1, count, *range(count))
+    return lax.conv_general_dilated(
+        x,
+        k,
+        [a.stride for a in axes],
+        [(a.low, a.high) for a in axes],
+        [a.dilation for a in axes],
+        [a.spread for a in axes],
+        lax.ConvDimensionNumbers(batch_first, results_last, batch_first),
+        feature_group_count=groups,
+        **options,
+    )
+
+
+def _cut(x: Any, axes: Sequence[_Axis]) -> tuple[Any, list[_Axis]]:
+    """An array without what negative padding cuts off: where the other side is padded, the library
+    of jax 0.10 reads what is not there."""
+    starts, limits = [0] * x.ndim, list(x.shape)
+    left = list(axes)
+    for i, axis in enumerate(axes):
+        if axis.dilation == 1:
+            starts[1 + i] += max(-axis.low, 0)
+            limits[1 + i] -= max(-axis.high, 0)
+            left[i] = axis._replace(low=max(axis.low, 0), high=max(axis.high, 0))
+    return (x, left) if left == list(axes) else (lax.slice(x, starts, limits), left)
+
+
+def _step(x: Any, k: Any, axes: Sequence[_Axis], groups: int) -> str | None:
+    """The next thing to do; a key of ``_STEPS``."""
+    counts = _counts(x, k, axes)
+    if any(a.is_plainly_dilated for a in axes) and (
+        len(axes) > 2 or math.prod(k.shape[:-2]) > math.prod(counts)
+    ):
+        return "without the zeros of a dilated array"
+    if 1 < groups <= MAX_SPLIT and len(axes) <= 2:
+        return "each group by itself"
+    if len(axes) == 3 and not is_narrow(x.dtype) and _least(k, axes, counts) is not None:
+        return "in two dimensions"
+    return None
+
+
+def _counts(x: Any, k: Any, axes: Sequence[_Axis]) -> list[int]:
+    sizes = zip(axes, x.shape[1:-1], k.shape[:-2], strict=True)
+    return [axis.count(size, taps) for axis, size, taps in sizes]
+
+
+def _least(k: Any, axes: Sequence[_Axis], counts: Sequence[int]) -> int | None:
+    """The dimension that takes the fewest convolutions to do without."""
+    found = [
+        (min(taps, count), i)
+        for i, (axis, taps, count) in enumerate(zip(axes, k.shape, counts, strict=False))
+        if axis.dilation == 1 and min(taps, count) <= MAX_SUM
+    ]
+    return min(found)[1] if found else None
+
+
+def _by_group(convolved: Any, x: Any, k: Any, axes: Sequence[_Axis], groups: int) -> Any:
+    arrays, kernels = (lax.split(v, (v.shape[-1] // groups,) * groups, v.ndim - 1) for v in (x, k))
+    parts = [convolved(a, b, axes, 1) for a, b in zip(arrays, kernels, strict=True)]
+    return lax.concatenate(parts, x.ndim - 1)
+
+
+def _by_phase(convolved: Any, x: Any, k: Any, axes: Sequence[_Axis], groups: int) -> Any:
+    """A result for each of those that follow on one another, which are then put in turns."""
+    counts = _counts(x, k, axes)
+    steps = [axis.dilation if axis.is_plainly_dilated else 1 for axis in axes]
+    rows = [-(-count // step) for count, step in zip(counts, steps, strict=True)]
+    parts = []
+    for phase in np.ndindex(*steps):
+        part, moved = k, []
+        for i, (r, axis, step) in enumerate(zip(phase, axes, steps, strict=True)):
+            if step == 1:
+                moved.append(axis)
+                continue
+            first = (axis.low - r) % step
+            taps = part.shape[i]
+            part = lax.slice_in_dim(part, min(first, taps), taps, step, i)
+            begin = (r + first - axis.low) // step
+            end = begin + rows[i] - 1 + part.shape[i] - x.shape[1 + i]
+            moved.append(_Axis(1, -begin, end, 1, 1))
+        is_zero = 0 in part.shape or not _is_read(moved, x.shape[1:-1])
+        parts.append(None if is_zero else convolved(x, part, moved, groups))
+    zeros = lax.full_like(next(p for p in parts if p is not None), 0)
+    stacked = lax.concatenate([lax.expand_dims(zeros if p is None else p, [0]) for p in parts], 0)
+    stacked = lax.reshape(stacked, (*steps, *stacked.shape[1:]))
+    n = len(axes)
+    turns = itertools.chain.from_iterable((n + 1 + i, i) for i in range(n))
+    stacked = lax.transpose(stacked, (n, *turns, 2 * n + 1))
+    whole = [row * step for row, step in zip(rows, steps, strict=True)]
+    y = lax.reshape(stacked, (stacked.shape[0], *whole, stacked.shape[-1]))
+    return lax.slice(y, [0] * y.ndim, (y.shape[0], *counts, y.shape[-1]))
+
+
+def _by_slice(convolved: Any, x: Any, k: Any, axes: Sequence[_Axis], groups: int) -> Any:
+    """The dimension that is left out comes first in what follows."""
+    counts = _counts(x, k, axes)
+    least = _least(k, axes, counts)
+    axis, others = axes[least], [a for i, a in enumerate(axes) if i != least]
+    count, taps = counts[least], k.shape[least]
+    edges = [(0, 0, 0)] * x.ndim
+    edges[1 + least] = axis.low, axis.high, 0
+    x = _moved(lax.pad(x, np.zeros((), x.dtype), edges), 1 + least, 0)
+    k = _moved(k, least, 0)
+
+    def slices(start: int, size: int, step: int) -> Any:
+        return lax.slice_in_dim(x, start, start + (size - 1) * step + 1, step, 0)
+
+    if taps <= count:
+        total = None
+        for t in range(taps):
+            array = _merged(slices(t * axis.spread, count, axis.stride), 0)
+            kernel = lax.index_in_dim(k, t, 0, keepdims=False)
+            term = convolved(array, kernel, others, groups)
+            total = term if total is None else lax.add(total, term)
+        y = lax.reshape(total, (count, total.shape[0] // count, *total.shape[1:]))
+    else:
+        # Features of a group are its old ones at each place along the dimension.
+        kernel = _merged(_moved(k, 0, k.ndim - 3), k.ndim - 3)
+        rows = []
+        for i in range(count):
+            array = slices(i * axis.stride, taps, axis.spread)
+            array = lax.reshape(array, (*array.shape[:-1], groups, array.shape[-1] // groups))
+            last = array.ndim - 2
+            array = _merged(_merged(_moved(array, 0, last), last), last - 1)
+            rows.append(lax.expand_dims(convolved(array, kernel, others, groups), [0]))
+        y = lax.concatenate(rows, 0)
+    return _moved(y, 0, 1 + least)
+
+
+_STEPS = {
+    "each group by itself": _by_group,
+    "in two dimensions": _by_slice,
+    "without the zeros of a dilated array": _by_phase,
+}
+
+
+def _moved(x: Any, old: int, new: int) -> Any:
+    """An array with one of its dimensions elsewhere."""
+    dims = [d for d in range(x.ndim) if d != old]
+    dims.insert(new, old)
+    return lax.transpose(x, dims)
+
+
+def _merged(x: Any, d: int) -> Any:
+    """An array with a dimension and the next as one."""
+    return lax.reshape(x, (*x.shape[:d], x.shape[d] * x.shape[d + 1], *x.shape[d + 2 :]))

@@ -1,0 +1,242 @@
+"""``jaxpr-expand-depthwise``: convolutions of each channel with a kernel of its own, as products.
+
+A depthwise convolution sums over no channels, so there is no matrix product in it, and XLA's CPU
+compiler computes it number by number.  As products of the array, moved, with the numbers of the
+kernel it is vectorized, and fused with what comes before and after.  Groups of a few channels are
+as many of these, added up, and so is an image of a few channels::
+
+    y[h, w, c] = sum of x[h + i, w + j, c] * k[i, j, c]     one product for each i, j
+    k[i, j, c] = sum of x[h + i, w + j, c] * y[h, w, c]     its gradient: a loop over i, j
+
+JAX writes the gradient in the array as a depthwise convolution again, which may dilate it, and that
+in the kernel as a convolution in groups of the batch.  Sums are rounded in another order, and a
+number of a kernel that is not finite makes NaN of the zeros around the array.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from jax import lax
+
+from jaxmlir._compat import dtypes
+from jaxmlir.analysis.op_counts import is_narrow, is_plain_op
+from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.op_view import OpView
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.barriers import fences
+from jaxmlir.optimize.replace import replace_ops
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.options import is_for_cpu
+from jaxmlir.passes.remarks import remark
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+# Milliseconds of a convolution with its gradients, XLA's and this one's, a CPU core, jax 0.10 and
+# 0.12; bytes are 0.8 to 1.7 times XLA's:
+#   8 x 32 x 32 x 64, 3 x 3    42, 6.8   46, 6.5   channels first   44, 6.7     47, 6.5
+#   7 x 7                     126, 28   145, 28    strides of 2     53, 3.7     50, 3.0
+#   1 x 8 x 8 x 8, 3 x 3      0.19, 0.04           0.23, 0.07
+# Groups of several channels, forward, and the gradient in the array; jax 0.10:
+#   8 x 32 x 32 x 32, 3 x 3, 16 groups    9.3, 0.6   13, 0.9
+#   8 x 16 x 16 x 128, 3 x 3, 32 groups   7.7, 1.4   6.1, 2.3
+#   8 x 32 x 32 x 64, 1 x 1, 4 groups     1.6, 0.5   1.6, 0.5    16 groups   5.2, 0.2    5.8, 0.2
+#   8 x 14 x 14 x 256, 1 x 1, 8 groups    0.8, 0.85  0.8, 0.84
+# Images of a single channel, likewise:
+#   20,000, 31       1.1, 0.05    1.1, 0.05     512 x 512, 3 x 3       11.9, 0.10  12.6, 0.15
+#   128 x 128, 5 x 5 1.4, 0.07    1.4, 0.06     16 x 28 x 28, 3 x 3     0.7, 0.02   0.7, 0.02
+# Of a few channels, to a few; jax 0.12, 0.10 is 0.8 to 1.3 times as fast at both:
+#                         2 to 1      1 to 4      1 to 16     4 to 4      4 to 1      16 to 1
+#   400 x 400, 3 x 3      10, 0.8     7.7, 0.6    8.3, 1.4    12, 2.3     9.0, 1.0    12, 21
+#   16 x 28 x 28, 5 x 5   1.2, 0.2    1.3, 0.2    1.4, 0.3    2.8, 1.2    2.1, 0.4
+#   4000, 31              0.31, 0.11  0.34, 0.12  0.35, 0.16  0.50, 0.41  0.33, 0.12
+# The array is padded once for each channel, which with 4 takes 5 times the bytes.
+MAX_CHANNELS = 3
+MAX_PAIRS = 16
+# A product is written for each number that a result of a kernel has, no more than this many: 7 x 7
+# ones take 0.6 s to compile, instead of 0.15.
+MAX_TAPS = 64
+
+
+class ExpandDepthwise(Pass):
+    """Write depthwise convolutions, and their gradients, as products and sums of slices.
+
+    Options:
+      platform: what the program will be compiled for; by default JAX's default backend. Others than
+        the CPU are left alone.
+    """
+
+    name: ClassVar[str] = "jaxpr-expand-depthwise"
+    platform: str = ""
+
+    def run(self, program: Program) -> bool:
+        return is_for_cpu(self.platform) and expand_depthwise(program) > 0
+
+
+def expand_depthwise(program: Program) -> int:
+    """Expands ops in place; how many."""
+    put = fences(program, "cpu")
+
+    def expanded(rules: Rules, node: OpView) -> ir.Value | None:
+        found = _suited(node)
+        if found is None:
+            return None
+        remark(node.op, f"a product for each of {math.prod(found.taps)} places in a window")
+        x, k = node.operands
+        if isinstance(found, _OfArray):
+            numbers = _Numbers(found.rhs)
+            k = put(rules.emit(numbers, [k], numbers)[0])
+        return rules.emit(found, [x, k], found)[0]
+
+    return replace_ops(program, {"jaxpr.conv_general_dilated"}, expanded)
+
+
+def _suited(node: OpView) -> _Depthwise | None:
+    """How an op is expanded; ``None`` if it is not depthwise, or of a type that is rounded more."""
+    if not is_plain_op(node):
+        return None
+    x, k = (aval_of(v.type) for v in node.operands)
+    preferred = node.get("preferred_element_type")
+    # To NumPy, no dtype is float64.
+    mixed = x.dtype != k.dtype or not (preferred is None or preferred == x.dtype)
+    if mixed or not dtypes.issubdtype(x.dtype, np.inexact) or is_narrow(x.dtype):
+        return None
+    lhs, rhs, out = map(tuple, node.get("dimension_numbers"))
+    strides, dilation = tuple(node.get("window_strides")), tuple(node.get("rhs_dilation"))
+    padding = tuple(map(tuple, node.get("padding")))
+    array = lhs, rhs, out, padding, tuple(node.get("lhs_dilation"))
+    shape = aval_of(node.op.results[0].type).shape
+    kernel, image = (tuple(y[d] for d in dims[2:]) for y, dims in ((k.shape, rhs), (shape, out)))
+    if 0 in (*kernel, *image):
+        return None
+    groups, batches = node.get("feature_group_count", 1), node.get("batch_group_count", 1)
+    terms = math.prod(kernel) * k.shape[rhs[1]]
+    # Its gradient in the kernel is a convolution with an image, which XLA is as fast at.
+    channels, results = x.shape[lhs[1]], shape[out[1]]
+    is_small = channels <= MAX_CHANNELS and channels * results <= MAX_PAIRS
+    are_few = groups > 1 or (is_small and terms <= math.prod(image))
+    if batches == 1 and are_few and 0 < terms <= MAX_TAPS:
+        return _OfArray(*array, kernel, dilation, image, strides)
+    of_kernel = groups == 1 < batches == x.shape[lhs[0]] == shape[out[1]]
+    if of_kernel and 0 < math.prod(image) <= MAX_TAPS:
+        return _OfKernel(*array, image, strides, kernel, dilation)
+    return None
+
+
+@dataclass(frozen=True)
+class _Depthwise:
+    """A convolution as a function of its operands; hashable.
+
+    Attributes:
+      lhs, rhs, out: the dimensions of batch and channels, or of a kernel's results and channels,
+        and then the others.
+      padding, dilation: of the array, along these.
+      taps, moves: how many places there are in a window, and how far apart they are.
+      counts, steps: how many numbers meet each place, and how far apart these are.
+    """
+
+    lhs: tuple[int, ...]
+    rhs: tuple[int, ...]
+    out: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    dilation: tuple[int, ...]
+    taps: tuple[int, ...]
+    moves: tuple[int, ...]
+    counts: tuple[int, ...]
+    steps: tuple[int, ...]
+
+    def padded(self, x: Any) -> Any:
+        padding = [(0, 0, 0)] * x.ndim
+        pairs = zip(self.lhs[2:], self.padding, self.dilation, strict=True)
+        for d, (low, high), dilation in pairs:
+            padding[d] = low, high, dilation - 1
+        return lax.pad(x, np.zeros((), x.dtype), padding)
+
+    def starts(self, rank: int) -> np.ndarray:
+        """Where in the padded array what meets each place of a window begins."""
+        places = np.array(list(np.ndindex(*self.taps)), np.int32)
+        found = np.zeros((len(places), rank), np.int32)
+        found[:, self.lhs[2:]] = places * np.array(self.moves, np.int32)
+        return found
+
+    def view(self, x: Any, start: Any) -> Any:
+        """What meets a place: of the padded array, from a start on."""
+        size, step = list(x.shape), [1] * x.ndim
+        for d, count, distance in zip(self.lhs[2:], self.counts, self.steps, strict=True):
+            size[d], step[d] = (count - 1) * distance + 1, distance
+        x = lax.dynamic_slice(x, list(start), size)
+        return x if set(step) == {1} else lax.slice(x, [0] * x.ndim, size, step)
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """Of a kernel: a row for each channel of a group and each place, of all results."""
+
+    rhs: tuple[int, ...]
+
+    def __call__(self, k: Any) -> list[Any]:
+        results, each, *places = self.rhs
+        k = lax.transpose(k, (each, *places, results))
+        return [lax.reshape(k, (math.prod(k.shape[:-1]), k.shape[-1]))]
+
+
+class _OfArray(_Depthwise):
+    """A few numbers for each result at each place: products are added up."""
+
+    def __call__(self, x: Any, rows: Any) -> list[Any]:
+        channel, (count, results) = self.lhs[1], rows.shape
+        rows = iter(lax.split(rows, (1,) * count))
+        each = count // math.prod(self.taps)
+        total = None
+        for first in range(each):
+            part = lax.slice_in_dim(x, first, None, each, channel)
+            part = self.padded(_repeated(part, results // part.shape[channel], channel))
+            for start in self.starts(x.ndim):
+                view, row = self.view(part, start), lax.reshape(next(rows), (results,))
+                term = lax.mul(view, lax.broadcast_in_dim(row, view.shape, (channel,)))
+                total = term if total is None else lax.add(total, term)
+        return [lax.transpose(total, _matched(self.lhs, self.out))]
+
+
+class _OfKernel(_Depthwise):
+    """The gradient in such kernels, where channels are groups of a batch: products are summed.
+
+    In a loop, as XLA stores what it sums, and would store that of all places at once.
+    """
+
+    def __call__(self, x: Any, y: Any) -> list[Any]:
+        x, y = self.padded(x), lax.transpose(y, _matched(self.rhs, self.lhs))
+        group = self.lhs[0]
+        summed = tuple([d for d in range(x.ndim) if d != group])
+        zero = np.zeros((), x.dtype)
+
+        def at(start: Any) -> Any:
+            return lax.reduce(lax.mul(self.view(x, start), y), zero, lax.add, summed)
+
+        rows = lax.map(at, self.starts(x.ndim))
+        together = lax.reshape(lax.transpose(rows, (1, 0)), (1, x.shape[group], *self.taps))
+        return [lax.transpose(together, _matched(range(x.ndim), self.out))]
+
+
+def _matched(dims: Sequence[int], others: Sequence[int]) -> list[int]:
+    """The permutation of an array that has its dimensions ``dims`` at ``others``."""
+    order = [0] * len(dims)
+    for old, new in zip(dims, others, strict=True):
+        order[new] = old
+    return order
+
+
+def _repeated(x: Any, times: int, axis: int) -> Any:
+    """An array with each of its slices along an axis several times."""
+    if times == 1:
+        return x
+    shape = (*x.shape[: axis + 1], times, *x.shape[axis + 1 :])
+    dims = [d for d in range(len(shape)) if d != axis + 1]
+    repeated = lax.broadcast_in_dim(x, shape, dims)
+    return lax.reshape(repeated, (*x.shape[:axis], x.shape[axis] * times, *x.shape[axis + 1 :]))

@@ -1,0 +1,307 @@
+"""``jaxpr-expand-factorizations``: factors of small matrices and solutions by them, by entries.
+
+XLA's CPU compiler has a library factor each matrix of a batch, and solve with its factors.  Of
+small matrices the calls cost more than the arithmetic, which is that of textbooks, and is
+vectorized over the batch if each entry of the matrices is an array by itself (G. Golub, C. Van
+Loan, "Matrix Computations", 3.1, 3.4, 4.2)::
+
+    cholesky           l[j, j] = sqrt(a[j, j] - sum of l[j, k]^2 over k < j)
+                       l[i, j] = (a[i, j] - sum of l[i, k] l[j, k] over k < j) / l[j, j]
+    triangular_solve   x[i] = (b[i] - sum of a[i, k] x[k] over k < i) / a[i, i]
+    lu                 rows are exchanged: a[k] with that of the largest |a[i, k]| of i >= k
+                       a[i, k] = a[i, k] / a[k, k],   a[i, j] = a[i, j] - a[i, k] a[k, j]
+
+Of a loop without calls of the library XLA makes one kernel.  What fails is what fails there: a
+factor is NaN if a root is of no positive number (of NaN, what is computed with it), the first of
+equal pivots is taken, a column of zeros stays as it is, and nothing is read of the other triangle.
+Of a matrix with an entry that is not finite, other entries of the factors of ``lu`` may be NaN than
+by the library, which skips what it takes for zeros.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from jax import lax
+
+from jaxmlir.analysis.op_counts import is_plain_op
+from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.op_view import OpView
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.barriers import fences
+from jaxmlir.optimize.cpu.expand_products import at_indices
+from jaxmlir.optimize.loops.scan_editor import LOOPS
+from jaxmlir.optimize.replace import replace_ops
+from jaxmlir.passes.base import Count, Pass
+from jaxmlir.passes.options import is_for_cpu
+from jaxmlir.passes.remarks import remark
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+# Microseconds of CPU time by the library / entry by entry, float32, two CPU cores, jax 0.12 and
+# 0.10, of a step of a loop with one, and of a program that is nothing but one:
+#   matrices in a loop     1           16          256          4096      4096, no loop
+#   cholesky  2 x 2   0.37/0.14   1.3/0.18     18/2.6      218/8       500/209
+#                     0.44/0.15   1.6/0.25     17/2.6      228/14      440/142
+#             3 x 3   0.47/0.15   2.0/0.42     30/3.9      372/54      501/98
+#                     0.50/0.15   2.0/0.45     31/7.2      390/65      649/265
+#             4 x 4   0.54/0.19   2.9/0.97     33/7.4      575/133     684/158
+#                     0.58/0.17   2.8/1.6      34/8.7      539/166     701/172
+#   triangular_solve  0.59/0.15   2.8/0.32     34/1.2      477/14      648/88
+#             3 x 3   0.48/0.12   2.0/0.23     24/1.0      363/24      447/80
+#             4 x 4   0.63/0.17   2.5/0.92     33/4.3      524/26      744/173
+#                     0.50/0.12   2.0/0.81     28/4.2      414/87      518/159
+#   lu        2 x 2   0.59/0.15   2.5/0.18     24/0.85     355/6.2     681/209
+#                     0.68/0.14   2.3/0.24     27/1.25     368/11      449/74
+#             3 x 3   0.65/0.18   3.6/0.88     35/4.6      574/75      878/257
+#                     0.68/0.16   4.1/1.4      43/5.3      615/96      715/128
+#             4 x 4   0.74/0.27   4.9/1.4      53/11       818/169    1070/309
+#                     0.75/0.21   5.5/2.0      56/10       848/190    1010/279
+# What is written grows with the cube of the size: 6 x 6 take a half to a tenth of the time as well,
+# but cholesky 0.6 s instead of 0.1 s to compile, and lu, of 4 x 4 0.5 s instead of 0.3 s, takes 2.
+MAX_SIZE = 4
+# All that is left of a matrix is exchanged by the same pivots, and would compute them again: of
+# 4 x 4 without 250 and 435 of the 818 and 848 us, 1170 and 917 of 1070 and 1010.  Of 2 x 2 there is
+# one, and jax 0.10 takes 0.2 us for each that is stored.
+MIN_STORED = 16
+STORED_FROM = 3
+# XLA hands a program that looks long to another thread, which takes 50 to 80 us: that of a few
+# matrices looks long entry by entry, and not in calls of the library.  Solutions of 3 x 3 and their
+# gradients, us, jax 0.12, by the number of matrices: 1 16/12 19/13, 4 21/13 28/99, 16 28/101 and
+# 121/99, 64 129/92 142/100, 1024 423/134 639/173.  In a loop there is no such difference.
+FEW = range(2, 64)
+
+_NAMES = frozenset({"jaxpr.cholesky", "jaxpr.triangular_solve", "jaxpr.lu"})
+_DTYPES = (np.float32, np.float64)
+
+
+class ExpandFactorizations(Pass):
+    """Write factorizations of small matrices, and solutions by triangular ones, entry by entry.
+
+    Options:
+      platform: what the program will be compiled for; by default JAX's default backend. Others than
+        the CPU are left alone.
+      max-size: matrices of more rows or columns are left alone.
+    """
+
+    name: ClassVar[str] = "jaxpr-expand-factorizations"
+    platform: str = ""
+    max_size: Count = MAX_SIZE
+
+    def run(self, program: Program) -> bool:
+        return is_for_cpu(self.platform) and expand_factorizations(program, self.max_size) > 0
+
+
+def expand_factorizations(program: Program, max_size: int = MAX_SIZE) -> int:
+    """Expands factorizations and solutions in place; how many."""
+    with scope():
+        graph = program.reading.graph
+        if not graph.outside_kernels(_NAMES):
+            return 0
+        repeated = graph.run_by(LOOPS)
+    put = fences(program, "cpu")
+
+    def expanded(rules: Rules, node: OpView) -> Sequence[ir.Value] | None:
+        aval = aval_of(node.operands[0].type)
+        if not is_plain_op(node) or aval.dtype not in _DTYPES:
+            return None
+        rows, columns = aval.shape[-2:]
+        if not all(0 < n <= max_size for n in (rows, columns)) or not aval.size:
+            return None
+        if aval.size // (rows * columns) in FEW and _function(node.op) not in repeated:
+            return None
+        remark(node.op, f"as operations on the entries of {rows} x {columns} matrices")
+        if node.name == "jaxpr.lu":
+            few = aval.size < MIN_STORED * rows * columns or min(rows, columns) < STORED_FROM
+            return _lu(rules, node.operands[0], (lambda v: v) if few else put)
+        solve = _cholesky if node.name == "jaxpr.cholesky" else _Solve.of(node)
+        return rules.emit(solve, node.operands, solve)
+
+    return replace_ops(program, _NAMES, expanded)
+
+
+def _function(op: Any) -> str:
+    return op.operation.parent.attributes["sym_name"].value
+
+
+def _entry(a: Any, *indices: int) -> Any:
+    """The array of one entry of each matrix, or, of one index, of one row."""
+    return at_indices(a, range(a.ndim - 2, a.ndim - 2 + len(indices)), indices)
+
+
+def _entries(a: Any) -> list[list[Any]]:
+    rows, columns = a.shape[-2:]
+    return [[_entry(a, i, j) for j in range(columns)] for i in range(rows)]
+
+
+def _matrix(entries: Sequence[Sequence[Any]]) -> Any:
+    rank = entries[0][0].ndim
+    return _stacked([_stacked(row, rank) for row in entries], rank)
+
+
+def _stacked(arrays: Sequence[Any], axis: int) -> Any:
+    return lax.concatenate([lax.expand_dims(a, (axis,)) for a in arrays], axis)
+
+
+def _less(a: Any, *factors: tuple[Any, Any]) -> Any:
+    """A number less products."""
+    return functools.reduce(lambda rest, xy: lax.sub(rest, lax.mul(*xy)), factors, a)
+
+
+def _cholesky(a: Any) -> list[Any]:
+    # The library leaves the upper triangle as it is.
+    factor = _entries(a)
+    size = range(len(factor))
+    rests = []
+    for j in size:
+        for i in size[j:]:
+            factor[i][j] = _less(factor[i][j], *((factor[i][k], factor[j][k]) for k in size[:j]))
+            if i == j:
+                rests.append(factor[j][j])
+                factor[j][j] = lax.sqrt(factor[j][j])
+                scale = lax.div(lax.full_like(factor[j][j], 1), factor[j][j])
+            else:
+                factor[i][j] = lax.mul(factor[i][j], scale)
+    fails = functools.reduce(
+        lax.bitwise_or, (lax.le(rest, lax.full_like(rest, 0)) for rest in rests)
+    )
+    nan = lax.full_like(fails, np.nan, factor[0][0].dtype)
+    return [_matrix([[lax.select(fails, nan, x) for x in row] for row in factor])]
+
+
+@dataclass(frozen=True)
+class _Solve:
+    """Solutions of triangular systems; hashable.
+
+    Attributes:
+      left: the matrix stands left of the solution.
+      first: the first row of the solution is known first, for the matrix as it is read.
+      transposed: entries are read with their indices exchanged.
+      unit: the diagonal is ones, and not read.
+    """
+
+    left: bool
+    first: bool
+    transposed: bool
+    unit: bool
+
+    @classmethod
+    def of(cls, node: OpView) -> _Solve:
+        left, transposed = bool(node.get("left_side")), bool(node.get("transpose_a"))
+        # X A = B is A^T X^T = B^T.
+        transposed ^= not left
+        first = bool(node.get("lower")) ^ transposed
+        return cls(left, first, transposed, bool(node.get("unit_diagonal")))
+
+    def __call__(self, a: Any, b: Any) -> list[Any]:
+        row, column = b.ndim - 2, b.ndim - 1
+        if not self.left:
+            row, column = column, row
+        size = a.shape[-1]
+        found: dict[int, Any] = {}
+        for i in range(size) if self.first else reversed(range(size)):
+            x = lax.index_in_dim(b, i, row, keepdims=False)
+            x = _less(x, *((self._at(a, i, k, x), found[k]) for k in found))
+            found[i] = x if self.unit else lax.div(x, self._at(a, i, i, x))
+        # Rows of all matrices side by side: where they are used likewise, XLA moves nothing.
+        rows = _stacked([found[i] for i in range(size)], 0)
+        order = list(range(1, b.ndim))
+        order.insert(row, 0)
+        return [lax.transpose(rows, order)]
+
+    def _at(self, a: Any, i: int, k: int, like: Any) -> Any:
+        """An entry of each matrix, for all right sides of it."""
+        entry = _entry(a, *((k, i) if self.transposed else (i, k)))
+        return lax.broadcast_in_dim(entry, like.shape, range(entry.ndim))
+
+
+def _lu(rules: Rules, a: ir.Value, put: Any) -> list[ir.Value]:
+    """The factors, the pivots, and where rows come from."""
+    rows, columns = aval_of(a.type).shape[-2:]
+    state = rules.emit(_start, [a], _start)
+    pivots = []
+    for k in range(min(rows, columns)):
+        pivot, step = _Pivot(k, rows), _Step(k, rows, columns)
+        column = [state[i * columns + k] for i in range(k, rows)]
+        pivots += rules.emit(pivot, column, pivot)
+        if k + 1 < rows:
+            pivots[-1] = put(pivots[-1])
+            state = rules.emit(step, [pivots[-1], *state], step)
+    end = _End(rows, columns)
+    return rules.emit(end, [*state, *pivots], end)
+
+
+def _start(a: Any) -> list[Any]:
+    """The entries row by row, and the number of each row."""
+    entries = _entries(a)
+    batch = a.shape[:-2]
+    numbers = [lax.full(batch, i, np.int32) for i in range(len(entries))]
+    return [*itertools.chain(*entries), *numbers]
+
+
+@dataclass(frozen=True)
+class _Pivot:
+    """Which row has the largest entry of a column, from the diagonal on; hashable."""
+
+    k: int
+    rows: int
+
+    def __call__(self, *column: Any) -> list[Any]:
+        largest = lax.abs(column[0])
+        row = lax.full(largest.shape, self.k, np.int32)
+        for i, entry in enumerate(column[1:], start=self.k + 1):
+            size = lax.abs(entry)
+            larger = lax.gt(size, largest)
+            largest = lax.select(larger, size, largest)
+            row = lax.select(larger, lax.full_like(row, i), row)
+        return [row]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Exchanges a row with that of the pivot, and takes multiples of it off the others."""
+
+    k: int
+    rows: int
+    columns: int
+
+    def __call__(self, pivot: Any, *state: Any) -> list[Any]:
+        size = self.rows * self.columns
+        a = [[*state[i : i + self.columns]] for i in range(0, size, self.columns)]
+        table = [[*row, number] for row, number in zip(a, state[size:], strict=True)]
+        k, others = self.k, range(self.k + 1, self.rows)
+        taken = {i: lax.eq(pivot, lax.full_like(pivot, i)) for i in others}
+        for j, old in enumerate(table[k]):
+            for i in others:
+                row = table[i]
+                table[k][j] = lax.select(taken[i], row[j], table[k][j])
+                row[j] = lax.select(taken[i], old, row[j])
+        first = table[k]
+        is_zero = lax.eq(first[k], lax.full_like(first[k], 0))
+        for row in (table[i] for i in others):
+            row[k] = lax.select(is_zero, row[k], lax.div(row[k], first[k]))
+            for j in range(k + 1, self.columns):
+                row[j] = _less(row[j], (row[k], first[j]))
+        return [*(x for row in table for x in row[:-1]), *(row[-1] for row in table)]
+
+
+@dataclass(frozen=True)
+class _End:
+    """The factors in one array, the pivots, and where each row comes from."""
+
+    rows: int
+    columns: int
+
+    def __call__(self, *state: Any) -> list[Any]:
+        size = self.rows * self.columns
+        a = [state[i : i + self.columns] for i in range(0, size, self.columns)]
+        rank = state[0].ndim
+        numbers, pivots = state[size : size + self.rows], state[size + self.rows :]
+        return [_matrix(a), _stacked(pivots, rank), _stacked(numbers, rank)]

@@ -1,0 +1,190 @@
+"""``jaxpr-expand-products``: products of small matrices as elementwise ops.
+
+A product that sums nothing multiplies each element of one array by elements of the other, the
+products of corresponding rows are sums of elementwise products, and a product that sums over a few
+elements is that many products which sum nothing::
+
+    dot_general(x, y)[b, i, j] = x[b, i] * y[b, j]
+    dot_general(x, y)[b]       = x[b, 0] * y[b, 0] + x[b, 1] * y[b, 1] + ...
+    dot_general(x, y)[b, i, j] = x[b, i, 0] * y[b, 0, j] + x[b, i, 1] * y[b, 1, j] + ...
+
+Of the first two XLA's CPU compiler makes the same, and then fuses it.  Written before, they are
+known to the passes that decide what is computed once: that a kernel computes what it multiplies by
+for each of its elements anew, and that few elements are added up (:mod:`.unroll_reductions`).  The
+third it leaves to a library, which is called for each matrix of a batch, and whose calls cost more
+than the arithmetic of small matrices.  Elementwise, they are vectorized over whole batches; and of
+a loop without such calls XLA makes one kernel.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from jax import lax
+
+from jaxmlir.analysis.op_counts import is_narrow, is_plain_op
+from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.op_view import OpView
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.cpu.unroll_reductions import MAX_SIZE, MIN_RESULTS
+from jaxmlir.optimize.replace import replace_ops
+from jaxmlir.passes.base import Count, Pass
+from jaxmlir.passes.options import is_for_cpu
+from jaxmlir.passes.remarks import remark
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+# Microseconds of a step of a loop with one product, by the library / elementwise, float32, two CPU
+# cores, jax 0.10 and 0.12; batches of matrices (rows, summed, columns):
+#                       1               16              256             4096
+#   4, 4, 4      0.17/0.16 1.1/0.19  8.7/0.9 9.0/1.1  120/2.8 120/2.9  1930/53 1985/35
+#   6, 6, 6       1.1/0.27 1.0/0.21  9.7/1.7 9.5/1.7  130/14 145/14   2150/230 2271/210
+#   8, 8, 8       1.5/1.0  1.2/0.9   2.7/1.4 1.8/1.3   25/16  29/11    650/280  327/235
+#   3, 3, 32     0.7/0.2   0.6/0.2   2.4/1.2 2.0/1.0   18/5   34/4     391/131  250/126
+#   64, 3, 3      2.5/0.9  1.7/0.9    22/1.7 5.3/1.6  373/33  87/18   5459/470  942/738
+#   32, 4, 32     1.9/1.1  1.7/1.1    10/7    28/3    262/67 155/49   2166/640 1568/1151
+#   12, 12, 12    1.7/1.1  1.5/1.1   6.2/4.2 4.4/2.3   72/40  76/26   1259/535  673/625
+# Of 10,000 rows and a matrix of 3 x 3: 194/13 and 81/12, 4 x 4: 38/15, 8 x 8: 101/64 and 90/42.
+# What is no small matrix on either side takes longer from 48 x 4 x 48 on, with jax 0.10.
+MAX_SIDE = 16
+MAX_MATRIX = 1024
+# A batch of matrices times a vector each: 4096 of 3 x 3 31/28 and 58/21, 4 x 4 57/49 and 39/19, but
+# 6 x 6 142/127 and 154/73, 8 x 8 175/218.
+MAX_OF_VECTORS = 4
+
+# These say which types operands are rounded to, and which ones are added up in.
+_ALGORITHMS = (lax.DotAlgorithm, lax.DotAlgorithmPreset)
+
+
+class ExpandProducts(Pass):
+    """Write products that sum nothing, or few elements of rows or of small matrices, elementwise.
+
+    Options:
+      platform: what the program will be compiled for; by default JAX's default backend. Others than
+        the CPU are left alone.
+      max-size: products that sum more elements are left alone.
+    """
+
+    name: ClassVar[str] = "jaxpr-expand-products"
+    platform: str = ""
+    max_size: Count = MAX_SIZE
+
+    def run(self, program: Program) -> bool:
+        return is_for_cpu(self.platform) and expand_products(program, self.max_size) > 0
+
+
+def expand_products(program: Program, max_size: int = MAX_SIZE) -> int:
+    """Expands products in place; how many."""
+
+    def expanded(rules: Rules, node: OpView) -> ir.Value | None:
+        product = _product(node, max_size)
+        if product is None:
+            return None
+        remark(node.op, "as products of elements")
+        return rules.emit(product, list(node.operands), product)[0]
+
+    return replace_ops(program, {"jaxpr.dot_general"}, expanded)
+
+
+def _product(node: OpView, max_size: int) -> _Product | None:
+    """What a product computes, if it is elementwise."""
+    avals = [aval_of(v.type) for v in (*node.operands, node.op.operation.results[0])]
+    types = {aval.dtype for aval in avals}
+    if not is_plain_op(node) or len(types) > 1 or any(map(_is_left_alone, types)):
+        return None
+    if isinstance(node.get("precision"), _ALGORITHMS):
+        return None
+    x, y, result = (aval.shape for aval in avals)
+    dims = tuple(tuple(map(tuple, sides)) for sides in node.get("dimension_numbers"))
+    size, batch = (math.prod(x[d] for d in of_x) for of_x, _ in dims)
+    if size == 1:
+        return _Product(dims, result)
+    results = math.prod(result)
+    if not 1 < size <= max_size or not results:
+        return None
+    rows, columns = math.prod(x) // (size * batch), math.prod(y) // (size * batch)
+    if rows == columns == 1:
+        return _Product(dims, result)
+    if min(rows, columns) == 1:
+        if batch == 1 or size > MAX_OF_VECTORS:
+            return None
+    elif min(rows, columns) > MAX_SIDE and rows * columns > MAX_MATRIX:
+        return None
+    return _Product(dims, result, results >= MIN_RESULTS)
+
+
+def _is_left_alone(dtype: Any) -> bool:
+    """Booleans are not multiplied but combined; of halves, XLA rounds products otherwise."""
+    return dtype == np.bool_ or is_narrow(dtype)
+
+
+@dataclass(frozen=True)
+class _Product:
+    """Sums of products of elements; hashable.
+
+    Attributes:
+      dims: the dimensions that are summed, of each operand, and those of the batch.
+      shape: of the result.
+      unrolled: each element that is summed is a product of its own; otherwise a reduction follows.
+    """
+
+    dims: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+    shape: tuple[int, ...]
+    unrolled: bool = False
+
+    def __call__(self, x: Any, y: Any) -> list[Any]:
+        summed, batch = self.dims
+        sizes = tuple(x.shape[d] for d in summed[0])
+        if self.unrolled:
+            left = tuple(map(_without, batch, summed))
+            product = _Product((((), ()), left), self.shape)
+            indices = itertools.product(*map(range, sizes))
+            terms = [
+                product(at_indices(x, summed[0], i), at_indices(y, summed[1], i))[0]
+                for i in indices
+            ]
+            return [functools.reduce(lax.add, terms)]
+        ends = range(len(self.shape), len(self.shape) + len(sizes))
+        first, end = len(batch[0]), len(self.shape)
+        middle = x.ndim - len(sizes)
+        at = [*range(middle), *ends], [*range(first), *range(middle, end), *ends]
+        shape = (*self.shape, *sizes)
+        x, y = (
+            _spread(array, gone, kept, shape, to)
+            for array, gone, kept, to in zip((x, y), summed, batch, at, strict=True)
+        )
+        return [lax.reduce_sum(lax.mul(x, y), tuple(ends)) if sizes else lax.mul(x, y)]
+
+
+def _without(dims: Sequence[int], gone: Collection[int]) -> tuple[int, ...]:
+    """Where dimensions are when others are gone."""
+    return tuple(d - sum(g < d for g in gone) for d in dims)
+
+
+def at_indices(array: Any, dims: Sequence[int], indices: Sequence[int]) -> Any:
+    """An array at indices of some dimensions, without these."""
+    start, limit = [0] * array.ndim, list(array.shape)
+    for d, i in zip(dims, indices, strict=True):
+        start[d], limit[d] = i, i + 1
+    return lax.squeeze(lax.slice(array, start, limit), dims)
+
+
+def _spread(
+    array: Any, summed: Sequence[int], batch: Sequence[int], shape: Sequence[int], to: Sequence[int]
+) -> Any:
+    """An operand with its dimensions in the order of the product's, spread over all of these."""
+    free = [d for d in range(array.ndim) if d not in (*summed, *batch)]
+    order = [*batch, *free, *summed]
+    if order != sorted(order):
+        array = lax.transpose(array, order)
+    if array.shape == tuple(shape):
+        return array
+    return lax.broadcast_in_dim(array, shape, to)

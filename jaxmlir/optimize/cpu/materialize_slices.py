@@ -1,0 +1,90 @@
+"""Slices that ``jaxpr-materialize-shared`` stores since one op reads them in two arrangements.
+
+Where a slice begins that a loop takes of an array is known when it runs.  What reads it in one way
+only reads the array itself.  But a kernel that reads it in two, as all pairs of its elements are
+(``x[:, None] - x[None]``), has XLA's CPU compiler write a function that gives an element of the
+slice, and call it for each of its own elements, which keeps it from being vectorized.  Stored, the
+slice is an array like any other.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.op_counts import elements
+from jaxmlir.targets.fusion import FUSED, MOVED
+from jaxmlir.transforms.higher_order.scan_op import ScanOp
+
+# Functions of all differences of the 200 elements of a slice / of an array, jax 0.10 and 0.12, us:
+# sin 590/155 and 580/145, logistic 270/85 and 330/90, tanh 330/120 and 320/140, exp 260/65 and
+# 400/75, squares 190/90 and 97/52; tanh of those of fewer, in a loop, 64 14/3.4 and 7.5/3.3, 32
+# 4.7/2.2 and 3.2/2.1, 16 1.1/0.6 and 0.8/0.5, squares of 32 2.2/1.6 and 2.1/2.1, of 16 1.6/1.6 and
+# 1.9/1.9.
+MIN_ELEMENTS = 1024
+
+_VIEWS = frozenset(
+    f"jaxpr.{name}" for name in ("broadcast_in_dim", "reshape", "squeeze", "transpose")
+)
+# What is made of more slices than these is not followed.
+_MAX_READS = 8
+
+# A slice, and the number of the arrangement that it is read in.
+_Read = tuple[int, int]
+
+
+def slices_of_scans(
+    symbols: Iterable[str], bodies: Callable[[str], FunctionView]
+) -> dict[str, list[int]]:
+    """For each function that a scan repeats, which of its arguments are slices."""
+    found = {}
+    for symbol in symbols:
+        body = bodies(symbol)
+        for op, name in zip(body.ops, body.names, strict=True):
+            if name == "jaxpr.scan":
+                scan = ScanOp.of(op)
+                _, _, found[scan.body] = scan.operands(range(len(op.operands)))
+    return found
+
+
+def read_in_two_ways(body: FunctionView, slices: Iterable[int] = ()) -> list[tuple[int, int]]:
+    """The slices of a function that are to be stored.
+
+    Args:
+      slices: the arguments that are slices.
+
+    Returns:
+      the index of the op of each and the number of its result; an argument has the index -1.
+    """
+    reads: dict[int, tuple[_Read, ...]] = {v: ((v, 0),) for v in slices}
+    sources = {v: (-1, v) for v in slices}
+    if not reads and "jaxpr.dynamic_slice" not in body.names:
+        return []
+    counts = [elements(type_) for type_ in body.types]
+    # By the arrangement before and the op that makes it of that.
+    numbers: dict[tuple[int, Any], int] = {}
+    ways: defaultdict[int, set[int]] = defaultdict(set)
+    for index, (name, operands, (first, _)) in enumerate(
+        zip(body.names, body.operands, body.results, strict=True)
+    ):
+        if name == "jaxpr.dynamic_slice":
+            reads[first], sources[first] = ((first, 0),), (index, 0)
+            continue
+        if name not in FUSED and name not in MOVED:
+            continue
+        found = dict.fromkeys(read for v in operands for read in reads.get(v, ()))
+        if name in _VIEWS:
+            signature = body.signatures[index]
+            found = {
+                (source, numbers.setdefault((way, signature), len(numbers) + 1)): None
+                for source, way in found
+            }
+        for source, way in list(found):
+            if counts[first] >= MIN_ELEMENTS and 1 < counts[source] <= counts[first] // 2:
+                ways[source].add(way)
+                del found[source, way]
+        if found:
+            reads[first] = tuple(found)[:_MAX_READS]
+    return sorted(sources[source] for source, several in ways.items() if len(several) > 1)

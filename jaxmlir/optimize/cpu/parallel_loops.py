@@ -1,0 +1,122 @@
+"""``jaxpr-parallel-loops``: large steps of a loop are computed by several threads.
+
+XLA's CPU compiler runs a large kernel on all threads that it has.  That of jax 0.12 makes one
+kernel of a whole loop, if nothing in it calls a library, and runs that on one thread: right for
+steps of a few hundred numbers, which take less time than the starting of a kernel, and a loss for
+large ones.  The latter are marked, and lowered in a form that stays a loop of kernels
+(:mod:`jaxmlir.targets.parallel_loops`)::
+
+    scan(f, c, xs)    ->    scan(f, c, xs) {jaxpr.parallel}
+
+The ops are the same; XLA may round some of them otherwise in a kernel of their own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from jaxmlir.analysis.call_graph import outside_kernels
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.op_counts import elements
+from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.optimize.loops.scan_editor import LOOPS, body_symbol, loops_of
+from jaxmlir.optimize.memory.remat.price import Prices
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.options import is_for_cpu
+from jaxmlir.passes.remarks import remark
+from jaxmlir.targets.fusion import FUSED, MOVED, inlined_calls
+from jaxmlir.targets.parallel_loops import ATTRIBUTE
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+# Milliseconds of 20 steps, one kernel / a loop of kernels, two CPU cores, jax 0.12:
+#                            256 x 256     512 x 512    1024 x 1024
+#   a sine                   3.6 / 2.1     15 / 7.5       55 / 30
+#   a product and a sum      0.2 / 0.3    0.5 / 0.7      3.4 / 2.0
+#   three kernels, rolled    0.6 / 1.0    4.3 / 4.9       26 / 14
+# Two threads save half of the time, and starting and awaiting them takes 30 to 60 microseconds for
+# each kernel.
+THREADS = 2
+KERNEL = 50_000.0
+MARGIN = 1.5
+# XLA starts no threads for kernels of fewer elements, however slow.
+MIN_ELEMENTS = 16_384
+
+_WRITTEN = frozenset(
+    f"jaxpr.{name}"
+    for name in ("concatenate", "dynamic_update_slice", "optimization_barrier", "pad")
+)
+
+
+class ParallelLoops(Pass):
+    """Mark loops whose steps are large enough for several threads.
+
+    Options:
+      platform: what the program will be compiled for; by default JAX's default backend. Others than
+        the CPU are left alone.
+    """
+
+    name: ClassVar[str] = "jaxpr-parallel-loops"
+    platform: str = ""
+
+    def run(self, program: Program) -> bool:
+        return is_for_cpu(self.platform) and parallel_loops(program) > 0
+
+
+def parallel_loops(program: Program) -> int:
+    """Marks loops in place; how many."""
+    count = 0
+    with scope():
+        steps = _Steps(program)
+        for function in outside_kernels(program, LOOPS):
+            for op, name in loops_of(function):
+                if ATTRIBUTE in op.attributes:
+                    continue
+                time, kernels = steps.of(body_symbol(op, name))
+                if time / THREADS > MARGIN * KERNEL * max(kernels, 1):
+                    remark(op, f"a step takes {time / 1e3:.0f} us, by an estimate")
+                    op.attributes[ATTRIBUTE] = ir.UnitAttr.get()
+                    count += 1
+    if count:
+        program.changed()
+    return count
+
+
+class _Steps:
+    """What functions of a program take, and of how many kernels they are."""
+
+    def __init__(self, program: Program):
+        self._program = program
+        self._prices = Prices(program)
+        self._found: dict[str, tuple[float, int]] = {}
+
+    def of(self, symbol: str) -> tuple[float, int]:
+        """Nanoseconds of the ops of ``@symbol`` in large kernels, and how many these are."""
+        found = self._found.get(symbol)
+        if found is None:
+            # A function that calls itself: how often is not known.
+            self._found[symbol] = 0.0, 0
+            function = self._program.function(symbol)
+            found = self._found[symbol] = self._of(self._program.reading.body(function))
+        return found
+
+    def _of(self, body: FunctionView) -> tuple[float, int]:
+        calls = inlined_calls(body)
+        time, kernels = 0.0, 0
+        large = [elements(type_) >= MIN_ELEMENTS for type_ in body.types]
+        for index, name in enumerate(body.names):
+            if index in calls or name == "jaxpr.jit":
+                own, more = self.of(calls.get(index) or body.signatures[index].named["jaxpr"].value)
+                time, kernels = time + own, kernels + more + (index not in calls)
+                continue
+            first, last = body.results[index]
+            if name in _COMPUTED and any(large[first:last]):
+                kernels += name in _WRITTEN
+                if name != "jaxpr.optimization_barrier":
+                    time += self._prices.at(body, index)
+        results = {v for v in body.returned if v >= body.arity and large[v]}
+        return time, kernels + len(results)
+
+
+_COMPUTED = FUSED | MOVED | _WRITTEN

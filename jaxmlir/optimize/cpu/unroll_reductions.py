@@ -1,0 +1,279 @@
+"""``jaxpr-unroll-reductions``: a reduction over a few elements as operations on slices.
+
+A sum over the three coordinates of many points is two additions for each of them::
+
+    reduce_sum[axis](x)   ->   x[..., 0] + x[..., 1] + x[..., 2]
+
+XLA's CPU compiler makes a kernel for reductions that goes through one axis element by element, and
+that is fast where the axis is long.  Additions are elementwise: they are vectorized over all other
+axes, and are a part of the kernels that use their result, as what is reduced is of them.  It pays
+for up to ``MAX_SIZE`` elements, whatever the axis, unless there are few results; and for more, with
+jax 0.10, where many results are behind the axis.
+
+Where what is reduced is computed by a few cheap ops, and something on the way is used by others,
+too, the slices are of what these ops begin with, and the ops are done for each of them: XLA would
+store all of ``d = x - y`` for the slices of ``d ** 2`` and, in its gradient, for ``2 * d``.
+
+What is left of a sum may be few elements, too, such as the coordinates of a force.  XLA's kernel
+goes through the last axis, however short, in its innermost loop.  Where what is reduced is nowhere
+stored but computed on the way, of smaller arrays, it may as well be that of one coordinate::
+
+    reduce_sum[axes](x)    ->   stack(reduce_sum[axes](x[..., 0]), reduce_sum[axes](x[..., 1]), ...)
+
+Sums of slices have the same order.  They begin with the first element, not with zero: a sum of
+nothing but negative zeros is a negative zero.  The others give the same bits; what is left of a
+long sum may be added up in another order.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jax import lax
+
+from jaxmlir._compat import dtypes, jax_version
+from jaxmlir.analysis.call_graph import outside_kernels
+from jaxmlir.analysis.op_counts import is_plain_op
+from jaxmlir.dialect.builder import drop_dead_ops, only_user
+from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.op_view import OpView, node_of
+from jaxmlir.dialect.ops import bitwise, comparison, elementwise
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, made_of
+from jaxmlir.optimize.replace import replace_ops
+from jaxmlir.passes.base import Count, Pass
+from jaxmlir.passes.options import is_for_cpu
+from jaxmlir.passes.remarks import remark
+from jaxmlir.targets.fusion import SLOW
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+# Times of a reduction / of slices, of squares of float32 on a CPU core, jax 0.10 and 0.12:
+#   384 x 384 x 2, last axis   12, 6.1      20,000 x 3          4.9, 5.6
+#   384 x 384 x 4               7.5, 5.7    20,000 x 8          2.2, 1.0
+#   384 x 384 x 8               4.2, 4.5    256 x 6 x 64, 1st   1.5, 3.9
+#   256 x 256 x 16              0.6, 0.7    4 x 384 x 384, 0th  66, 1.1
+#   100 x 4                     1.1, 1.1
+MAX_SIZE = 8
+MIN_RESULTS = 1000
+# XLA of jax 0.10 keeps sums for up to so many results behind the axes, and goes through the rows of
+# the array; for more, it goes through the array once for each result.  Nanoseconds of an element,
+# squares of float32 summed over their first axis / of slices:
+#   32 x 16,000          0.50, 0.58      32 x 20,000          3.5, 0.55
+#   32 x 500 x 64        3.5, 0.48       32 x 20,000 x 4      14, 0.68
+#   64 x 500 x 64        8.4, 1.6        4 x 4,000 x 64       8.3, 0.49
+MAX_SUMMED = 16_384
+MAX_SIZE_OF_MANY = 64
+SUMMED_UNTIL = (0, 11)
+# So many cheap ops are done again for the slices. Gradients of exp(-|x - y|^2) of 1,500 x 1,500
+# pairs in 8 dimensions, times of JAX's, jax 0.10 and 0.12: slices of squares 1.35, 1.43, with
+# 81 MB of temporaries; of the points 0.99, 0.95, with 9 MB.
+MAX_AGAIN = 8
+
+# Milliseconds of a reduction of products and differences of rows / of that for each of the last
+# elements, two CPU cores, jax 0.10 and 0.12; it makes no difference which other axes are summed
+# over.
+#   64 x 64 x 3       0.12, 0.03    0.09, 0.03     1,000 x 1,000 x 3   25, 1.0    24, 0.8
+#   384 x 384 x 4     3.6, 0.20     2.5, 0.25      384 x 384 x 8       3.6, 0.29  2.5, 0.52
+# But the gradient of a Gaussian process with 400 x 400 x 8 takes 1.1 times as long, and twice the
+# memory, as what is summed up is stored. Squares of an array that is stored take 0.06 ms, and of
+# its slices 0.17.
+MAX_KEPT = 4
+# So many ops are on the way from the smaller arrays.
+MAX_WAY = 32
+
+_CHEAP = frozenset(
+    f"jaxpr.{op.name}"
+    for family in (bitwise, comparison, elementwise)
+    for op in family.OPS
+    if op.results == 1
+) - SLOW.keys() | {"jaxpr.broadcast_in_dim"}
+
+
+class UnrollReductions(Pass):
+    """Write reductions over a few elements as operations on slices.
+
+    Options:
+      platform: what the program will be compiled for; by default JAX's default backend. Others than
+        the CPU are left alone.
+      max-size: reductions over more elements are left alone.
+      max-kept: and so are those that leave a last axis of more, unless they are over few.
+      min-results: and so are those of fewer elements for each of these.
+    """
+
+    name: ClassVar[str] = "jaxpr-unroll-reductions"
+    platform: str = ""
+    max_size: Count = MAX_SIZE
+    max_kept: Count = MAX_KEPT
+    min_results: Count = MIN_RESULTS
+
+    def run(self, program: Program) -> bool:
+        if not is_for_cpu(self.platform):
+            return False
+        return unroll_reductions(program, self.max_size, self.max_kept, self.min_results) > 0
+
+
+def unroll_reductions(
+    program: Program,
+    max_size: int = MAX_SIZE,
+    max_kept: int = MAX_KEPT,
+    min_results: int = MIN_RESULTS,
+) -> int:
+    """Unrolls reductions in place; how many."""
+
+    def unrolled(rules: Rules, node: OpView) -> ir.Value | None:
+        axes = tuple(map(int, node.get("axes")))
+        if _is_short(node, max_size, min_results):
+            remark(node.op, f"'{node.name}' over {axes} as operations on slices")
+            written: Any = _Combined(node.name)
+            slices = _slices(rules, node.operands[0], axes, *_shared(node))
+        else:
+            if not _is_made_of_less(node, max_kept, min_results):
+                return None
+            last = len(aval_of(node.operands[0].type).shape) - 1
+            remark(node.op, f"'{node.name}' over {axes} for each of the last elements")
+            written = _Stacked(node.name, axes)
+            slices = _slices(rules, node.operands[0], (last,), {}, node.operands)
+        return rules.emit(written, slices, written)[0]
+
+    count = replace_ops(program, _COMBINED, unrolled)
+    if count:
+        with scope():
+            for function in outside_kernels(program):
+                drop_dead_ops(function)
+        program.changed()
+    return count
+
+
+def _is_short(node: OpView, max_size: int, min_results: int) -> bool:
+    if not is_plain_op(node):
+        return False
+    aval = aval_of(node.operands[0].type)
+    if isinstance(aval.dtype, dtypes.ExtendedDType):
+        return False
+    axes = node.get("axes")
+    size = math.prod(aval.shape[d] for d in axes)
+    if size < 2:
+        return False
+    if jax_version() < SUMMED_UNTIL and math.prod(aval.shape[max(axes) + 1 :]) > MAX_SUMMED:
+        max_size = max(max_size, MAX_SIZE_OF_MANY)
+    return size <= max_size and aval.size >= min_results * size
+
+
+def _is_made_of_less(node: OpView, max_kept: int, min_results: int) -> bool:
+    """Whether a short last axis is left of what is reduced, which is computed of smaller arrays."""
+    (array,) = node.operands
+    if node.name not in _KEPT or not is_plain_op(node):
+        return False
+    shape = aval_of(array.type).shape
+    if not shape or len(shape) - 1 in node.get("axes"):
+        return False
+    if not 1 < shape[-1] <= max_kept or math.prod(shape[:-1]) < min_results:
+        return False
+    inner, leaves = made_of(array, lambda value: _computed(value, shape), MAX_WAY + 1)
+    is_short = 0 < len(inner) <= MAX_WAY
+    return is_short and all(aval_of(v.type).shape != shape for v in leaves)
+
+
+def _computed(value: ir.Value, shape: tuple[int, ...]) -> OpView | None:
+    """The op that gives a value of a shape, if it is cheap or nothing else reads the value."""
+    node = node_of(value)
+    if node is None or node.name not in COMPUTING or aval_of(value.type).shape != shape:
+        return None
+    is_alone = node.name in _CHEAP or only_user(value) is not None
+    return node if is_alone and is_plain_op(node) else None
+
+
+def _slices(
+    rules: Rules,
+    array: ir.Value,
+    axes: tuple[int, ...],
+    nodes: dict[ir.Value, OpView],
+    leaves: list[ir.Value],
+) -> list[ir.Value]:
+    """Of each combination of indices along the axes, in order, without these axes.
+
+    Args:
+      nodes: the ops that are computed for each slice, by their values.
+      leaves: the values that slices are taken of.
+    """
+    shape = aval_of(array.type).shape
+    kept = tuple(n for d, n in enumerate(shape) if d not in axes)
+    elements = Elements(rules)
+    found = []
+    for indices in itertools.product(*(range(shape[d]) for d in axes)):
+        starts = [0] * len(shape)
+        limits = list(shape)
+        for d, i in zip(axes, indices, strict=True):
+            starts[d], limits[d] = i, i + 1
+        params = (("limit_indices", tuple(limits)), ("start_indices", tuple(starts)))
+        # Without the axes from the start: loops over dimensions of size 1 are not vectorized.
+        selection = Selection("slice", shape, kept, params, axes)
+        found.append(elements.write(array, selection, (), nodes, leaves))
+    return found
+
+
+def _shared(reduction: OpView) -> tuple[dict[ir.Value, OpView], list[ir.Value]]:
+    """The ops that compute what is reduced, by their values, each after those that it is made of,
+    as far as they are computed for each slice, and the values that slices are taken of."""
+    (array,) = reduction.operands
+    shape = aval_of(array.type).shape
+    inner, leaves = made_of(array, lambda value: _cheap(value, shape), MAX_AGAIN + 1)
+    read = Counter(v for node in (reduction, *inner.values()) for v in node.operands)
+    if len(inner) > MAX_AGAIN or all(len(list(v.uses)) == read[v] for v in inner):
+        return {}, [array]
+    return inner, leaves
+
+
+def _cheap(value: ir.Value, shape: tuple[int, ...]) -> OpView | None:
+    """The op that gives a value of a shape, if its elements may be computed twice."""
+    node = node_of(value)
+    if node is None or node.name not in _CHEAP or aval_of(value.type).shape != shape:
+        return None
+    return node if is_plain_op(node) else None
+
+
+@dataclass(frozen=True)
+class _Combined:
+    """What a reduction of a name makes of elements; hashable."""
+
+    name: str
+
+    def __call__(self, *xs: Any) -> list[Any]:
+        return [functools.reduce(_COMBINED[self.name], xs)]
+
+
+@dataclass(frozen=True)
+class _Stacked:
+    """What a reduction of a name makes of the slices along a last axis that is left; hashable."""
+
+    name: str
+    axes: tuple[int, ...]
+
+    def __call__(self, *xs: Any) -> list[Any]:
+        reduced = [_KEPT[self.name](x, self.axes) for x in xs]
+        return [lax.concatenate([lax.expand_dims(x, (x.ndim,)) for x in reduced], reduced[0].ndim)]
+
+
+_COMBINED = {
+    "jaxpr.reduce_and": lax.bitwise_and,
+    "jaxpr.reduce_max": lax.max,
+    "jaxpr.reduce_min": lax.min,
+    "jaxpr.reduce_or": lax.bitwise_or,
+    "jaxpr.reduce_prod": lax.mul,
+    "jaxpr.reduce_sum": lax.add,
+    "jaxpr.reduce_xor": lax.bitwise_xor,
+}
+_KEPT = {
+    "jaxpr.reduce_max": lax.reduce_max,
+    "jaxpr.reduce_min": lax.reduce_min,
+    "jaxpr.reduce_prod": lax.reduce_prod,
+    "jaxpr.reduce_sum": lax.reduce_sum,
+}

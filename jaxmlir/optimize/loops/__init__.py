@@ -1,0 +1,1 @@
+"""Passes on loops: raising, hoisting, fusing and rolling."""

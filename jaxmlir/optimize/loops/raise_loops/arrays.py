@@ -1,0 +1,479 @@
+"""Raising what a loop reads and writes by its counter: ``x[i]`` becomes a slice that the scan
+takes, ``out.at[i].set(c)`` one that it gives.
+
+Along one dimension the positions must be known for every iteration.  A *slab* is the part of the
+array that an iteration can touch: one block along that dimension, everything along the others, or,
+where all accesses begin at the same unchanging place, as much as they take.
+
+A carried array is written at another slab in each iteration.  What the body reads of it is
+
+- the slab of this iteration, before or after a write: a value at hand;
+- the slab of some iterations before: a value that is carried on;
+- a slab that is not written yet: a row of the array before the loop;
+- what no iteration writes, since it is elsewhere along another dimension: likewise.
+
+So nothing of the array is left in the loop, and the slabs are put together after it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jaxmlir._compat import dtypes
+from jaxmlir.analysis.op_counts import is_array, size, with_shape
+from jaxmlir.dialect.builder import clone, converted, copy, filled, is_constant, is_used, named_ops
+from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.loops.raise_loops import rows as _rows
+from jaxmlir.optimize.loops.raise_loops.accesses import (
+    Access,
+    Chain,
+    Combined,
+    Positions,
+    Uses,
+    access_of,
+    chain_of,
+    is_written,
+    varies,
+)
+from jaxmlir.optimize.loops.raise_loops.known import Known
+from jaxmlir.optimize.loops.scan_editor import Carried, Constant, ScanEditor, Sliced, Stacked
+from jaxmlir.passes.remarks import remark
+
+# The most iterations back that a body may look: each is a carried slab.
+MAX_LAG = 4
+# Windows that overlap, and positions that repeat, are read more than once.  Raised, they take more
+# memory than the array: so much more at most, unless they are small.
+MAX_GROWTH = 4
+SMALL_BYTES = 4_194_304
+# A column of 200 integers of which each iteration reads three and writes one, made it take 30 times
+# as long.
+MAX_WASTE = 8
+
+
+class Outside:
+    """Values of a loop's body that are the same in every iteration, as values before the loop."""
+
+    def __init__(self, editor: ScanEditor):
+        self._editor = editor
+        self._found: dict[ir.Value, ir.Value | None] = {
+            item.arg: item.operand for item in editor.consts
+        }
+
+    def __call__(self, value: ir.Value) -> ir.Value | None:
+        """Computes a scalar again before the loop; ``None`` where that is not possible."""
+        if value not in self._found:
+            self._found[value] = self._compute(value)
+        return self._found[value]
+
+    def _compute(self, value: ir.Value) -> ir.Value | None:
+        op = value.owner
+        if isinstance(op, ir.Block) or tuple(aval_of(value.type).shape):
+            return None
+        with ir.InsertionPoint(self._editor.op), self._editor.op.location:
+            if is_constant(value):
+                return clone(value)
+            if op.name not in _INDEX_OPS:
+                return None
+            operands = [self(v) for v in op.operands]
+            return None if any(v is None for v in operands) else copy(op, op.name, operands)[0]
+
+
+_INDEX_OPS = frozenset(
+    f"jaxpr.{name}"
+    for name in ("add", "sub", "mul", "lt", "select_n", "convert_element_type", "min", "max")
+)
+
+
+@dataclass
+class Frame:
+    """How the slabs of an array lie in it."""
+
+    axis: int
+    """The dimension along which they follow each other."""
+    size: int
+    """How long they are in it."""
+    starts: list[ir.Value | None]
+    """Before the loop, where the slabs begin in the other dimensions; ``None`` if at 0."""
+    part: tuple[int, ...]
+    """The shape of the part of the array that all slabs together are in."""
+
+    @property
+    def slab(self) -> tuple[int, ...]:
+        return tuple(self.size if d == self.axis else n for d, n in enumerate(self.part))
+
+
+def frame_of(
+    accesses: Sequence[Access], axis: int, outside: Outside, positions: Positions
+) -> Frame:
+    """The smallest slabs along an axis that hold all accesses."""
+    first = accesses[0]
+    starts: list[ir.Value | None] = []
+    part = list(first.shape)
+    for d in range(len(part)):
+        starts.append(None)
+        size = first.sizes[d]
+        if d == axis or size == part[d]:
+            continue
+        same = all(a.sizes[d] == size and positions.are_same(a, first, d) for a in accesses)
+        start = outside(first.starts[d]) if same else None
+        if start is not None:
+            starts[d], part[d] = start, size
+    # Of one integer type, as the ops want them.
+    types = {v.type for v in starts if v is not None}
+    if len({aval_of(t).dtype for t in types}) > 1:
+        starts, part = [None] * len(part), list(first.shape)
+    return Frame(axis, first.sizes[axis], starts, tuple(part))
+
+
+class ArrayRaiser:
+    """Raises the arrays of one scan.
+
+    Attributes:
+      count: how many accesses and arrays are raised.
+      overlapping: the ops that read parts of constants that overlap.
+    """
+
+    def __init__(self, editor: ScanEditor, known: Known, combined: Combined):
+        self.count = 0
+        self.overlapping: list[tuple[Any, Constant]] = []
+        self.editor = editor
+        self.rules = editor.rules
+        self.combined = combined
+        self.length = editor.scan.length
+        self.positions = Positions(known, self.length)
+        self.outside = Outside(editor)
+        self._rows: dict[Any, ir.Value] = {}
+        self._after: list[Callable[[], None]] = []
+
+    # --- reads of constants ---
+
+    def raise_reads(self) -> None:
+        """Turns parts of constants into slices; those that overlap are kept for later."""
+        consts = {item.arg: item for item in self.editor.consts}
+        for op, name in named_ops(self.editor.body) if consts else ():
+            if name == "jaxpr.dynamic_slice" and (item := consts.get(op.operands[0])) is not None:
+                self._raise_read(op, item, overlapping=False)
+
+    def raise_overlapping_reads(self) -> None:
+        """Turns parts that overlap into slices.  In a loop it takes longer to read their rows than
+        to read them where they are; batched, it does not."""
+        for op, item in self.overlapping:
+            self._raise_read(op, item, overlapping=True)
+
+    def _raise_read(self, op: Any, item: Constant, overlapping: bool) -> None:
+        access = access_of(op, "jaxpr.dynamic_slice", list(op.operands), self.combined)
+        if access is None or not is_array(access.array.type):
+            return
+        later = False
+        for axis in range(len(access.shape)):
+            numbers = self.positions.numbers(access, axis)
+            if not varies(numbers):
+                continue
+            frame, rows = self._rows_of(access, axis)
+            most = size(access.array.type)
+            if rows > (max(MAX_GROWTH * most, SMALL_BYTES) if overlapping else most):
+                later = True
+                continue
+            slab = self._slab(item.operand, frame, numbers)
+            remark(access.op, "read by the loop's counter: a slice of the scan")
+            self._put(access, slab, frame)
+            self.count += 1
+            return
+        if later and not overlapping:
+            self.overlapping.append((op, item))
+
+    def _rows_of(self, access: Access, axis: int) -> tuple[Frame, float]:
+        """The smallest slabs for a read along a dimension, and the bytes of all of them."""
+        frame = frame_of([access], axis, self.outside, self.positions)
+        return frame, self.length * size(with_shape(access.array.type, frame.slab))
+
+    def _slab(self, array: ir.Value, frame: Frame, numbers: np.ndarray) -> ir.Value:
+        """An argument of the body: in each iteration the slab of an array that begins there."""
+        key = (array, frame.axis, frame.size, *frame.starts, frame.part, numbers.tobytes())
+        if key not in self._rows:
+            argument = self.editor.new_argument(with_shape(array.type, frame.slab))
+            if varies(numbers):
+                with ir.InsertionPoint(self.editor.op), self.editor.op.location:
+                    source = _rows.part(self.rules, array, frame.starts, frame.part)
+                    rows = _rows.take_rows(self.rules, source, numbers, frame.axis, frame.size)
+                self.editor.xs.append(Sliced(rows, argument))
+            else:
+                self.editor.consts.append(
+                    Constant(self._block(array, frame, int(numbers[0])), argument)
+                )
+            self._rows[key] = argument
+        return self._rows[key]
+
+    def _block(self, array: ir.Value, frame: Frame, at: int) -> ir.Value:
+        """Before the loop, the slab of an array that begins there."""
+        axis, size = frame.axis, frame.size
+        with ir.InsertionPoint(self.editor.op), self.editor.op.location:
+            source = _rows.part(self.rules, array, frame.starts, frame.part)
+            (block,) = self.rules.emit(
+                lambda x: [_slice(x, at, size, axis)], [source], ("block", at, axis, size)
+            )
+        return block
+
+    def _put(self, access: Access, slab: ir.Value, frame: Frame) -> None:
+        """Reads from a slab what was read from the array."""
+        value = slab
+        with ir.InsertionPoint(access.op), access.op.location:
+            if access.sizes != frame.slab:
+                (value,) = self.rules.emit(
+                    lambda x, *at: [_rows.dynamic_slice(x, at, access.sizes)],
+                    [slab, *self._within(access, frame)],
+                    ("slab", access.sizes),
+                )
+            value = converted(value, access.result.type)
+        access.result.replace_all_uses_with(value)
+        access.op.operation.erase()
+
+    def _within(self, access: Access, frame: Frame) -> list[ir.Value]:
+        """Where an access begins in its slab."""
+        return [
+            filled(v.type, 0) if d == frame.axis or frame.starts[d] is not None else v
+            for d, v in enumerate(access.starts)
+        ]
+
+    # --- carried arrays ---
+
+    def raise_carried(self) -> None:
+        """Turns arrays that are written slab by slab into stacked results."""
+        uses: Uses | None = None
+        for item in list(self.editor.carry):
+            if not is_array(item.arg.type):
+                continue
+            uses = uses or Uses(self.editor.body)
+            out = uses.untyped(self.editor.out(item))
+            if not is_written(out, self.combined):
+                continue
+            chain = chain_of(item.arg, out, uses, self.combined)
+            if chain is None:
+                continue
+            plans = (self._plan(chain, axis) for axis in range(len(chain.writes[0].shape)))
+            plan = next((p for p in plans if p is not None), None)
+            if plan is not None:
+                remark(
+                    chain.writes[-1].op,
+                    "written by the loop's counter: a stacked result of the scan, of "
+                    f"{self.length} slabs of {list(plan.frame.slab)}",
+                )
+                self._raise_carried(item, chain, plan)
+                self.count += 1
+                # The body has changed.
+                uses = None
+
+    def _plan(self, chain: Chain, axis: int) -> _Plan | None:
+        """How a carried array is raised along a dimension, if it can be."""
+        first = chain.writes[0]
+        if not varies(self.positions.numbers(first, axis)):
+            return None
+        size = first.sizes[axis]
+        apart = [self._apart(chain, access, axis) for _, access in chain.reads]
+        near = [
+            access for (_, access), rows in zip(chain.reads, apart, strict=True) if rows is None
+        ]
+        near = [*chain.writes, *near]
+        positions = []
+        for access in near:
+            numbers = self.positions.numbers(access, axis)
+            if numbers is None or access.sizes[axis] != size:
+                return None
+            positions.append(numbers)
+        written, count = positions[0], len(chain.writes)
+        if any(not _are_equal(numbers, written) for numbers in positions[:count]):
+            return None
+        if len(np.unique(written)) != len(written):
+            return None
+        different = {id(numbers): numbers for numbers in positions}.values()
+        if any(((numbers - written[0]) % size).any() for numbers in different):
+            return None
+        plan = _Plan(frame_of(near, axis, self.outside, self.positions), written)
+        if self._is_wasteful(plan.frame, chain):
+            return None
+        reads = iter(positions[count:])
+        for rows in apart:
+            if rows is not None:
+                plan.reads.append(("apart", rows))
+            elif not plan.add(next(reads), self.editor.scan.reverse):
+                return None
+        return plan
+
+    def _is_wasteful(self, frame: Frame, chain: Chain) -> bool:
+        """Whether an iteration would go through slabs that are much larger than what it touches,
+        and no derivative goes through all of the array instead, as that of an addition does not."""
+        touched = sum(math.prod(a.sizes) for a in chain.accesses())
+        if math.prod(frame.slab) <= MAX_WASTE * touched:
+            return False
+        only_adds = not chain.reads and all(a.combine in ("add", "sub") for a in chain.writes)
+        return only_adds or not dtypes.issubdtype(aval_of(chain.versions[0].type).dtype, np.inexact)
+
+    def _apart(self, chain: Chain, read: Access, axis: int) -> tuple[Frame, np.ndarray] | None:
+        """The slabs that hold a read of what no iteration writes, and where they begin."""
+        others = [d for d in range(len(read.shape)) if d != axis]
+        if not chain.is_apart(read, others, self.positions):
+            return None
+        numbers = self.positions.numbers(read, axis)
+        if not varies(numbers):
+            return None
+        frame, rows = self._rows_of(read, axis)
+        return (frame, numbers) if rows <= size(read.array.type) else None
+
+    def _raise_carried(self, item: Carried, chain: Chain, plan: _Plan) -> None:
+        frame = plan.frame
+        slab_type = with_shape(item.arg.type, frame.slab)
+        lagged = self._lagged(item, plan, slab_type)
+        # This iteration's slab after so many writes; before the first one, if anybody looks.
+        first = chain.writes[0]
+        overwritten = first.sizes == frame.slab and first.combine is None
+        seen = not overwritten or (0, "now") in [
+            (version, kind) for (version, _), (kind, _) in zip(chain.reads, plan.reads, strict=True)
+        ]
+        slabs = [self._slab(item.init, frame, plan.written) if seen else None]
+        reads: dict[int, list[Any]] = {}
+        for (version, access), planned in zip(chain.reads, plan.reads, strict=True):
+            reads.setdefault(version, []).append((access, planned))
+        for now in range(len(chain.writes) + 1):
+            # In this order, since what was read may be what is written next.
+            if now:
+                slabs.append(self._written(chain.writes[now - 1], slabs[-1], frame, slab_type))
+            for access, (kind, what) in reads.get(now, ()):
+                within = frame
+                if kind == "now":
+                    source = slabs[now]
+                elif kind == "before":
+                    source = lagged[what - 1].arg
+                elif kind == "apart":
+                    within, numbers = what
+                    source = self._slab(item.init, within, numbers)
+                else:
+                    source = self._slab(item.init, frame, what)
+                self._put(access, source, within)
+        self._finish_lagged(lagged, slabs[-1])
+        self._replace(item, plan, slabs[-1])
+
+    def _written(
+        self, write: Access, slab: ir.Value | None, frame: Frame, type_: ir.Type
+    ) -> ir.Value:
+        """The slab after a write; nobody looks at it before one that overwrites it."""
+        whole, combine, sizes = write.sizes == frame.slab, write.combine, write.sizes
+
+        def put(x: Any, u: Any, *at: Any) -> list[Any]:
+            from jax import lax
+
+            if combine is not None:
+                there = x if whole else _rows.dynamic_slice(x, at, sizes)
+                u = getattr(lax, combine)(there, lax.reshape(u, sizes))
+            return [u if whole else _rows.dynamic_update_slice(x, u, at)]
+
+        with ir.InsertionPoint(write.op), write.op.location:
+            value = write.update
+            if combine is not None or not whole:
+                operands = [slab, value, *self._within(write, frame)]
+                (value,) = self.rules.emit(put, operands, ("put_slab", combine, whole, sizes))
+            return converted(value, type_)
+
+    def _lagged(self, item: Carried, plan: _Plan, type_: ir.Type) -> list[Carried]:
+        """Carried slabs of the iterations before, the last one first."""
+        found = []
+        for number in plan.initial:
+            init = self._block(item.init, plan.frame, int(number))
+            with ir.InsertionPoint(self.editor.op), self.editor.op.location:
+                init = converted(init, type_)
+            argument = self.editor.new_argument(type_)
+            found.append(Carried(init, argument, argument))
+        self.editor.carry += found
+        return found
+
+    def _finish_lagged(self, lagged: list[Carried], last: ir.Value) -> None:
+        for item, earlier in zip(lagged, [last, *(i.arg for i in lagged)], strict=False):
+            item.out = self.editor.give(earlier)
+
+    def _replace(self, item: Carried, plan: _Plan, slab: ir.Value) -> None:
+        """A stacked result instead of a carried value."""
+        editor, frame = self.editor, plan.frame
+        editor.carry.remove(item)
+        result = item.result
+        if is_used(result):
+            rows = Stacked(editor.give(slab))
+            editor.ys.append(rows)
+
+            def put_together() -> None:
+                with ir.InsertionPoint(editor.op), editor.op.location:
+                    source = _rows.part(self.rules, item.init, frame.starts, frame.part)
+                    value = _rows.put_rows(
+                        self.rules, source, rows.written, plan.written, frame.axis, frame.size
+                    )
+                    value = _rows.put_part(self.rules, item.init, value, frame.starts)
+                    result.replace_all_uses_with(converted(value, result.type))
+
+            self._after.append(put_together)
+
+    def finish(self) -> None:
+        """After the new loop is written, puts the arrays together that it gave in slabs."""
+        for put_together in self._after:
+            put_together()
+
+
+@dataclass
+class _Plan:
+    """What becomes of a carried array."""
+
+    frame: Frame
+    written: np.ndarray
+    """Where each slice's iteration writes."""
+    reads: list[tuple[str, Any]] = field(default_factory=list)
+    """Of each read: ``now``, ``before`` with the number of iterations, ``initial`` with the
+    positions, or ``apart`` with slabs of its own and their positions."""
+    initial: list[int] = field(default_factory=list)
+    """Where the slabs begin that the loop looks back upon when it begins, the last one first."""
+
+    def add(self, numbers: np.ndarray, reverse: bool) -> bool:
+        """Finds out what a read of such positions reads; whether that is possible."""
+        if _are_equal(numbers, self.written):
+            self.reads.append(("now", None))
+            return True
+        if (numbers == self.written).any():
+            return False
+        order = slice(None, None, -1 if reverse else 1)
+        read, written = numbers[order], self.written[order]
+        time = {int(w): t for t, w in enumerate(written)}
+        times = [time.get(int(r), len(read)) for r in read]
+        if all(t >= i for i, t in enumerate(times)):
+            self.reads.append(("initial", numbers))
+            return True
+        for lag in range(1, min(MAX_LAG, len(read) - 1) + 1):
+            if (read[lag:] == written[:-lag]).all():
+                early = all(times[t] >= t for t in range(lag))
+                return early and self._look_back(lag, [int(r) for r in read[:lag]])
+        return False
+
+    def _look_back(self, lag: int, early: list[int]) -> bool:
+        # In iteration t < lag, the slab of `lag` iterations before is the one that is carried in
+        # place lag - t at the beginning.
+        needed = {lag - 1 - t: number for t, number in enumerate(early)}
+        merged = dict(enumerate(self.initial)) | needed
+        if any(merged[i] != number for i, number in enumerate(self.initial)):
+            return False
+        if sorted(merged) != list(range(len(merged))):
+            return False
+        self.initial = [merged[i] for i in range(len(merged))]
+        self.reads.append(("before", lag))
+        return True
+
+
+def _are_equal(numbers: np.ndarray, others: np.ndarray) -> bool:
+    """Whether positions are the same; most often they are one array."""
+    return numbers is others or bool((numbers == others).all())
+
+
+def _slice(x: Any, at: int, size: int, axis: int) -> Any:
+    from jax import lax
+
+    return lax.slice_in_dim(x, at, at + size, axis=axis)

@@ -1,0 +1,205 @@
+"""``jaxpr-roll-calls``: calls that draw random numbers, each with its own key, become one loop::
+
+    f(k0), f(k1), f(k2), f(k3)    ->    map(f, stack(k0, k1, k2, k3))
+
+A network draws a mask in each of its layers, and initializes each of its matrices, by calls of the
+same few functions with other keys.  XLA compiles each of the calls by itself, and the hash that
+makes bits of a key is the longest code in most programs: forward, it takes nine tenths of the time
+to compile a transformer with dropout.  In a loop it is compiled once.
+
+What the calls are given is computed before the first of them.  A call that is given more than keys
+and a few numbers stays where it is; one that depends on another is in no loop with that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir._compat import jax_version
+from jaxmlir.analysis.call_graph import outside_kernels
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.op_counts import elements, is_array, size
+from jaxmlir.dialect.builder import NewFunction, erase, is_used, named_ops, reachable
+from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.vectorize.stacking import row_of, stack
+from jaxmlir.passes.base import Count, Pass
+from jaxmlir.passes.options import is_for_cpu
+from jaxmlir.passes.remarks import remark
+from jaxmlir.targets.fusion import FEW_ELEMENTS, inlined_calls
+from jaxmlir.transforms.higher_order.scan_op import ScanOp
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+# Six masks, or six arrays of normal numbers, each used once, on two cores: CPU time to run in the
+# loop / apart, and seconds to compile apart, in the loop.
+#                   jax 0.12                    jax 0.10
+#   masks    2^8    0.45  0.94, 0.24            0.60  0.46, 0.30
+#            2^12   0.86  0.75, 0.18            1.0   0.52, 0.31
+#            2^16   0.92  0.56, 0.13            0.90  0.45, 0.26
+#            2^20   0.81  0.56, 0.14            0.84  0.46, 0.27
+#   numbers  2^8    0.48  0.95, 0.22            0.57  0.48, 0.26
+#            2^12   0.85  0.76, 0.18            1.2   0.57, 0.34
+#            2^16   0.95  0.61, 0.16            1.1   0.48, 0.26
+#            2^20   0.98  0.65, 0.15            0.98  0.51, 0.27
+# A call costs 0.16 and 0.08 s, a loop as much as one or two and four; memory is half to 0.85.
+MIN_CALLS = 4
+# Before this version no more is stored than masks: a loop of XLA's copies what it stacks.
+NUMBERS_SINCE = (0, 11)
+
+
+class RollCalls(Pass):
+    """Make one loop of calls of a function that draws random numbers with keys of their own.
+
+    Options:
+      min-calls: fewer calls are left alone.
+      platform: what the program will be compiled for; by default JAX's default backend. Others than
+        the CPU are left alone: on a GPU each iteration of a loop starts its kernels.
+    """
+
+    name: ClassVar[str] = "jaxpr-roll-calls"
+    min_calls: Count = MIN_CALLS
+    platform: str = ""
+
+    def run(self, program: Program) -> bool:
+        return is_for_cpu(self.platform) and map_calls(program, self.min_calls) > 0
+
+
+def map_calls(program: Program, min_calls: int = MIN_CALLS) -> int:
+    """Maps functions over keys in place; how many loops were made."""
+    with scope():
+        mapping, count = _Mapping(Rules(program), min_calls), 0
+        for function in outside_kernels(program, {"jaxpr.jit"}):
+            made = mapping.visit(program.reading.body(function))
+            while made:
+                count += made
+                # Calls that were computed above one of these loops may be together in one.
+                made = mapping.visit(FunctionView(function))
+    if count:
+        program.changed()
+    return count
+
+
+class _Mapping:
+    def __init__(self, rules: Rules, min_calls: int):
+        self.rules = rules
+        self.min_calls = min_calls
+        self._draws: dict[str, bool] = {}
+
+    def visit(self, body: FunctionView) -> int:
+        """Maps calls of one function; how many loops were made."""
+        groups: dict[Signature, list[int]] = {}
+        for index, callee in inlined_calls(body).items():
+            signature = body.signatures[index]
+            if signature.name == "jaxpr.jit" and _is_small(signature) and self.draws(callee):
+                groups.setdefault(signature, []).append(index)
+        groups = {s: g for s, g in groups.items() if len(g) >= self.min_calls}
+        count, above = 0, set[int]()
+        for calls in sorted(_independent(body, list(groups.values()))):
+            if len(calls) < self.min_calls or not above.isdisjoint(calls):
+                continue
+            behind = _computed_behind(body, calls, above)
+            if body.effects.keys().isdisjoint(behind):
+                for index in sorted(behind):
+                    body.ops[index].operation.move_before(body.ops[calls[0]].operation)
+                self.write(body, calls)
+                above.update(behind, calls)
+                count += 1
+        return count
+
+    def draws(self, symbol: str) -> bool:
+        """Whether a function makes random bits by the hash that takes long to compile."""
+        if symbol not in self._draws:
+            functions = self.rules.program.functions
+            self._draws[symbol] = any(
+                _is_hash(op, name)
+                for callee in reachable(functions, symbol, custom_rules=False)
+                for op, name in named_ops(functions[callee])
+            )
+        return self._draws[symbol]
+
+    def write(self, body: FunctionView, calls: Sequence[int]) -> None:
+        """Writes one loop in place of calls, where the first of them is."""
+        first = calls[0]
+        ops = [body.ops[index] for index in calls]
+        columns = list(zip(*(body.operands[index] for index in calls), strict=True))
+        consts = [i for i, column in enumerate(columns) if len(set(column)) == 1]
+        slices = [i for i in range(len(columns)) if i not in consts]
+        remark(ops[0], f"mapped: {len(calls)} calls that draw random numbers are one loop")
+        signature = body.signatures[first]
+        types = [signature.operands[i] for i in (*consts, *slices)]
+        new = NewFunction(self.rules, f"{signature.named['jaxpr'].value}.map", types, body.function)
+        with new.body():
+            given = dict(zip((*consts, *slices), new.args, strict=True))
+            new.finish(body.copy(first, [given[i] for i in range(len(columns))]))
+        loop = ScanOp(new.name, len(consts), 0, len(calls), False, {})
+        with ir.InsertionPoint(ops[0]), ops[0].location:
+            operands = [ops[0].operands[i] for i in consts]
+            operands += [stack(self.rules, [op.operands[i] for op in ops]) for i in slices]
+            for number, rows in enumerate(loop.write(self.rules, operands)):
+                for index, op in enumerate(ops):
+                    if is_used(op.results[number]):
+                        row = row_of(self.rules, rows, index)
+                        op.results[number].replace_all_uses_with(row)
+        for op in ops:
+            erase(op)
+
+
+def _is_hash(op: Any, name: str) -> bool:
+    """Whether an op is a hash of threefry; bits of other keys are one instruction."""
+    if name == "jaxpr.random_bits":
+        return aval_of(op.operands[0].type).dtype.name == "key<fry>"
+    return name == "jaxpr.threefry2x32"
+
+
+def _is_small(signature: Signature) -> bool:
+    """Whether a call takes keys and few numbers, and gives what may be stacked."""
+    numbers = jax_version() >= NUMBERS_SINCE
+    return (
+        signature.effects is None
+        and all(is_array(t) and elements(t) <= FEW_ELEMENTS for t in signature.operands)
+        and all(is_array(t) and (numbers or size(t) <= elements(t)) for t in signature.results)
+    )
+
+
+def _independent(body: FunctionView, groups: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Of each group of ops those that depend on no other of it."""
+    group_of = {index: number for number, group in enumerate(groups) for index in group}
+    found: list[list[int]] = [[] for _ in groups]
+    # Of each value the groups that it depends on, as bits.
+    depends = [0] * len(body.types)
+    for index, (operands, results) in enumerate(zip(body.operands, body.results, strict=True)):
+        reached = 0
+        for value in operands:
+            reached |= depends[value]
+        number = group_of.get(index)
+        if number is not None:
+            if not reached >> number & 1:
+                found[number].append(index)
+            reached |= 1 << number
+        if reached:
+            for value in range(*results):
+                depends[value] = reached
+    return found
+
+
+def _computed_behind(body: FunctionView, calls: Sequence[int], above: Collection[int]) -> set[int]:
+    """What calls need of what stands behind the first of them.
+
+    Args:
+      above: the ops that are not there any more, but above a loop that was written before.
+    """
+    found: set[int] = set()
+    pending = list(calls)
+    while pending:
+        for value in body.operands[pending.pop()]:
+            maker = body.makers[value]
+            if maker is None or maker < calls[0] or maker in above or maker in found:
+                continue
+            found.add(maker)
+            pending.append(maker)
+    return found

@@ -1,0 +1,263 @@
+"""Changing loops of a program in place: what they take, carry and return, with their bodies.
+
+A body that other ops use as well is copied first; :class:`LoopEditor` keeps count.  A scan under
+change is a :class:`ScanEditor`: lists of its constants, carried values, slices and stacked
+results, each with the body's argument or result, from which the op and the body are written anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir.analysis.call_graph import SCANS, CallGraph, outside_kernels
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import (
+    Uses,
+    copy_function,
+    drop_dead_ops,
+    erase,
+    is_used,
+    named_ops,
+    references,
+    returned,
+    set_results,
+    set_return,
+    trip_count,
+)
+from jaxmlir.dialect.ir import body_of, func, ir, is_private
+from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.support.masks import split
+from jaxmlir.transforms.clone_plan import ClonePlan
+from jaxmlir.transforms.edit import set_arguments
+from jaxmlir.transforms.higher_order.scan_op import ScanOp
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+    from jaxmlir.transforms.templates import Rules
+
+
+class LoopEditor:
+    """The functions of a program, one of which is given out to be changed by the op that uses it.
+
+    Args:
+      rules: of the program.
+      graph: of its functions.
+    """
+
+    def __init__(self, rules: Rules, graph: CallGraph):
+        self.rules = rules
+        self._uses = graph.counts()
+
+    def own(self, symbol: str) -> func.FuncOp:
+        """``@symbol`` if nothing but one op uses it, else a copy for this op."""
+        function = self.rules.program.function(symbol)
+        if self._uses[symbol] == 1 and is_private(function):
+            return function
+        self._uses[symbol] -= 1
+        return self.copy(symbol)
+
+    def own_like(
+        self, symbol: str, pattern: ClonePlan, body: Sequence[Signature], uses: Uses
+    ) -> str:
+        """What :meth:`own` gives, changed as a pattern says; its symbol.
+
+        Args:
+          body: the ops as they were.
+          uses: what functions refer to, which is put down.
+        """
+        if self._uses[symbol] == 1:
+            pattern.replace(self.rules, symbol, body, uses)
+            return symbol
+        self._uses[symbol] -= 1
+        name = pattern.write(self.rules, symbol, body, uses)
+        self._uses[name] = 1
+        return name
+
+    def give_back(self, symbol: str, function: func.FuncOp) -> None:
+        """Undoes :meth:`own`."""
+        if function.name.value != symbol:
+            self._uses[symbol] += 1
+            self.drop(function)
+
+    def copy(self, symbol: str, body: FunctionView | None = None) -> func.FuncOp:
+        """A private copy of ``@symbol``, for one op.
+
+        Args:
+          body: the same, from who has read it.
+        """
+        new = copy_function(self.rules, symbol)
+        self._uses.update(references(new) if body is None else body.references())
+        self._uses[new.name.value] = 1
+        return new
+
+    def drop(self, function: func.FuncOp) -> None:
+        """Erases a copy that is not needed after all."""
+        self._uses.subtract(references(function))
+        del self.rules.program.functions[function.name.value]
+        function.operation.erase()
+
+
+def can_change(function: func.FuncOp) -> bool:
+    """Whether the arguments of a function mean nothing to anybody but the ops that call it."""
+    return "jaxpr.num_constvars" not in function.attributes
+
+
+LOOPS = frozenset({"jaxpr.scan", "jaxpr.while"})
+
+
+def loops_of(function: func.FuncOp) -> Iterator[tuple[Any, str]]:
+    """The scans and whiles of a function without effects of their own, from the top."""
+    for op, name in named_ops(function):
+        if name in LOOPS and "jaxpr.effects" not in op.attributes:
+            yield op, name
+
+
+def body_symbol(op: Any, name: str) -> str:
+    """The function that a scan or while repeats."""
+    return op.attributes["jaxpr" if name == "jaxpr.scan" else "body_jaxpr"].value
+
+
+def loop_constants(program: Program) -> dict[ir.Value, int]:
+    """The arguments of the bodies of scans that are the same in each iteration, and of how many
+    iterations at least."""
+    # LoopEditor by the attributes of the scans, which are few: loops may be many.
+    scans: dict[tuple[ir.Attribute, ...], None] = {}
+    for function in outside_kernels(program, SCANS):
+        for op, name in named_ops(function):
+            if name == "jaxpr.scan" and "num_consts" in (attributes := op.attributes):
+                scans[tuple(attributes[n] for n in ("jaxpr", "num_consts", "length"))] = None
+    found: dict[ir.Value, int] = {}
+    for body, num_consts, length in scans:
+        trips = trip_count(codec.decode(length))
+        if not trips:
+            continue
+        arguments = list(body_of(program.function(body.value)).arguments)
+        for argument in arguments[: codec.decode(num_consts)]:
+            found[argument] = min(trips, found.get(argument, trips))
+    return found
+
+
+@dataclass(eq=False)
+class Constant:
+    """An operand that is the same in every iteration."""
+
+    operand: ir.Value
+    arg: ir.Value
+
+
+@dataclass(eq=False)
+class Carried:
+    """A value that one iteration hands to the next."""
+
+    init: ir.Value
+    arg: ir.Value
+    out: ir.Value | int
+    """What the body returns for it: a value, or the number of a result that it has already."""
+    result: ir.Value | None = None
+    """The result of the old op whose place the last one takes."""
+
+
+@dataclass(eq=False)
+class Sliced:
+    """An operand whose rows the iterations see."""
+
+    operand: ir.Value
+    arg: ir.Value
+
+
+@dataclass(eq=False)
+class Stacked:
+    """A result whose rows the iterations give."""
+
+    out: ir.Value | int
+    result: ir.Value | None = None
+    written: ir.Value | None = None
+    """The result of the new op."""
+
+
+class ScanEditor:
+    """A scan under change.
+
+    Attributes:
+      op: the op as it was.
+      scan: it without its operands.
+      body: its function, which no other op uses.
+      written: the new op, once it is; ``None`` of a loop that gives nothing.
+    """
+
+    def __init__(self, bodies: LoopEditor, op: Any, scan: ScanOp | None = None):
+        """
+        Args:
+          scan: the op without its operands, from who has read it.
+        """
+        self.bodies = bodies
+        self.written: Any | None = None
+        self.rules = bodies.rules
+        self.op = op
+        self.scan = scan or ScanOp.of(op)
+        self.body = bodies.own(self.scan.body)
+        operands = self.scan.operands(list(op.operands))
+        arguments = self.scan.operands(list(body_of(self.body).arguments))
+        pairs = [list(zip(*group, strict=True)) for group in zip(operands, arguments, strict=True)]
+        final, rows = self.scan.results(list(op.results))
+        self.consts = [Constant(operand, arg) for operand, arg in pairs[0]]
+        self.carry = [Carried(init, arg, i, final[i]) for i, (init, arg) in enumerate(pairs[1])]
+        self.xs = [Sliced(operand, arg) for operand, arg in pairs[2]]
+        self.ys = [Stacked(len(final) + i, result) for i, result in enumerate(rows)]
+
+    def new_argument(self, type_: ir.Type) -> ir.Value:
+        """An argument of the body; its place is that of the record it is put in."""
+        return body_of(self.body).add_argument(type_, ir.Location.unknown())
+
+    def out(self, item: Carried | Stacked) -> ir.Value:
+        """The value of the body that it returns for a carried or stacked item."""
+        return returned(self.body)[item.out] if isinstance(item.out, int) else item.out
+
+    def give(self, value: ir.Value) -> int:
+        """Has the body return one more value; its number, which stands for what takes its place."""
+        outs = returned(self.body)
+        set_results(self.body, [*outs, value])
+        return len(outs)
+
+    def write(self) -> None:
+        """Writes the new op before the old one, whose results it replaces where a record says so.
+
+        Constants and slices that the body has no use for any more are left out.
+        """
+        outs = returned(self.body)
+        items = (*self.carry, *self.ys)
+        outs = [outs[i.out] if isinstance(i.out, int) else i.out for i in items]
+        types = [v.type for v in outs]
+        set_return(self.body, outs)
+        drop_dead_ops(self.body)
+        self.consts, self.xs = (
+            [item for item in group if is_used(item.arg)] for group in (self.consts, self.xs)
+        )
+        arguments = [item.arg for item in (*self.consts, *self.carry, *self.xs)]
+        arguments = set_arguments(self.body, arguments, types)
+        new = self.scan.with_body(self.body.name.value, len(self.consts), len(self.carry))
+        operands = [
+            *(item.operand for item in self.consts),
+            *(item.init for item in self.carry),
+            *(item.operand for item in self.xs),
+        ]
+        with ir.InsertionPoint(self.op), self.op.location:
+            results = new.write(self.rules, operands, types)
+        self.written = results[0].owner if results else None
+        final, rows = split(results, len(self.carry))
+        for item, value in zip(items, results, strict=True):
+            if item.result is not None:
+                item.result.replace_all_uses_with(value)
+        for item, value in zip(self.ys, rows, strict=True):
+            item.written = value
+
+    def cancel(self) -> None:
+        """Leaves everything as it was, the body not having been changed."""
+        self.bodies.give_back(self.scan.body, self.body)
+
+    def finish(self) -> None:
+        """Removes the old op, whose results nobody may use any more."""
+        erase(self.op)

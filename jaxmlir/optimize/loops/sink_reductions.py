@@ -1,0 +1,615 @@
+"""``jaxpr-sink-reductions``: what a loop only adds up is added up after it.
+
+The gradient of a loop in what all of its iterations share, a weight matrix say, is a sum over the
+iterations, which the backward loop carries::
+
+    w' = w' + u[t] v[t]^T
+
+Each iteration makes an outer product as large as the matrix and reads and writes the sum.  The
+factors are much smaller; stacked, they make one product after the loop, which sums over the
+iterations as it sums over anything else::
+
+    for t: w' = w' + u[t] v[t]^T     ->    w' + U^T V
+    for t: s = s + e[i[t]] := v[t]   ->    s.at[i].add(V)
+    for t: s = s + c * L(v[t])       ->    c * L(sum of v[t])
+
+In words: a carried value that nothing but its own sum reads leaves the loop, term by term.  A term
+is a *core* under ops that are linear and know no iteration (transposes, reshapes, products with
+what the loop does not change), and these are done to the sum.  A core is
+
+- a product of two values (``dot_general``): the product of the stacked values, which contracts the
+  iterations as well;
+- an array of zeros of which a part is set or added to (``dynamic_update_slice``, ``scatter``): one
+  scatter of all parts;
+- any other value, which is summed up in the loop as before, but without the ops around it.
+
+Rows that the loop is given as slices are there already; others are stacked.  That pays if they are
+small beside a large sum (``MOVED``, ``MIN_BYTES``), and is not done if they, and what the product
+copies to another layout, take more memory than the slices that the loop reads (``MEMORY``).  Sums
+are added up in another order, and rounded accordingly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from jax import lax
+
+from jaxmlir._compat import dtypes
+from jaxmlir.analysis.call_graph import SCANS, CallGraph, visit_functions
+from jaxmlir.analysis.op_counts import Work, is_plain_array, is_plain_op, size
+from jaxmlir.dialect import codec, op_signature
+from jaxmlir.dialect.builder import (
+    clone,
+    converted,
+    is_constant,
+    ops_of,
+    overwrites,
+    returned,
+    zeros,
+)
+from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.op_view import OpView, number_of
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.loops.scan_editor import (
+    Carried,
+    LoopEditor,
+    ScanEditor,
+    Stacked,
+    can_change,
+    loops_of,
+)
+from jaxmlir.passes.base import Amount, Count, Pass
+from jaxmlir.passes.remarks import remark
+from jaxmlir.transforms.edit import before_return
+from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+# A sum of fewer bytes stays in the loop: it stays in cache, too. Gradients of h' = tanh(h w + x),
+# rows x columns of h, time in the loop / after it, XLA of jax 0.10 and 0.12 on a CPU core:
+#   w of   4 KiB     1 x  32  0.9, 0.9      8 x  32  1.2, 1.2     32 x  32  0.8, 0.9
+#   w of  64 KiB     1 x 128  0.9, 1.0      8 x 128  1.1, 1.0     32 x 128  0.7, 0.8
+#   w of 127 KiB     1 x 180  1.1, 1.1      8 x 180  1.4, 1.3     16 x 180  1.3, 1.2
+#   w of   1 MiB     1 x 512  2.2, 1.3      8 x 512  1.3, 1.3     32 x 512  1.1, 1.1
+MIN_BYTES = 98_304
+# Bytes stacked in an iteration for each byte of such a sum, at most: with 128 x 512 it is 0.25, and
+# 1.0 times as fast.
+MOVED = 0.125
+# Bytes stacked and copied in all, for each byte of the slices that the loop reads; so many in any
+# case.
+MEMORY = 1.0
+FREE_BYTES = 1_048_576
+# Flops saved in an iteration, without which a sum of other values is not worth a new loop.
+SAVED = 1000
+
+
+class SinkReductions(Pass):
+    """Add up after a loop, by one product or scatter, what the loop only adds up.
+
+    Options:
+      min-bytes: sums of fewer bytes are left alone.
+      moved: how many bytes may be stacked in an iteration for each byte of a sum that leaves it.
+      memory: how many bytes may be stacked in all, for each byte of the slices that a loop reads.
+    """
+
+    name: ClassVar[str] = "jaxpr-sink-reductions"
+    min_bytes: Count = MIN_BYTES
+    moved: Amount = MOVED
+    memory: Amount = MEMORY
+
+    def run(self, program: Program) -> bool:
+        return defer_sums(program, self.min_bytes, self.moved, self.memory) > 0
+
+
+def defer_sums(
+    program: Program,
+    min_bytes: int = MIN_BYTES,
+    moved: float = MOVED,
+    memory: float = MEMORY,
+) -> int:
+    """Takes sums out of the loops of a program, in place; how many terms have left one."""
+    with scope():
+        graph = program.reading.graph
+        deferral = _Deferral(program, graph, min_bytes, moved, memory)
+        visit_functions(program, deferral.visit, graph, SCANS)
+    return deferral.count
+
+
+@dataclass(eq=False)
+class _Outside:
+    """An op of the body, as it is done after the loop.
+
+    Attributes:
+      operands: values before the loop; ``None`` for what only the loop knows.
+    """
+
+    name: str
+    type: ir.Type
+    attributes: dict[str, ir.Attribute]
+    operands: list[ir.Value | None]
+
+    def __call__(self, value: ir.Value) -> ir.Value:
+        """The op of the one value that was missing."""
+        operands = [value if v is None else v for v in self.operands]
+        return ir.Operation.create(self.name, [self.type], operands, self.attributes).result
+
+
+@dataclass(eq=False)
+class _Term:
+    """What an iteration adds to a sum, or takes from it.
+
+    Attributes:
+      value: of the body.
+      negative: whether it is subtracted.
+      chain: linear ops that lead from the core to the value, the last one first.
+      core: a product, an update of zeros, or any other value.
+      node: the op of a core that is a product or an update.
+      rows: what is stacked for the core's sum: the operands of its op that differ between
+        iterations, or itself; nothing if the loop sums it up.
+      type: of the core, which is gone once the loop is written anew.
+      after: the chain, after the loop.
+      carried: the sum of a core that the loop sums up, but not as a part of the sum as it was.
+    """
+
+    value: ir.Value
+    negative: bool
+    chain: list[OpView]
+    core: ir.Value
+    node: OpView | None = None
+    rows: list[ir.Value] = field(default_factory=list)
+    type: ir.Type | None = None
+    after: list[_Outside] = field(default_factory=list)
+    carried: Carried | None = None
+
+    @property
+    def leaves(self) -> bool:
+        """Whether any of it is computed after the loop."""
+        return bool(self.rows or self.chain)
+
+
+@dataclass(eq=False)
+class _Sum:
+    """A carried value that an iteration only adds to."""
+
+    item: Carried
+    terms: list[_Term]
+
+
+class _Deferral:
+    """Takes sums out of the loops of one program."""
+
+    def __init__(
+        self, program: Program, graph: CallGraph, min_bytes: int, moved: float, memory: float
+    ):
+        self.count = 0
+        self.min_bytes = min_bytes
+        self.moved = moved
+        self.memory = memory
+        self.rules = Rules(program)
+        self.work = Work(program)
+        self._program = program
+        self._bodies = LoopEditor(self.rules, graph)
+        # Of loops that share a body, one is looked into.
+        self._left_alone: set[Signature] = set()
+
+    def visit(self, function: func.FuncOp) -> bool:
+        """Takes sums out of the loops of a function; whether there are any."""
+        changed = False
+        for op, name in loops_of(function):
+            if name == "jaxpr.scan":
+                signature = op_signature.of_op(op, name, list(op.operands))
+                if signature in self._left_alone:
+                    continue
+                if self._scan(op):
+                    changed = True
+                else:
+                    self._left_alone.add(signature)
+        return changed
+
+    def _scan(self, op: Any) -> bool:
+        """Takes sums out of a loop; whether there are any."""
+        if not PLAIN_SCAN.issuperset(dict(op.attributes.items())):
+            return False
+        if not can_change(self._program.function(op.attributes["jaxpr"].value)):
+            return False
+        editor = ScanEditor(self._bodies, op)
+        body = _Body(editor)
+        repeats = editor.scan.is_counted and editor.scan.length > 1
+        sums = _Choice(self, editor, body).sums if repeats else []
+        if not sums:
+            editor.cancel()
+            return False
+        _write(self.rules, editor, body, sums)
+        self.count += sum(term.leaves for found in sums for term in found.terms)
+        return True
+
+
+class _Body:
+    """The body of a loop: the sums in it, and of what they are made."""
+
+    def __init__(self, editor: ScanEditor):
+        self.nodes: dict[ir.Value, OpView] = {}
+        for op, name, operands in ops_of(editor.body):
+            node = OpView(op, name, operands)
+            for result in op.results:
+                self.nodes[result] = node
+        self.constants = {item.arg: item.operand for item in editor.consts}
+        self.slices = {item.arg: item.operand for item in editor.xs}
+
+    def is_fixed(self, value: ir.Value) -> bool:
+        """Whether a value is the same in all iterations, and known outside."""
+        return value in self.constants or is_constant(value)
+
+    def terms(self, arg: ir.Value, out: ir.Value) -> list[_Term]:
+        """What an iteration adds to a carried value; nothing if it does more than that."""
+        if out == arg or not _can_be_summed(arg.type) or not _used_once(arg):
+            return []
+        found: list[_Term] = []
+        carried = False
+        pending = [(out, False)]
+        while pending:
+            value, negative = pending.pop()
+            node = self.nodes.get(value)
+            if value == arg:
+                if negative:
+                    return []
+                carried = True
+            elif node is not None and _used_once(value) and _is_addition(node):
+                second = negative != (node.name == "jaxpr.sub")
+                pending += [(node.operands[1], second), (node.operands[0], negative)]
+            else:
+                found.append(self.term(value, negative))
+        return found if carried else []
+
+    def term(self, value: ir.Value, negative: bool) -> _Term:
+        """A value as linear ops on a core."""
+        chain: list[OpView] = []
+        core = value
+        while (node := self.nodes.get(core)) is not None and _used_once(core):
+            if not is_plain_op(node):
+                break
+            rows = self.rows(node)
+            if rows:
+                return _Term(value, negative, chain, core, node, rows)
+            if not self.is_linear(node):
+                break
+            chain.append(node)
+            core = self.varying(node)
+        return _Term(value, negative, chain, core)
+
+    def varying(self, node: OpView) -> ir.Value:
+        """The operand of a linear op that is not the same in all iterations."""
+        return next(v for v in node.operands if not self.is_fixed(v))
+
+    def is_linear(self, node: OpView) -> bool:
+        """Whether an op of a sum is the sum of the op, as it knows no iteration besides.
+
+        A product of narrow numbers may be a wider one, and so has room for sums that they have not.
+        """
+        fixed = [self.is_fixed(v) for v in node.operands]
+        dtype = aval_of(node.op.results[0].type).dtype
+        if fixed.count(False) != 1 or aval_of(self.varying(node).type).dtype != dtype:
+            return False
+        match node.name:
+            case "jaxpr.mul" | "jaxpr.dot_general":
+                return True
+            case "jaxpr.div":
+                return not fixed[0] and not dtypes.issubdtype(dtype, np.integer)
+            case "jaxpr.pad":
+                return not fixed[0] and self.is_zero(node.operands[1])
+        return node.name in _LINEAR
+
+    def rows(self, node: OpView) -> list[ir.Value]:
+        """What differs between iterations, of an op whose sum is one op on stacked operands."""
+        if node.name == "jaxpr.dot_general":
+            return [] if any(map(self.is_fixed, node.operands)) else list(node.operands)
+        if node.name in _UPDATES and self.is_zero(node.operands[0]) and _is_sum(node):
+            return [v for v in node.operands[1:] if not self.is_fixed(v)]
+        return []
+
+    def is_zero(self, value: ir.Value) -> bool:
+        return number_of(value, self.nodes.get) == 0
+
+
+class _Choice:
+    """Which sums leave a loop, and how.
+
+    Attributes:
+      sums: those of which anything does.
+    """
+
+    def __init__(self, deferral: _Deferral, editor: ScanEditor, body: _Body):
+        self._work = deferral.work
+        self._moved = deferral.moved
+        self._min_bytes = deferral.min_bytes
+        self._body = body
+        self._length = editor.scan.length
+        self._stacked: set[ir.Value] = set()
+        slices = sum(size(v.type) for v in body.slices.values())
+        self._left = max(FREE_BYTES, deferral.memory * slices)
+        outs = returned(editor.body)
+        found = [_Sum(item, body.terms(item.arg, outs[item.out])) for item in editor.carry]
+        terms = [term for one in found for term in one.terms]
+        for term in terms:
+            if term.node is not None and not self._pays(term):
+                term.node, term.rows = None, []
+        for term in terms:
+            if term.node is None:
+                self._settle(term)
+        self.sums = [one for one in found if any(term.leaves for term in one.terms)]
+
+    def _pays(self, term: _Term) -> bool:
+        """Whether to stack the operands of a core, which is noted then."""
+        new = {v for v in term.rows if v not in self._body.slices} - self._stacked
+        stacked = sum(size(v.type) for v in new)
+        added = size(term.core.type)
+        if added < self._min_bytes or stacked > self._moved * added:
+            return False
+        if (stacked + _copied(term.node)) * self._length > self._left:
+            return False
+        self._left -= stacked * self._length
+        self._stacked |= set(term.rows)
+        return True
+
+    def _settle(self, term: _Term) -> None:
+        """Leaves as many ops to the sum as pays."""
+        if term.core in self._stacked:
+            term.rows = [term.core]
+            return
+        values = [term.value, *map(self._body.varying, term.chain)]
+        inside = [self._work.of(node.op, node.name) for node in term.chain]
+        costs = [3 * size(v.type) + sum(inside[k:]) for k, v in enumerate(values)]
+        best = costs.index(min(costs))
+        if costs[best] + SAVED > costs[0]:
+            best = 0
+        term.chain, term.core = term.chain[:best], values[best]
+
+
+def _write(rules: Rules, editor: ScanEditor, body: _Body, sums: list[_Sum]) -> None:
+    """Writes a loop anew, and its sums after it."""
+    results = [found.item.result for found in sums]
+    stacks: dict[ir.Value, Stacked] = {}
+    updates: dict[_Term, _Outside] = {}
+    before = ir.InsertionPoint(editor.op)
+    for found in sums:
+        found.item.result = None
+        for term in found.terms:
+            _report(term, editor.op)
+            term.type = term.core.type
+            with before, editor.op.location:
+                term.after = [_outside(body, node, [body.varying(node)]) for node in term.chain]
+                if term.node is not None:
+                    updates[term] = _outside(body, term.node, term.rows)
+            for v in term.rows:
+                if v not in body.slices and v not in stacks:
+                    stacks[v] = Stacked(v)
+            if term.chain and not term.rows:
+                term.carried = _carry(editor, term.core)
+        staying = [term for term in found.terms if not term.leaves]
+        _keep(editor, found.item, staying)
+    editor.ys += stacks.values()
+    editor.write()
+    written = list(editor.written.results) if editor.written is not None else []
+
+    def sum_of(item: Carried) -> ir.Value:
+        return written[editor.carry.index(item)] if item in editor.carry else item.init
+
+    for found, result in zip(sums, results, strict=True):
+        with before, editor.op.location:
+            total = sum_of(found.item)
+            for term in found.terms:
+                if not term.leaves:
+                    continue
+                if term.rows:
+                    rows = {
+                        v: body.slices[v] if v in body.slices else stacks[v].written
+                        for v in term.rows
+                    }
+                    value = _summed(rules, term, rows, updates.get(term), editor.scan.length)
+                else:
+                    value = sum_of(term.carried)
+                for op in reversed(term.after):
+                    value = op(value)
+                total = _added(total, value, term.negative)
+            total = converted(total, result.type)
+        result.replace_all_uses_with(total)
+    editor.finish()
+
+
+def _outside(body: _Body, node: OpView, rows: Sequence[ir.Value]) -> _Outside:
+    """An op of a body on values that are known before the loop, at the insertion point."""
+    operands = [
+        None if v in rows else body.constants[v] if v in body.constants else clone(v)
+        for v in node.operands
+    ]
+    return _Outside(node.name, node.op.results[0].type, node.attributes, operands)
+
+
+def _carry(editor: ScanEditor, core: ir.Value) -> Carried:
+    """A new carried value that adds up a value of the body."""
+    arg = editor.new_argument(core.type)
+    with before_return(editor.body), editor.body.location:
+        out = _added(arg, core, False)
+    with ir.InsertionPoint(editor.op), editor.op.location:
+        item = Carried(zeros(core.type), arg, out)
+    editor.carry.append(item)
+    return item
+
+
+def _keep(editor: ScanEditor, item: Carried, terms: Sequence[_Term]) -> None:
+    """Has a carried value add up these terms only; it goes if there are none."""
+    if not terms:
+        editor.carry.remove(item)
+        return
+    total = item.arg
+    with before_return(editor.body), editor.body.location:
+        for term in terms:
+            total = _added(total, term.value, term.negative)
+        item.out = converted(total, item.arg.type)
+
+
+def _added(total: ir.Value, value: ir.Value, negative: bool) -> ir.Value:
+    name = "jaxpr.sub" if negative else "jaxpr.add"
+    return ir.Operation.create(name, [total.type], [total, converted(value, total.type)]).result
+
+
+def _summed(
+    rules: Rules,
+    term: _Term,
+    rows: dict[ir.Value, ir.Value],
+    op: _Outside | None,
+    length: int,
+) -> ir.Value:
+    """The sum of a core over all iterations.
+
+    Args:
+      rows: the values of all iterations, stacked, of what differs between them.
+      op: the core's, if it is a product or an update.
+    """
+    if op is None:
+        (value,) = rules.emit(_sum_of_rows, list(rows.values()), "defer_sums.rows")
+        return converted(value, term.type)
+    operands = [
+        rows[v] if known is None else known
+        for v, known in zip(term.node.operands, op.operands, strict=True)
+    ]
+    if op.name == "jaxpr.dot_general":
+        contracted, batch = term.node.get("dimension_numbers")
+        numbers = (
+            tuple((0, *(d + 1 for d in dims)) for dims in contracted),
+            tuple(tuple(d + 1 for d in dims) for dims in batch),
+        )
+        attributes = {**op.attributes, "dimension_numbers": codec.encode(numbers)}
+        return ir.Operation.create(op.name, [op.type], operands, attributes).result
+    stacked = tuple(known is None for known in op.operands)
+    scatter = _Scatter(length, stacked, term.node.get("dimension_numbers"), term.node.get("mode"))
+    (value,) = rules.emit(scatter, operands, scatter)
+    return converted(value, op.type)
+
+
+def _sum_of_rows(rows: Any) -> list[Any]:
+    return [lax.reduce(rows, np.zeros((), rows.dtype), lax.add, (0,))]
+
+
+@dataclass(frozen=True)
+class _Scatter:
+    """All updates of an array of zeros at once.
+
+    Attributes:
+      length: how many there are.
+      stacked: which operands have a row for each of them.
+      numbers, mode: of a ``scatter_add``; ``None`` of a ``dynamic_update_slice``.
+    """
+
+    length: int
+    stacked: tuple[bool, ...]
+    numbers: Any
+    mode: Any
+
+    def __call__(self, array: Any, *operands: Any) -> list[Any]:
+        rows = [
+            x if stacked else lax.broadcast(x, (self.length,))
+            for x, stacked in zip(operands, self.stacked[1:], strict=True)
+        ]
+        if self.numbers is None:
+            update, *starts = rows
+            dims = tuple(range(array.ndim))
+            indices = lax.concatenate([lax.expand_dims(i, (1,)) for i in starts], 1)
+            numbers = lax.ScatterDimensionNumbers(tuple(d + 1 for d in dims), (), dims)
+            # Both move a part that is out of bounds inside.
+            return [lax.scatter_add(array, indices, update, numbers, mode="clip")]
+        indices, update = rows
+        old = self.numbers
+        numbers = lax.ScatterDimensionNumbers(
+            tuple(d + 1 for d in old.update_window_dims),
+            old.inserted_window_dims,
+            old.scatter_dims_to_operand_dims,
+            old.operand_batching_dims,
+            tuple(d + 1 for d in old.scatter_indices_batching_dims),
+        )
+        return [lax.scatter_add(array, indices, update, numbers, mode=self.mode)]
+
+
+def _copied(node: OpView) -> int:
+    """The bytes of an iteration that XLA copies to multiply the stacks: those of operands that do
+    not begin with what is summed over, all of it together, or have a batch behind it."""
+    if node.name != "jaxpr.dot_general":
+        return 0
+    copied = 0
+    for v, summed, batch in zip(node.operands, *node.get("dimension_numbers"), strict=True):
+        dims = [d for d, n in enumerate(aval_of(v.type).shape) if n != 1]
+        outer = [d in summed for d in dims]
+        if outer != sorted(outer, reverse=True) or any(d in batch for d in dims):
+            copied += size(v.type)
+    return copied
+
+
+def _report(term: _Term, loop: Any) -> None:
+    if term.leaves:
+        node = term.node
+        of = f"'{node.name}' of {size(term.core.type)} bytes" if node else "the sum"
+        later = "is computed" if term.rows else "is continued"
+        place = term.value.owner
+        place = loop if isinstance(place, ir.Block) else place
+        remark(place, f"moved out of the loop: {of} {later} once, after it")
+
+
+def _is_addition(node: OpView) -> bool:
+    """Whether an op adds or subtracts plain arrays, none of which is repeated."""
+    if node.name not in _ADDITIONS or not is_plain_op(node):
+        return False
+    shape = aval_of(node.op.results[0].type).shape
+    return all(aval_of(v.type).shape == shape for v in node.operands)
+
+
+def _is_sum(node: OpView) -> bool:
+    """Whether an update of zeros puts no two numbers in one place, or adds them."""
+    if node.name != "jaxpr.scatter":
+        return bool(aval_of(node.op.results[0].type).shape)
+    *places, _ = aval_of(node.operands[1].type).shape
+    apart = math.prod(places) == 1 or bool(node.get("unique_indices"))
+    return apart and overwrites(node.op)
+
+
+def _can_be_summed(type_: ir.Type) -> bool:
+    """Whether sums of a type may be added up in another order, and scaled later.
+
+    Narrow floats with small exponents overflow on the way.
+    """
+    if not is_plain_array(type_):
+        return False
+    dtype = aval_of(type_).dtype
+    if isinstance(dtype, dtypes.ExtendedDType) or dtype == np.bool_:
+        return False
+    return dtypes.issubdtype(dtype, np.integer) or dtypes.finfo(dtype).maxexp >= 128
+
+
+def _used_once(value: ir.Value) -> bool:
+    uses = iter(value.uses)
+    return next(uses, None) is not None and next(uses, None) is None
+
+
+_ADDITIONS = frozenset({"jaxpr.add", "jaxpr.add_any", "jaxpr.sub"})
+_UPDATES = frozenset({"jaxpr.dynamic_update_slice", "jaxpr.scatter", "jaxpr.scatter_add"})
+# Of one operand, whose sum they may be done to as well.
+_LINEAR = frozenset(
+    f"jaxpr.{name}"
+    for name in (
+        "broadcast_in_dim",
+        "expand_dims",
+        "neg",
+        "reduce_sum",
+        "reshape",
+        "rev",
+        "squeeze",
+        "transpose",
+    )
+)

@@ -1,0 +1,261 @@
+"""``jaxpr-remat``: what loops store for their derivative, and what they compute again.
+
+A loop that stacks values for a later one to read, as a forward loop does for the backward one, is
+taken together with it (:mod:`_joint`).  Of the values that the second could start from, the
+cheapest set is stored: a minimum cut (:mod:`_choice`, :mod:`_flow`) under prices of storing and
+computing (:mod:`_price`).  A memory budget (:mod:`_budget`) raises the price of storing until it is
+met, and cuts long loops into segments that are run again (:mod:`_segments`); if that is not enough,
+batches are computed in tiles (``jaxpr-tile``), and straight-line code is cut (:mod:`_straight`).
+What has a budget is fenced (``jaxpr-materialize-shared``), where that takes less.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite
+from typing import TYPE_CHECKING, ClassVar
+
+from jaxmlir.analysis.call_graph import SCANS, keep_reachable
+from jaxmlir.dialect.builder import Uses
+from jaxmlir.dialect.ir import func, scope
+from jaxmlir.errors import PipelineError, count
+from jaxmlir.optimize.cpu.materialize_shared import fence
+from jaxmlir.optimize.memory.remat.budget import Way, within
+from jaxmlir.optimize.memory.remat.choice import Choice, choose
+from jaxmlir.optimize.memory.remat.joint import Joint, Loop, Pair, Parts, loops_of, separate
+from jaxmlir.optimize.memory.remat.peak import in_units, traffic
+from jaxmlir.optimize.memory.remat.price import MEMORY, SLOWDOWN, Prices
+from jaxmlir.optimize.memory.remat.segments import in_segments as loops_in_segments
+from jaxmlir.optimize.memory.remat.segments import segments
+from jaxmlir.optimize.memory.remat.straight import in_segments
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.options import platform_or_default
+from jaxmlir.passes.remarks import remark, remarks_wanted
+from jaxmlir.transforms.clone_plan import ClonePlan
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+
+class Remat(Pass):
+    """Store of each iteration of a loop what is cheapest to store, and compute the rest again.
+
+    Of straight-line code as well, where a memory budget is not met without.
+
+    Options:
+      memory-budget: memory that the program may take besides its arguments and results: a fraction
+        of what it takes now, or, from 2 on, bytes.  By default what is stored is what pays.
+      measure: compile the program for JAX's default backend, up to sixteen times, to see what
+        memory it takes.  By default that is estimated.
+    """
+
+    name: ClassVar[str] = "jaxpr-remat"
+    memory_budget: float | None = None
+    measure: bool = False
+
+    def run(self, program: Program) -> bool | None:
+        if self.memory_budget is not None and not self.memory_budget > 0:
+            raise PipelineError(
+                f"memory-budget of {self.name} is a fraction of the memory that the program takes, "
+                f"or bytes: a positive number, got {self.memory_budget}"
+            )
+        if self.memory_budget is None and not program.reading.graph.outside_kernels(SCANS):
+            return False
+        return remat(program, self.memory_budget, self.measure)
+
+
+# Of what a byte is worth, as long as less memory takes too much time.
+_SHARES = (1.0, 0.5, 0.25, 0.125, 0.0)
+
+
+def remat(program: Program, memory_budget: float | None = None, measure: bool = False) -> bool:
+    """Rewrites a program in place: its loops, and, where a budget is not met by these alone, its
+    batches and straight-line code; whether there was anything to rewrite."""
+    with scope():
+        if memory_budget is None:
+            return _in_loops(program, MEMORY, 0, SLOWDOWN)
+        way = within(program, memory_budget, measure, _go)
+        return way is not None and _go(program, way)
+
+
+def _go(program: Program, way: Way) -> bool:
+    # It is written on top of this package.
+    from jaxmlir.optimize.memory.tile import tile
+
+    tiled = way.tile_bytes is not None and tile(program, None, way.tile_bytes, 0) > 0
+    changed = _in_loops(program, way.price, way.depth, inf) or tiled
+    if way.segments > 1:
+        for symbol in program.reading.graph.entry_points():
+            changed |= in_segments(program, symbol, way.segments)
+    if way.fences:
+        changed |= fence(program, platform_or_default("")) > 0
+    return changed
+
+
+def _in_loops(program: Program, price: float, depth: int, slowdown: float) -> bool:
+    functions = program.functions
+    before = {*functions}
+    graph = program.reading.graph
+    entries = graph.entry_points()
+    of_traffic = functools.cache(lambda: traffic(program))
+    uses = graph.uses_in(program)
+    loops = _Loops(Rules(program), Prices(program, price), of_traffic, depth, slowdown, uses)
+    with_loops = [symbol for symbol in graph.callees_first() if graph.have(symbol, SCANS)]
+    changed = [symbol for symbol in with_loops if loops.rewrite(functions[symbol])]
+    if changed:
+        for symbol in changed:
+            del uses[symbol]
+        keep_reachable(program, entries, uses)
+        return True
+    # What was tried is nobody's.
+    tried = functions.keys() - before
+    for symbol in tried:
+        functions[symbol].operation.erase()
+    if tried:
+        program.changed()
+    return False
+
+
+@dataclass(frozen=True)
+class _Loops:
+    """The loops of functions, rewritten.
+
+    Attributes:
+      traffic: what storing a byte takes, for who asks.
+      depth: how deep they may be segmented.
+      slowdown: what a pair of loops may take longer for the sake of memory, of the time it takes.
+      known: what becomes of pairs that are alike.
+      choices: what is best stored where joint bodies have the same structure.
+      patterns: what becomes of pairs of bodies that differ in constants only.
+      uses: what functions refer to that are as they were read, or copies of others.
+    """
+
+    rules: Rules
+    prices: Prices
+    traffic: Callable[[], float]
+    depth: int
+    slowdown: float
+    uses: Uses
+    known: dict[Hashable, tuple[Choice, Parts] | None] = field(default_factory=dict)
+    choices: dict[Hashable, Choice | None] = field(default_factory=dict)
+    patterns: dict[Hashable, tuple[Choice, Parts, list[ClonePlan]] | None] = field(
+        default_factory=dict
+    )
+
+    def rewrite(self, function: func.FuncOp) -> bool:
+        """Goes through the pairs of loops of a function; whether it changed any."""
+        changed = False
+        loops: list[Loop | None] = list(loops_of(function))
+        owner = {v: i for i, loop in enumerate(loops) for v in loop.stacked}
+        for j in range(len(loops)):
+            read = {owner[v] for v in loops[j].operands[2] if v in owner}
+            for i in sorted(read):
+                pair = Pair(loops[i], loops[j])
+                if not pair.links:
+                    continue
+                for v in (*pair.first.stacked, *pair.second.stacked):
+                    del owner[v]
+                loops[i], loops[j] = self._segmented(pair) or self._stored(pair, self.depth)
+                changed |= loops[i] is not pair.first or loops[j] is not pair.second
+                owner |= {v: k for k in (i, j) if loops[k] for v in loops[k].stacked}
+        return changed
+
+    def _segmented(self, pair: Pair) -> tuple[Loop | None, Loop] | None:
+        """The pair in segments if that takes less memory."""
+        if not self.depth:
+            return None
+        joint = Joint.of(self.rules, pair)
+        start = choose(joint, self.prices)
+        each = choose(joint, Prices(self.prices.program))
+        if start is None or each is None:
+            return None
+        count, _ = segments(pair.first.scan.length, self.depth, start.size, each.size)
+        if not count:
+            return None
+        if remarks_wanted():
+            length = pair.first.scan.length
+            remark(
+                pair.first.op,
+                f"{count} segments of {length // count} iterations: each is run again when its "
+                f"derivative is taken, from {start.size:,.0f} bytes stored at its start",
+            )
+        parts = loops_in_segments(self.rules, pair, count)
+        return [self._stored(part, self.depth - 1) for part in parts][0]
+
+    def _stored(self, pair: Pair, depth: int) -> tuple[Loop | None, Loop]:
+        """The pair that stores what is cheapest."""
+        key = depth, pair.symbols, pair.likeness
+        found = self.known.get(key, ())
+        if found == ():
+            found = self.known[key] = self._like_others(pair, depth)
+        if found is None:
+            return pair.first, pair.second
+        choice, parts = found
+        if remarks_wanted():
+            remark(pair.first.op, _explanation(pair, choice))
+        return parts.take_place(self.rules, pair)
+
+    def _like_others(self, pair: Pair, depth: int) -> tuple[Choice, Parts] | None:
+        """What :meth:`_cheapest` says, which is asked once of bodies that differ in constants."""
+        program = self.rules.program
+        bodies = [program.reading.one_of_many(symbol) for symbol in pair.symbols]
+        if None in bodies:
+            return self._cheapest(pair, depth)
+        key = depth, pair.likeness, *(body.likeness for body in bodies)
+        ops = [signature for body in bodies for signature in body.signatures]
+        known = self.patterns.get(key, ())
+        if known:
+            choice, parts, patterns = known
+            return choice, parts.again(self.rules, pair, patterns, ops, self.uses)
+        if known is None:
+            return None
+        found = self._cheapest(pair, depth)
+        self.patterns[key] = None if found is None else (*found, found[1].patterns(program, ops))
+        return found
+
+    def _cheapest(self, pair: Pair, depth: int) -> tuple[Choice, Parts] | None:
+        """What is best stored, and the loops that do; ``None`` if the pair does."""
+        joint = Joint.of(self.rules, pair)
+        length = pair.first.scan.length
+        prices = self.prices.within(length)
+        inner = replace(self, prices=prices, depth=depth, known={}, patterns={}, choices={})
+        inner.rewrite(joint.function)
+        now = pair.stored
+        key = now / length, joint.structure
+        if key not in self.choices:
+            self.choices[key] = self._choice(joint, now / length)
+        choice = self.choices[key]
+        if choice is None or choice.size * length >= now:
+            return None
+        return choice, separate(self.rules, joint, choice.stored)
+
+    def _choice(self, joint: Joint, now: float) -> Choice | None:
+        """The cheapest choice, at the greatest price of memory at which it is not too slow.
+
+        Args:
+          now: bytes that are stored of an iteration.
+        """
+        prices = replace(self.prices, traffic=self.traffic())
+        times = (prices.at(joint.body, index) for index in range(len(joint.body.ops)))
+        time = sum(filter(isfinite, times))
+        for share in _SHARES:
+            choice = choose(joint, replace(prices, memory=prices.memory * share))
+            if choice is None:
+                return None
+            slower = choice.price - prices.traffic * (now - choice.size)
+            if slower <= self.slowdown * time:
+                return choice
+        return choice
+
+
+def _explanation(pair: Pair, choice: Choice) -> str:
+    length = pair.first.scan.length
+    return (
+        f"stores {in_units(choice.size * length)} for {count(length, 'iteration')} instead of "
+        f"{in_units(pair.stored)}: "
+        f"of each {count(len(choice.stored), 'value')}, not {len(pair.links)}, at the price of "
+        f"computing {count(len(choice.again), 'op')} again, about {choice.price:,.0f} ns"
+    )

@@ -1,0 +1,143 @@
+"""What a loop stores for another: the cheapest set of values from which the rest follows.
+
+Of each value ``v`` of the joint body that the first loop could store, two questions: is it
+*available* to the second loop, and is it *computed again* there?  A value that is needed must be
+available; one that is computed again needs its operands available; one that is available but not
+computed again is stored::
+
+    minimize  sum storing(v) [available, not computed again]  +  sum computing(op) [computed again]
+
+That is a minimum cut, exactly: an op is a node, cut from the source if it is computed again, a
+value is a node, cut from its op if it is stored, and infinite edges are the implications.  What the
+first loop need not compute for its own results costs nothing to compute in the second.
+
+A value with a name (``checkpoint_name``) stays what it is: stored where it is stored already, as a
+user's policy asked for, and not stored where it is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+from jaxmlir.optimize.memory.remat.flow import FlowNetwork
+from jaxmlir.optimize.memory.remat.joint import Joint, name_of_result, needed_for
+from jaxmlir.optimize.memory.remat.price import Prices, size_of
+
+# Nothing is computed again for nothing: what is there already is taken.
+_TIE = 1e-3
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is stored of each iteration, and what that takes."""
+
+    stored: list[int]
+    again: list[int]
+    """The ops that the second loop computes although the first does too."""
+    price: float
+    """Of computing that, in nanoseconds an iteration."""
+    size: float
+    """Bytes stored, of an iteration."""
+
+
+def choose(joint: Joint, prices: Prices) -> Choice | None:
+    """The cheapest choice; ``None`` where nothing can be said: sizes or ops are not known."""
+    graph = _Graph(joint, prices)
+    try:
+        return graph.choice()
+    except ValueError:
+        return None
+
+
+class _Graph:
+    """The network of which a cut is a choice; built from what the second loop needs upwards."""
+
+    def __init__(self, joint: Joint, prices: Prices):
+        self.prices = prices
+        self.body = body = joint.body
+        carry, kept, self.outs = joint.results()
+        self.arguments = {*joint.consts, *joint.carry, *joint.slices}
+        # Slices that the first loop reads are there for the second, though perhaps kept for it.
+        self.retained = joint.retained
+        self.free = self.arguments - {*joint.carry, *self.retained}
+        self.kept = set(kept)
+        self.names = joint.names
+
+        known, needed = set(self.arguments), list(self.outs)
+        for operands, results in zip(body.operands, body.results, strict=True):
+            if known.issuperset(operands):
+                known.update(range(*results))
+            else:
+                needed += operands
+        self.needed = [v for v in dict.fromkeys(needed) if v in known and v not in self.free]
+        own, _ = needed_for(body, [*carry, *self.kept], self.arguments)
+        self.in_first = set(own)
+
+        self.network = FlowNetwork()
+        self.source, self.sink = self.network.node(), self.network.node()
+        # The nodes of values, and of the ops that give them.
+        self.values: dict[int, int] = {}
+        self.order: list[int] = []
+        self.ops: dict[int, int] = {}
+
+    def choice(self) -> Choice:
+        makers = self.body.makers
+        for value in self.needed:
+            self.network.edge(self._value(value), self.sink, inf)
+        # Values are appended while they are gone through.
+        for value in self.order:
+            op = makers[value]
+            tail = self.source if op is None else self._op(op)
+            self.network.edge(tail, self.values[value], self._storing(value, op))
+        side = self.network.cut(self.source, self.sink)
+        stored = set()
+        for value, node in self.values.items():
+            op = makers[value]
+            if not side[node] and (op is None or side[self.ops[op]]):
+                stored.add(value)
+        # What costs nothing to store is not therefore read.
+        _, live = needed_for(self.body, self.outs, stored | self.arguments)
+        again = [op for op, node in self.ops.items() if not side[node] and op in self.in_first]
+        price = sum([self.prices.at(self.body, op) for op in again])
+        size = sum(size_of(self.body.types[v]) for v in stored & live - self.kept)
+        return Choice(
+            [v for v in self.values if v in stored & live - self.retained], again, price, size
+        )
+
+    def _value(self, value: int) -> int:
+        found = self.values.get(value)
+        if found is None:
+            found = self.values[value] = self.network.node()
+            self.order.append(value)
+        return found
+
+    def _op(self, op: int) -> int:
+        """The node of an op, with edges to it from its operands."""
+        found = self.ops.get(op)
+        if found is None:
+            found = self.ops[op] = self.network.node()
+            self.network.edge(self.source, found, self._computing(op))
+            for operand in self.body.operands[op]:
+                if operand not in self.free:
+                    self.network.edge(self._value(operand), found, inf)
+        return found
+
+    def _computing(self, op: int) -> float:
+        if any([self._name(v, op) in self.names for v in range(*self.body.results[op])]):
+            return inf
+        price = self.prices.at(self.body, op)
+        # What the first loop has no use for is computed once, wherever that is.
+        return price + _TIE if op in self.in_first or price == inf else _TIE
+
+    def _storing(self, value: int, op: int | None) -> float:
+        if value in self.kept:
+            return 0.0
+        name = None if op is None else self._name(value, op)
+        if name is not None:
+            return 0.0 if name in self.names else inf
+        return self.prices.storing(self.body.types[value])
+
+    def _name(self, value: int, op: int) -> str | None:
+        body, number = self.body, value - self.body.results[op][0]
+        return name_of_result(self.prices.program, body.ops[op], body.names[op], number)

@@ -1,0 +1,444 @@
+"""Two scans of which the second reads what the first stacks, as one body, and apart again.
+
+A forward loop and the backward loop of its derivative are such a pair.  In the *joint body* both
+run in the same iteration, so that what goes from one to the other is a value like any other::
+
+    (*constants, *carry, *slices of the first, *those of the second) -> (*results of both)
+
+Any set of its values from which the rest of the second body follows can be what is stored.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.dialect import op_signature
+from jaxmlir.dialect.builder import NewFunction, Uses, erase, inline, named_ops, returned
+from jaxmlir.dialect.ir import body_of, func, ir
+from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.optimize.memory.remat.price import size_of
+from jaxmlir.support.masks import split
+from jaxmlir.transforms.clone_plan import ClonePlan
+from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+    from jaxmlir.transforms.templates import Rules
+
+
+class Loop:
+    """A scan in a function.
+
+    Its operands are read when they are asked for: rewriting other loops exchanges them.
+    """
+
+    def __init__(self, op: Any, scan: ScanOp | None = None):
+        """
+        Args:
+          scan: the op without its operands, from who has written it.
+        """
+        self.op = op
+        self.scan = scan or ScanOp.of(op)
+
+    @property
+    def operands(self) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value]]:
+        """Constants, carry, slices."""
+        consts, carry, slices = self.scan.operands(list(self.op.operands))
+        return consts, carry, slices
+
+    @functools.cached_property
+    def results(self) -> list[ir.Value]:
+        return list(self.op.results)
+
+    @functools.cached_property
+    def stacked(self) -> list[ir.Value]:
+        """The results that have a value for each iteration."""
+        return self.scan.results(self.results)[1]
+
+
+def loops_of(function: func.FuncOp) -> list[Loop]:
+    """The scans of a function that are plain loops of more than one iteration, with results."""
+    found = []
+    for op, name in named_ops(function):
+        if name == "jaxpr.scan" and all(key in PLAIN_SCAN for key in op.attributes.keys()):
+            loop = Loop(op)
+            if loop.results and loop.scan.is_counted and loop.scan.length > 1:
+                found.append(loop)
+    return found
+
+
+class Pair:
+    """A loop, and a later one that goes over values which it stacks."""
+
+    def __init__(self, first: Loop, second: Loop):
+        self.first, self.second = first, second
+        stacked = set(first.stacked)
+        consts, carry, slices = second.operands
+        read = {v for v in slices if v in stacked}
+        start = len(consts) + len(carry)
+        self.links = {
+            v
+            for v in read
+            if all(
+                use.owner == second.op.operation and use.operand_number >= start for use in v.uses
+            )
+        }
+        """The stacked values that nobody else reads."""
+
+    @functools.cached_property
+    def given(self) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value]]:
+        """The operands of the first loop, once other loops are rewritten."""
+        return self.first.operands
+
+    @functools.cached_property
+    def taken(self) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value]]:
+        """Those of the second."""
+        return self.second.operands
+
+    @functools.cached_property
+    def stored(self) -> float:
+        """The bytes of these."""
+        return sum(size_of(v.type) for v in self.links)
+
+    @functools.cached_property
+    def kept(self) -> tuple[int, ...]:
+        """The stacked results of the first that stay whatever is chosen: somebody else reads
+        them."""
+        return tuple(
+            i
+            for i, v in enumerate(self.first.stacked)
+            if v not in self.links and any(True for _ in v.uses)
+        )
+
+    @functools.cached_property
+    def retained(self) -> tuple[int, ...]:
+        """The slices that only the first loop reads so far, of values that a program computes:
+        they are in memory, but for the second loop would have to stay there."""
+        later = set().union(*self.taken)
+        return tuple(
+            i
+            for i, v in enumerate(self.given[2])
+            if not _is_argument(v)
+            and v not in later
+            and all(use.owner == self.first.op.operation for use in v.uses)
+        )
+
+    @functools.cached_property
+    def likeness(self) -> Hashable:
+        """What decides, besides the bodies, what is stored: pairs of which it is the same are
+        written alike."""
+        numbers: dict[ir.Value, int] = {}
+        first, second = (
+            [*consts, *carry, *slices] for consts, carry, slices in (self.given, self.taken)
+        )
+        stacked = self.first.stacked
+        signatures = [
+            op_signature.of_op(loop.op, "jaxpr.scan", operands)
+            for loop, operands in ((self.first, first), (self.second, second))
+        ]
+        return (
+            tuple([item for s in signatures for item in s.attributes if item[0] != "jaxpr"]),
+            tuple([s.types for s in signatures]),
+            tuple([numbers.setdefault(v, len(numbers)) for v in (*first, *stacked, *second)]),
+            tuple([v in self.links for v in stacked]),
+            self.kept,
+            self.retained,
+        )
+
+    @property
+    def symbols(self) -> tuple[str, str]:
+        """The bodies."""
+        return self.first.scan.body, self.second.scan.body
+
+
+def replace_results(
+    pair: Pair, first: Sequence[ir.Value | None], second: Sequence[ir.Value | None]
+) -> None:
+    """Uses other values in place of both loops' results, and removes the loops.
+
+    The second goes first: it uses results of the first that nothing stands for any more.
+    """
+    for loop, values in ((pair.second, second), (pair.first, first)):
+        for old, new in zip(loop.results, values, strict=True):
+            if new is not None:
+                old.replace_all_uses_with(new)
+        erase(loop.op)
+
+
+@dataclass(frozen=True)
+class Joint:
+    """The joint body of a pair; values of it by number."""
+
+    pair: Pair
+    function: func.FuncOp
+    """Detached."""
+    consts: list[int]
+    """The first's arguments in the joint body: constants, carry, slices."""
+    carry: list[int]
+    slices: list[int]
+    second_consts: list[tuple[int, int]]
+    """What only the second takes: which of its operands, and their arguments in the joint body."""
+    second_carry: list[int]
+    second_slices: list[tuple[int, int]]
+    names: frozenset[str]
+    """The names of values that are stored for the second, and therefore stay stored."""
+
+    @classmethod
+    def of(cls, rules: Rules, pair: Pair) -> Joint:
+        first, second = pair.first, pair.second
+        bodies = [rules.program.function(loop.scan.body) for loop in (first, second)]
+        of_first, of_second = (list(body_of(body).arguments) for body in bodies)
+        given_c, given_k, given_x = pair.given
+        taken_c, _, taken_x = pair.taken
+        rows = first.stacked
+        sliced = {*given_x, *rows}
+        types_c, types_k, types_x = second.scan.operands([v.type for v in of_second])
+        own_c = [i for i, v in enumerate(taken_c) if v not in given_c]
+        own_x = [i for i, v in enumerate(taken_x) if v not in sliced]
+        new = NewFunction(
+            rules,
+            "joint",
+            [
+                *(v.type for v in of_first),
+                *(types_c[i] for i in own_c),
+                *types_k,
+                *(types_x[i] for i in own_x),
+            ],
+            bodies[1],
+            detached=True,
+        )
+        counts = len(given_c), len(given_k), len(given_x), len(own_c), len(types_k)
+        consts, carry, slices, consts2, carry2, slices2 = split(new.args, *counts)
+        with new.body():
+            outs = inline(bodies[0], [*consts, *carry, *slices])
+            _, stacked = first.scan.results(outs)
+            values = dict(zip(given_c, consts, strict=True))
+            values |= {taken_c[i]: arg for i, arg in zip(own_c, consts2, strict=True)}
+            xs = dict(zip(given_x, slices, strict=True))
+            xs |= dict(zip(rows, stacked, strict=True))
+            xs |= {taken_x[i]: arg for i, arg in zip(own_x, slices2, strict=True)}
+            args = [*(values[v] for v in taken_c), *carry2, *(xs[v] for v in taken_x)]
+            outs2 = inline(bodies[1], args)
+        links = [v for outer, v in zip(rows, stacked, strict=True) if outer in pair.links]
+        carried, _ = split(outs, len(carry))
+        new.finish([*carried, *(stacked[i] for i in pair.kept), *outs2])
+        consts, carry, slices, consts2, carry2, slices2 = split(range(len(new.args)), *counts)
+        return cls(
+            pair,
+            new.op,
+            consts,
+            carry,
+            slices,
+            list(zip(own_c, consts2, strict=True)),
+            carry2,
+            [(len(taken_c) + len(carry2) + i, arg) for i, arg in zip(own_x, slices2, strict=True)],
+            frozenset(name for v in links if (name := name_of(rules.program, v)) is not None),
+        )
+
+    @functools.cached_property
+    def body(self) -> FunctionView:
+        """The joint body, when nothing in it is rewritten any more."""
+        return FunctionView(self.function)
+
+    def results(self) -> tuple[list[int], list[int], list[int]]:
+        """The carry of the first, of its stacked results those that are kept; all of the second."""
+        carry, kept, outs = split(
+            self.body.returned, self.pair.first.scan.num_carry, len(self.pair.kept)
+        )
+        return carry, kept, outs
+
+    @property
+    def structure(self) -> Hashable:
+        """What decides what is best stored; the same of bodies that differ in constants only."""
+        counts = len(self.consts), len(self.carry), len(self.slices)
+        return self.body.structure, counts, self.pair.kept, self.pair.retained, self.names
+
+    @property
+    def retained(self) -> set[int]:
+        """The arguments of slices that are kept in memory for nothing else yet."""
+        return {self.slices[i] for i in self.pair.retained}
+
+
+def _is_argument(value: ir.Value) -> bool:
+    """Whether a value is an argument of the function, perhaps with other dimensions: the same
+    bytes, which the caller keeps."""
+    while not isinstance(value.owner, ir.Block):
+        op = value.owner
+        if op.operation.name == "jaxpr.reshape":
+            keeps_order = "dimensions" not in op.attributes
+        else:
+            keeps_order = op.operation.name == "jaxpr.squeeze"
+        if not keeps_order:
+            return False
+        value = op.operands[0]
+    return True
+
+
+def name_of(program: Program, value: ir.Value) -> str | None:
+    """The name that the user gave a value, in this function or in one that gives it."""
+    op = value.owner
+    if isinstance(op, ir.Block):
+        return None
+    return name_of_result(program, op, op.operation.name, value.result_number)
+
+
+def name_of_result(program: Program, op: Any, name: str, number: int) -> str | None:
+    """The same of a result of an op whose name the caller has read."""
+    if name == "jaxpr.name":
+        return op.attributes["name"].value
+    if name == "jaxpr.reduce_precision":
+        # JAX's rule for jax.checkpoint puts one around each value that a policy stores.
+        return name_of(program, op.operands[0])
+    if name in ("jaxpr.scan", "jaxpr.jit"):
+        body = program.functions.get(op.attributes["jaxpr"].value)
+        if body is not None:
+            return name_of(program, returned(body)[number])
+    return None
+
+
+def needed_for(
+    body: FunctionView, wanted: Iterable[int], available: set[int]
+) -> tuple[list[int], set[int]]:
+    """The ops that give the wanted values where some are available, and all values that takes."""
+    live = set(wanted)
+    kept = []
+    for index in reversed(range(len(body.ops))):
+        for v in range(*body.results[index]):
+            if v in live and v not in available:
+                live.update(body.operands[index])
+                kept.append(index)
+                break
+    return kept[::-1], live
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Two loops that may stand in the place of a pair, or of any other that is like it.
+
+    Operands are numbered: those of the first loop of the pair, those of the second, and what the
+    new first loop stacks.
+    """
+
+    first: ScanOp
+    of_first: list[int]
+    second: ScanOp
+    of_second: list[int]
+    ops: tuple[list[int], list[int]]
+    """Of both bodies, by their numbers in the joint one."""
+    types: tuple[list[ir.Type], list[ir.Type]]
+    """Of what they return."""
+
+    def patterns(self, program: Program, ops: Sequence[Signature]) -> list[ClonePlan]:
+        """The bodies, as patterns for others.
+
+        Args:
+          ops: those of the joint body.
+        """
+        scans = self.first, self.second
+        return [
+            ClonePlan(program.function(scan.body), ops, numbers)
+            for scan, numbers in zip(scans, self.ops, strict=True)
+        ]
+
+    def again(
+        self,
+        rules: Rules,
+        pair: Pair,
+        patterns: Sequence[ClonePlan],
+        ops: Sequence[Signature],
+        uses: Uses,
+    ) -> Parts:
+        """The same for a pair whose bodies differ in constants only."""
+        bodies = [
+            pattern.write(rules, symbol, ops, uses)
+            for pattern, symbol in zip(patterns, pair.symbols, strict=True)
+        ]
+        first, second = (
+            scan.with_body(symbol, *scan.counts)
+            for scan, symbol in zip((self.first, self.second), bodies, strict=True)
+        )
+        return replace(self, first=first, second=second)
+
+    def take_place(self, rules: Rules, pair: Pair) -> tuple[Loop | None, Loop]:
+        """Writes the loops in the place of a pair; of the first, nothing may be left."""
+        first, second = pair.first.op, pair.second.op
+        values = [*first.operands, *second.operands]
+        with ir.InsertionPoint(first), first.location:
+            made = self.first.write(rules, [values[i] for i in self.of_first], self.types[0])
+        carry, stacked = split(made, self.first.num_carry)
+        values += stacked
+        with ir.InsertionPoint(second), second.location:
+            results = self.second.write(rules, [values[i] for i in self.of_second], self.types[1])
+        kept = dict(zip(pair.kept, stacked, strict=False))
+        rows = [kept.get(i) for i in range(len(pair.first.stacked))]
+        replace_results(pair, [*carry, *rows], results)
+        left = Loop(made[0].owner, self.first) if made else None
+        return left, Loop(results[0].owner, self.second)
+
+
+def separate(rules: Rules, joint: Joint, stored: Sequence[int]) -> Parts:
+    """The loops of which the first stores these values of each iteration."""
+    first, second = joint.pair.first, joint.pair.second
+    body = joint.body
+    carry, kept, outs = joint.results()
+    position = {v: i for i, v in enumerate(kept)}
+
+    # The second loop: what it does not find stored it computes from constants and slices.
+    arguments = {*joint.consts, *joint.carry, *joint.slices}
+    todo, live = needed_for(body, outs, {*stored, *arguments})
+    handed = [v for v in stored if v in live and v not in position]
+    position |= {v: len(kept) + i for i, v in enumerate(handed)}
+    results = [*carry, *kept, *handed]
+    todo_first, live_first = needed_for(body, results, arguments)
+
+    # The arguments of the first loop in the joint body have the numbers of its operands.
+    consts = [v for v in joint.consts if v in live_first]
+    slices = [v for v in joint.slices if v in live_first]
+    of_first = [*consts, *joint.carry, *slices]
+    symbol = _body(rules, first, body, of_first, todo_first, results)
+    new_first = first.scan.with_body(symbol, len(consts), len(joint.carry))
+
+    own = len(first.op.operands)
+    stacked = own + len(second.op.operands)
+    again = [(v, v) for v in joint.consts]
+    of_consts = [*((own + i, v) for i, v in joint.second_consts), *again]
+    again = [(v, v) for v in joint.slices]
+    again += [(stacked + i, v) for v, i in position.items()]
+    of_slices = [*((own + i, v) for i, v in joint.second_slices), *again]
+    start = second.scan.num_consts
+    taken = [
+        [pair for pair in of_consts if pair[1] in live],
+        [(own + start + i, v) for i, v in enumerate(joint.second_carry)],
+        [pair for pair in of_slices if pair[1] in live],
+    ]
+    pairs = list(itertools.chain.from_iterable(taken))
+    symbol = _body(rules, second, body, [arg for _, arg in pairs], todo, outs)
+    new_second = second.scan.with_body(symbol, len(taken[0]), len(joint.second_carry))
+    types = [body.types[v] for v in results], [body.types[v] for v in outs]
+    of_second = [operand for operand, _ in pairs]
+    return Parts(new_first, of_first, new_second, of_second, (todo_first, todo), types)
+
+
+def _body(
+    rules: Rules,
+    loop: Loop,
+    joint: FunctionView,
+    arguments: Sequence[int],
+    ops: Sequence[int],
+    results: Sequence[int],
+) -> str:
+    """A body of those ops of the joint one, over those values of it; its symbol."""
+    like = rules.program.function(loop.scan.body)
+    new = NewFunction(rules, like.name.value, [joint.types[v] for v in arguments], like)
+    values = dict(zip(arguments, new.args, strict=True))
+    with new.body():
+        for index in ops:
+            outs = joint.copy(index, [values[v] for v in joint.operands[index]])
+            for old, value in zip(range(*joint.results[index]), outs, strict=True):
+                values.setdefault(old, value)
+    return new.finish([values[v] for v in results])

@@ -1,0 +1,365 @@
+"""Straight-line code in segments: what is before the place where most memory is needed, and read
+after it, is computed again where it is read.
+
+The ops before that place, a forward pass, are cut into segments.  What the ops after a cut read of
+what is before it stays in memory, as it would have to anyway; the rest of a segment, which the
+backward pass reads, is computed again of that, one segment at a time (Chen et al. 2016)::
+
+    a = f(x);  b = g(a);  ...  late(a, b, ct)
+    ->   a = f(x);  b = g(a);  ...  x = wait(x, ct);  a = f(x);  b = g(a);  late(a, b, ct)
+
+What is computed again waits for a value of the backward pass that is computed last before it, so
+that it does not run early, and the compiler does not find that it is what was computed before.  It
+waits as well for sums that the backward pass has begun, such as that of the derivatives by weights
+of several layers: they are stored up to there, where a compiler would keep all that is summed until
+the sum is complete; and arrays of one number that the backward pass is to write into, which a
+compiler would make right at the start.  The last segment stays as it is: it would be computed again
+at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.op_counts import is_plain_array
+from jaxmlir.analysis.purity import Counted, is_pure
+from jaxmlir.dialect.builder import copy, is_used
+from jaxmlir.dialect.ir import ir
+from jaxmlir.errors import count
+from jaxmlir.optimize.barriers import Wait, waiting
+from jaxmlir.optimize.memory.remat.peak import kernels, known_bytes, memory, users
+from jaxmlir.passes.remarks import remark
+from jaxmlir.targets.fusion import FUSED, MOVED
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+SEGMENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+"""How many segments are tried: the more there are, the more is computed twice, up to all."""
+
+
+def in_segments(program: Program, symbol: str, number: int) -> bool:
+    """Cuts a function into segments, in place; whether there was anything to compute again."""
+    line = Line.of(program, symbol)
+    again = line.segments(number)
+    if again:
+        line.write(program, again)
+    return bool(again)
+
+
+@dataclass
+class Segment:
+    """Ops of a forward pass, and those of their results that are computed again."""
+
+    ops: list[int]
+    """That compute them."""
+    values: list[int]
+    reads: list[int]
+    """What they read of what was before."""
+    tied: list[int]
+    """Those of these that wait, so that each op reads what does."""
+    first: int
+    """The op that reads one of them first."""
+    after: int
+    """The value of the backward pass that they wait for."""
+
+
+@dataclass
+class Line:
+    """A function, and where most memory is needed in it.
+
+    Attributes:
+      turn: the op that is then run.
+      users: the ops that read each value.
+      sizes: the bytes of each value.
+      given: the function's results, which are in memory until it ends.
+      kernel: of each op the one that it is computed with.
+      fixed: the ops that are not to run twice.
+    """
+
+    body: FunctionView
+    turn: int
+    users: list[list[int]]
+    sizes: list[float]
+    given: set[int]
+    kernel: list[int]
+    fixed: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, program: Program, symbol: str) -> Line:
+        body = program.reading.body(program.function(symbol))
+        readers = users(body)
+        sizes = [*map(known_bytes, body.types)]
+        # Sums of derivatives will be stored on the way.
+        place = kernels(body, readers, stored=("jaxpr.add_any",))
+        turn = int(np.argmax(memory(body, readers, place))) if body.ops else 0
+        new = cls(body, turn, readers, sizes, set(body.returned), kernels(body, readers))
+        counted = Counted(program)
+        new.fixed = {
+            index
+            for index, signature in enumerate(body.signatures)
+            # What a policy says is stored has a name.
+            if signature.name == "jaxpr.name"
+            or signature.effects is not None
+            or not is_pure(signature.name)
+            or counted(signature)
+        }
+        return new
+
+    def late(self, value: int) -> list[int]:
+        """The ops after the turn that read a value."""
+        return [index for index in self.users[value] if index > self.turn]
+
+    def segments(self, number: int) -> list[Segment]:
+        """The segments, those that the backward pass reads first before the others."""
+        bounds = self._cuts(number)
+        dependent = self._dependent(bounds[-2])
+        found = []
+        earliest = self.turn
+        for start, end in reversed([*itertools.pairwise(bounds[:-1])]):
+            segment = self._segment(start, end, earliest, dependent)
+            if segment is not None:
+                found.append(segment)
+                earliest = segment.first
+        return found
+
+    def _cuts(self, number: int) -> list[int]:
+        """Where segments begin, and where the last one ends: between the ops of which least has to
+        stay in memory there, those that have about equal parts of what is read late."""
+        body, turn = self.body, self.turn
+        read_late = np.zeros(turn + 2)
+        staying = np.zeros(turn + 2)
+        for v in range(body.arity, len(body.types)):
+            maker = body.makers[v]
+            if maker is None or maker > turn:
+                break
+            if self.late(v):
+                read_late[maker + 1] += self.sizes[v]
+            early = [index for index in self.users[v] if index <= turn]
+            if early:
+                staying[maker + 1] += self.sizes[v]
+                staying[early[-1] + 1] -= self.sizes[v]
+        read_late, staying = np.cumsum(read_late), np.cumsum(staying)
+        total, bounds = read_late[-1], [0]
+        for k in range(1, number):
+            low, high = np.searchsorted(
+                read_late, [(k - 0.5) / number * total, (k + 0.5) / number * total]
+            )
+            low = max(int(low), bounds[-1] + 1)
+            if low < high:
+                bounds.append(low + int(np.argmin(staying[low:high])))
+        return [*bounds, turn + 1]
+
+    def _dependent(self, start: int) -> list[int]:
+        """For each op the last one before it that depends on one of the last segment; -1: none."""
+        body = self.body
+        depends = [False] * len(body.types)
+        latest, found = -1, []
+        for index, (operands, (first, last)) in enumerate(
+            zip(body.operands, body.results, strict=True)
+        ):
+            found.append(latest)
+            if start <= index <= self.turn or any([depends[v] for v in operands]):
+                depends[first:last] = [True] * (last - first)
+                if index > self.turn and last > first and is_plain_array(body.types[first]):
+                    latest = index
+        return found
+
+    def _segment(
+        self, start: int, end: int, earliest: int, dependent: Sequence[int]
+    ) -> Segment | None:
+        """What of a segment is computed again.
+
+        Args:
+          earliest: the op that reads first what is computed again of the next one.
+        """
+        body = self.body
+        values = [
+            v
+            for index in range(start, end)
+            if index not in self.fixed
+            for v in range(*body.results[index])
+            if v not in self.given
+            and (late := self.late(v))
+            and late[0] > earliest
+            and dependent[late[0]] >= 0
+        ]
+        if not values:
+            return None
+        ops, reads, pending = set[int](), dict[int, None](), [*values]
+        while pending:
+            v = pending.pop()
+            maker = body.makers[v]
+            if maker is None or maker < start or maker in self.fixed or v in self.given:
+                reads[v] = None
+            elif maker not in ops:
+                ops.add(maker)
+                pending += body.operands[maker]
+        first = min(self.late(v)[0] for v in values)
+        after = body.results[dependent[first]][0]
+        in_order = sorted(ops)
+        return Segment(in_order, values, [*reads], self._tied(in_order, reads), first, after)
+
+    def _tied(self, ops: Sequence[int], reads: Iterable[int]) -> list[int]:
+        """What is to wait: all that was computed, and of arguments, as weights are, the smallest of
+        an op that reads nothing else that waits."""
+        tied = [v for v in reads if self.body.makers[v] is not None and self._is_computed(v)]
+        waits = set(tied)
+        for index in ops:
+            operands = self.body.operands[index]
+            if waits.isdisjoint(operands):
+                given = [
+                    v for v in operands if self.body.makers[v] is None and self._is_computed(v)
+                ]
+                if not given:
+                    continue
+                smallest = min(given, key=self.sizes.__getitem__)
+                tied.append(smallest)
+                waits.add(smallest)
+            waits.update(range(*self.body.results[index]))
+        return tied
+
+    def _erase_unread(self) -> None:
+        """Erases what only late readers read, which is computed for these, or made for them."""
+        for index in reversed(range(len(self.body.ops))):
+            op = self.body.ops[index].operation
+            if index not in self.fixed and not any(map(is_used, op.results)):
+                op.erase()
+
+    def _begun(self, place: int) -> list[int]:
+        """The values of the backward pass that are fused into ops after a place, and are smaller
+        than what would have to stay for that.  They are taken to be stored there from now on."""
+        found = []
+        for index in range(self.turn + 1, place):
+            (value, _), kernel = self.body.results[index], self.kernel[index]
+            if kernel < place or self.users[value][0] < place:
+                continue
+            if not is_plain_array(self.body.types[value]):
+                continue
+            fused, freed = self._made_of(index, place)
+            if sum(self.sizes[v] for v in freed) > self.sizes[value]:
+                found.append(value)
+                for op in fused:
+                    self.kernel[op] = index
+        return found
+
+    def _made_of(self, index: int, place: int) -> tuple[set[int], set[int]]:
+        """The ops that are computed with one that is before a place, and the values that these
+        alone read after it."""
+        fused, read, pending = {index}, set[int](), [index]
+        while pending:
+            for v in self.body.operands[pending.pop()]:
+                maker = self.body.makers[v]
+                if maker is None:
+                    continue
+                if self.kernel[maker] == maker:
+                    read.add(v)
+                elif maker not in fused:
+                    fused.add(maker)
+                    pending.append(maker)
+        freed = {
+            v
+            for v in read - self.given
+            if all(r in fused or self.kernel[r] < place for r in self.users[v])
+        }
+        return fused, freed
+
+    def _blank(self, start: int, end: int) -> dict[int, int]:
+        """The arrays of one number that are stored for ops between two places, and the number."""
+        found = {}
+        for index in range(start, end):
+            name = self.body.names[index]
+            if name in FUSED or name in MOVED:
+                continue
+            for v in self.body.operands[index]:
+                maker = self.body.makers[v]
+                if maker is not None and self.body.names[maker] == "jaxpr.broadcast_in_dim":
+                    number, *sizes = self.body.operands[maker]
+                    is_of_number = not sizes and self._is_constant(number)
+                    if is_of_number and self.sizes[v] > self.sizes[number]:
+                        found[v] = number
+        return found
+
+    def _at(self, value: int, place: int) -> ir.Value:
+        """A value where it is to be read, which is written there if it is a constant of later."""
+        maker = self.body.makers[value]
+        if maker is None or maker < place:
+            return self.body.value(value)
+        return copy(self.body.ops[maker], self.body.names[maker], [])[0]
+
+    def _is_constant(self, value: int) -> bool:
+        maker = self.body.makers[value]
+        return maker is not None and self.body.names[maker] == "jaxpr.constant"
+
+    def _is_computed(self, value: int) -> bool:
+        return is_plain_array(self.body.types[value]) and not self._is_constant(value)
+
+    def write(self, program: Program, segments: Sequence[Segment], platform: str = "") -> None:
+        """Computes values of segments again before they are read."""
+        wait = waiting(program, platform)
+        ends = [*(segment.first for segment in segments[1:]), len(self.body.ops)]
+        for segment, end in zip(segments, ends, strict=True):
+            self._write(segment, end, wait)
+        self._erase_unread()
+        program.changed()
+
+    def _write(self, segment: Segment, end: int, wait: Wait) -> None:
+        """Computes values again before they are read.
+
+        Args:
+          end: the op that reads first what is computed again after that.
+        """
+        body = self.body
+        size = sum(self.sizes[v] for v in segment.values)
+        op = body.ops[segment.first]
+        remark(
+            op,
+            f"runs {count(len(segment.ops), 'op')} of the forward pass again: "
+            f"{size:,.0f} bytes are not stored",
+        )
+        begun = self._begun(segment.first)
+        blank = self._blank(segment.first, end)
+        values = {v: body.value(v) for v in segment.reads}
+        with ir.InsertionPoint(op), op.location:
+            others = [*dict.fromkeys((*begun, *blank.values()))]
+            new, found = wait(
+                [values[v] for v in segment.tied],
+                body.value(segment.after),
+                [self._at(v, segment.first) for v in others],
+            )
+            values.update(zip(segment.tied, new, strict=True))
+            waited = dict(zip(others, found, strict=True))
+            for index in segment.ops:
+                with body.ops[index].location:
+                    operands = [values[v] for v in body.operands[index]]
+                    results = copy(body.ops[index], body.names[index], operands)
+                values.update(zip(range(*body.results[index]), results, strict=True))
+        for v in segment.values:
+            self._replace(v, self.late(v), values[v])
+        for v in begun:
+            self._replace(v, self.users[v], waited[v])
+        for v, number in blank.items():
+            self._make_late(v, waited[number], segment.first, end)
+
+    def _make_late(self, value: int, number: ir.Value, start: int, end: int) -> None:
+        """Makes an array of one number for each of the ops between two places that read it."""
+        maker = self.body.makers[value]
+        for reader in self.users[value]:
+            if start <= reader < end:
+                op = self.body.ops[reader]
+                with ir.InsertionPoint(op), self.body.ops[maker].location:
+                    results = copy(self.body.ops[maker], self.body.names[maker], [number])
+                self._replace(value, [reader], results[0])
+
+    def _replace(self, value: int, readers: Sequence[int], new: ir.Value) -> None:
+        for index in readers:
+            operands = self.body.ops[index].operation.operands
+            for k, read in enumerate(self.body.operands[index]):
+                if read == value:
+                    operands[k] = new

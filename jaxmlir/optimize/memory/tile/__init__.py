@@ -1,0 +1,139 @@
+"""``jaxpr-tile``: batches of independent rows, some rows at a time.
+
+Most of what a program computes of a batch it computes of each row by itself, and the derivative is
+the same.  Run op by op, all intermediate values of all rows are there at once.  Here the ops that
+are independent along the batch become the body of a scan over tiles of it::
+
+    s = softmax(x @ w)                 for each tile x' of x, dy' of dy:
+    dx = pullback(s, dy) @ w.T   ->        s' = softmax(x' @ w);  p' = pullback(s', dy')
+    dw = x.T @ pullback(s, dy)             dx' = p' @ w.T;  dw += x'.T @ p'
+
+so that what they need besides arguments and results is what a tile needs, which stays in cache.
+
+Which ops are independent along which dimension is read off how their operands and results follow
+their loops (:mod:`._maps`); a region of them grows from the largest values, and is cut where the
+batch is reduced to something that its rows are then computed with (:mod:`._regions`).  What that
+saves and costs, and how large a tile is, is estimated (:mod:`._price`), and the loops are written
+(:mod:`._write`).  Between two loops over one batch, ``jaxpr-remat`` decides what is stored.
+
+Nothing is computed twice, and each row by the same ops as before.  Sums over the batch are rounded
+in another order, and products of matrices as the library rounds them for fewer rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from jaxmlir.analysis.call_graph import CallGraph, keep_reachable
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.op_counts import size
+from jaxmlir.dialect.ir import scope
+from jaxmlir.errors import PipelineError
+from jaxmlir.optimize.memory.tile.choice import Plan, best_plan
+from jaxmlir.optimize.memory.tile.price import MIN_PEAK, TILE_BYTES
+from jaxmlir.optimize.memory.tile.regions import Uses
+from jaxmlir.optimize.memory.tile.write import Writer
+from jaxmlir.passes.base import Count, Pass
+from jaxmlir.passes.options import is_for_cpu
+from jaxmlir.passes.remarks import remark, remarks_wanted
+from jaxmlir.rewriting.inline import inlined
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+
+class Tile(Pass):
+    """Compute rows of a batch that are independent of each other some at a time.
+
+    Options:
+      tile-size: rows of a tile; by default as many as ``tile-bytes`` hold, where that pays.
+      tile-bytes: what the values of a tile take together.
+      min-peak: programs that need fewer bytes at once are left alone.
+      platform: what the program will be compiled for; by default JAX's default backend. On others
+        than the CPU, only what a ``tile-size`` asks for is done.
+    """
+
+    name: ClassVar[str] = "jaxpr-tile"
+    tile_size: int | None = None
+    tile_bytes: Count = TILE_BYTES
+    min_peak: Count = MIN_PEAK
+    platform: str = ""
+
+    def run(self, program: Program) -> bool:
+        if self.tile_size is not None and self.tile_size < 1:
+            raise PipelineError(
+                f"tile-size of {self.name} is a number of rows: a positive number, got "
+                f"{self.tile_size}"
+            )
+        wanted = is_for_cpu(self.platform) or self.tile_size is not None
+        return wanted and tile(program, self.tile_size, self.tile_bytes, self.min_peak) > 0
+
+
+def tile(
+    program: Program,
+    tile_size: int | None = None,
+    tile_bytes: int = TILE_BYTES,
+    min_peak: int = MIN_PEAK,
+) -> int:
+    """Writes loops over tiles of rows in place; how many.
+
+    Args:
+      tile_size: rows of a tile, by default chosen, where it pays.
+    """
+    with scope():
+        graph = program.reading.graph
+        if _total(graph) < min_peak:
+            return 0
+        entries, kernels = graph.entry_points(), graph.kernels()
+        count = 0
+        for symbol in entries:
+            if symbol not in kernels:
+                count += _tile(program, symbol, tile_size, tile_bytes, min_peak)
+        if count:
+            keep_reachable(program, entries)
+    return count
+
+
+def _total(graph: CallGraph) -> int:
+    """The bytes of all values that the ops of a program give: no fewer than are there at once."""
+    total = 0
+    for ops in graph.ops.values():
+        for op, _ in ops:
+            total += sum(map(size, op.results.types))
+    return total
+
+
+def _tile(
+    program: Program, symbol: str, tile_size: int | None, tile_bytes: int, min_peak: int
+) -> int:
+    """Rewrites a function, with what is called in it inlined if need be; how many loops it got."""
+    function = program.function(symbol)
+    uses = Uses(program.reading.inlined(function))
+    plan = best_plan(program, uses, tile_size, tile_bytes, min_peak)
+    if plan is None:
+        return 0
+    whole = inlined(program.functions, function)
+    if whole is not function:
+        uses.body = FunctionView(whole)
+        function.operation.erase()
+        program.functions[symbol] = whole
+    if remarks_wanted():
+        _explain(plan)
+    Writer(Rules(program), whole, plan.schedule, plan.tiles).write()
+    # Other functions may call it.
+    program.changed()
+    return len(plan.estimates)
+
+
+def _explain(plan: Plan) -> None:
+    schedule, tiles = plan.schedule, plan.tiles
+    for number, found in plan.estimates.items():
+        ops = schedule.stages[number].rows
+        time = plan.only(number).time / 1e6
+        remark(
+            schedule.uses.body.ops[ops[0]],
+            f"{tiles.rows} rows, {tiles.size} at a time: {len(ops)} ops whose values take "
+            f"{found.peak:,} bytes take {found.peak * tiles.size // tiles.rows:,}, by an "
+            f"estimate {abs(time):,.2f} ms {'faster' if time > 0 else 'slower'}",
+        )

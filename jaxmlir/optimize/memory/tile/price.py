@@ -1,0 +1,251 @@
+"""What tiles of a batch save and cost, and how many rows a tile has.
+
+All constants of the choice are here.  They were measured on two cores of an x86 server with the XLA
+of jax 0.10 and 0.12, on gradients of four programs in their arguments and weights, ``n`` rows each:
+softmaxes of 2048 logits, three times over; attention of 512 positions; tanh, sine and normalization
+of 2048 elements, four times over; a perceptron of widths 256, 1024, 1024, 256.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
+
+from jaxmlir.analysis.pointwise import ELEMENTWISE
+from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.optimize.cpu.materialize_shared import MaterializeShared
+from jaxmlir.optimize.memory.duplicate_producers import FUNCTIONS
+from jaxmlir.optimize.memory.remat.price import TRAFFIC, Prices
+from jaxmlir.optimize.memory.tile.regions import Schedule, Uses
+from jaxmlir.optimize.memory.tile.write import Tiles
+from jaxmlir.targets.fusion import MOVED, SLOW
+
+# A C library keeps a freed block of up to 32 MiB for the next call; a larger one is mapped anew,
+# and each of its pages zeroed when it is first touched.  CPU time of tiles / of the entire batch,
+# by the memory that the latter takes:
+#                  7 to 14 MiB  20 to 28  40 to 56  80 to 112  160 to 320
+#   softmaxes      1.07         1.06      0.70      0.76       0.65
+#   attention      1.04         0.96      0.67      0.66       0.40
+#   normalization               1.0       0.63      0.67       0.6
+#   perceptron                  1.05      0.92                 0.8
+MIN_PEAK = 33_554_432
+# Nanoseconds for each byte of that memory: 0.5 to 0.7.
+MEMORY = 0.5
+# For each byte that every tile reads or writes as a whole: the weights of its matrix products, and
+# their gradients, which are summed up.  Of the perceptron, tiles of 64 or 128 rows, not 256: 0.08
+# to 0.19.
+SHARED = 0.12
+# For each byte that a tile reads of rows, and writes of them, apart from its ops: a copy in cache.
+COPIED = 0.1
+# Of a tile for each of its kernels, which two threads begin and await.  Attention of 135 kernels in
+# four tiles, and the entire batch, of 34 MiB, ms on the wall: 10.5 and 16 where a call gets its
+# memory anew; where the C library has kept it, which after larger programs it may, 10 and 8.
+KERNEL = 20_000
+# What a gain has to exceed the cost by: neither is known better.
+MARGIN = 1.5
+# What the values of a tile take together.  CPU time by that, 4096 rows or 64 sequences, jax 0.10:
+#                  4 to 5 MiB  7 to 9  11 to 16  22 to 31  58
+#   softmaxes      1.24        1.07    1         1.03      1.23
+#   attention                  1       1.08      1.16      1.46
+#   normalization  1.17                1.07      1
+#   perceptron     1.25        1.03    1         1
+TILE_BYTES = 16_777_216
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a stage takes, in bytes.
+
+    Attributes:
+      peak: of values of the entire batch that are stored at once, where a tile would do.
+      rows: what is read and given by rows.
+      shared: what each tile reads and writes as a whole.
+      kernels: how many loops over memory a tile is.
+      added: what is stored for other stages that was not stored before, only computed where it
+        was read.
+    """
+
+    peak: int
+    rows: int
+    shared: int
+    kernels: int
+    added: int
+
+    def saved(self, tiles: Tiles) -> float:
+        """Bytes that are not stored at once, for only those of a tile are."""
+        return self.peak * (1 - tiles.size / tiles.rows) - self.added
+
+    def cost(self, tiles: Tiles) -> float:
+        """Nanoseconds that tiles take beyond the time that the batch takes."""
+        count = tiles.count + (tiles.rest > 0)
+        each = SHARED * self.shared + KERNEL * self.kernels
+        return count * each + COPIED * self.rows + TRAFFIC * self.added
+
+
+def estimate(schedule: Schedule, number: int, stored: Stored, again: Set[int]) -> Estimate:
+    """What a stage takes.
+
+    Args:
+      again: those that are computed again rather than stored for another stage.
+    """
+    body, ops = schedule.uses.body, schedule.stages[number].rows
+    outer = set(schedule.outer(number))
+    reads: set[int] = set()
+    shared: set[int] = set()
+    for i in ops:
+        dims = schedule.rows[i].operands
+        for v, d, is_inner in zip(body.operands[i], dims, schedule.inner[i], strict=True):
+            if is_inner:
+                continue
+            if d is not None:
+                reads.add(v)
+            elif body.names[i] not in _FUSED:
+                shared.add(v)
+    sums = schedule.sums(number)
+    bytes_of = schedule.uses.bytes.__getitem__
+    added = sum(map(bytes_of, outer - stored.values - again))
+    # Parts of sums are small beside what they are summed up from.
+    results = [v for i in ops for v in range(*body.results[i])]
+    leaving = outer | {v for v in results if schedule.dim(v) is None}
+    # Rows that are computed again are there while they are read, from before the loop or after it.
+    return Estimate(
+        stored.peak(ops, given=reads & again & stored.values, without=leaving - again),
+        sum(map(bytes_of, reads - again)) + sum(map(bytes_of, outer - again)),
+        sum(map(bytes_of, shared)) + 2 * sum(map(bytes_of, sums)),
+        sum(v in stored.values or v in leaving for v in results),
+        added,
+    )
+
+
+def computed_again(schedule: Schedule, prices: Prices) -> set[int]:
+    """The rows that one loop gives to others alone, and that are no dearer to compute again in each
+    than to store: ``jaxpr-remat`` will see to it."""
+    body, uses = schedule.uses.body, schedule.uses
+    costs: dict[int, float] = {}
+    of_ops: dict[Signature, float] = {}
+    found: set[int] = set()
+    for number, stage in enumerate(schedule.stages):
+        outer = set(schedule.outer(number))
+        for i in stage.rows:
+            signature = body.signatures[i]
+            if signature not in of_ops:
+                of_ops[signature] = prices.computing(body.ops[i], signature)
+            cost = of_ops[signature]
+            for v, is_inner in zip(body.operands[i], schedule.inner[i], strict=True):
+                if is_inner and v not in outer:
+                    cost += costs[v]
+            for v in range(*body.results[i]):
+                costs[v] = cost
+                # A value with a name is stored as its user asked for.
+                if v not in outer or schedule.is_read_whole(v) or body.names[i] == "jaxpr.name":
+                    continue
+                readers = {schedule.stage[u] for u in uses.users[v]} - {number}
+                if len(readers) * cost <= TRAFFIC * uses.bytes[v]:
+                    found.add(v)
+    return found
+
+
+class Stored:
+    """What the compiler has in memory of a function, not only in kernels as a part of them.
+
+    Attributes:
+      values: those that it does not compute elementwise, or that are dear and used twice.
+      end: of each value the op that reads it last, by index, or reads last what is computed where
+        it is read, of that value.
+    """
+
+    def __init__(self, uses: Uses):
+        self._uses, body = uses, uses.body
+        self.values = set(range(body.arity))
+        # Of an element, in ops, if all that is not stored is computed with it.
+        ops_of = [0] * len(body.types)
+        storing = {i for i, name in enumerate(body.names) if name in _STORING}
+        for i, name in enumerate(body.names):
+            results = range(*body.results[i])
+            if name not in _FUSED:
+                self.values.update(results)
+                continue
+            cost = sum([ops_of[v] for v in body.operands[i]]) + SLOW.get(name, 1)
+            is_dear = name in FUNCTIONS or cost > MaterializeShared.threshold
+            for v in results:
+                users = uses.users[v]
+                read = not storing.isdisjoint(users)
+                if v in uses.is_returned or read or (len(users) > 1 and is_dear):
+                    self.values.add(v)
+                else:
+                    ops_of[v] = cost
+        self.end = end = [0] * len(body.types)
+        for i in reversed(range(len(body.ops))):
+            last = i
+            for v in range(*body.results[i]):
+                if end[v] > last and v not in self.values:
+                    last = end[v]
+            for v in body.operands[i]:
+                if end[v] < last:
+                    end[v] = last
+
+    def peak(self, ops: Iterable[int], *, given: Set[int] = frozenset(), without: Set[int]) -> int:
+        """Bytes of the values that some ops, in order, have stored at once.
+
+        What is computed elementwise may take the place of what is read for the last time.
+
+        Args:
+          given: what is there before them, and counts too.
+          without: what of their results does not count.
+        """
+        names, results, bytes_of = self._uses.body.names, self._uses.body.results, self._uses.bytes
+        ending: defaultdict[int, list[int]] = defaultdict(list)
+        for v in given:
+            ending[self.end[v]].append(bytes_of[v])
+        ends = sorted(ending)
+        live = most = sum(map(bytes_of.__getitem__, given))
+        for i in ops:
+            while ends and ends[0] < i:
+                live -= sum(ending.pop(heapq.heappop(ends)))
+            for v in range(*results[i]):
+                if v in self.values and v not in without:
+                    if names[i] in ELEMENTWISE and bytes_of[v] in ending.get(i, ()):
+                        ending[i].remove(bytes_of[v])
+                    else:
+                        live += bytes_of[v]
+                    end = max(i, self.end[v])
+                    if end not in ending:
+                        heapq.heappush(ends, end)
+                    ending[end].append(bytes_of[v])
+            most = max(most, live)
+        return most
+
+
+def tiles_of(rows: int, bytes_: int, tile_bytes: int) -> Tiles | None:
+    """Tiles of about so many bytes, all of one size if that may be.
+
+    Args:
+      bytes_: what all rows take.
+    """
+    most = rows * tile_bytes // max(bytes_, 1)
+    if most >= rows:
+        return None
+    most = max(most, 1)
+    # As many rows as fit, or down to half of them so that none is left over.
+    for count in range(-(-rows // most), min(2 * rows // most, rows) + 1):
+        if rows % count == 0:
+            return Tiles(rows, rows // count)
+    return Tiles(rows, most)
+
+
+_FUSED = ELEMENTWISE | MOVED
+
+# They read their operands from memory.
+_STORING = frozenset(
+    f"jaxpr.{name}"
+    for name in (
+        "cholesky",
+        "conv_general_dilated",
+        "dot_general",
+        "lu",
+        "sort",
+        "triangular_solve",
+    )
+)

@@ -1,0 +1,1 @@
+"""Passes that make programs smaller and change nothing else."""

@@ -1,0 +1,315 @@
+"""Rewrites of calls, branches and loops.
+
+They look at what the called functions return: a result that is one of the function's own arguments,
+or a constant, is known to the caller, and what remains of the call is dead code.  Functions are
+simplified before their callers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxmlir.analysis.liveness import count_of
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import is_used, returned
+from jaxmlir.dialect.ir import ir, symbol_uses
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.simplify.canonicalize.rewriter import Node, Rewriter, rewrite
+
+Returned = list[int | ir.Attribute | None]
+"""For each result the number of the argument that it is, or its constant's value, or ``None``."""
+
+
+def _returned(r: Rewriter, symbol: str) -> Returned:
+    found = r.returned.get(symbol)
+    if found is None:
+        function = r.program.function(symbol)
+        numbers = {v: i for i, v in enumerate(function.arguments)}
+        found = r.returned[symbol] = [
+            numbers[v] if v in numbers else _constant_attr(v) for v in returned(function)
+        ]
+    return found
+
+
+def _constant_attr(value: ir.Value) -> ir.Attribute | None:
+    op = value.owner
+    if op.name != "jaxpr.constant" or "value" not in op.attributes:
+        return None
+    attr = op.attributes["value"]
+    return attr if isinstance(attr, ir.DenseElementsAttr) else None
+
+
+def _has_effects(node: Node) -> bool:
+    return "jaxpr.effects" in node.attributes
+
+
+def _replaced(
+    r: Rewriter, node: Node, known: Sequence[int | ir.Attribute | None], operands: list[ir.Value]
+) -> list[ir.Value] | None:
+    """The op's results with those that are operands or constants put in their place.
+
+    The op is left: for its other results, or for dead code elimination.
+    """
+    values = list(node.results)
+    for i, what in enumerate(known):
+        # A result that nobody uses has been replaced before.
+        if what is None or not is_used(values[i]):
+            continue
+        if isinstance(what, ir.Attribute):
+            values[i] = r.build("constant", [], values[i].type, {"value": what})
+        elif operands[what].type == values[i].type:
+            values[i] = operands[what]
+    changed = any(v is not old for v, old in zip(values, node.results, strict=True))
+    return values if changed else None
+
+
+@rewrite(
+    "f(x) = x where f returns its argument, f(x) = c where it returns a constant",
+    "jit",
+    "closed_call",
+    "call",
+    "eval_jaxpr",
+)
+def call_returns_argument(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    if not _is_plain_call(node):
+        return None
+    (symbol,) = symbol_uses(node.attributes[_callee(node)])
+    return _replaced(r, node, _returned(r, symbol), node.operands)
+
+
+def _callee(node: Node) -> str:
+    return "jaxpr" if "jaxpr" in node.attributes else "call_jaxpr"
+
+
+def _is_plain_call(node: Node) -> bool:
+    """Whether nothing is asked of where the results are."""
+    return not any(k in node.attributes for k in ("out_shardings", "out_layouts"))
+
+
+@rewrite("cond(c, f0, f1, ...)(x) = fc(x) where c is a constant", "cond")
+def cond_of_constant(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    index = r.constant_of(node.operands[0])
+    symbols = list(symbol_uses(node.attributes["branches"]))
+    if len(set(symbols)) == 1:
+        index = np.array(0)
+    if index is None or index.ndim:
+        return None
+    # StableHLO's `case` takes the last branch for an index out of range.
+    which = int(index) if 0 <= index < len(symbols) else -1
+    return _branch(r, node, symbols[which])
+
+
+def _branch(r: Rewriter, node: Node, symbol: str) -> list[ir.Value] | None:
+    """A copy of a branch in place of a ``cond``, whose effects are those of the copy."""
+    function = r.program.function(symbol)
+    if list(function.type.results) != [v.type for v in node.results]:
+        return None
+    outs = r.inline(function, node.operands[1:])
+    r.drop_effects()
+    return outs
+
+
+@rewrite(
+    "cond(platform_index, f0, f1, ...)(x) = fi(x) where the other branches are for kernels only",
+    "cond",
+)
+def cond_of_platform(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    """Programs are compiled for no such platform, and functions of kernels are left as they are."""
+    index = r.producer(node.operands[0], "platform_index")
+    if index is None:
+        return None
+    platforms = index.get("platforms")
+    left = [i for i, names in enumerate(platforms) if names is None or {*names} - _OF_KERNELS]
+    if len(left) != 1:
+        return None
+    return _branch(r, node, list(symbol_uses(node.attributes["branches"]))[left[0]])
+
+
+# Names by which a lowering inside a kernel asks for its branch.
+_OF_KERNELS = frozenset({"mosaic", "mosaic_gpu"})
+
+
+@rewrite("cond(i, f0, f1, ...)(x) = x where every branch returns its argument", "cond")
+def cond_returns_argument(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    branches = [_returned(r, symbol) for symbol in symbol_uses(node.attributes["branches"])]
+    known = [same[0] if len({*same}) == 1 else None for same in zip(*branches, strict=True)]
+    return _replaced(r, node, known, node.operands[1:])
+
+
+@rewrite("while(false, f)(x) = x", "while")
+def while_never(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    (condition,) = symbol_uses(node.attributes["cond_jaxpr"])
+    (what,) = _returned(r, condition)
+    if _has_effects(node) or not isinstance(what, ir.Attribute) or np.any(codec.decode(what)):
+        return None
+    first = count_of(node.op, "cond_nconsts") + count_of(node.op, "body_nconsts")
+    return node.operands[first:]
+
+
+@rewrite(
+    "scan(f)(x, y) = (x, scan(g)(y)) where f returns its argument x; it is a constant of g", "scan"
+)
+def scan_with_invariant(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    (body,) = symbol_uses(node.attributes["jaxpr"])
+    consts, carry = count_of(node.op, "num_consts"), count_of(node.op, "num_carry")
+    fixed, moving = _split_carry(r, node, body, consts, carry, consts)
+    if not fixed:
+        return None
+    results = [*moving, *range(carry, len(node.results))]
+    arguments = [
+        *range(consts),
+        *(consts + i for i in (*fixed, *moving)),
+        *range(consts + carry, len(node.operands)),
+    ]
+    symbol = r.variant(body, arguments, results)
+    counts = {"num_consts": consts + len(fixed), "num_carry": len(moving)}
+    attributes = _with_counts({**node.attributes, "jaxpr": symbol}, counts)
+    operands = [node.operands[i] for i in arguments]
+    return _rebuilt(r, node, "scan", operands, attributes, results, consts)
+
+
+@rewrite(
+    "while(c, f)(x, y) = (x, while(d, g)(y)) where f returns its argument x; a constant of d and g",
+    "while",
+)
+def while_with_invariant(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    (cond,) = symbol_uses(node.attributes["cond_jaxpr"])
+    (body,) = symbol_uses(node.attributes["body_jaxpr"])
+    n_cond, n_body = count_of(node.op, "cond_nconsts"), count_of(node.op, "body_nconsts")
+    first, carry = n_cond + n_body, len(node.results)
+    fixed, moving = _split_carry(r, node, body, n_body, carry, first)
+    if not fixed:
+        return None
+
+    def arguments(consts: int) -> list[int]:
+        return [*range(consts), *(consts + i for i in (*fixed, *moving))]
+
+    attributes = {
+        **node.attributes,
+        "cond_jaxpr": r.variant(cond, arguments(n_cond), [0]),
+        "body_jaxpr": r.variant(body, arguments(n_body), moving),
+    }
+    counts = {"cond_nconsts": n_cond + len(fixed), "body_nconsts": n_body + len(fixed)}
+    values = [node.operands[first + i] for i in fixed]
+    operands = [
+        *node.operands[:n_cond],
+        *values,
+        *node.operands[n_cond:first],
+        *values,
+        *(node.operands[first + i] for i in moving),
+    ]
+    return _rebuilt(r, node, "while", operands, _with_counts(attributes, counts), moving, first)
+
+
+def _split_carry(
+    r: Rewriter, node: Node, body: str, consts: int, carry: int, first: int
+) -> tuple[list[int], list[int]]:
+    """The carried values that a loop's body returns as they are, and the others.
+
+    Args:
+      consts: the body's argument, and first: the op's operand, that is the first carried value.
+    """
+    if _has_effects(node):
+        return [], []
+    fixed = [
+        i
+        for i, what in enumerate(_returned(r, body)[:carry])
+        if not isinstance(what, ir.Attribute)
+        and what == consts + i
+        and node.operands[first + i].type == node.results[i].type
+    ]
+    return fixed, [i for i in range(carry) if i not in fixed]
+
+
+def _with_counts(
+    attributes: dict[str, ir.Attribute], counts: dict[str, int]
+) -> dict[str, ir.Attribute]:
+    """The attributes with counts, of which 0 is not written."""
+    encoded = {name: codec.encode(count) for name, count in counts.items()}
+    return {k: v for k, v in {**attributes, **encoded}.items() if counts.get(k) != 0}
+
+
+def _rebuilt(
+    r: Rewriter,
+    node: Node,
+    name: str,
+    operands: list[ir.Value],
+    attributes: dict[str, ir.Attribute],
+    results: list[int],
+    first: int,
+) -> list[ir.Value]:
+    """The loop's results: those of a new loop, and for the others the operands carried."""
+    types = [node.results[i].type for i in results]
+    outs = iter(r.build_all(name, operands, types, attributes) if results else ())
+    return [
+        next(outs) if i in results else node.operands[first + i] for i in range(len(node.results))
+    ]
+
+
+@rewrite("while(c, f)(x) = x where f returns its argument", "while")
+def while_returns_argument(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    (body,) = symbol_uses(node.attributes["body_jaxpr"])
+    n_cond, n_body = count_of(node.op, "cond_nconsts"), count_of(node.op, "body_nconsts")
+    carry = node.operands[n_cond + n_body :]
+    known = [
+        i if what == n_body + i and not isinstance(what, ir.Attribute) else None
+        for i, what in enumerate(_returned(r, body))
+    ]
+    return _replaced(r, node, known, carry)
+
+
+@rewrite("scan(f)(x) = x where f returns its argument", "scan")
+def scan_returns_argument(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    (body,) = symbol_uses(node.attributes["jaxpr"])
+    consts, carry = count_of(node.op, "num_consts"), count_of(node.op, "num_carry")
+    operands = node.operands[consts:]
+    known: Returned = [None] * len(node.results)
+    for i, what in enumerate(_returned(r, body)[:carry]):
+        if not isinstance(what, ir.Attribute) and what == consts + i:
+            known[i] = i
+    return _replaced(r, node, known, operands)
+
+
+@rewrite("scan[length=0](f)(x) = x where it gives nothing but carried values", "scan")
+def scan_of_nothing(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    consts, carry = count_of(node.op, "num_consts"), count_of(node.op, "num_carry")
+    if node.get("length") != 0 or len(node.results) != carry:
+        return None
+    carried = node.operands[consts : consts + carry]
+    if [v.type for v in carried] == [v.type for v in node.results]:
+        r.drop_effects()
+    return carried
+
+
+@rewrite("scan[length=1](f)(x, xs) = f(x, xs[0])", "scan")
+def scan_of_one(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    if node.get("length") != 1 or _has_effects(node):
+        return None
+    (symbol,) = symbol_uses(node.attributes["jaxpr"])
+    body = r.program.function(symbol)
+    consts, carry = count_of(node.op, "num_consts"), count_of(node.op, "num_carry")
+    rows, types = node.operands[consts + carry :], body.type.inputs[consts + carry :]
+    ys = node.results[carry:]
+    if not all(_is_array(v) for v in (*rows, *ys)):
+        return None
+    dimensions = {"dimensions": codec.encode((0,))}
+    first = [r.build("squeeze", [v], t, dimensions) for v, t in zip(rows, types, strict=True)]
+    outs = r.inline(body, [*node.operands[: consts + carry], *first])
+    stacked = []
+    for out, y in zip(outs[carry:], ys, strict=True):
+        shape = tuple(aval_of(y.type).shape)
+        attributes = {
+            "shape": codec.encode(shape),
+            "broadcast_dimensions": codec.encode(tuple(range(1, len(shape)))),
+        }
+        stacked.append(r.build("broadcast_in_dim", [out], y.type, attributes))
+    return [*outs[:carry], *stacked]
+
+
+def _is_array(value: ir.Value) -> bool:
+    """Whether a value is an ordinary array on no mesh."""
+    aval = aval_of(value.type)
+    sharding = getattr(aval, "sharding", None)
+    return hasattr(aval, "shape") and sharding is not None and sharding.mesh.empty

@@ -1,0 +1,330 @@
+"""The driver of ``jaxpr-canonicalize``: rewrites tried on each op of a function, in order.
+
+A rewrite is a function of a :class:`Rewriter` and a :class:`Node`; it gives the values that take
+the place of the op's results, or ``None``.  Operands come before their users and new ops are
+simplified as they are built, so a walk from the top leaves a second one nothing to do but what was
+copied in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxmlir._compat import dtypes
+from jaxmlir.dialect.builder import filled, inline, is_used
+from jaxmlir.dialect.dense import dense
+from jaxmlir.dialect.effect_attributes import has_lasting_effects
+from jaxmlir.dialect.ir import free_symbol, func, ir
+from jaxmlir.dialect.op_view import OpView, array_of, number_of
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.passes.remarks import remark, remarks_wanted
+
+if TYPE_CHECKING:
+    from jaxmlir.optimize.simplify.canonicalize.written import Written
+    from jaxmlir.program.program import Program
+
+Rewrite = Callable[["Rewriter", "Node"], "Sequence[ir.Value] | None"]
+
+REWRITES: dict[str, list[Rewrite]] = {}
+"""By op name, in the order in which they are tried."""
+
+
+def rewrite(equation: str, *names: str) -> Callable[[Rewrite], Rewrite]:
+    """Registers a rewrite of the ops of those names; the equation is what the reference shows."""
+
+    def register(function: Rewrite) -> Rewrite:
+        function.equation = equation  # type: ignore[attr-defined]
+        for name in names:
+            REWRITES.setdefault(f"jaxpr.{name}", []).append(function)
+        return function
+
+    return register
+
+
+class Node(OpView):
+    """An op as rewrites see it.
+
+    Attributes:
+      written: what :mod:`.written` knows of the array that a write gives.
+      ends: of a concatenation where each piece ends in it, once it is known.
+    """
+
+    __slots__ = ("ends", "results", "written")
+
+    def __init__(self, op: Any, name: str, operands: list[ir.Value], results: list[ir.Value]):
+        super().__init__(op, name, operands)
+        self.results = results
+        self.written: Written | None = None
+        self.ends: list[int] | None = None
+
+    @property
+    def type(self) -> ir.Type:
+        """Of the only result."""
+        return self.results[0].type
+
+
+class Rewriter:
+    """Rewrites one function.
+
+    Attributes:
+      program: where called functions are found.
+      fast_math: whether rewrites may ignore NaN, infinities and the sign of zero.
+      returned: what :mod:`.control` knows of the functions done before.
+      variants: names of the functions that :meth:`variant` has written.
+      changed: whether anything has been written or erased.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        function: func.FuncOp,
+        fast_math: bool,
+        returned: dict[str, list[Any]],
+        variants: dict[Any, str],
+    ):
+        self.program = program
+        self.function = function
+        self.fast_math = fast_math
+        self.returned = returned
+        self.variants = variants
+        self.changed = False
+        self._nodes: dict[ir.Value, Node] = {}
+        self._at: Node | None = None
+        self._inlined = False
+
+    # -- what rewrites ask --
+
+    def node(self, value: ir.Value) -> Node | None:
+        """The op that gives a value; ``None`` for arguments, and ops in a context of their own."""
+        return self._nodes.get(value)
+
+    def producer(self, value: ir.Value, name: str) -> Node | None:
+        """The op that gives a value if it is a ``jaxpr.<name>``."""
+        node = self._nodes.get(value)
+        return node if node is not None and node.name == f"jaxpr.{name}" else None
+
+    def constant_of(self, value: ir.Value) -> np.ndarray | None:
+        """The array of a small constant."""
+        return array_of(self._nodes.get(value))
+
+    def number_of(self, value: ir.Value) -> np.generic | None:
+        """The number that every element of a value is, where that is known."""
+        return number_of(value, self._nodes.get)
+
+    # -- what rewrites do --
+
+    def build(
+        self,
+        name: str,
+        operands: Sequence[ir.Value],
+        type_: ir.Type,
+        attributes: Mapping[str, ir.Attribute] | None = None,
+    ) -> ir.Value:
+        """A new ``jaxpr.<name>`` in front of the op being rewritten, simplified; its result."""
+        self.changed = True
+        at = self._at.op
+        op = ir.Operation.create(
+            f"jaxpr.{name}",
+            [type_],
+            list(operands),
+            dict(attributes or {}),
+            loc=at.location,
+            ip=ir.InsertionPoint(at),
+        )
+        node = Node(op, op.name, list(operands), [op.result])
+        self._nodes[op.result] = node
+        values = self._simplified(node)
+        if values is None:
+            return op.result
+        self._drop(node, values[0])
+        return values[0]
+
+    def build_all(
+        self,
+        name: str,
+        operands: Sequence[ir.Value],
+        types: Sequence[ir.Type],
+        attributes: Mapping[str, ir.Attribute],
+    ) -> list[ir.Value]:
+        """A new ``jaxpr.<name>`` with any number of results, as it is."""
+        self.changed = True
+        at = self._at.op
+        op = ir.Operation.create(
+            f"jaxpr.{name}",
+            list(types),
+            list(operands),
+            dict(attributes),
+            loc=at.location,
+            ip=ir.InsertionPoint(at),
+        )
+        node = Node(op, op.name, list(operands), list(op.results))
+        self._nodes.update((result, node) for result in node.results)
+        return node.results
+
+    def variant(
+        self, symbol: str, arguments: Sequence[int], results: Sequence[int]
+    ) -> ir.FlatSymbolRefAttr:
+        """A function that is ``@symbol`` with its arguments in another order and fewer results."""
+        key = (symbol, tuple(arguments), tuple(results))
+        name = self.variants.get(key)
+        if name is None:
+            self.changed = True
+            function = self.program.function(symbol)
+            name = self.variants[key] = _unused_name(self.program, symbol)
+            _write_variant(function, name, arguments, results)
+        return ir.FlatSymbolRefAttr.get(name)
+
+    def full(self, type_: ir.Type, number: Any) -> ir.Value:
+        """A value of a type with every element ``number``."""
+        self.changed = True
+        with ir.InsertionPoint(self._at.op), self._at.op.location:
+            value = filled(type_, number)
+        self._note(value)
+        return value
+
+    def array(self, type_: ir.Type, array: np.ndarray) -> ir.Value:
+        """A constant."""
+        return self.build("constant", [], type_, {"value": dense(array)})
+
+    def inline(self, function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
+        """A copy of a function's ops in place of its call, for the next walk."""
+        self._inlined = self.changed = True
+        with ir.InsertionPoint(self._at.op), self._at.op.location:
+            return inline(function, args)
+
+    def drop_effects(self) -> None:
+        """Notes that the op being rewritten may go: what it did besides, others do, or nobody."""
+        attributes = self._at.op.attributes
+        if "jaxpr.effects" in attributes:
+            del attributes["jaxpr.effects"]
+
+    def _note(self, value: ir.Value) -> None:
+        """Learns of an op that was written without :meth:`build`."""
+        op = value.owner
+        operands = list(op.operands)
+        self._nodes[value] = Node(op, op.name, operands, [value])
+        for operand in operands:
+            if operand not in self._nodes and isinstance(operand, ir.OpResult):
+                self._note(operand)
+
+    # -- the walk --
+
+    def sweep(self) -> bool:
+        """Tries every rewrite on every op once, from the top; whether there are ops it has not
+        seen."""
+        self._nodes = {}
+        self._inlined = False
+        for op in list(self.function.entry_block.operations):
+            name = op.name if type(op) is ir.OpView else op.operation.name
+            # Not before it is its turn: rewrites change the operands of ops below.
+            operands = op.operands
+            attributes = op.attributes
+            node = Node(op, name, [operands[i] for i in range(len(operands))], list(op.results))
+            if len(attributes) and "jaxpr.ctx" in attributes:
+                continue
+            for result in node.results:
+                self._nodes[result] = node
+            if name in REWRITES:
+                self._at = node
+                values = self._simplified(node)
+                if values is not None:
+                    self._replace(node, values)
+        return self._inlined
+
+    def _simplified(self, node: Node) -> Sequence[ir.Value] | None:
+        for rule in REWRITES.get(node.name, ()):
+            values = rule(self, node)
+            if values is not None and all(
+                new.type == old.type for new, old in zip(values, node.results, strict=True)
+            ):
+                if remarks_wanted():
+                    made = getattr(rule, "equation", None) or self.equation
+                    remark(node.op, f"'{node.name}' simplified by {made}")
+                return values
+        return None
+
+    equation = ""
+    """Of a rewrite that stands for many: the equation that it used last."""
+
+    def _replace(self, node: Node, values: Sequence[ir.Value]) -> None:
+        self.changed = True
+        for old, new in zip(node.results, values, strict=True):
+            if new is not old:
+                old.replace_all_uses_with(new)
+        self._drop(node)
+
+    def _drop(self, node: Node, kept: ir.Value | None = None) -> None:
+        """Erases an op without users, and what only it used.
+
+        Args:
+          kept: what takes its place, and may have no users yet.
+        """
+        pending: list[Node] = [node]
+        gone: set[Node] = set()
+        # Without recursion: what only it used may be a chain of thousands of ops.
+        while pending:
+            node = pending.pop()
+            if node in gone or any(map(is_used, node.results)):
+                continue
+            if has_lasting_effects(node.op, node.name):
+                continue
+            gone.add(node)
+            for result in node.results:
+                self._nodes.pop(result, None)
+            node.op.operation.erase()
+            for operand in node.operands:
+                source = self._nodes.get(operand)
+                if source is not None and (kept is None or operand != kept):
+                    pending.append(source)
+
+
+def _unused_name(program: Program, symbol: str) -> str:
+    program.changed()
+    return free_symbol(symbol, program.functions)
+
+
+def _write_variant(
+    function: func.FuncOp, name: str, arguments: Sequence[int], results: Sequence[int]
+) -> None:
+    type_ = function.type
+    inputs = [type_.inputs[i] for i in arguments]
+    outputs = [type_.results[i] for i in results]
+    new = func.FuncOp(
+        name,
+        ir.FunctionType.get(inputs, outputs),
+        visibility="private",
+        loc=function.location,
+        ip=ir.InsertionPoint.after(function),
+    )
+    block = new.add_entry_block()
+    values = dict(zip(arguments, block.arguments, strict=True))
+    with ir.InsertionPoint(block), function.location:
+        outs = inline(function, [values[i] for i in range(len(arguments))])
+        func.ReturnOp([outs[i] for i in results])
+
+
+def kind_of(type_: ir.Type) -> str:
+    """``integer``, ``boolean``, ``float``, ``complex`` or ``other``."""
+    found = _kinds.get(type_)
+    if found is None:
+        dtype = getattr(aval_of(type_), "dtype", None)
+        if dtype is None or isinstance(dtype, dtypes.ExtendedDType):
+            found = "other"
+        elif dtype == np.bool_:
+            found = "boolean"
+        elif dtypes.issubdtype(dtype, np.integer):
+            found = "integer"
+        elif dtypes.issubdtype(dtype, np.floating):
+            found = "float"
+        elif dtypes.issubdtype(dtype, np.complexfloating):
+            found = "complex"
+        else:
+            found = "other"
+        _kinds[type_] = found
+    return found
+
+
+_kinds: dict[ir.Type, str] = {}

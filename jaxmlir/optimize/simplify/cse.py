@@ -1,0 +1,114 @@
+"""``jaxpr-cse``: common subexpression elimination.
+
+Two ops of a function are one if they have the same name, attributes and operands: the later one's
+results become the earlier one's.  Operands of commutative ops (their records say which) may stand
+in another order.  As operands are looked at after what they came from was merged, one walk over a
+function finds whole common subtrees.
+
+Ops with effects are left alone, and so are those that are not the same thing twice: barriers,
+fresh buffers, stateful generators, recomputation that was asked for (``remat2``); their records
+say why.  Calls with a VJP rule are not merged either: a backward rule, one that clips a cotangent
+say, need not give for the sum of two what it gives for each.  Functions are looked into for these
+and for stateful generators alone: what else two of them have in common is for ``jaxpr-inline`` to
+show.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from jaxmlir._compat import core
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.purity import Counted
+from jaxmlir.dialect import codec, ops
+from jaxmlir.dialect.ir import scope
+from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.remarks import remark, remarks_wanted
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+
+class Cse(Pass):
+    """Merge ops that compute the same value of the same operands."""
+
+    name: ClassVar[str] = "jaxpr-cse"
+
+    def run(self, program: Program) -> bool:
+        return cse(program) > 0
+
+
+def cse(program: Program) -> int:
+    """Merges common subexpressions in place; how many ops went."""
+    with scope():
+        counted = Counted(program)
+        merged = sum(_merge(program.reading.body(f), counted) for f in program.functions.values())
+    if merged:
+        program.changed()
+    return merged
+
+
+def _merge(body: FunctionView, counted: Counted) -> int:
+    # Of each value the number of the first one that is the same.
+    same = list(range(len(body.types)))
+    first: dict[Any, int] = {}
+    doubles: list[tuple[int, int]] = []
+    for i, signature in enumerate(body.signatures):
+        kind = _kind_of(signature)
+        if kind is None or counted(signature):
+            continue
+        inputs = [same[v] for v in body.operands[i]]
+        if kind.commutes and len(inputs) == 2:
+            inputs.sort()
+        known = first.setdefault((kind.key, *inputs), i)
+        if known != i:
+            doubles.append((i, known))
+            same[slice(*body.results[i])] = range(*body.results[known])
+    for i, known in doubles:
+        for old, new in zip(body.ops[i].results, body.ops[known].results, strict=True):
+            old.replace_all_uses_with(new)
+        if remarks_wanted():
+            message = f"removed '{body.names[i]}': computed before from the same operands"
+            remark(body.ops[i], message)
+        body.ops[i].operation.erase()
+    return len(doubles)
+
+
+class _Kind(NamedTuple):
+    """Ops that compute the same of the same operands.
+
+    Attributes:
+      key: an object for each name, attributes and result types; operands tell their own types.
+      commutes: whether the operands may be exchanged, bit for bit.
+    """
+
+    key: object
+    commutes: bool
+
+
+@functools.cache
+def _kind_of(signature: Signature) -> _Kind | None:
+    """The kind of a signature's ops; ``None`` if these are not merged."""
+    record = ops.OPS.get(signature.name.removeprefix("jaxpr."))
+    # Of an op without a record we do not know what it does.
+    if record is None or ops.distinct(record) or not signature.results or _has_effects(signature):
+        return None
+    key = (signature.name, signature.attributes, signature.results)
+    # A product of complex numbers may be computed with fused multiply-adds, which round one of its
+    # two terms only.
+    dtype = getattr(aval_of(signature.results[0]), "dtype", None)
+    exact = dtype is not None and getattr(dtype, "kind", "V") != "c"
+    return _Kind(_keys.setdefault(key, object()), record.commutative and exact)
+
+
+_keys: dict[Any, object] = {}
+
+
+def _has_effects(signature: Signature) -> bool:
+    """Whether ops have an effect besides naming a mesh axis."""
+    return signature.effects is not None and not all(
+        isinstance(codec.decode(item), core.NamedAxisEffect) for item in signature.effects
+    )

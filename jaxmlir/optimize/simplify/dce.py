@@ -1,0 +1,245 @@
+"""``jaxpr-dce``: dead code elimination, through calls, branches and loops.
+
+Ops without lasting effects whose results nobody uses are removed, and with them what only they
+needed: operands and results of calls and conds, carried values of loops, and the arguments,
+results and ops of the functions that these name.  Ops of other dialects stay, with what they and
+the ops in their regions read: what else they do, MLIR's ``canonicalize`` knows.  A function of
+which two callers use different results becomes two.  Functions that only dead ops referred to go;
+one that nobody referred to in the first place is an entry point, and stays (MLIR's ``symbol-dce``
+removes it).
+
+What is live is found in :mod:`jaxmlir.analysis.liveness`; here it is acted upon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir.analysis.liveness import Cut, Liveness, Mask, Variant, whole
+from jaxmlir.dialect import codec, ops
+from jaxmlir.dialect.builder import erase
+from jaxmlir.dialect.ir import free_symbol, func, ir, scope
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.remarks import remark, remarks_wanted
+from jaxmlir.support.masks import chosen
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+
+class Dce(Pass):
+    """Remove what contributes to no result and no effect, in called functions too."""
+
+    name: ClassVar[str] = "jaxpr-dce"
+
+    def run(self, program: Program) -> bool:
+        return dce(program)
+
+
+def dce(program: Program) -> bool:
+    """Removes dead ops, operands, arguments, results and functions in place; whether there are
+    any."""
+    with scope():
+        functions = program.functions
+        liveness = Liveness(functions, read=program.reading.body)
+        entries = program.reading.graph.entry_points()
+        return _keep(program, liveness, [whole(functions[symbol]) for symbol in entries])
+
+
+def prune(program: Program, entry: Variant) -> None:
+    """Cuts a program down to one variant of one function, in place; this keeps its name."""
+    with scope():
+        _keep(program, Liveness(program.functions), [entry])
+
+
+def _keep(program: Program, liveness: Liveness, entries: Sequence[Variant]) -> bool:
+    functions = liveness.functions
+    variants = _variants(liveness, entries)
+    made = _make(program, variants)
+    trimmed = [_trim(function, variant, liveness, made) for variant, function in made.items()]
+    dead = functions.keys() - variants.keys()
+    for symbol in dead:
+        functions[symbol].operation.erase()
+    changed = bool(dead) or len(made) > len(variants) or any(trimmed)
+    if changed:
+        program.changed()
+    return changed
+
+
+def _variants(liveness: Liveness, entries: Sequence[Variant]) -> dict[str, list[Variant]]:
+    """The variants of each function that are needed, an unchanged one first."""
+    functions = liveness.functions
+    found: dict[str, list[Variant]] = {}
+    for variant in liveness.needed(entries):
+        found.setdefault(variant.symbol, []).append(variant)
+    return {symbol: sorted(found[symbol], reverse=True) for symbol in functions if symbol in found}
+
+
+def _make(program: Program, variants: dict[str, list[Variant]]) -> dict[Variant, func.FuncOp]:
+    """A function for each variant, all of them whole yet; the first keeps the name."""
+    functions = program.functions
+    taken = set(functions)
+    made = {}
+    for symbol, (first, *others) in variants.items():
+        made[first] = functions[symbol]
+        for variant in others:
+            name = free_symbol(symbol, taken)
+            taken.add(name)
+            copy = functions[symbol].operation.clone(ir.InsertionPoint(program.module.body))
+            copy.attributes["sym_name"] = ir.StringAttr.get(name)
+            copy.attributes["sym_visibility"] = ir.StringAttr.get("private")
+            made[variant] = copy.opview
+    return made
+
+
+def _trim(
+    function: func.FuncOp,
+    variant: Variant,
+    liveness: Liveness,
+    made: dict[Variant, func.FuncOp],
+) -> bool:
+    """Makes a whole function the variant that it is to be; whether it was another one."""
+    live = liveness.of(variant.symbol, variant.results)
+    all_kept = all(variant.results) and all(variant.arguments)
+    # A variant that is the whole function is the one that keeps the name.
+    cuts = {i: cut for i, cut in live.cuts.items() if not cut.is_whole}
+    if not (live.dead or cuts) and all_kept:
+        return False
+    *body, end = function.entry_block.operations
+    if not all(variant.results):
+        values = chosen(list(end.operands), variant.results)
+        with ir.InsertionPoint(end):
+            func.ReturnOp(values, loc=end.location)
+        end.operation.erase()
+    dead = set(live.dead)
+    # From the end, so that users are gone before what they use.
+    for i in range(len(body) - 1, -1, -1):
+        if i in dead:
+            if remarks_wanted():
+                remark(body[i], f"removed '{body[i].operation.name}': nothing uses its results")
+            erase(body[i])
+        elif i in cuts:
+            _cut(body[i].operation, cuts[i], made, liveness)
+    if not all_kept:
+        _drop_arguments(function, variant)
+    return True
+
+
+def _drop_arguments(function: func.FuncOp, variant: Variant) -> None:
+    arguments, results = variant.arguments, variant.results
+    type_, attributes = function.type, function.attributes
+    for i in range(len(arguments) - 1, -1, -1):
+        if not arguments[i]:
+            function.entry_block.erase_argument(i)
+    inputs, outputs = chosen(type_.inputs, arguments), chosen(type_.results, results)
+    attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, outputs))
+    for name, mask in (("arg_attrs", arguments), ("res_attrs", results)):
+        if name in attributes:
+            attributes[name] = ir.ArrayAttr.get(chosen(list(attributes[name]), mask))
+    if "jaxpr.num_constvars" in attributes:
+        count = codec.decode(attributes["jaxpr.num_constvars"])
+        attributes["jaxpr.num_constvars"] = codec.encode(sum(arguments[:count]))
+    for name in _ABOUT_WHOLE_FUNCTIONS:
+        if name in attributes:
+            del attributes[name]
+
+
+# What is said of a function as an entry point or as a rule, which a variant of it is not.
+_ABOUT_WHOLE_FUNCTIONS = (
+    "jaxpr.in_tree",
+    "jaxpr.out_tree",
+    "jaxpr.num_res",
+    "jaxpr.in_zeros",
+    "jaxpr.out_zeros",
+    "jaxpr.input_fwds",
+)
+
+
+def _cut(op: ir.Operation, cut: Cut, made: dict[Variant, func.FuncOp], liveness: Liveness) -> None:
+    """Replaces an op by one with fewer operands and results, of other functions."""
+    dropped = _dropped(cut)
+    if dropped and remarks_wanted():
+        remark(op, f"{dropped} of '{op.name}' dropped: nothing depends on them")
+    with ir.InsertionPoint(op):
+        new = reduced(op, cut, lambda variant: made[variant].name.value, liveness)
+    for old, replacement in zip(chosen(list(op.results), cut.results), new.results, strict=True):
+        old.replace_all_uses_with(replacement)
+    op.erase()
+
+
+def reduced(
+    op: Any,
+    cut: Cut,
+    symbol: Callable[[Variant], str],
+    liveness: Liveness,
+    ip: ir.InsertionPoint | bool | None = None,
+) -> ir.Operation:
+    """What remains of an op, beside it.
+
+    Args:
+      symbol: gives the name of a variant of a function.
+      ip: where it is built; by default at the current insertion point.
+    """
+    op = op.operation
+    attributes = dict(op.attributes.items())
+    for name, variants in cut.functions.items():
+        symbols = [ir.FlatSymbolRefAttr.get(symbol(v)) for v in variants]
+        is_tuple = isinstance(attributes.get(name), ir.ArrayAttr)
+        attributes[name] = ir.ArrayAttr.get(symbols) if is_tuple else symbols[0]
+    for name in cut.dropped:
+        attributes.pop(name, None)
+    attributes |= cut.added
+    for name, count in cut.counts.items():
+        attributes[name] = codec.encode(count)
+        if not count:
+            del attributes[name]
+    if not (all(cut.operands) and all(cut.results)):
+        for name, mask in _one_each(op.name, cut):
+            if name in attributes:
+                _keep_items(attributes, name, mask)
+    if "jaxpr.effects" in attributes:
+        left = liveness.effects_left(attributes["jaxpr.effects"], cut)
+        attributes["jaxpr.effects"] = ir.ArrayAttr.get(left)
+        if not left:
+            del attributes["jaxpr.effects"]
+    types = chosen(list(op.results.types), cut.results)
+    operands = chosen(list(op.operands), cut.operands)
+    name = cut.name or op.name
+    return ir.Operation.create(name, types, operands, attributes, loc=op.location, ip=ip)
+
+
+def _dropped(cut: Cut) -> str:
+    counts = (cut.operands.count(False), "operand"), (cut.results.count(False), "result")
+    return " and ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in counts if n)
+
+
+# Attributes with one item for each operand or result, besides those whose record says so.
+_ONE_EACH = {
+    "jaxpr.remat2": (("prevent_cse", "operands"),),
+    "jaxpr.shard_map": (("in_specs", "operands"), ("out_specs", "results")),
+}
+
+
+def _one_each(name: str, cut: Cut) -> Iterator[tuple[str, Mask]]:
+    record = ops.OPS[name.removeprefix("jaxpr.")]
+    named = [(a.name, a.each) for a in record.attributes if a.each]
+    for attribute, each in (*named, *_ONE_EACH.get(name, ())):
+        yield attribute, cut.operands if each == "operands" else cut.results
+
+
+def _keep_items(attributes: dict[str, ir.Attribute], name: str, mask: Mask) -> None:
+    """Filters a tuple; one whose items all say nothing is left out, as the importer does."""
+    attr = attributes[name]
+    if isinstance(attr, ir.ArrayAttr):
+        items = chosen(list(attr), mask)
+        attributes[name] = ir.ArrayAttr.get(items)
+        says_nothing = all(codec.decode(item) is None for item in items) and "specs" not in name
+    elif isinstance(attr, ir.DenseBoolArrayAttr):
+        flags = tuple(chosen(list(attr), mask))
+        attributes[name] = codec.encode(flags)
+        says_nothing = name == "donated_invars" and not any(flags)
+    else:
+        return
+    if says_nothing:
+        del attributes[name]

@@ -1,0 +1,341 @@
+"""``jaxpr-fold-unit-dims``: arrays without their dimensions of size 1.
+
+``keepdims``, ``x[:, None]``, and above all ``vmap`` and derivatives of what has them make arrays of
+shapes such as ``(256, 6, 1, 64)``.  To move a dimension of size 1 is no work, and most of what a
+compiler does with such an array is the same as without; but libraries choose their loops by the
+rank of an array and the size of its last dimensions, and what they have for an unusual rank may be
+slow.  Here elementwise ops, sums, products and data movement are written without these dimensions:
+
+    mul(x[a,1,b], y[a,1,b])   ->   reshape(mul(reshape(x)[a,b], reshape(y)[a,b]))[a,1,b]
+
+Between them the reshapes cancel; those that are left are at the edges: arguments, results, other
+ops.  They move nothing.  No bit of a result changes.  A sum over dimensions of size 1 alone stays
+as it is: it makes a positive zero of a negative one.
+
+A loop that reshapes each row of an array goes over rows without such dimensions.  XLA may copy an
+array for a loop that goes over it in another shape: of 512 examples the loop over two batches of
+``(256, 1, 128)`` needs 1.22 times the memory with jax 0.10.2, and the same with 0.12.
+
+On a CPU with jax 0.10.2, ``jnp.sum(x * y, 1)`` of shape ``(256, 6, 1, 64)`` took 1.9 ms, and of
+shape ``(256, 6, 64)`` 0.1 ms; with 0.12, 0.1 ms either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir.analysis.call_graph import SCANS, outside_kernels, visit_functions
+from jaxmlir.analysis.op_counts import is_narrow, is_plain_array, is_plain_op, with_shape
+from jaxmlir.analysis.pointwise import ELEMENTWISE
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import drop_dead_ops
+from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.op_view import OpView, node_of
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.loops.scan_editor import LoopEditor, ScanEditor, can_change, loops_of
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.remarks import remark
+from jaxmlir.toolbox import ops_of
+from jaxmlir.transforms.higher_order.scan_op import ScanOp
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+Shape = tuple[int, ...]
+
+
+class FoldUnitDims(Pass):
+    """Compute with arrays without their dimensions of size 1."""
+
+    name: ClassVar[str] = "jaxpr-fold-unit-dims"
+
+    def run(self, program: Program) -> bool:
+        return drop_unit_dims(program) > 0
+
+
+def drop_unit_dims(program: Program) -> int:
+    """Writes ops without dimensions of size 1, in place; how many."""
+    with scope():
+        rows = _drop_of_rows(program)
+        count = sum(_Function(function).rewrite() for function in outside_kernels(program))
+    if count:
+        program.changed()
+    return rows + count
+
+
+def _drop_of_rows(program: Program) -> int:
+    """Has loops go over rows without dimensions of size 1, of arrays whose rows they reshape; how
+    many arrays."""
+    graph = program.reading.graph
+    bodies = LoopEditor(Rules(program), graph)
+    count = 0
+
+    def visit(function: func.FuncOp) -> bool:
+        nonlocal count
+        before = count
+        for op, name in loops_of(function):
+            if name == "jaxpr.scan" and (rows := _reshaped_rows(program, op)):
+                _drop_of(op, rows, bodies)
+                count += len(rows)
+        if count > before:
+            drop_dead_ops(function)
+        return count > before
+
+    visit_functions(program, visit, graph, SCANS)
+    return count
+
+
+def _drop_of(op: Any, rows: Sequence[int], bodies: LoopEditor) -> None:
+    """Has a loop go over rows without dimensions of size 1, of some of its arrays."""
+    remark(op, f"goes over rows without dimensions of size 1, arrays: {len(rows)}")
+    loop = ScanEditor(bodies, op)
+    for item in (loop.xs[i] for i in rows):
+        shape = _shape(item.arg)
+        units = [d for d, size in enumerate(shape) if size == 1]
+        item.operand = _reshape_before(op, item.operand, [d + 1 for d in units])
+        old, item.arg = (
+            item.arg,
+            loop.new_argument(with_shape(item.arg.type, _without(shape, units))),
+        )
+        for use in list(old.uses):
+            _reshape_instead(use.owner, item.arg)
+    loop.write()
+    loop.finish()
+
+
+def _reshaped_rows(program: Program, op: Any) -> list[int]:
+    """Of which arrays that a loop goes over the rows have dimensions of size 1 and are reshaped."""
+    scan = ScanOp.of(op)
+    body = program.function(scan.body)
+    if not can_change(body):
+        return []
+    _, _, rows = scan.operands(list(body.arguments))
+    return [i for i, arg in enumerate(rows) if _is_unit(arg.type) and _is_reshaped(arg)]
+
+
+def _is_reshaped(value: ir.Value) -> bool:
+    """Whether a value is a plain array that nothing but reshapes reads."""
+    users = [use.owner for use in value.uses]
+    return (
+        bool(users)
+        and is_plain_array(value.type)
+        and all(user.name in _RESHAPES for user in users)
+        and not any(
+            user.name == "jaxpr.reshape" and "dimensions" in user.attributes for user in users
+        )
+    )
+
+
+def _reshape_before(op: Any, value: ir.Value, gone: Sequence[int]) -> ir.Value:
+    """A value without some dimensions; the reshape of a reshape is one."""
+    shape = _without(_shape(value), gone)
+    maker = node_of(value)
+    plain = maker is not None and maker.name in _RESHAPES and is_plain_op(maker)
+    if plain and (maker.name == "jaxpr.squeeze" or "dimensions" not in maker.attributes):
+        value = maker.operands[0]
+    with ir.InsertionPoint(op), op.location:
+        return value if _shape(value) == shape else _reshape(value, shape)
+
+
+def _reshape_instead(op: Any, value: ir.Value) -> None:
+    """The result of a reshape, of a value of the same elements."""
+    (result,) = op.results
+    with ir.InsertionPoint(op), op.location:
+        same = _shape(value) == _shape(result)
+        result.replace_all_uses_with(value if same else _reshape(value, _shape(result)))
+    op.erase()
+
+
+class _Function:
+    """Rewrites the ops of one function."""
+
+    def __init__(self, function: func.FuncOp):
+        self._function = function
+        # What was computed instead of a value, of the same elements.
+        self._smaller: dict[ir.Value, ir.Value] = {}
+        self._made: dict[tuple[ir.Value, Shape], ir.Value] = {}
+
+    def rewrite(self) -> int:
+        count = 0
+        for op, name, operands in ops_of(self._function):
+            if not (name in _OPS or name in _RESHAPES) or not _has_units(op, operands):
+                continue
+            node = OpView(op, name, operands)
+            if not is_plain_op(node) or _has_halves(node):
+                continue
+            (result,) = op.results
+            if name in _RESHAPES:
+                if "dimensions" not in node.attributes or name == "jaxpr.squeeze":
+                    self._smaller[result] = self._smaller.get(operands[0], operands[0])
+                continue
+            with ir.InsertionPoint(op), op.location:
+                value = _OPS[name](self, node)
+                if value is None:
+                    continue
+                remark(op, f"computed without dimensions of size 1, as {value.type}")
+                whole = _reshape(value, _shape(result))
+            count += 1
+            self._smaller[whole] = value
+            result.replace_all_uses_with(whole)
+            op.operation.erase()
+        if count:
+            drop_dead_ops(self._function)
+        return count
+
+    def shaped(self, value: ir.Value, shape: Shape) -> ir.Value:
+        """The elements of a value in another shape."""
+        if _shape(value) == shape:
+            return value
+        smaller = self._smaller.get(value, value)
+        if _shape(smaller) == shape:
+            return smaller
+        made = self._made.get((smaller, shape))
+        if made is None:
+            made = self._made[smaller, shape] = _reshape(smaller, shape)
+        return made
+
+
+def _has_halves(node: OpView) -> bool:
+    """Whether an op reads or gives halves.  XLA's CPU compiler adds up their products as floats, or
+    as halves, which is five to ten times as far off: it depends on how the factors are made."""
+    values = (*node.operands, node.op.results[0])
+    return any(is_narrow(aval_of(v.type).dtype) for v in values)
+
+
+def _shape(value: ir.Value) -> Shape:
+    return tuple(aval_of(value.type).shape)
+
+
+def _reshape(value: ir.Value, shape: Shape) -> ir.Value:
+    return _build("jaxpr.reshape", [value], shape, {"new_sizes": codec.encode(shape)})
+
+
+def _build(
+    name: str,
+    operands: Sequence[ir.Value],
+    shape: Shape,
+    attributes: Mapping[str, ir.Attribute],
+    like: ir.Type | None = None,
+) -> ir.Value:
+    """An op whose result has a shape, and the element type of another, or of its first operand."""
+    type_ = with_shape(like or operands[0].type, shape)
+    return ir.Operation.create(name, [type_], list(operands), dict(attributes)).result
+
+
+def _has_units(op: Any, operands: Sequence[ir.Value]) -> bool:
+    return any(_is_unit(v.type) for v in (*op.results, *operands))
+
+
+def _is_unit(type_: ir.Type) -> bool:
+    found = _units.get(type_)
+    if found is None:
+        found = _units[type_] = 1 in getattr(aval_of(type_), "shape", ())
+    return found
+
+
+_units: dict[ir.Type, bool] = {}
+
+
+# --- the ops --------------------------------------------------------------------------------------
+
+
+Write = Callable[[_Function, OpView], "ir.Value | None"]
+
+
+def _without(shape: Shape, gone: Sequence[int]) -> Shape:
+    return tuple(size for d, size in enumerate(shape) if d not in gone)
+
+
+def _units_of(value: ir.Value) -> list[int]:
+    return [d for d, size in enumerate(_shape(value)) if size == 1]
+
+
+# f(x[a,1], y[a,1])[a,1] = f(x[a], y[a])[a]; an operand may repeat what it has one of
+def _elementwise(f: _Function, node: OpView) -> ir.Value | None:
+    (result,) = node.op.results
+    gone = _units_of(result)
+    if not gone:
+        return None
+    operands = [f.shaped(v, _without(_shape(v), gone)) if _shape(v) else v for v in node.operands]
+    shape = _without(_shape(result), gone)
+    return _build(node.name, operands, shape, node.attributes, result.type)
+
+
+def _broadcast(f: _Function, node: OpView) -> ir.Value | None:
+    (result,) = node.op.results
+    gone = _units_of(result)
+    if not gone or len(node.operands) != 1:
+        return None
+    (value,), dims = node.operands, node.get("broadcast_dimensions")
+    left = [d for d in range(len(dims)) if dims[d] not in gone]
+    value = f.shaped(value, tuple(_shape(value)[d] for d in left))
+    shape = _without(_shape(result), gone)
+    if _shape(value) == shape:
+        return value
+    new = tuple(dims[d] - sum(k < dims[d] for k in gone) for d in left)
+    attributes = {"shape": codec.encode(shape), "broadcast_dimensions": codec.encode(new)}
+    return _build(node.name, [value], shape, attributes)
+
+
+def _transpose(f: _Function, node: OpView) -> ir.Value | None:
+    (value,), (result,) = node.operands, node.op.results
+    gone = _units_of(value)
+    left = [d for d in range(len(_shape(value))) if d not in gone]
+    permutation = tuple(left.index(d) for d in node.get("permutation") if d in left)
+    value = f.shaped(value, _without(_shape(value), gone))
+    if list(permutation) == sorted(permutation):
+        return value
+    shape = _without(_shape(result), _units_of(result))
+    return _build(node.name, [value], shape, {"permutation": codec.encode(permutation)})
+
+
+# sum_b x[a,b,1] = sum_b x[a,b]
+def _reduction(f: _Function, node: OpView) -> ir.Value | None:
+    (value,), (result,) = node.operands, node.op.results
+    gone, axes = _units_of(value), node.get("axes")
+    left = [d for d in range(len(_shape(value))) if d not in gone]
+    new = tuple(left.index(d) for d in axes if d in left)
+    if not gone or not new:
+        return None
+    value = f.shaped(value, _without(_shape(value), gone))
+    attributes = node.attributes | {"axes": codec.encode(new)}
+    return _build(node.name, [value], _without(_shape(result), _units_of(result)), attributes)
+
+
+def _dot_general(f: _Function, node: OpView) -> ir.Value | None:
+    (result,) = node.op.results
+    numbers = node.get("dimension_numbers")
+    gone = [_units_of(v) for v in node.operands]
+    left = [
+        [d for d in range(len(_shape(v))) if d not in units]
+        for v, units in zip(node.operands, gone, strict=True)
+    ]
+    (contracted, batch) = (
+        tuple(tuple(left[side].index(d) for d in dims[side] if d in left[side]) for side in (0, 1))
+        for dims in numbers
+    )
+    if not any(gone) or (numbers[0][0] and not contracted[0]):
+        return None
+    operands = [
+        f.shaped(v, _without(_shape(v), units))
+        for v, units in zip(node.operands, gone, strict=True)
+    ]
+    attributes = node.attributes | {"dimension_numbers": codec.encode((contracted, batch))}
+    shape = _without(_shape(result), _units_of(result))
+    return _build(node.name, operands, shape, attributes, result.type)
+
+
+# Left as they are: what uses them finds what they are made of.
+_RESHAPES = frozenset({"jaxpr.reshape", "jaxpr.squeeze"})
+
+_OPS: dict[str, Write] = {
+    **dict.fromkeys(ELEMENTWISE, _elementwise),
+    "jaxpr.broadcast_in_dim": _broadcast,
+    "jaxpr.transpose": _transpose,
+    "jaxpr.dot_general": _dot_general,
+    **dict.fromkeys(
+        (f"jaxpr.reduce_{kind}" for kind in ("sum", "max", "min", "prod", "and", "or")), _reduction
+    ),
+}

@@ -1,0 +1,122 @@
+"""``jaxpr-matmul-precision``: matrix products and convolutions of narrow operands.
+
+    // Pattern: dot_general(x: f32, y: f32) -> dot_general(convert(x), convert(y)): f32
+
+Units for products of bfloat16 are many times faster than for float32, and what is lost is a
+rounding of the operands: products are exact in float32, and summed in it.  So the operands are
+converted, and the op is told to accumulate in its old result type (``preferred_element_type``); all
+other ops, and all types that functions take and give, stay as they were.
+
+Which products are narrowed is a policy: those of at least some size, and not those under a
+``jax.named_scope`` that the user wants to be exact, nor those for which the user has asked for a
+precision.  Before differentiation the pass narrows the forward pass, and the backward pass by the
+rules of what it wrote; after it, each product by itself.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+import numpy as np
+
+from jaxmlir._compat import core
+from jaxmlir.dialect import codec, locations
+from jaxmlir.dialect.builder import ops_of
+from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ops import OPS
+from jaxmlir.dialect.types import aval_of, dtype_of, element_of, type_of
+from jaxmlir.errors import PassError
+from jaxmlir.passes.base import Count, Pass
+from jaxmlir.passes.remarks import remark
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+
+class MatmulPrecision(Pass):
+    """Compute matrix products and convolutions of float32 with narrower operands, accumulating in
+    float32.
+
+    Options:
+      dtype: the type of the operands, such as bfloat16 or float16.
+      min-size: leave products alone of which one operand has fewer elements; a dimension of a
+        symbolic size counts for one.
+      exact: leave those alone whose name stack (``jax.named_scope``) matches this regular
+        expression.
+      ops: the ops to change.
+    """
+
+    name: ClassVar[str] = "jaxpr-matmul-precision"
+    dtype: str = "bfloat16"
+    min_size: Count = 0
+    exact: str = ""
+    ops: tuple[str, ...] = ("dot_general", "conv_general_dilated")
+
+    def run(self, program: Program) -> None:
+        with scope():
+            narrow = self.checked()
+            names = {f"jaxpr.{name}" for name in self.ops}
+            for function in program.functions.values():
+                for op, name, operands in list(ops_of(function)):
+                    if name in names and self.wants(op, operands):
+                        _narrow(op, operands, narrow)
+        program.changed()
+
+    def checked(self) -> ir.Type:
+        """The type of the operands; the options mean something.
+
+        Raises:
+          PassError: one does not.
+        """
+        for name in self.ops:
+            if name not in OPS:
+                raise PassError(f"option 'ops': there is no op '{name}'")
+            if OPS[name].attribute("preferred_element_type") is None:
+                raise PassError(f"option 'ops': '{name}' is no product that accumulates")
+        try:
+            re.compile(self.exact)
+        except re.error as e:
+            raise PassError(
+                f"option 'exact': '{self.exact}' is no regular expression: {e}"
+            ) from None
+        try:
+            dtype = np.dtype(self.dtype)
+        except TypeError:
+            raise PassError(f"option 'dtype': '{self.dtype}' is no dtype") from None
+        if not jax.numpy.issubdtype(dtype, np.floating) or dtype.itemsize >= 4:
+            raise PassError(
+                f"option 'dtype': expected floats narrower than float32, got '{self.dtype}'"
+            )
+        return element_of(dtype)
+
+    def wants(self, op: Any, operands: list[ir.Value]) -> bool:
+        """Whether the policy asks for this op to be narrowed."""
+        avals = [aval_of(v.type) for v in (*operands, op.results[0])]
+        if any(type(a) is not core.ShapedArray or a.dtype != np.float32 for a in avals):
+            return False
+        least = (math.prod(d for d in a.shape if isinstance(d, int)) for a in avals[:2])
+        if min(least) < self.min_size:
+            return False
+        if "precision" in op.attributes:
+            return False  # Asked for by the user, and not the default.
+        stack, _ = locations.split(op.location)
+        return not (self.exact and re.search(self.exact, stack))
+
+
+def _narrow(op: Any, operands: list[ir.Value], narrow: ir.Type) -> None:
+    remark(op, f"operands are rounded to {narrow}")
+    converted: dict[ir.Value, ir.Value] = {}
+    with ir.InsertionPoint(op), op.location:
+        for i, operand in enumerate(operands):
+            if operand not in converted:
+                aval = aval_of(operand.type).update(dtype=dtype_of(narrow), weak_type=False)
+                attributes = {"new_dtype": ir.TypeAttr.get(narrow)}
+                converted[operand] = ir.Operation.create(
+                    "jaxpr.convert_element_type", [type_of(aval)], [operand], attributes
+                ).result
+            op.operation.operands[i] = converted[operand]
+    result = aval_of(op.results[0].type)
+    op.attributes["preferred_element_type"] = codec.encode(np.dtype(result.dtype))

@@ -1,0 +1,169 @@
+"""``jaxpr-outline``: repeated blocks of straight-line code become calls of one function.
+
+The layers of an unrolled network, unrolled time steps, and the blocks of their derivatives are the
+same ops over and over.  Written once, as a function that is called at each place, they are
+transformed, lowered and verified once, by all that comes after.
+
+Blocks are found in the text of a function (:mod:`jaxmlir.analysis.repeated_blocks`).  What a block
+reads from without becomes an argument, unless it is the same constant at every place: that is
+written again in the function, so that it stays a constant for the compiler.  What anybody without
+reads becomes a result.  Functions are looked through in turn, those made here as well.
+
+A call is the same code for XLA, which inlines it; so no result changes by a bit, and no program
+becomes slower.  With ``keep-calls`` XLA is asked to compile the blocks by themselves; what crosses
+from one to another is then stored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from jaxmlir.analysis.call_graph import outside_kernels
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.repeated_blocks import Place, RepeatedBlock
+from jaxmlir.dialect.builder import erase
+from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.optimize.vectorize.blocks import Blocks
+from jaxmlir.passes.base import Count, Pass
+from jaxmlir.passes.remarks import remark
+from jaxmlir.targets.fusion import kept_call
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+# Estimates, not measured one by one: XLA inlines the calls, so they decide about the work of
+# lowering and of later passes only.
+# Ops of a block, at least.  jaxpr-inline takes functions of up to 8 ops apart.
+MIN_OPS = 12
+# What a call costs, in ops that are not written: for itself, and for each operand and result.
+CALL, VALUE = 2, 0.1
+# Ops that are to be saved, at least: below, the function costs more to lower than it saves.
+MIN_SAVED = 16
+
+
+class Outline(Pass):
+    """Make repeated blocks of ops calls of one function.
+
+    Options:
+      min-ops: blocks of fewer ops are left alone.
+      keep-calls: ask XLA not to inline the calls.
+    """
+
+    name: ClassVar[str] = "jaxpr-outline"
+    min_ops: Count = MIN_OPS
+    keep_calls: bool = False
+
+    def run(self, program: Program) -> bool:
+        return outline(program, self.min_ops, self.keep_calls) > 0
+
+
+def outline(program: Program, min_ops: int = MIN_OPS, keep_calls: bool = False) -> int:
+    """Outlines repeated blocks in place; how many functions were made of them."""
+    with scope():
+        rules = Rules(program)
+        pending = [program.reading.body(function) for function in outside_kernels(program)]
+        count = 0
+        while pending:
+            made = _outline(rules, pending.pop(), min_ops, keep_calls)
+            pending += [FunctionView(program.function(symbol)) for symbol in made]
+            count += len(made)
+    if count:
+        program.changed()
+    return count
+
+
+def _outline(rules: Rules, body: FunctionView, min_ops: int, keep_calls: bool) -> list[str]:
+    """Outlines the blocks of one function; the symbols of the new functions."""
+    text = body.text
+    taken = np.zeros(len(text.letters), bool)
+    made = []
+    for word in text.words:
+        block = text.alike(_free(_long_enough(word, min_ops), taken))
+        if len(block.starts) < 2 or block.length < min_ops:
+            continue
+        inputs, outputs = text.inputs(block), text.outputs(block)
+        saved = _saved(block, len(inputs) + len(outputs))
+        if saved < MIN_SAVED:
+            continue
+        for start in block.starts:
+            taken[start : start + block.length] = True
+        remark(
+            text.op(block.starts[0]),
+            f"outlined: {block.length} ops stand at {len(block.starts)} places, where "
+            f"{len(inputs)} values go in and {len(outputs)} come out; {saved:.0f} ops less",
+        )
+        made.append(_Block(rules, text, block).write(inputs, outputs, keep_calls))
+    return made
+
+
+def _long_enough(word: RepeatedBlock, min_ops: int) -> RepeatedBlock:
+    """The word, or several in a row as one."""
+    turns = math.ceil(min_ops / word.length)
+    if turns == 1 or not word.is_tandem:
+        return word
+    count = len(word.starts) // turns
+    return RepeatedBlock(word.length * turns, word.starts[: count * turns : turns])
+
+
+def _free(word: RepeatedBlock, taken: np.ndarray) -> RepeatedBlock:
+    """The word where nothing of it has been outlined yet."""
+    starts = [s for s in word.starts if not taken[s : s + word.length].any()]
+    return RepeatedBlock(word.length, tuple(starts))
+
+
+def _saved(block: RepeatedBlock, num_values: int) -> float:
+    """How many ops are saved."""
+    count = len(block.starts)
+    return (count - 1) * block.length - count * (CALL + VALUE * num_values)
+
+
+class _Block(Blocks):
+    """A repeated block that is to be outlined."""
+
+    def write(
+        self, inputs: Sequence[list[Place]], outputs: Sequence[Place], keep_calls: bool
+    ) -> str:
+        """Writes the function, and calls in place of the blocks; the function's symbol.
+
+        Args:
+          inputs, outputs: as :class:`OpString` gives them.
+        """
+        arguments, constants = self.arguments_and_constants(inputs)
+        name = f"{self.text.body.function.name.value.removesuffix('.block')}.block"
+        indices = range(self.word.length)
+        symbol = self.write_function(name, indices, arguments, constants, outputs)
+        for start in self.word.starts:
+            self.write_call(start, symbol, arguments, outputs, keep_calls)
+        return symbol
+
+    def write_call(
+        self,
+        start: int,
+        symbol: str,
+        arguments: Sequence[Sequence[Place]],
+        outputs: Sequence[Place],
+        keep_calls: bool,
+    ) -> None:
+        """Writes a call in place of the block that starts there."""
+        ops = [self.text.op(start + i) for i in range(self.word.length)]
+        attributes = {
+            "jaxpr": ir.FlatSymbolRefAttr.get(symbol),
+            "name": ir.StringAttr.get(symbol.partition(".")[0]),
+        }
+        if keep_calls:
+            attributes["jaxpr.ctx"] = kept_call()
+        operands = [self.text.operand(start, places[0]) for places in arguments]
+        results = [self.text.result(start, output) for output in outputs]
+        types = [v.type for v in results]
+        # The last op of the block comes after all that the block reads.
+        with ir.InsertionPoint(ops[-1]), ops[0].location:
+            call = ir.Operation.create("jaxpr.jit", types, operands, attributes)
+        for old, new in zip(results, call.results, strict=True):
+            old.replace_all_uses_with(new)
+        for op in reversed(ops):
+            erase(op)

@@ -1,0 +1,1 @@
+"""Passes that compute alike things together."""

@@ -1,0 +1,260 @@
+"""Which ops are no dearer in a batch than alone, what a batch saves, and looking for batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from jaxmlir._compat import batching
+from jaxmlir.analysis.call_graph import keep_reachable
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.op_counts import KERNEL, Work, is_plain_signature, size
+from jaxmlir.analysis.purity import Counted, is_pure, is_same_in_a_batch
+from jaxmlir.dialect import codec, custom_rule_ops, ops, primitives
+from jaxmlir.dialect.builder import named_ops, reachable
+from jaxmlir.dialect.ir import ir, scope, symbol_uses
+from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.errors import ExportError
+from jaxmlir.targets.fusion import FUSED, MOVED
+from jaxmlir.transforms.higher_order import has_rule
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+# Gradients of blocks apart / batched, on two cores with the XLA of jax 0.10: k blocks, each of two
+# products of b x n numbers with matrices of n x n, unless it is attention.
+#   one matrix for all      k 16, b   1, n 128   1.8      saved 2.0 of  1 Mflops, nothing stacked
+#                           k 16, b  16, n 128   1.05           2.0    17
+#                           k  8, b 128, n 256   0.8            3.7   270
+#   a matrix for each       k  8, b   1, n  64   0.8            0.2   0.1         260 KB stacked
+#                           k  8, b  64, n 128   0.7            0.4    34           1 MB
+#   b x n by n x h for each,
+#   then by h x 1           k  8, b  50, n   8, h 16  1.3       0.02   0.02        40 KB
+#                           k 16, b 400, n  16, h 32  0.55     -0.01   0.5         33 KB
+#   a head of attention     k  4, b  64, n  64   1.3            0.4     3          50 KB
+#                           k  8, b 128, n 128   1.5            1.9    25         200 KB
+#                           k  4, b 256, n 256   1.1            2.6   100         800 KB
+#   b x d by d x e          k  8, b 256, d 128, e 16  1.7       0.5    10         200 KB
+# The part of the work that has to be saved, and how many bytes may be stacked for each flop of it:
+# they are written and read, and so are their cotangents.
+MIN_GAIN = 0.04
+STACKED = 0.25
+# Convolutions of one image each, apart / batched, in the same way: k images of n x n, two kernels
+# of 3 x 3, of c features to f, and of f to f.
+#   k  8, n   8, c  4, f   8  2.0     k  8, n  32, c  16, f  32  1.05
+#   k  8, n  16, c  8, f  16  2.4     k  4, n  64, c  32, f  64  0.95
+#   k  8, n  32, c  3, f  16  2.7     k  8, n  16, c  64, f  64  1.1
+#   k  4, n  64, c  8, f   8  2.0     k 16, n   8, c  64, f 128  1.3 to 1.8
+# Of one image, and up to so many features, the gradient in the kernel takes 4 to 5 times as long as
+# the convolution, else as long: that is, of all three, so much of the work that is saved.
+NARROW = 16
+OF_NARROW = 0.5
+# Operands that have to be the same for all members: a batch of kernels is a grouped convolution,
+# which is slow.
+COMMON = {"jaxpr.conv_general_dilated": 1}
+# Ops with functions that are no dearer in a batch.
+_CALLS = frozenset(
+    f"jaxpr.{name}" for name in ("custom_jvp_call_jaxpr", "custom_vjp_call_jaxpr", "jit", "remat2")
+)
+
+
+def can_batch(program: Program, signature: Signature) -> bool:
+    """Whether there are rules for ops of a signature on batches: of calls with custom derivatives
+    also for all that these do, which are batched with them.
+
+    Some of JAX's primitives have none, those of sparse matrices or of exported functions, nor need
+    a user's own.
+    """
+    if signature.operands and not _has_rule(signature.name):
+        return False
+    if signature.name not in custom_rule_ops.OPS:
+        return True
+    functions = program.functions
+    uses = [use for _, attr in signature.attributes for use in symbol_uses(attr)]
+    return all(
+        _has_rule(name)
+        for symbol in reachable(functions, *uses)
+        for op, name in named_ops(functions[symbol])
+        if op.operands
+    )
+
+
+def _has_rule(name: str) -> bool:
+    if has_rule(name):
+        return True
+    try:
+        return primitives.of_op(name) in batching.fancy_primitive_batchers
+    except ExportError:
+        return False
+
+
+# The rules of a call with a VJP rule stand for all that it does.
+_RUN_ANOTHER = {*_CALLS, "jaxpr.scan"} - {"jaxpr.custom_vjp_call_jaxpr"}
+
+
+class SharedRules:
+    """Whether a batch runs ops with a VJP rule once for all its members.
+
+    It does if they get nothing that differs between these.  Alone, each has a cotangent of its own.
+    """
+
+    def __init__(self, program: Program):
+        self._program = program
+        self._counted = Counted(program)
+
+    def of_op(self, signature: Signature, varying: Callable[[], Sequence[bool]]) -> bool:
+        """Whether there is such an op in what ops of a signature do.
+
+        Args:
+          varying: tells which operands differ.
+        """
+        if not self._counted.has_vjp_rule(signature):
+            return False
+        pattern = varying()
+        if True not in pattern:
+            return True
+        if signature.name not in _RUN_ANOTHER:
+            return False
+        return self.of_body(FunctionView(self._program.function(called(signature))), pattern)
+
+    def of_body(self, body: FunctionView, varying: Sequence[bool]) -> bool:
+        """Whether there is one in a function.
+
+        Args:
+          varying: which arguments differ.
+        """
+        differ = {v for v, is_varying in enumerate(varying) if is_varying}
+        for signature, operands, results in zip(
+            body.signatures, body.operands, body.results, strict=True
+        ):
+            pattern = [v in differ for v in operands]
+            if self.of_op(signature, lambda pattern=pattern: pattern):
+                return True
+            if True in pattern:
+                differ.update(range(*results))
+        return False
+
+
+def called(signature: Signature) -> str:
+    """The function that a call, or each iteration of a scan, runs."""
+    attributes = signature.named
+    return attributes["jaxpr" if "jaxpr" in attributes else "call_jaxpr"].value
+
+
+class Batchable:
+    """Which ops give the same in a batch, and are no dearer for each member than alone."""
+
+    def __init__(self, rules: Rules):
+        self._rules = rules
+        self._known: dict[Signature, bool] = {}
+        self._shared = SharedRules(rules.program)
+
+    def is_so(self, signature: Signature, is_common: Callable[[int], bool]) -> bool:
+        """Whether ops of a signature are.
+
+        Args:
+          is_common: whether an operand is the same for all members.
+        """
+        common = COMMON.get(signature.name)
+        if (common is not None and not is_common(common)) or not self._may_be(signature):
+            return False
+        return not self._shared.of_op(
+            signature, lambda: [not is_common(j) for j in range(len(signature.operands))]
+        )
+
+    def _may_be(self, signature: Signature) -> bool:
+        found = self._known.get(signature)
+        if found is None:
+            found = self._known[signature] = self._find(signature)
+        return found
+
+    def _find(self, signature: Signature) -> bool:
+        name = signature.name
+        if signature.effects is not None or not is_pure(name):
+            return False
+        if not is_same_in_a_batch(name, (*signature.operands, *signature.results)):
+            return False
+        record = ops.OPS.get(name.removeprefix("jaxpr."))
+        if record is None or not is_plain_signature(signature):
+            return False
+        if not can_batch(self._rules.program, signature):
+            return False
+        if name in _CALLS:
+            body = FunctionView(self._rules.program.function(called(signature)))
+            # Which of its values are common is not known.
+            return all(self.is_so(inner, lambda _: False) for inner in body.signatures)
+        return not record.functions
+
+
+def gain(
+    work: Work, body: FunctionView, indices: Iterable[int], varying: Collection[tuple[int, int]]
+) -> tuple[float, float]:
+    """How much work some ops are, and how much of it each member of a batch after the first saves.
+
+    Args:
+      indices: the ops, from the top.
+      varying: what they need from without that differs from member to member, as ops and operands.
+    """
+    inside: set[int] = set()
+    total = saved = 0.0
+    for index in indices:
+        operands = body.operands[index]
+        pattern = [(index, j) in varying or v in inside for j, v in enumerate(operands)]
+        if True not in pattern:
+            continue
+        inside.update(range(*body.results[index]))
+        total += work.at(body, index)
+        name = body.names[index]
+        if name not in FUSED and name not in MOVED:
+            saved += KERNEL
+        if name in _PRODUCTS and not all(pattern):
+            # The common factor is read once.
+            common = pattern.index(False)
+            saved += size(body.types[operands[common]])
+            if name in COMMON:
+                signature = body.signatures[index]
+                numbers = dict(signature.attributes)["dimension_numbers"]
+                if is_slow_alone(numbers, signature.results[0]):
+                    saved += OF_NARROW * work.at(body, index)
+            elif common == 0:
+                # The members stand within the rows of the result, which are taken apart.
+                saved -= size(body.types[body.results[index][0]])
+    return total, saved
+
+
+_PRODUCTS = frozenset({"jaxpr.dot_general", *COMMON})
+
+
+def is_slow_alone(dimension_numbers: ir.Attribute, result: ir.Type) -> bool:
+    """Whether the gradient in the kernel of a convolution is: it is of one image, and gives few
+    features."""
+    batch, feature, *_ = codec.decode(dimension_numbers).out_spec
+    return result.shape[batch] == 1 and result.shape[feature] <= NARROW
+
+
+def make_batches(
+    program: Program, search: Callable[[Rules, Work], Callable[[FunctionView], int]], rounds: int
+) -> int:
+    """Has a search make batches of what the functions of a program do; how many it made.
+
+    Args:
+      search: gives what makes batches of a function's ops in place, and says how many.
+      rounds: how often a function is read, as long as batches were made of it.
+    """
+    count = 0
+    with scope():
+        graph = program.reading.graph
+        entries = graph.entry_points()
+        batched = search(Rules(program), Work(program))
+        for function in graph.outside_kernels():
+            body = program.reading.body(function)
+            for _ in range(rounds):
+                made = batched(body)
+                count += made
+                if not made:
+                    break
+                body = FunctionView(function)
+        if count:
+            keep_reachable(program, entries)
+    return count

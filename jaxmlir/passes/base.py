@@ -1,0 +1,248 @@
+"""What a pass is: a frozen dataclass whose fields are its command-line options.
+
+A pass ``jaxpr-foo`` is one small file with one class::
+
+    class Foo(Pass):
+        '''One line, shown by --list-passes.
+
+        Then the algorithm, in prose.
+        '''
+
+        name: ClassVar[str] = "jaxpr-foo"
+        max_depth: int = 3
+
+        def run(self, program): ...
+
+Its text form is ``jaxpr-foo{max-depth=3}``: the field ``max_depth`` is the option ``max-depth``.
+Defining the class is all the registration that ``--load`` needs.  It becomes a dataclass when it is
+first used: most processes use the algorithms of a few passes, and none of their options.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import re
+import threading
+import types
+import typing
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union
+
+from jaxmlir.errors import PassError, PipelineError
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+# Options that are numbers of something, of which there cannot be fewer than none.
+_NOT_NEGATIVE = "at least 0"
+Count = Annotated[int, _NOT_NEGATIVE]
+Amount = Annotated[float, _NOT_NEGATIVE]
+
+_TRUE = ("true", "1")
+_FALSE = ("false", "0")
+
+
+@typing.dataclass_transform(frozen_default=True)
+class Pass:
+    """Base of all passes. ``run`` changes ``program.module`` in place."""
+
+    name: ClassVar[str]
+    is_cxx: ClassVar[bool] = False
+
+    loaded: ClassVar[dict[str, type[Pass]]] = {}
+    """Every pass class defined so far, by name."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" not in cls.__dict__:
+            return
+        if not re.fullmatch(r"[A-Za-z_][\w.-]*", cls.name):
+            raise PipelineError(f"a pass cannot be named '{cls.name}': a pipeline could not say so")
+        # dataclass(slots=True) makes the class a second time, under the same qualified name.
+        first = Pass.loaded.setdefault(cls.name, cls)
+        if (first.__module__, first.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise PipelineError(
+                f"two passes are named '{cls.name}': {first.__module__}.{first.__qualname__} and "
+                f"{cls.__module__}.{cls.__qualname__}; rename one of them"
+            )
+        Pass.loaded[cls.name] = cls
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        cls._become_dataclass()
+        return super().__new__(cls)
+
+    @classmethod
+    def _become_dataclass(cls) -> None:
+        with _becoming_dataclass:
+            for part in reversed(cls.__mro__[: cls.__mro__.index(Pass)]):
+                if issubclass(part, Pass) and "__dataclass_fields__" not in part.__dict__:
+                    try:
+                        dataclasses.dataclass(frozen=True)(part)
+                    except (TypeError, ValueError) as e:
+                        raise PipelineError(f"the options of pass '{cls.name}': {e}") from e
+
+    def run(self, program: Program) -> bool | None:
+        """Changes the program in place.
+
+        Returns:
+          ``False`` if it is as it was, to the last op: what has been read of it is kept then.
+        """
+        raise PassError(f"pass '{self.name}' does not define run(program)")
+
+    @classmethod
+    def options(cls) -> dict[str, Option]:
+        """The options by their kebab-case name."""
+        return _options_of(cls)
+
+    @classmethod
+    def from_options(cls, texts: Mapping[str, str]) -> Pass:
+        """Makes the pass from the option texts of a pipeline: ``{"in-axes": "0,none"}``.
+
+        Raises:
+          PipelineError: an option is unknown, missing, or its text is not of its type.
+        """
+        options = cls.options()
+        for name in texts:
+            if name not in options:
+                raise PipelineError(
+                    f"pass '{cls.name}' has no option '{name}'; " + describe_options(options)
+                )
+        for name, option in options.items():
+            if option.required and name not in texts:
+                raise PipelineError(f"pass '{cls.name}' needs the option '{name}' ({option.kind})")
+        values = {options[n].field.name: options[n].parse(t, cls.name) for n, t in texts.items()}
+        return cls(**values)
+
+    def __str__(self) -> str:
+        """The pass as a pipeline spells it; options at their default are left out."""
+        shown = [
+            f"{name}={format_value(value)}"
+            for name, option in self.options().items()
+            if (value := getattr(self, option.field.name)) != option.field.default
+        ]
+        return f"{self.name}{{{' '.join(shown)}}}" if shown else self.name
+
+
+# A class that another thread has begun to change is none of both.
+_becoming_dataclass = threading.RLock()
+
+
+@functools.cache
+def _options_of(cls: type[Pass]) -> dict[str, Option]:
+    cls._become_dataclass()
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return {
+        (option := Option(field, hints[field.name])).name: option
+        for field in dataclasses.fields(cls)  # type: ignore[arg-type]
+    }
+
+
+class Option(NamedTuple):
+    """One option of a pass: a dataclass field and its type."""
+
+    field: dataclasses.Field[Any]
+    type: Any
+
+    @property
+    def name(self) -> str:
+        # A field may need an underscore at its end to differ from a word of Python: ``while_``.
+        return self.field.name.rstrip("_").replace("_", "-")
+
+    @property
+    def required(self) -> bool:
+        return (
+            self.field.default is dataclasses.MISSING
+            and self.field.default_factory is dataclasses.MISSING
+        )
+
+    @property
+    def kind(self) -> str:
+        """The type in words, for help and errors."""
+        return _kind(self.type)
+
+    def parse(self, text: str, pass_name: str) -> Any:
+        try:
+            return _parse(text, self.type)
+        except ValueError:
+            limits = getattr(self.type, "__metadata__", ())
+            raise PipelineError(
+                f"option '{self.name}' of pass '{pass_name}' expects "
+                f"{', '.join([self.kind, *limits])}, got '{text}'"
+            ) from None
+
+    def __str__(self) -> str:
+        default = "required" if self.required else f"default {format_value(self.field.default)}"
+        return f"{self.name}=<{self.kind}> ({default})"
+
+
+def describe_options(options: Mapping[str, Option]) -> str:
+    if not options:
+        return "it has no options"
+    return "its options are: " + ", ".join(str(option) for option in options.values())
+
+
+def _is_union(kind: Any) -> bool:
+    return typing.get_origin(kind) in (Union, types.UnionType)
+
+
+def _parse(text: str, kind: Any) -> Any:
+    """A value of type ``kind`` from its text; ValueError where it is not one."""
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Annotated:
+        value = _parse(text, args[0])
+        if _NOT_NEGATIVE in args and value < 0:
+            raise ValueError(text)
+        return value
+    if origin is Literal:
+        for choice in args:
+            if text == format_value(choice):
+                return choice
+        raise ValueError(text)
+    if _is_union(kind):
+        if text == "none" and type(None) in args:
+            return None
+        for member in args:
+            if member is not type(None):
+                return _parse(text, member)
+    if origin is tuple:
+        return tuple(_parse(part, args[0]) for part in text.split(",")) if text else ()
+    if kind is bool:
+        if text not in _TRUE + _FALSE:
+            raise ValueError(text)
+        return text in _TRUE
+    if kind is str:
+        return text
+    if kind in (int, float):
+        value = kind(text)
+        if kind is float and math.isnan(value):
+            raise ValueError(text)
+        return value
+    raise PipelineError(f"an option of a pass cannot be of type {_kind(kind)}")
+
+
+def format_value(value: Any) -> str:
+    """An option's value, as it is written in a pipeline."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(map(format_value, value))
+    if isinstance(value, str) and (not value or any(c in value for c in " {}'")):
+        return "'" + value + "'"
+    return str(value)
+
+
+def _kind(kind: Any) -> str:
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Annotated:
+        return _kind(args[0])
+    if origin is Literal:
+        return "|".join(map(format_value, args))
+    if _is_union(kind):
+        return "|".join("none" if a is type(None) else _kind(a) for a in args)
+    if origin is tuple:
+        return f"{_kind(args[0])},..."
+    return kind.__name__

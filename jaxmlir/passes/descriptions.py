@@ -1,0 +1,203 @@
+"""What a pass is and takes, read from its source.
+
+Listing the passes must not import them, for some import JAX, and those of other packages anything.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaxmlir.passes.base import format_value
+
+if TYPE_CHECKING:
+    from jaxmlir.passes.base import Pass
+
+
+@dataclass(frozen=True)
+class OptionText:
+    """An option as ``--list-passes`` shows it."""
+
+    name: str
+    kind: str
+    """The type in words; empty where only the default is known, which C++ passes print."""
+    default: str | None
+    """``None``: it must be given."""
+    help: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}=<{self.kind}>" if self.kind else f"{self.name}={self.default}"
+
+    @property
+    def description(self) -> str:
+        """What it means, and its default where that is not said."""
+        if self.default is None:
+            note = "required"
+        elif not self.kind or self.default in ("", "''") or "by default" in self.help:
+            note = ""
+        else:
+            note = f"default: {self.default}"
+        return f"{self.help} ({note})".strip() if note else self.help
+
+
+@dataclass(frozen=True)
+class Description:
+    """A pass as ``--list-passes`` shows it."""
+
+    summary: str
+    options: tuple[OptionText, ...] = ()
+
+
+NOTHING = Description("")
+
+
+def of_target(target: str) -> Description:
+    """The description of ``package.module:Class``, empty where the source is not found."""
+    module, _, name = target.partition(":")
+    known = _top_level(module)
+    cls = known.get(name)
+    if not isinstance(cls, ast.ClassDef):
+        return NOTHING
+    doc = ast.get_docstring(cls)
+    fields = dict(_fields(cls, known))
+    return Description(summary_of(doc), tuple(_options(fields, doc)))
+
+
+def of_class(cls: type[Pass]) -> Description:
+    """The description of a pass that is imported already."""
+    doc = inspect.cleandoc(cls.__doc__ or "")
+    fields = {
+        name: (option.kind, None if option.required else format_value(option.field.default))
+        for name, option in cls.options().items()
+    }
+    return Description(summary_of(doc), tuple(_options(fields, doc)))
+
+
+def _find(module: str) -> ModuleSpec | None:
+    """Where a module is, found without importing the packages that it is in."""
+    name, *rest = module.split(".")
+    # What is installed in editable mode may be known to a finder of its own only.
+    spec = find_spec(name)
+    for part in rest:
+        if spec is None:
+            return None
+        name = f"{name}.{part}"
+        spec = PathFinder.find_spec(name, spec.submodule_search_locations)
+    return spec
+
+
+def summary_of(docstring: str | None) -> str:
+    """The first paragraph."""
+    paragraph = (docstring or "").strip().partition("\n\n")[0]
+    return " ".join(paragraph.split()).rstrip(".")
+
+
+@dataclass(frozen=True)
+class _Imported:
+    """A name that another module defines."""
+
+    module: str
+    name: str
+
+    def definition(self) -> _Definition | None:
+        found = _top_level(self.module).get(self.name)
+        return found.definition() if isinstance(found, _Imported) else found
+
+
+_Definition = ast.ClassDef | ast.expr | _Imported
+
+
+@functools.cache
+def _top_level(module: str) -> dict[str, _Definition]:
+    """A module's classes, constants and imports by name; none where its source is not found."""
+    spec = _find(module)
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return {}
+    found: dict[str, _Definition] = {}
+    for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
+        match node:
+            case ast.ImportFrom(module=str(source), names=names, level=0):
+                found.update((n.asname or n.name, _Imported(source, n.name)) for n in names)
+            case ast.ClassDef(name=name):
+                found[name] = node
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                found[name] = value
+    return found
+
+
+def _fields(
+    node: ast.ClassDef, known: Mapping[str, _Definition]
+) -> Iterator[tuple[str, tuple[str, str | None]]]:
+    """Name, kind and default of each option, those of base classes of the module first."""
+    for base in node.bases:
+        cls = known.get(base.id) if isinstance(base, ast.Name) else None
+        if isinstance(cls, ast.ClassDef):
+            yield from _fields(cls, known)
+    for item in node.body:
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+            if "ClassVar" not in ast.unparse(item.annotation):
+                name = item.target.id.rstrip("_").replace("_", "-")
+                yield name, (_kind(item.annotation, known), _default(item.value, known))
+
+
+def _kind(node: ast.expr, known: Mapping[str, _Definition]) -> str:
+    """A type in words, as :class:`~jaxmlir.passes.base.Option` has it."""
+    match node:
+        case ast.Constant(value=None):
+            return "none"
+        case ast.Constant(value=str(text)):
+            return _kind(ast.parse(text, mode="eval").body, known)
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return f"{_kind(left, known)}|{_kind(right, known)}"
+        case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=[first, _])):
+            return f"{_kind(first, known)},..."
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=choices)):
+            return "|".join(format_value(ast.literal_eval(choice)) for choice in choices)
+        case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[first, *_])):
+            return _kind(first, known)
+        case ast.Name():
+            found = _named(node, known)
+            return ast.unparse(node) if found is None else _kind(found, {})
+    return ast.unparse(node)
+
+
+def _default(node: ast.expr | None, known: Mapping[str, _Definition]) -> str | None:
+    if node is None:
+        return None
+    found = _named(node, known)
+    if found is not None:
+        return _default(found, {})
+    try:
+        return format_value(ast.literal_eval(node))
+    except ValueError:
+        return ast.unparse(node)
+
+
+def _named(node: ast.expr, known: Mapping[str, _Definition]) -> ast.expr | None:
+    """What a name stands for, if that is no class."""
+    found = known.get(node.id) if isinstance(node, ast.Name) else None
+    if isinstance(found, _Imported):
+        found = found.definition()
+    return found if isinstance(found, ast.expr) else None
+
+
+_SECTION = re.compile(r"^Options:\n(?P<body>(?:[ ].*\n?|\n)*)", re.MULTILINE)
+_ENTRY = re.compile(r"^  (?P<name>[\w-]+): (?P<text>.*(?:\n   .*)*)", re.MULTILINE)
+
+
+def _options(
+    fields: Mapping[str, tuple[str, str | None]], docstring: str | None
+) -> Iterator[OptionText]:
+    section = _SECTION.search(docstring or "")
+    entries = _ENTRY.finditer(section["body"]) if section else ()
+    helps = {e["name"].replace("_", "-"): " ".join(e["text"].split()).rstrip(".") for e in entries}
+    for name, (kind, default) in fields.items():
+        yield OptionText(name, kind, default, helps.get(name, ""))

@@ -1,0 +1,129 @@
+"""The pipelines ``-O0``, ``-O1`` ...: what ``jaxmlir-opt`` and ``jit(f, optimize=)`` run.
+
+A level is a tuple of pipeline elements.  Level 1 is safe and cheap: it changes no bit of a result
+and costs tens of microseconds per op.  Level 2 changes the structure of a program as well
+where a cost model says that it pays, and decides what is computed once and stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from jaxmlir.errors import PipelineError
+
+CLEAN_UP = (
+    "jaxpr-dedupe-functions",
+    "jaxpr-inline",
+    "jaxpr-canonicalize",
+    "jaxpr-cse",
+    "jaxpr-dce",
+)
+
+# Of a program before it is differentiated; what they leave behind is cleaned up in turn.
+STRUCTURE = (
+    "jaxpr-licm",
+    "jaxpr-raise-loops",
+    "jaxpr-hoist-inverse",
+    "jaxpr-raise-convolutions",
+    "jaxpr-fuse-scans",
+    "jaxpr-slp-vectorize",
+    "jaxpr-vectorize-blocks",
+    "jaxpr-reassociate",
+    "jaxpr-distribute",
+    "jaxpr-gather-dot",
+    # What products ask for of the constants of a loop is made before it.
+    "jaxpr-licm",
+    "jaxpr-factor-linear-sums",
+    "jaxpr-reassociate-solves",
+    "jaxpr-shift-invariance",
+    "jaxpr-hoist-slices",
+    # What loops were given twice is one value again before blocks are compared.
+    "jaxpr-cse",
+    "jaxpr-reroll",
+    "jaxpr-factor-logsumexp",
+    "jaxpr-roll-calls",
+    # What stacked results of the steps of a loop stacks what the loop has stacked already; and keys
+    # that are stacked for a loop are derived from one another together.
+    "jaxpr-slp-vectorize",
+)
+
+# What repeats is written once, when nothing else looks at it as a whole any more.
+SHARING = ("jaxpr-outline",)
+
+# Of a program as it is compiled: how arrays are laid out, and what is stored: of a batch, by loops
+# for their derivative, and by fusions. Its derivatives are taken before.
+STORAGE = (
+    "jaxpr-tile",
+    "jaxpr-remat",
+    "jaxpr-sink-reductions",
+    "jaxpr-inplace-scans",
+    "jaxpr-duplicate-producers",
+    "jaxpr-fold-unit-dims",
+    "jaxpr-expand-depthwise",
+    "jaxpr-expand-convolutions",
+    "jaxpr-expand-select-and-scatter",
+    "jaxpr-expand-scatter",
+    "jaxpr-expand-cumlogsumexp",
+    "jaxpr-expand-products",
+    "jaxpr-dot-to-2d",
+    "jaxpr-unroll-reductions",
+    "jaxpr-pad-stencils",
+    "jaxpr-materialize-shared",
+    "jaxpr-sink-recompute",
+    "jaxpr-checkpoint-segments",
+    # A fence is put on a matrix, and on a sine, not in it.
+    "jaxpr-expand-factorizations",
+    "jaxpr-expand-trigonometry",
+    "jaxpr-parallel-loops",
+)
+
+LEVELS: dict[int, tuple[str, ...]] = {
+    0: (),
+    1: CLEAN_UP,
+    2: (*CLEAN_UP, *STRUCTURE, *CLEAN_UP, *SHARING, *STORAGE),
+}
+
+
+def level_pipeline(level: int, without: Collection[str] = ()) -> str:
+    """The pipeline of an optimization level as text.
+
+    Args:
+      level: a key of ``LEVELS``.
+      without: names of passes to leave out.
+
+    Raises:
+      PipelineError: there is no such level, or no level has a pass of such a name.
+    """
+    if level not in LEVELS:
+        raise PipelineError(
+            f"there is no optimization level {level!r}; "
+            f"the levels are {', '.join(map(str, LEVELS))}"
+        )
+    if isinstance(without, str) or not isinstance(without, Collection):
+        raise PipelineError(f"without: expected a collection of names of passes, got {without!r}")
+    known = {_name(element) for elements in LEVELS.values() for element in elements}
+    for name in without:
+        if name not in known:
+            raise PipelineError(
+                f"'{name}' is a pass of no optimization level; those that can be left out are "
+                f"{', '.join(sorted(known))}"
+            )
+    return ",".join(e for e in LEVELS[level] if _name(e) not in without)
+
+
+def level_stages(level: int, without: Collection[str] = ()) -> tuple[str, str]:
+    """A level's pipeline in two parts: what derivatives profit from, and what is for compiling.
+
+    Raises:
+      PipelineError: as :func:`level_pipeline`.
+    """
+    level_pipeline(level, without)
+    kept = [e for e in LEVELS[level] if _name(e) not in without]
+    return (
+        ",".join(e for e in kept if _name(e) not in STORAGE),
+        ",".join(e for e in kept if _name(e) in STORAGE),
+    )
+
+
+def _name(element: str) -> str:
+    return element.partition("{")[0]

@@ -1,0 +1,60 @@
+"""Options that mean the same in several passes: flat arguments by number, and platforms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import jax
+
+from jaxmlir.dialect import locations
+from jaxmlir.errors import Diagnostic, TransformError, count
+from jaxmlir.program.arguments import check_platform
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.ir import func
+    from jaxmlir.program.program import Program
+
+
+def named_arguments(program: Program, symbol: str, numbers: Iterable[int]) -> tuple[bool, ...]:
+    """Which flat arguments of ``@symbol`` are among the numbers of an option.
+
+    Raises:
+      TransformError: the function has no argument of such a number.
+    """
+    function = program.function(symbol)
+    program.check_types(function)
+    total, numbers = len(function.arguments), set(numbers)
+    for i in sorted(numbers):
+        if not 0 <= i < total:
+            has = f"@{symbol} has {count(total, 'argument')}, and none is number {i}"
+            raise at_function(function, has)
+    return tuple(i in numbers for i in range(total))
+
+
+def at_function(function: func.FuncOp, message: str) -> TransformError:
+    """An error about a function as a whole."""
+    place = locations.position(function.location)
+    return TransformError([Diagnostic("error", message, *place)])
+
+
+def at_public(program: Program, message: str) -> TransformError:
+    """An error about the function that a call of the program runs."""
+    return at_function(program.function(program.name), message)
+
+
+def platform_or_default(platform: str) -> str:
+    """What a program will be compiled for: JAX's default backend where the option is empty.
+
+    Raises:
+      ArgumentError: JAX knows no such platform.
+    """
+    if not platform:
+        return jax.default_backend()
+    check_platform(platform)
+    return platform
+
+
+def is_for_cpu(platform: str) -> bool:
+    """Whether a program will be compiled for a CPU; see :func:`platform_or_default`."""
+    return platform_or_default(platform) == "cpu"

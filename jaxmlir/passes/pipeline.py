@@ -1,0 +1,331 @@
+"""Pipelines: MLIR's textual form, parsed here because MLIR's own parser knows C++ passes only.
+
+    pipeline ::= element (`,` element)*
+    element  ::= pass-name (`{` options `}`)?  |  op-name `(` pipeline `)`
+
+``builtin.module(canonicalize, jaxpr-foo{max-depth=3}, func.func(cse))`` mixes passes of jaxmlir
+with those of MLIR, StableHLO and Shardy; the outer ``builtin.module(...)`` may be left out.  A C++
+pass that runs on functions only is nested in ``func.func(...)`` without being asked to, so that it
+can be named where a module pass can.  Neighbouring C++ passes run as one PassManager.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from jaxlib.mlir import ir
+
+from jaxmlir.dialect.ir import context, diagnostics_of
+from jaxmlir.errors import TOO_DEEP, JaxmlirError, PassError, PipelineError
+from jaxmlir.passes import cxx
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.instrument import Instrumentation
+from jaxmlir.support.collector import collector_paused
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+_MODULE = "builtin.module"
+_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+_OPTION = re.compile(r"\s*([\w-]+)(?:=('[^']*'|\"[^\"]*\"|\{[^}]*\}|[^\s'\"{}]*))?(?=\s|$)")
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    name: str
+    options: str
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.name}{{{self.options}}}" if self.options else self.name
+
+
+@dataclass(frozen=True)
+class _Nest:
+    anchor: str
+    children: tuple[_Leaf | _Nest, ...]
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.anchor}({','.join(map(str, self.children))})"
+
+
+class _Reader:
+    """Reads the grammar above; every error points at its column."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self.at = 0
+
+    def error(self, message: str, at: int | None = None) -> PipelineError:
+        return pipeline_error(message, self.text, self.at if at is None else at)
+
+    def skip(self) -> None:
+        while self.text[self.at : self.at + 1].isspace():
+            self.at += 1
+
+    def take(self, char: str) -> bool:
+        self.skip()
+        if self.text[self.at : self.at + 1] != char:
+            return False
+        self.at += 1
+        return True
+
+    def elements(self) -> tuple[_Leaf | _Nest, ...]:
+        found = [self.element()]
+        while self.take(","):
+            found.append(self.element())
+        return tuple(found)
+
+    def element(self) -> _Leaf | _Nest:
+        self.skip()
+        match = _NAME.match(self.text, self.at)
+        if match is None:
+            raise self.error("expected the name of a pass or of an operation")
+        start, self.at = self.at, match.end()
+        if self.take("("):
+            children = () if self.text[self.at : self.at + 1] == ")" else self.elements()
+            if not self.take(")"):
+                raise self.error("expected ',' or ')'")
+            return _Nest(match[0], children, start)
+        options = self.braces() if self.take("{") else ""
+        return _Leaf(match[0], options, start)
+
+    def braces(self) -> str:
+        start, depth = self.at, 1
+        while self.at < len(self.text):
+            depth += {"{": 1, "}": -1}.get(self.text[self.at], 0)
+            self.at += 1
+            if depth == 0:
+                return self.text[start : self.at - 1].strip()
+        raise self.error("this '{' has no closing '}'", start - 1)
+
+
+def pipeline_error(message: str, text: str, at: int) -> PipelineError:
+    """An error in the manner of a compiler: position, message, the text and a caret."""
+    line_start = text.rfind("\n", 0, at) + 1
+    line = text[line_start:].partition("\n")[0]
+    row, column = text.count("\n", 0, at) + 1, at - line_start
+    return PipelineError(
+        f"<pass-pipeline>:{row}:{column + 1}: error: {message}\n{line}\n{' ' * column}^"
+    )
+
+
+def parse_options(text: str) -> dict[str, str]:
+    """The options of a pass: ``key=value`` separated by blanks, values may be quoted.
+
+    Raises:
+      PipelineError: the text is not of that form.
+    """
+    options: dict[str, str] = {}
+    at = 0
+    while at < len(text) and not text[at:].isspace():
+        match = _OPTION.match(text, at)
+        if match is None:
+            raise PipelineError(f"expected key=value, got '{text[at:].strip()}'")
+        value = "true" if match[2] is None else match[2]
+        if value[:1] in ("'", '"', "{"):
+            value = value[1:-1]
+        if match[1] in options:
+            raise PipelineError(f"option '{match[1]}' is given twice")
+        options[match[1]] = value
+        at = match.end()
+    return options
+
+
+@dataclass(frozen=True)
+class _CxxPass:
+    """One C++ pass with the anchors it is nested in, outermost first."""
+
+    name: str
+    element: str
+    is_cxx: ClassVar[bool] = True
+
+    def __str__(self) -> str:
+        return self.element
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Passes in the order in which they run."""
+
+    passes: tuple[Pass | _CxxPass, ...]
+
+    def __str__(self) -> str:
+        return f"{_MODULE}({','.join(map(str, self.passes))})"
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(p.name for p in self.passes)
+
+    @collector_paused
+    def run(self, program: Program, instrumentation: Instrumentation | None = None) -> None:
+        """Runs the passes on ``program`` in place.
+
+        Raises:
+          PassError: a pass failed or crashed; the message names it.
+          JaxmlirError: what a pass raised, with a note that names the pass.
+        """
+        instrumentation = instrumentation or Instrumentation()
+        verified: object = None
+        with context():
+            for step in self._steps(instrumentation):
+                verified = _run_step(step, program, instrumentation, verified)
+
+    def _steps(self, instrumentation: Instrumentation) -> Iterable[tuple[Pass | _CxxPass, ...]]:
+        """Neighbouring C++ passes share a PassManager unless each must be seen alone."""
+        group: tuple[Pass | _CxxPass, ...] = ()
+        for p in self.passes:
+            together = isinstance(p, _CxxPass) and not instrumentation.observes
+            if group and not (together and isinstance(group[-1], _CxxPass)):
+                yield group
+                group = ()
+            group += (p,)
+        if group:
+            yield group
+
+
+def _run_step(
+    step: tuple[Pass | _CxxPass, ...],
+    program: Program,
+    instrumentation: Instrumentation,
+    verified: object,
+) -> object:
+    """Runs neighbouring passes as one.
+
+    Args:
+      verified: the state in which the program was verified last.
+
+    Returns:
+      The same, now.
+    """
+    names = ", ".join(f"'{p.name}'" for p in step)
+    where = f"while running pass{'es' if len(step) > 1 else ''} {names}"
+    instrumentation.before(step[0].name, program.module)
+    try:
+        with instrumentation.measure(step[0].name), instrumentation.listen(step[0].name):
+            if not isinstance(step[0], Pass):
+                _run_cxx(",".join(map(str, step)), program, instrumentation.verify_each)
+                program.changed()
+            elif _run_python(step[0], program):
+                program.changed()
+    except JaxmlirError as e:
+        e.add_note(where)
+        instrumentation.failed(step[0].name, program.module)
+        raise
+    if instrumentation.verify_each and program.state is not verified:
+        with instrumentation.measure("verifier"):
+            _verify(program, where)
+        verified = program.state
+    instrumentation.after(step[-1].name, program.module)
+    return verified
+
+
+def _run_python(p: Pass, program: Program) -> bool:
+    """Runs a pass; whether it may have changed anything."""
+    try:
+        return p.run(program) is not False
+    except JaxmlirError:
+        raise
+    except ir.MLIRError as e:
+        raise PassError(diagnostics_of(e)) from e
+    except RecursionError:
+        raise PassError(f"pass '{p.name}': {TOO_DEEP}") from None
+    except Exception as e:
+        raise PassError(f"pass '{p.name}' crashed: {type(e).__name__}: {e}") from e
+
+
+def _run_cxx(elements: str, program: Program, verify_each: bool) -> None:
+    manager = cxx.parse(elements)
+    manager.enable_verifier(verify_each)
+    try:
+        manager.run(program.module.operation)
+    except ir.MLIRError as e:
+        raise PassError(diagnostics_of(e)) from None
+
+
+def _verify(program: Program, where: str) -> None:
+    try:
+        program.verify()
+    except JaxmlirError as e:
+        e.add_note(f"the program no longer verifies {where.replace('while', 'after')}")
+        raise
+
+
+def parse_pipeline(
+    text: str,
+    find: Callable[[str], type[Pass] | None],
+    suggest: Callable[[str], str | None],
+) -> Pipeline:
+    """Parses a textual pipeline, looking up passes by ``find``.
+
+    Raises:
+      PipelineError: malformed, an unknown pass or option; with the column and a suggestion.
+    """
+    if not isinstance(text, str):
+        raise PipelineError(f"expected a pipeline as text, 'jaxpr-grad,cse', got {text!r}")
+    reader = _Reader(text)
+    reader.skip()
+    if reader.at == len(text):
+        return Pipeline(())
+    elements = reader.elements()
+    reader.skip()
+    if reader.at != len(text):
+        raise reader.error("expected ',' or the end of the pipeline")
+    if len(elements) == 1 and isinstance(elements[0], _Nest) and elements[0].anchor == _MODULE:
+        elements = elements[0].children
+    resolver = _Resolver(text, find, suggest)
+    return Pipeline(tuple(p for element in elements for p in resolver.resolve(element, ())))
+
+
+@dataclass(frozen=True)
+class _Resolver:
+    """From names to passes."""
+
+    text: str
+    find: Callable[[str], type[Pass] | None]
+    suggest: Callable[[str], str | None]
+
+    def resolve(
+        self, element: _Leaf | _Nest, anchors: tuple[str, ...]
+    ) -> Iterable[Pass | _CxxPass]:
+        if isinstance(element, _Nest):
+            for child in element.children:
+                yield from self.resolve(child, (*anchors, element.anchor))
+            return
+        try:
+            cls = self.find(element.name)
+            if cls is None:
+                yield self._cxx(element, anchors)
+            else:
+                yield self._python(cls, element, anchors)
+        except PipelineError as e:
+            raise pipeline_error(str(e), self.text, element.column) from e
+
+    def _python(self, cls: type[Pass], leaf: _Leaf, anchors: tuple[str, ...]) -> Pass:
+        if anchors:
+            raise PipelineError(
+                f"pass '{leaf.name}' runs on the whole module and cannot be nested in "
+                f"'{anchors[-1]}'"
+            )
+        return cls.from_options(parse_options(leaf.options))
+
+    def _cxx(self, leaf: _Leaf, anchors: tuple[str, ...]) -> _CxxPass:
+        if not cxx.exists(leaf.name):
+            meant = self.suggest(leaf.name)
+            hint = f"did you mean '{meant}'?" if meant else "see jaxmlir-opt --list-passes"
+            raise PipelineError(f"unknown pass '{leaf.name}'; {hint}")
+        try:
+            needed = cxx.anchor_of(str(leaf), anchors[-1] if anchors else _MODULE)
+        except ValueError:
+            known = cxx.options(leaf.name)
+            listed = "its options are: " + " ".join(known) if known else "it has no options"
+            raise PipelineError(
+                f"pass '{leaf.name}' does not take '{leaf.options}'; {listed}"
+            ) from None
+        element = str(leaf)
+        for anchor in reversed((*anchors, needed) if needed else anchors):
+            element = f"{anchor}({element})"
+        return _CxxPass(leaf.name, element)

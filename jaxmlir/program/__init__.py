@@ -1,0 +1,1 @@
+"""``Program``, the object that users hold: made by tracing, transformed, run and saved."""

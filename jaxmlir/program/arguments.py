@@ -1,0 +1,228 @@
+"""The arguments of a program: their pytree, shapes and dtypes against what it was traced for."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from jaxmlir._compat import core, xla_bridge
+from jaxmlir.dialect import pytrees
+from jaxmlir.dialect.types import constraints_of, is_narrowed, widths_of
+from jaxmlir.errors import ArgumentError
+from jaxmlir.program import specialize as specialization
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+
+def flatten(program: Program, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The arguments of a call, flat and of the program's types.
+
+    Raises:
+      ArgumentError: they have another pytree, shape or dtype.
+    """
+    flat = check_tree(program, args, kwargs)
+    columns = zip(flat, program.in_avals, strict=True)
+    return [_convert(program, value, aval, i) for i, (value, aval) in enumerate(columns)]
+
+
+def check_tree(program: Program, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The leaves of arguments that have the program's pytree.
+
+    Raises:
+      ArgumentError: they have another.
+    """
+    flat, tree = jax.tree.flatten((args, kwargs))
+    if tree != program.in_tree:
+        raise ArgumentError(
+            f"@{program.name} takes arguments of the pytree {_tree_text(program.in_tree)}, "
+            f"got {_tree_text(tree)}"
+        )
+    return flat
+
+
+def concrete_shapes(program: Program, flat: Sequence[Any]) -> list[tuple[int, ...]]:
+    """The shapes of flat arguments, where those of the program may be symbolic.
+
+    Raises:
+      ArgumentError: they have other dimensions.
+    """
+    shapes = [np.shape(value) for value in flat]
+    for i, (aval, shape) in enumerate(zip(program.in_avals, shapes, strict=True)):
+        dims = getattr(aval, "shape", ())
+        fits = len(dims) == len(shape) and all(
+            size == dim or not core.is_constant_dim(dim)
+            for size, dim in zip(shape, dims, strict=True)
+        )
+        if not fits:
+            raise ArgumentError(
+                f"@{program.name}: argument {name(program, i)} must be "
+                f"{aval.str_short(short_dtypes=True)}, got the shape [{', '.join(map(str, shape))}]"
+            )
+    return shapes
+
+
+def abstract(program: Program) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments that stand for the ones a program takes."""
+    return jax.tree.unflatten(program.in_tree, map(_abstract, program.in_avals))
+
+
+def _abstract(aval: Any) -> Any:
+    if isinstance(aval, core.ShapedArray):
+        sharding = None if aval.sharding.mesh.empty else aval.sharding
+        return jax.ShapeDtypeStruct(
+            aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type
+        )
+    return aval
+
+
+def check_platform(platform: str) -> None:
+    """Checks the name of a platform.
+
+    Raises:
+      ArgumentError: JAX does not know it.
+    """
+    if not xla_bridge.is_known_platform(platform):
+        known = ", ".join(sorted(xla_bridge.known_platforms()))
+        raise ArgumentError(f"expected platforms that JAX knows ({known}), got {platform!r}")
+
+
+def check_platforms(platforms: Sequence[str] | None) -> None:
+    """Checks the names of platforms that something is to be lowered for.
+
+    Raises:
+      ArgumentError: they are no sequence of names, JAX does not know one, or one occurs twice.
+    """
+    if isinstance(platforms, str) or not isinstance(platforms, Sequence | None):
+        raise ArgumentError(f"platforms: expected a sequence of names, got {platforms!r}")
+    for platform in platforms or ():
+        check_platform(platform)
+        if list(platforms or ()).count(platform) > 1:
+            raise ArgumentError(f"platforms: {platform!r} is given twice")
+        try:
+            xla_bridge.canonicalize_platform(platform)
+        except RuntimeError:
+            # Only where there is one of them does JAX know which is meant.
+            raise ArgumentError(
+                f"{platform!r} stands for one of several platforms, none of which is here: name one"
+            ) from None
+
+
+def refines(value: Any, aval: Any) -> bool:
+    """Whether an argument stands where the shape is symbolic, and has another."""
+    return specialization.is_symbolic(aval) and np.shape(value) != aval.shape
+
+
+def name(program: Program, index: int) -> str:
+    """What to call a flat argument: as the user's function does (``params['w']``), or by its place
+    (``0['w']``)."""
+    if program.arg_names[index]:
+        return program.arg_names[index]
+    args, kwargs = pytrees.of_placeholders(program.in_tree)
+    path = jax.tree_util.tree_flatten_with_path((args, kwargs))[0][index][0]
+    (side, first, *rest) = path
+    return str(first.idx if side.idx == 0 else first.key) + jax.tree_util.keystr(rest)
+
+
+def called(program: Program, function: Callable[..., Any], as_name: str) -> Callable[..., Any]:
+    """A function of ``(*args, **kwargs)`` that calls itself ``as_name``, and what it takes what the
+    program's function did: so JAX names the module that it compiles, and the arguments."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    call.__name__ = call.__qualname__ = as_name
+    signature = signature_of(program)
+    if signature is not None:
+        call.__signature__ = signature
+    return call
+
+
+_ROOT = r"[^\W\d]\w*"
+
+
+def signature_of(program: Program) -> inspect.Signature | None:
+    """The signature of the function that a program was traced from, as far as names tell."""
+    args, kwargs = pytrees.of_placeholders(program.in_tree)
+    parameters: list[inspect.Parameter] = []
+    names = iter(program.arg_names)
+    for arg in args:
+        paths = jax.tree_util.tree_leaves_with_path(arg)
+        leaves = [(path, next(names)) for path, _ in paths]
+        root = re.match(_ROOT, leaves[0][1]) if leaves else None
+        if root is None:
+            return None
+        # `rest[1]` is all there is to an argument where the function has `*rest`.
+        whole = leaves[0][1] == root[0] + jax.tree_util.keystr(leaves[0][0])
+        kind = (
+            inspect.Parameter.POSITIONAL_OR_KEYWORD if whole else inspect.Parameter.VAR_POSITIONAL
+        )
+        if whole or not parameters or parameters[-1].name != root[0]:
+            parameters.append(inspect.Parameter(root[0], kind))
+    parameters += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in kwargs]
+    try:
+        return inspect.Signature(parameters)
+    except ValueError:
+        return None
+
+
+def _convert(program: Program, value: Any, aval: Any, index: int) -> Any:
+    """A flat argument with the aval that the program was traced for."""
+    try:
+        have = core.typeof(value)
+    except TypeError:
+        raise ArgumentError(
+            f"@{program.name}: argument {name(program, index)} must be "
+            f"{aval.str_short(short_dtypes=True)}, got {value!r}, which is no array"
+        ) from None
+    if not isinstance(aval, core.ShapedArray) or not isinstance(have, core.ShapedArray):
+        return value
+    same_shape = have.shape == aval.shape or _alike(have.shape, aval.shape)
+    same_dtype = have.dtype == aval.dtype or (have.weak_type and _widens(have.dtype, aval))
+    if not same_shape or not same_dtype:
+        hint = "; jax_enable_x64 is off, which makes arrays narrower" if is_narrowed(aval) else ""
+        raise ArgumentError(
+            f"@{program.name}: argument {name(program, index)} must be "
+            f"{aval.str_short(short_dtypes=True)}, got {have.str_short(short_dtypes=True)}{hint}"
+        )
+    if (have.dtype, have.weak_type) == (aval.dtype, aval.weak_type):
+        return value
+    with widths_of((aval,)):
+        return jax.lax.convert_element_type_p.bind(
+            value, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None
+        )
+
+
+def _alike(given: Sequence[Any], wanted: Sequence[Any]) -> bool:
+    """Whether two shapes are the same to read, with the same constraints."""
+
+    def text(dim: Any) -> Any:
+        return dim if core.is_constant_dim(dim) else (str(dim), constraints_of(dim))
+
+    return list(map(text, given)) == list(map(text, wanted))
+
+
+def _widens(have: Any, aval: Any) -> bool:
+    """Whether a Python scalar of dtype ``have`` may stand for an argument: 1 for a float.
+
+    Where ``jax_enable_x64`` is off, JAX has rounded a float to 32 bits.
+    """
+    if is_narrowed(aval) and not jax.dtypes.issubdtype(have, jax.numpy.integer):
+        return False
+    order = [jax.numpy.integer, jax.numpy.floating, jax.numpy.complexfloating]
+
+    def rank(dtype: Any) -> int:
+        return next((i for i, k in enumerate(order) if jax.dtypes.issubdtype(dtype, k)), -1)
+
+    return 0 <= rank(have) <= rank(aval.dtype)
+
+
+def _tree_text(tree: Any) -> str:
+    args, kwargs = pytrees.of_placeholders(tree)
+    parts = [*map(str, args), *(f"{k}={v}" for k, v in kwargs.items())]
+    return re.sub(r"<object object at \w+>", "*", f"({', '.join(parts)})")

@@ -1,0 +1,286 @@
+"""Making programs: by tracing a function, from a jaxpr, from text; and ``jit``."""
+
+from __future__ import annotations
+
+import functools
+import types
+import weakref
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from jaxmlir._compat import bind_leading, core, without_dead_code
+from jaxmlir.bridge.importer import CLOSES_OVER, import_jaxpr
+from jaxmlir.dialect import handles, pytrees
+from jaxmlir.dialect.ir import functions, parse_module, scope
+from jaxmlir.errors import ArgumentError, ImportingError
+from jaxmlir.program.program import Program
+from jaxmlir.runtime import program_primitive
+from jaxmlir.runtime.calls import Calls
+from jaxmlir.support.collector import collector_paused
+
+if TYPE_CHECKING:
+    from jax.stages import Lowered
+
+
+def trace(
+    fun: Callable[..., Any],
+    *,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Sequence[str] | None = None,
+) -> Callable[..., Program]:
+    """``trace(f)(*args, **kwargs)`` is the program of ``f`` for arguments of those shapes.
+
+    Args:
+      fun: a function of pytrees of arrays.
+      static_argnums, static_argnames: arguments that are Python values of the trace, as for
+        ``jax.jit``; the program does not take them.
+
+    Returns:
+      A function of arrays or ``jax.ShapeDtypeStruct`` that returns a :class:`Program`.  It raises
+      what ``fun`` raises, and JAX of a trace, and ``ImportingError`` where ``fun`` closes over
+      values of another trace.
+
+    Raises:
+      TypeError, ValueError: those of ``jax.jit``: ``fun`` cannot be called, or has no such
+        arguments.
+    """
+    key = _as_key(fun)
+    jitted = jax.jit(key, static_argnums=static_argnums, static_argnames=static_argnames)
+
+    @wraps(fun)
+    def traced(*args: Any, **kwargs: Any) -> Program:
+        return _program_of(jitted.trace(*args, **kwargs), name_of(fun))
+
+    return traced
+
+
+@collector_paused
+def _program_of(traced: Any, name: str) -> Program:
+    """The program of JAX's traced stage."""
+    if any(isinstance(c, core.Tracer) for c in traced._consts):
+        raise ImportingError(f"{name} {CLOSES_OVER}")
+    importer = import_jaxpr(bind_leading(traced.jaxpr, traced._consts), name)
+    with scope():
+        function = next(iter(functions(importer.module).values()))
+        attributes = function.attributes
+        attributes["jaxpr.in_tree"] = pytrees.encode(traced._in_tree, importer)
+        attributes["jaxpr.out_tree"] = pytrees.encode(traced.out_tree, importer)
+    return Program._of_import(importer)
+
+
+def from_jaxpr(closed_jaxpr: Any, name: str = "main") -> Program:
+    """The program of a ``ClosedJaxpr``: flat arguments, flat results.
+
+    Args:
+      closed_jaxpr: as ``jax.make_jaxpr`` makes it.
+      name: of the public function; what cannot be in a symbol becomes ``_``.
+
+    Raises:
+      ArgumentError: it is no jaxpr, or the name no string.
+      ImportingError: a value or parameter has no form in the dialect; names the equation.
+    """
+    if not isinstance(getattr(closed_jaxpr, "jaxpr", closed_jaxpr), core.Jaxpr):
+        raise ArgumentError(
+            f"expected a ClosedJaxpr, as jax.make_jaxpr makes, got {closed_jaxpr!r}"
+        )
+    if not isinstance(name, str):
+        raise ArgumentError(f"name: expected a string, got {name!r}")
+    return Program._of_import(import_jaxpr(closed_jaxpr, name))
+
+
+def parse(
+    text: str,
+    *,
+    constants: Mapping[str, Any] | None = None,
+    filename: str = "-",
+    verify: bool = True,
+) -> Program:
+    """The program that :meth:`Program.as_text` printed.
+
+    Args:
+      text: MLIR text.
+      constants: values of the constants that the text holds by name.
+      filename: what diagnostics call the text.
+      verify: check the program; without it, an invalid one fails later or not at all.
+
+    Raises:
+      ArgumentError: the text is no string, or the constants are no mapping.
+      ParseError: the text is not MLIR.
+      VerificationError: it is not a valid program.
+    """
+    if not isinstance(text, str):
+        raise ArgumentError(f"expected the text of a module, got {type(text).__name__}")
+    if not isinstance(constants, Mapping | None):
+        raise ArgumentError(f"constants: expected arrays by name, got {type(constants).__name__}")
+    program = Program(parse_module(text, filename), constants, _handles_in(text))
+    if verify:
+        from jaxmlir.verify.verifier import verify as verify_program
+
+        verify_program(program, filename)
+    return program
+
+
+def _handles_in(text: str) -> dict[str, handles.Box]:
+    """The boxes of the handles that a text names; unknown ones fail when they are used."""
+    import re
+
+    found = {}
+    for name in set(re.findall(r'\{handle = "(h\d+)"\}', text)):
+        box = handles.find_box(name)
+        if box is not None:
+            found[name] = box
+    return found
+
+
+_TO_COME: Any = object()
+
+
+def jit(
+    fun: Callable[..., Any] = _TO_COME,
+    /,
+    *,
+    optimize: int = 0,
+    without: Collection[str] = (),
+    **options: Any,
+) -> JitFunction | Callable[[Callable[..., Any]], JitFunction]:
+    """``jax.jit``, compiled through the dialect; also a decorator with options::
+
+        @jaxmlir.jit(optimize=2)
+        def loss(w, x):
+            return jnp.mean((x @ w) ** 2)
+
+    Args:
+      fun: a function of pytrees of arrays; without it ``jit`` returns a decorator.
+      optimize: the optimization level; see :meth:`Program.optimize`.  Derivatives that JAX takes
+        of the function are those of the optimized program; custom rules are traced then, and as
+        they are written.
+      without: names of passes of that level to leave out.
+      options: those of ``jax.jit``: ``static_argnums``, ``static_argnames``, ``donate_argnums``,
+        ``donate_argnames``, ``in_shardings``, ``out_shardings``, ``keep_unused`` ...  With
+        ``inline``, a trace that calls the function gets the call of its program alone.
+
+    Returns:
+      A function like that of ``jax.jit``, whose ``trace`` gives a :class:`Program`; without
+      ``fun``, a function that makes one of it.
+
+    Raises:
+      PipelineError: there is no such level or pass.
+    """
+    if fun is _TO_COME:
+        return functools.partial(jit, optimize=optimize, without=without, **options)
+    return JitFunction(fun, options, optimize, without)
+
+
+class JitFunction:
+    """A function that JAX compiles through the dialect, with JAX's stages.
+
+    Calling it costs what calling a ``jax.jit`` function costs: it is one, of a function that traces
+    ``fun``, imports the jaxpr and stages out a call of the program.
+    """
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        options: Mapping[str, Any],
+        optimize: int = 0,
+        without: Collection[str] = (),
+    ):
+        from jaxmlir.bridge.custom_rules.closures import rules_may_read
+        from jaxmlir.passes import Instrumentation, level_stages, parse_pipeline
+
+        functools.update_wrapper(self, fun)
+        name = name_of(fun)
+        structure, storage = map(parse_pipeline, level_stages(optimize, without))
+        unverified = Instrumentation(verify_each=False)
+        static = {k: v for k, v in options.items() if k.startswith("static_")}
+        # Private, for what wraps this function copies its attributes: `jax.jit` of it has a `trace`
+        # of its own.
+        self._trace = trace(fun, **static)
+        traceable = jax.jit(fun, **static)
+
+        @wraps(fun)
+        def through_dialect(*args: Any, **kwargs: Any) -> Any:
+            if jax.config.jax_disable_jit:
+                return fun(*args, **kwargs)
+            traced = traceable.trace(*args, **kwargs)
+            # Under jit every leaf is a tracer but those of static arguments.
+            leaves = [x for x in jax.tree.leaves((args, kwargs)) if isinstance(x, core.Tracer)]
+            jaxpr, values = traced.jaxpr, [*traced._consts, *leaves]
+            if len(leaves) != traced._in_tree.num_leaves:
+                # Nothing is staged out where JAX looks for a NaN.
+                return fun(*args, **kwargs)
+            if not (options.get("keep_unused") or rules_may_read(jaxpr)):
+                jaxpr, used = without_dead_code(jaxpr)
+                values = [value for value, use in zip(values, used, strict=True) if use]
+            program = from_jaxpr(jaxpr, name)
+            with program.rule_tracing.holding():
+                structure.run(program, unverified)
+            program.when_lowered = storage if storage.passes else None
+            results = program_primitive.call(program, program.name, values)
+            return jax.tree.unflatten(traced.out_tree, results)
+
+        self._jitted = jax.jit(through_dialect, **options)
+
+    __call__ = Calls("_jitted")
+
+    def __repr__(self) -> str:
+        return f"<JitFunction of {self.__wrapped__!r}>"
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """As a method it takes the object that it is looked up on, as any function does."""
+        return self if instance is None else types.MethodType(self, instance)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Program:
+        """The program of the function for arguments of those shapes, before any passes."""
+        return self._trace(*args, **kwargs)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """JAX's ``Lowered`` stage: StableHLO, to be printed or compiled."""
+        return self._jitted.lower(*args, **kwargs)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The shapes and dtypes of the result, as of a ``jax.jit`` function."""
+        return self._jitted.eval_shape(*args, **kwargs)
+
+    def clear_cache(self) -> None:
+        """Forgets what was compiled."""
+        self._jitted.clear_cache()
+
+
+def name_of(fun: Callable[..., Any]) -> str:
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    name = getattr(fun, "__name__", None)
+    return name if isinstance(name, str) else type(fun).__name__
+
+
+def wraps(fun: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """As ``functools.wraps``, of any callable: of an object, say, whose names are no strings."""
+
+    def named(wrapper: Callable[..., Any]) -> Callable[..., Any]:
+        functools.update_wrapper(wrapper, fun, assigned=("__module__", "__doc__"))
+        wrapper.__name__ = wrapper.__qualname__ = name_of(fun)
+        return wrapper
+
+    return named
+
+
+def _as_key(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """``fun``, or what calls it where JAX can keep nothing for it: a model of arrays, say."""
+    if not callable(fun):
+        return fun  # JAX says so.
+    try:
+        hash(fun)
+        weakref.ref(fun)
+        if isinstance(getattr(fun, "__name__", ""), str):
+            return fun
+    except TypeError:
+        pass
+
+    @wraps(fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return fun(*args, **kwargs)
+
+    return call

@@ -1,0 +1,23 @@
+"""The transformations as functions of programs: pytrees around the passes.
+
+Each returns a new program whose public function is the transformed one.  Arguments, ``argnums``,
+``has_aux``, ``in_axes`` ... mean what they mean in JAX.
+"""
+
+from __future__ import annotations
+
+from jaxmlir.support.lazy_names import lazy_names
+
+__all__ = ["grad", "inverse", "jacobian", "jvp", "linearize", "vjp", "vmap"]
+
+# A process needs one or two of them, as a rule.
+_EXPORTS = {
+    "grad": "gradients",
+    "inverse": "inverses",
+    "jacobian": "gradients",
+    "jvp": "linear",
+    "linearize": "linear",
+    "vjp": "linear",
+    "vmap": "batches",
+}
+__getattr__ = lazy_names(__name__, _EXPORTS, ())

@@ -1,0 +1,194 @@
+"""Programs on batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from jaxmlir._compat import core
+from jaxmlir.dialect import pytrees
+from jaxmlir.dialect.ir import scope
+from jaxmlir.errors import ArgumentError
+from jaxmlir.program import arguments
+from jaxmlir.program.transforms.ends import finish, start
+from jaxmlir.support.integers import integer
+from jaxmlir.transforms.imports import library_first
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+
+@library_first
+def vmap(
+    program: Program,
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_size: int | None = None,
+    axis_name: Any = None,
+    spmd_axis_name: Any = None,
+) -> Program | Callable[..., Any]:
+    """The program on batches, as ``jax.vmap``.
+
+    Args:
+      in_axes, out_axes: pytree prefixes of the arguments and the result.
+      axis_size: the batch's size.  Without it the result is a function that is specialised, once
+        per size, by its arguments.
+
+    Raises:
+      ArgumentError: axes do not fit the arguments, or sizes disagree.
+      TransformError: an op cannot be batched, or a batched result has the axis ``None``.
+    """
+    from jaxmlir.transforms.vmap import batch_axis
+    from jaxmlir.transforms.vmap import vmap as vmap_function
+
+    args_tree, _ = program.in_tree.children()
+    in_dims = _flat_axes("in_axes", in_axes, args_tree, program.in_avals)
+    in_dims += [0] * (len(program.in_avals) - len(in_dims))
+    out_dims = _flat_axes("out_axes", out_axes, program.out_tree, program.out_avals)
+    for what, name in (("axis_name", axis_name), ("spmd_axis_name", spmd_axis_name)):
+        if not isinstance(name, Hashable):
+            raise ArgumentError(f"{what}: expected the name of an axis, got {name!r}")
+    if axis_size is None:
+        return _Unsized(program, in_axes, out_axes, axis_name, spmd_axis_name)
+    axis_size = _size(axis_size)
+    if not isinstance(spmd_axis_name, tuple | None):
+        spmd_axis_name = (spmd_axis_name,)
+    # A symbolic size, and the name of an axis, mean something to one program only.
+    lends = isinstance(axis_size, int) and axis_name is None and spmd_axis_name is None
+    result, rules, symbol = start(program, custom_rules="none", lends=lends)
+    with scope():
+        axis = batch_axis(axis_size, axis_name, spmd_axis_name)
+        new, _ = vmap_function(rules, symbol, in_dims, axis, out_dims)
+        copied = rules.functions.copy_in(new)
+    trees = program.in_tree, program.out_tree
+    return finish(result, new, *trees, arg_names=program.arg_names, copied=copied)
+
+
+def _size(given: Any) -> Any:
+    """The size of a batch, a number or a symbolic one."""
+    size = given if core.is_symbolic_dim(given) else integer(given)
+    if size is None or (isinstance(size, int) and size < 0):
+        raise ArgumentError(f"axis_size: expected a size from 0 on, got {given!r}")
+    return size
+
+
+class _Unsized:
+    """A batched program that waits for its arguments to learn the size of the batch."""
+
+    def __init__(self, program: Program, *options: Any):
+        self._program = program
+        self._in_axes, *self._rest = options
+
+    def __repr__(self) -> str:
+        return f"<{self._program!r} batched along in_axes={self._in_axes}, of a size still to come>"
+
+    def _of_size(self, size: int) -> Program:
+        out_axes, axis_name, spmd_axis_name = self._rest
+        return self._program.vmap(self._in_axes, out_axes, size, axis_name, spmd_axis_name)
+
+    def _in_jax(self, *args: Any, **kwargs: Any) -> Any:
+        out_axes, axis_name, spmd_axis_name = self._rest
+        batched = jax.vmap(
+            self._program,
+            self._in_axes,
+            out_axes,
+            axis_name=axis_name,
+            spmd_axis_name=spmd_axis_name,
+        )
+        return batched(*args, **kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        arguments.check_tree(self._program, args, kwargs)
+        leaves, tree = jax.tree.flatten(args)
+        dims = _prefix("in_axes", self._in_axes, tree)
+        paths = [f"args{jax.tree_util.keystr(p)}" for p, _ in jax.tree.leaves_with_path(args)]
+        batched = [(p, x, d) for p, x, d in zip(paths, leaves, dims, strict=True) if d is not None]
+        batched += [
+            (f"kwargs{jax.tree_util.keystr(p)}", x, 0) for p, x in jax.tree.leaves_with_path(kwargs)
+        ]
+        sizes = [self._size(*leaf) for leaf in batched]
+        if any(_is_sharded(value, axis) for _, value, axis in batched):
+            # JAX knows what becomes of that.
+            return self._in_jax(*args, **kwargs)
+        if len(set(sizes)) != 1:
+            found = ", ".join(
+                f"{path} has {size} along axis {d}"
+                for (path, _, d), size in zip(batched, sizes, strict=True)
+            )
+            raise ArgumentError(
+                f"vmap of @{self._program.name}: expected batched arguments of one size, got "
+                f"{found or 'none that is batched'}"
+            )
+        return self._of_size(sizes[0])(*args, **kwargs)
+
+    def _size(self, path: str, value: Any, axis: int) -> int:
+        aval = core.typeof(value)
+        if not -len(aval.shape) <= axis < len(aval.shape):
+            raise ArgumentError(
+                f"vmap of @{self._program.name}: {path} has no axis {axis} to be batched along, it "
+                f"is {aval.str_short(short_dtypes=True)}"
+            )
+        return aval.shape[axis]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise _NoSize(
+            f"vmap of @{self._program.name} has no {name} before its size is known; give axis_size"
+        )
+
+
+class _NoSize(ArgumentError, AttributeError):
+    """Whoever only asks whether there is an attribute gets a no."""
+
+
+def _is_sharded(value: Any, axis: int) -> bool:
+    """Whether an array is known to be sharded along an axis, over explicit axes of a mesh."""
+    sharding = getattr(core.typeof(value), "sharding", None)
+    return sharding is not None and not sharding.mesh.empty and sharding.spec[axis] is not None
+
+
+def _prefix(what: str, axes: Any, tree: Any) -> list[int | None]:
+    """A pytree prefix of axes as one axis per leaf.  ``None`` is an axis, no leaf of ``tree``."""
+    if what == "in_axes" and isinstance(axes, list):
+        # Of the arguments, which are a tuple, JAX takes a list too; a result may be either.
+        axes = tuple(axes)
+    flat: list[int | None] = []
+    subtrees = pytrees.of_placeholders(tree)
+    try:
+        jax.tree.map(
+            lambda axis, subtree: flat.extend([axis] * len(jax.tree.leaves(subtree))),
+            axes,
+            subtrees,
+            is_leaf=_is_none,
+        )
+    except ValueError as e:
+        raise ArgumentError(f"{what}={axes} is no prefix of the pytree {tree}: {e}") from None
+    return [axis if axis is None else _axis(what, i, axis) for i, axis in enumerate(flat)]
+
+
+def _axis(what: str, leaf: int, given: Any) -> int:
+    axis = integer(given)
+    if axis is None:
+        raise ArgumentError(
+            f"{what}: the axis of leaf {leaf} must be an int or None, got {given!r}"
+        )
+    return axis
+
+
+def _flat_axes(what: str, axes: Any, tree: Any, avals: Sequence[Any]) -> list[int | None]:
+    """A pytree prefix of axes as one axis per leaf, negative ones counted from the end."""
+    flat = _prefix(what, axes, tree)
+    result = []
+    for i, (axis, aval) in enumerate(zip(flat, avals, strict=False)):
+        ndim = len(aval.shape) + 1
+        if axis is not None and not -ndim <= axis < ndim:
+            raise ArgumentError(f"{what}: axis {axis} of leaf {i} is out of range for {ndim} dims")
+        result.append(axis if axis is None or axis >= 0 else axis + ndim)
+    return result
+
+
+def _is_none(value: Any) -> bool:
+    return value is None

@@ -1,0 +1,174 @@
+"""Gradients, Jacobians and Hessians."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from jaxmlir._compat import core
+from jaxmlir.dialect.builder import returned, set_results, zeros
+from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.errors import JaxmlirError
+from jaxmlir.passes.options import at_public
+from jaxmlir.program import arguments
+from jaxmlir.program.transforms.ends import finish, start
+from jaxmlir.program.transforms.trees import leaves_of, to_differentiate, tuple_of
+from jaxmlir.support.integers import integer
+from jaxmlir.transforms.imports import library_first
+from jaxmlir.transforms.jvp import active_arguments
+from jaxmlir.transforms.transpose import cotangent_type
+from jaxmlir.transforms.vjp import grad as grad_function
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+
+@library_first
+def grad(
+    program: Program,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    allow_int: bool = False,
+    holomorphic: bool = False,
+    value: bool = False,
+    while_loops: str = "error",
+    checkpoints: int | None = None,
+) -> Program:
+    """The gradient of a scalar-valued program, as ``jax.grad`` (``jax.value_and_grad``) gives it.
+
+    Args:
+      value: also the value.
+      while_loops: what becomes of loops whose trip count is known only when they run: ``"error"``
+        or ``"checkpointed"``.
+      checkpoints: how many states of such a loop are kept.
+
+    Raises:
+      ArgumentError: ``argnums`` name no argument.
+      TransformError: the result is not a real scalar, an argument has no gradient, or an op cannot
+        be differentiated.
+    """
+    (args_tree, _), out_tree = program.in_tree.children(), program.out_tree
+    positions = to_differentiate(argnums, args_tree)
+    chosen = leaves_of(args_tree, positions)
+    value_tree, aux_tree = _value_and_aux(program) if has_aux else (out_tree, None)
+    if not jax.tree_util.treedef_is_leaf(value_tree):
+        raise at_public(
+            program,
+            f"the gradient of @{program.name} is that of a scalar; its result is {value_tree}",
+        )
+    _check_dtypes(program, chosen, holomorphic, allow_int)
+    result, rules, symbol = start(program, while_loops, checkpoints, reverse=True, lends=True)
+    with scope():
+        inputs = list(result.function(symbol).type.inputs)
+        tangible = active_arguments(result, symbol, ())
+        wanted = frozenset(chosen)
+        active = tuple(i in wanted and a for i, a in enumerate(tangible))
+        new = grad_function(rules, symbol, active, has_aux=has_aux, value=value)
+        function = result.function(new)
+        outs = returned(function)
+        values, outs = (outs[:1], outs[1:]) if value else ([], outs)
+        n = sum(active)
+        found = dict(zip((i for i, a in enumerate(active) if a), outs[:n], strict=True))
+        aux = outs[n:]
+        with ir.InsertionPoint.at_block_terminator(function.entry_block), function.location:
+            gradients = [
+                found[i] if i in found else zeros(cotangent_type(inputs[i])) for i in chosen
+            ]
+        first = [*values, *aux] if value else []
+        set_results(function, [*first, *gradients, *([] if value else aux)])
+        copied = rules.functions.copy_in(new)
+    pieces = [args_tree.children()[i] for i in positions]
+    grads = tuple_of(pieces) if integer(argnums) is None else pieces[0]
+    if value:
+        first_tree = value_tree if aux_tree is None else tuple_of([value_tree, aux_tree])
+        tree = tuple_of([first_tree, grads])
+    else:
+        tree = grads if aux_tree is None else tuple_of([grads, aux_tree])
+    return finish(
+        result, new, program.in_tree, tree, f"{symbol}.grad", program.arg_names, copied=copied
+    )
+
+
+def _value_and_aux(program: Program) -> list[Any]:
+    """The pytrees of the two that a program returns.
+
+    Raises:
+      TransformError: it returns something else.
+    """
+    tree = program.out_tree
+    node = tree.node_data()
+    if node is None or not issubclass(node[0], (tuple, list)) or len(tree.children()) != 2:
+        raise at_public(
+            program,
+            f"has_aux: @{program.name} must return a pair (value, auxiliary), it returns {tree}",
+        )
+    return tree.children()
+
+
+def _check_dtypes(
+    program: Program, chosen: Sequence[int], holomorphic: bool, allow_int: bool
+) -> None:
+    """The conditions of ``jax.grad`` on argument and result dtypes."""
+    import jax.numpy as jnp
+
+    kind = jnp.complexfloating if holomorphic else jnp.inexact
+    first_of: dict[Any, int] = {}
+    for i in chosen:
+        first_of.setdefault(program.in_avals[i].dtype, i)
+    for dtype, i in first_of.items():
+        if not jax.dtypes.issubdtype(dtype, kind) and not (allow_int and not holomorphic):
+            raise at_public(
+                program,
+                f"grad of @{program.name}: argument {arguments.name(program, i)} must have a "
+                f"dtype under {kind.__name__}, got {dtype}"
+                + ("" if holomorphic else "; allow_int=True gives integers a gradient of float0"),
+            )
+    dtype = program.out_avals[0].dtype if program.out_avals else None
+    wanted = jnp.complexfloating if holomorphic else jnp.floating
+    if dtype is None or not jax.dtypes.issubdtype(dtype, wanted):
+        raise at_public(
+            program,
+            f"grad of @{program.name}: the result must have a dtype under {wanted.__name__}, "
+            f"got {dtype}",
+        )
+
+
+def jacobian(
+    program: Program,
+    kind: str,
+    while_loops: str = "error",
+    checkpoints: int | None = None,
+    **options: Any,
+) -> Program:
+    """``jax.jacfwd``, ``jax.jacrev`` or ``jax.hessian`` of a program, as a program.
+
+    These are compositions of jvp, vjp and vmap with pytree bookkeeping: JAX composes them, and the
+    passes do the work, for a program inside JAX code is transformed by them.
+
+    Raises:
+      ArgumentError: ``argnums`` name no argument.
+      TransformError: an argument or result has no such derivative, or an op cannot be
+        differentiated.
+    """
+    from jaxmlir.program.staging import trace
+
+    to_differentiate(options["argnums"], program.in_tree.children()[0])
+    program, _, _ = start(program, while_loops, checkpoints, custom_rules="all")
+
+    def transformed(*args: Any, **kwargs: Any) -> Any:
+        return getattr(jax, kind)(program, **options)(*args, **kwargs)
+
+    transformed = arguments.called(program, transformed, f"{program.name}.{kind}")
+    try:
+        with program.widths:
+            args, kwargs = arguments.abstract(program)
+            return trace(transformed)(*args, **kwargs)
+    except JaxmlirError:
+        raise
+    except (TypeError, ValueError) as e:  # what JAX says of dtypes, of ``has_aux``, of no results
+        raise at_public(program, f"{kind} of @{program.name}: {e}") from e
+    except core.InconclusiveDimensionOperation as e:  # JAX cuts the Jacobian at sums of sizes
+        advice = f"program.specialize(...).{kind}() is that at given sizes"
+        raise at_public(program, f"{kind} of @{program.name}: {advice}; {e}") from e

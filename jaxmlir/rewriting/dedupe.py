@@ -1,0 +1,263 @@
+"""``jaxpr-dedupe-functions``: structurally equal functions become one.
+
+Two functions are equal when their ops are, and the functions these refer to are equal in turn; that
+includes functions that refer to themselves, as custom derivative rules do.  It is the question of
+which states of an automaton are equivalent, and the answer is found in the same way (Moore 1956):
+take functions with equal ops for equal, and split the classes whose members refer to functions of
+different classes until none is left.
+"""
+
+from __future__ import annotations
+
+import collections
+import re
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir.dialect.builder import named_ops, ops_of, returned
+from jaxmlir.dialect.ir import (
+    func,
+    has_regions,
+    inner_ops,
+    ir,
+    is_foreign,
+    is_private,
+    scope,
+    symbol_uses,
+)
+from jaxmlir.passes.base import Pass
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.builder import Uses
+    from jaxmlir.program.program import Program
+    from jaxmlir.transforms.shared_functions import Copy
+
+
+class DedupeFunctions(Pass):
+    """Merge private functions that are equal but for their names and locations."""
+
+    name: ClassVar[str] = "jaxpr-dedupe-functions"
+
+    def run(self, program: Program) -> bool:
+        return dedupe_functions(program)
+
+
+def dedupe_functions(program: Program, copies: dict[str, Copy] | None = None) -> bool:
+    """Keeps the first of each class of equal private functions, and refers to it everywhere;
+    whether there were any equal ones.
+
+    Args:
+      copies: what is known of some functions; is brought up to date.
+    """
+    functions = program.functions
+    count = len(functions)
+    merge_functions(functions, copies=copies)
+    if len(functions) == count:
+        return False
+    program.changed(functions)
+    return True
+
+
+def merge_functions(
+    functions: dict[str, func.FuncOp],
+    among: Collection[str] | None = None,
+    copies: dict[str, Copy] | None = None,
+) -> None:
+    """Likewise, of a module's functions; those that go, leave the dictionary too.
+
+    Args:
+      among: only these may go, by default all.
+    """
+    copies = {} if copies is None else copies
+    with scope():
+        representative = equal_functions(functions, copies)
+        if among is not None:
+            representative |= {name: name for name in functions if name not in among}
+        if all(name == kept for name, kept in representative.items()):
+            return
+        for name, function in list(functions.items()):
+            if representative[name] != name:
+                functions.pop(name).operation.erase()
+                copies.pop(name, None)
+            else:
+                _rename_uses_of(name, function, representative, copies)
+
+
+def rename_functions(
+    program: Program, names: dict[str, str], copies: dict[str, Copy], uses: Uses
+) -> None:
+    """Gives functions other names, and refers to them by these.
+
+    Args:
+      uses: what the functions refer to so far.
+    """
+    if not names:
+        return
+    with scope():
+        for name, function in program.functions.items():
+            if not names.keys().isdisjoint(uses[name]):
+                _rename_uses_of(name, function, names, copies)
+            if name in names:
+                function.attributes["sym_name"] = ir.StringAttr.get(names[name])
+    for name in names.keys() & copies.keys():
+        copies[names[name]] = copies.pop(name)
+    program.changed({names.get(name, name): op for name, op in program.functions.items()})
+
+
+def _rename_uses_of(
+    name: str, function: func.FuncOp, names: dict[str, str], copies: dict[str, Copy]
+) -> None:
+    copy = copies.get(name)
+    if copy is None:
+        rename_uses(function, names)
+    elif any(names.get(use, use) != use for use in copy.uses):
+        rename_uses(function, names)
+        copies[name] = copy._replace(uses=tuple([names.get(use, use) for use in copy.uses]))
+
+
+def equal_functions(
+    functions: Mapping[str, func.FuncOp], copies: Mapping[str, Copy] | None = None
+) -> dict[str, str]:
+    """For each function the first of those equal to it.
+
+    Args:
+      copies: what is known of some functions.
+    """
+    copies = copies or {}
+    shapes: dict[Any, int] = {}
+    class_of: dict[str, int] = {}
+    uses: dict[str, tuple[str, ...]] = {}
+    own = {n: outline_of(f) for n, f in functions.items() if n not in copies and is_private(f)}
+    # The shape of a function that is unlike all others for a simpler reason is not needed.
+    outlines = collections.Counter(own.values())
+    if own:
+        outlines.update(copies[name].leaf.outline for name in functions if name in copies)
+    for name, function in functions.items():
+        shape, uses[name] = name, ()
+        if name in copies:
+            shape, uses[name] = copies[name].leaf.shape, copies[name].uses
+        elif name in own and outlines[own[name]] > 1:
+            shape, uses[name] = shape_of(function)
+        class_of[name] = shapes.setdefault(shape, len(shapes))
+    if len(shapes) == len(functions):
+        return {name: name for name in functions}
+    _split(class_of, uses)
+    first: dict[int, str] = {}
+    return {name: first.setdefault(class_of[name], name) for name in functions}
+
+
+def _split(class_of: dict[str, int], uses: Mapping[str, tuple[str, ...]]) -> None:
+    """Splits classes until the members of each refer to functions of the same classes, in place.
+
+    Only who refers to what has just left its class is looked at, and the largest part of a class
+    stays (Hopcroft 1971), so that a function leaves few classes: a chain of functions takes as many
+    rounds as it is long.
+    """
+    members: dict[int, set[str]] = collections.defaultdict(set)
+    for name, number in class_of.items():
+        members[number].add(name)
+    users: dict[str, list[str]] = collections.defaultdict(list)
+    for name, number in class_of.items():
+        for use in set(uses[name]) if len(members[number]) > 1 else ():
+            users[use].append(name)
+    changed: Collection[str] = class_of
+    while changed:
+        groups: dict[int, dict[Any, set[str]]] = collections.defaultdict(dict)
+        for name in changed:
+            number = class_of[name]
+            if len(members[number]) > 1:
+                key = tuple([class_of.get(use, use) for use in uses[name]])
+                groups[number].setdefault(key, set()).add(name)
+        left: list[str] = []
+        for number, by_uses in groups.items():
+            group, parts = members[number], [*by_uses.values()]
+            # The others refer to the same classes as each other, and as before.
+            others = len(group) - sum(map(len, parts))
+            largest = max(parts, key=len)
+            if others < len(largest):
+                parts.remove(largest)
+                if others:
+                    parts.append(group.difference(largest, *parts))
+            for part in parts:
+                new = len(members)
+                members[new] = part
+                group -= part
+                class_of.update(dict.fromkeys(part, new))
+                left += part
+        changed = {user for name in left for user in users[name]}
+
+
+def outline_of(function: func.FuncOp) -> tuple[ir.FunctionType, str]:
+    """The type of a function and the name of its first op: equal for equal functions.
+
+    A function that does no more than call another one has the other one's type.
+    """
+    first = function.entry_block.operations[0]
+    return function.type, first.operation.name
+
+
+class Shape(tuple[Any, ...]):
+    """Equal for functions that differ in the symbols they refer to; hashed once."""
+
+    def __hash__(self) -> int:
+        found = self.__dict__.get("hash")
+        if found is None:
+            found = self.__dict__["hash"] = super().__hash__()
+        return found
+
+
+def shape_of(function: func.FuncOp) -> tuple[Shape, tuple[str, ...]]:
+    """The function without the symbols it refers to, and these in order."""
+    numbers: dict[ir.Value, int] = {v: i for i, v in enumerate(function.arguments)}
+    uses: list[str] = []
+    ops = []
+    for op, name, operands in ops_of(function):
+        attributes = []
+        for key, attr in op.attributes.items() if len(op.attributes) else ():
+            found = symbol_uses(attr)
+            uses.extend(found)
+            attributes.append((key, rename(attr, _BLANK) if found else attr))
+        types = tuple(op.results.types)
+        # An op with regions is like no other.
+        regions = op if has_regions(op, name) else None
+        parts = name, tuple(attributes), tuple([numbers[v] for v in operands]), types, regions
+        ops.append(parts)
+        for result in op.results:
+            numbers[result] = len(numbers)
+    own = tuple((key, attr) for key, attr in function.attributes.items() if key != "sym_name")
+    returns = tuple(numbers[v] for v in returned(function))
+    return Shape((own, tuple(ops), returns)), tuple(uses)
+
+
+class _Blank(dict[str, str]):
+    def get(self, key: str, default: Any = None) -> str:
+        return "_"
+
+
+_BLANK = _Blank()
+
+
+def rename(attr: ir.Attribute, names: Mapping[str, str]) -> ir.Attribute:
+    """The attribute with other symbols in it."""
+    if isinstance(attr, ir.FlatSymbolRefAttr):
+        return ir.FlatSymbolRefAttr.get(names.get(attr.value, attr.value))
+    if isinstance(attr, ir.ArrayAttr):
+        return ir.ArrayAttr.get([rename(item, names) for item in attr])
+    if isinstance(attr, ir.DictAttr):
+        return ir.DictAttr.get({item.name: rename(item.attr, names) for item in attr})
+    return attr
+
+
+def short_name(symbol: str) -> str:
+    """A symbol without the numbers that told it from others."""
+    return re.sub(r"(_\d+)+$", "", symbol) if symbol[-1].isdigit() else symbol
+
+
+def rename_uses(function: func.FuncOp, names: Mapping[str, str]) -> None:
+    """Has a function refer to others by other names."""
+    for op, name in named_ops(function):
+        for holder in (op, *inner_ops(op)) if is_foreign(name) else (op,):
+            attributes = holder.attributes
+            for key, attr in list(attributes.items()) if len(attributes) else ():
+                if any(names.get(use, use) != use for use in symbol_uses(attr)):
+                    attributes[key] = rename(attr, names)

@@ -1,0 +1,152 @@
+"""``jaxpr-inline``: calls replaced by the bodies of the functions that they call.
+
+A call is inlined if it is the only use of its function, or if the function is small; functions are
+gone through callees first, so what a function calls counts towards its size by then.  Calls that
+ask for something of their own (shardings, layouts, a mesh, compiler options), and functions with
+the attribute ``no_inline``, stay.  So do ``remat2``, custom derivatives and loops: they are more
+than calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir.dialect.builder import inline as inline_body
+from jaxmlir.dialect.builder import ops_with_symbols, put_instead, references
+from jaxmlir.dialect.ir import func, ir, is_private, new_function, scope
+from jaxmlir.passes.base import Count, Pass
+from jaxmlir.passes.remarks import remark
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+# Attributes that say nothing about how the called function is to be compiled.
+_PLAIN = frozenset(
+    {"jaxpr", "call_jaxpr", "name", "inline", "keep_unused", "donated_invars", "jaxpr.effects"}
+)
+_CALLS = frozenset({"jaxpr.jit", "jaxpr.call", "jaxpr.closed_call", "jaxpr.eval_jaxpr"})
+
+
+class Inline(Pass):
+    """Replace calls by the bodies of the functions called.
+
+    Options:
+      max-ops: functions of at most so many ops are inlined wherever they are called.
+      single-use: inline functions that are called once, whatever their size.
+    """
+
+    name: ClassVar[str] = "jaxpr-inline"
+    max_ops: Count = 8
+    single_use: bool = True
+
+    def run(self, program: Program) -> bool:
+        return inline(program, self.max_ops, self.single_use) > 0
+
+
+def inline(program: Program, max_ops: int = 8, single_use: bool = True) -> int:
+    """Inlines calls in place; how many."""
+    with scope():
+        functions, graph = program.functions, program.reading.graph
+        uses = graph.counts()
+        sizes: dict[str, int] = {}
+        # Larger functions that are called once, and by which.
+        waiting: dict[str, str] = {}
+        count = 0
+        for symbol in graph.callees_first():
+            function = functions[symbol]
+            grown = 0
+            for op, name in list(ops_with_symbols(function)):
+                callee = callee_of(op, name, functions)
+                if callee is None or callee not in sizes:
+                    continue
+                once = single_use and uses[callee] == 1 and is_private(functions[callee])
+                if not once and sizes[callee] > max_ops:
+                    continue
+                remark(op, f"inlined @{callee}: " + _reason(once, sizes[callee]))
+                count += 1
+                uses[callee] -= 1
+                if sizes[callee] > max_ops:
+                    # Not yet: the ops of a chain of such calls would be copied once for each.
+                    waiting[callee] = symbol
+                    grown += sizes[callee] - 1
+                    continue
+                _inline(op, functions[callee])
+                if uses[callee] == 0 and is_private(functions[callee]):
+                    functions[callee].operation.erase()
+                else:
+                    uses.update(references(functions[callee]))
+            sizes[symbol] = sum(1 for _ in function.entry_block.operations) - 1 + grown
+        for symbol in dict.fromkeys(waiting.values()):
+            if symbol not in waiting:
+                _inline_all(functions, functions[symbol], waiting)
+        for callee in waiting:
+            functions[callee].operation.erase()
+    if count:
+        program.changed()
+    return count
+
+
+def inlined(functions: dict[str, func.FuncOp], function: func.FuncOp) -> func.FuncOp:
+    """A function with all its plain calls inlined, whatever the size of what they call.
+
+    It is a copy before the function, or the function itself if that calls nothing.
+    """
+    if all(callee_of(op, name, functions) is None for op, name in ops_with_symbols(function)):
+        return function
+    copy = function.operation.clone(ip=ir.InsertionPoint(function)).opview
+    _inline_all(functions, copy, functions)
+    return copy
+
+
+def _inline_all(
+    functions: dict[str, func.FuncOp], function: func.FuncOp, among: Container[str]
+) -> None:
+    """Replaces the calls of some functions, and those in what comes in their place.
+
+    Each op is copied once, however deep it is, and put at the end: what comes in place of a call is
+    written apart, and gone through next.
+    """
+    *ops, last = function.entry_block.operations
+    # Each with the function that the ops are in, without which they would be gone.
+    stack = [(iter(ops), function.operation)]
+    while stack:
+        op = next(stack[-1][0], None)
+        if op is None:
+            stack.pop()
+            continue
+        name = op.operation.name
+        callee = callee_of(op, name, functions) if name in _CALLS else None
+        if callee is None or callee not in among:
+            op.operation.move_before(last.operation)
+            continue
+        apart, block = new_function(callee, [], [], op.location, False)
+        with ir.InsertionPoint(block), op.location:
+            values = inline_body(functions[callee], list(op.operands))
+        put_instead(op, values)
+        stack.append((iter(list(block.operations)), apart.operation))
+
+
+def _reason(once: bool, size: int) -> str:
+    return "called here only" if once else f"it is small ({size} ops)"
+
+
+def _inline(op: Any, function: func.FuncOp) -> None:
+    with ir.InsertionPoint(op), op.location:
+        values = inline_body(function, list(op.operands))
+    put_instead(op, values)
+
+
+def callee_of(op: Any, name: str, functions: dict[str, func.FuncOp]) -> str | None:
+    """The function that an op calls, if inlining it loses nothing."""
+    if not is_plain_call(op, name):
+        return None
+    attributes = op.attributes
+    symbol = attributes["jaxpr" if "jaxpr" in attributes else "call_jaxpr"].value
+    kept = functions[symbol].attributes
+    return None if "no_inline" in kept or "jaxpr.num_constvars" in kept else symbol
+
+
+def is_plain_call(op: Any, name: str) -> bool:
+    """Whether an op calls a function, and asks for nothing of its own."""
+    return name in _CALLS and all(key in _PLAIN for key, _ in op.attributes.items())

@@ -1,0 +1,1 @@
+"""A program as a JAX primitive: calls, devices, and what JAX's transformations make of it."""

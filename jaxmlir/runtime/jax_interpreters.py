@@ -1,0 +1,123 @@
+"""Interpreters of JAX that look at each equation, and what they make of a program's.
+
+``jax.experimental.jet`` computes Taylor series, ``sparsify`` computes with sparse arrays,
+``checkify`` finds out what goes wrong, and ``jax_debug_key_reuse`` which random keys are used
+twice, by a rule for each primitive.  To them a call of a program is a ``jit`` of its equations.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import sys
+from collections.abc import Callable, Iterable
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from jaxmlir._compat import core, resolve
+
+if TYPE_CHECKING:
+    from jaxmlir.runtime.callee import Callee
+
+
+def register(primitive: Any) -> None:
+    """Gives the primitive of calls its rules in the interpreters, when they are imported.
+
+    That may be later than JAX has traced a program, and it traces none twice; and importing them
+    here would take longer than what a small program takes to load.
+    """
+    for module in _INTERPRETERS.keys() & sys.modules.keys():
+        _add_rule(primitive, module)
+    sys.meta_path.insert(0, _AfterImport(primitive))
+
+
+def _add_rule(primitive: Any, module: str) -> None:
+    registry, make = _INTERPRETERS[module]
+    rules = resolve(module, registry)
+    if rules is not None:
+        rules[primitive] = make(rules)
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Finds the interpreters as Python does, and adds the rules once they are there."""
+
+    def __init__(self, primitive: Any):
+        self.primitive = primitive
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        if name not in _INTERPRETERS:
+            return None
+        others = [finder for finder in sys.meta_path if finder is not self]
+        found = (finder.find_spec(name, path, target) for finder in others)
+        spec = next(filter(None, found), None)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                _add_rule(self.primitive, name)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _series(rules: Any) -> Callable[..., Any]:
+    def rule(primals: Any, series: Any, *, callee: Callee, placement: Any) -> Any:
+        eqn = _as_jit(callee, map(core.typeof, primals))
+        return rules[eqn.primitive](primals, series, **eqn.params)
+
+    return rule
+
+
+def _checks(rules: Any) -> Callable[..., Any]:
+    def rule(*args: Any, callee: Callee, placement: Any) -> Any:
+        # Before the operands: what went wrong so far, and what JAX's versions add to that.
+        operands = args[len(args) - len(callee.signature.operands) :]
+        eqn = _as_jit(callee, map(core.typeof, operands))
+        return rules[eqn.primitive](*args, **eqn.params)
+
+    return rule
+
+
+def _on_sparse_arrays(rules: Any) -> Callable[..., Any]:
+    avals_of = resolve(_SPARSE, "spvalues_to_avals")
+
+    def rule(arrays: Any, *operands: Any, callee: Callee, placement: Any) -> Any:
+        eqn = _as_jit(callee, avals_of(arrays, operands))
+        return rules[eqn.primitive](arrays, *operands, **eqn.params)
+
+    return rule
+
+
+def _uses_of_keys(rules: Any) -> Any:
+    def signature(call: Any) -> Any:
+        eqn = _as_jit(call.params["callee"], [v.aval for v in call.invars])
+        return rules[eqn.primitive].signature(eqn)
+
+    return resolve(_KEY_REUSE, "DynamicKeyReuseSignature")(signature)
+
+
+_KEY_REUSE = "jax.experimental.key_reuse._core"
+_SPARSE = "jax.experimental.sparse.transform"
+
+# By module, what its rules are called there, and what makes one of them.
+_INTERPRETERS = {
+    "jax.experimental.jet": ("jet_rules", _series),
+    _SPARSE: ("sparse_rules_bcoo", _on_sparse_arrays),
+    "jax._src.checkify": ("error_checks", _checks),
+    _KEY_REUSE: ("key_reuse_signatures", _uses_of_keys),
+}
+
+
+def _as_jit(callee: Callee, avals: Iterable[Any]) -> Any:
+    """The equation of a jit of the function."""
+
+    def function(*xs: Any) -> list[Any]:
+        return core.jaxpr_as_fun(callee.closed_jaxpr)(*xs)
+
+    function.__name__ = callee.symbol
+    with jax.disable_jit(False):
+        (eqn,) = jax.make_jaxpr(jax.jit(function))(*avals).eqns
+    return eqn

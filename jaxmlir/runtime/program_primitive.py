@@ -1,0 +1,457 @@
+"""A program as a JAX primitive: ``jaxmlir_call``.
+
+Calling a program inside JAX code binds one equation.  Its lowering splices in the program's
+StableHLO; so a program runs under ``jax.jit``, with JAX's C++ dispatch, donation, sharding, async
+execution and compilation cache.  Its derivative and batching rules run the passes on the function.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from jaxmlir._compat import (
+    ad,
+    ad_util,
+    batching,
+    close_jaxpr,
+    core,
+    debug_info,
+    defer_mhlo_classes,
+    effects,
+    mlir,
+    pe,
+    register_dce,
+    register_linearization,
+    resolve,
+    source_info_util,
+)
+from jaxmlir.analysis.liveness import Cut, Variant
+from jaxmlir.bridge import manual_axes
+from jaxmlir.bridge.exporter import Exporter, count_constvars
+from jaxmlir.dialect.ir import context, ir
+from jaxmlir.dialect.types import in_scope
+from jaxmlir.lowering.deferred_bodies import Nesting
+from jaxmlir.optimize.simplify.dce import reduced
+from jaxmlir.runtime import jax_interpreters
+from jaxmlir.runtime.callee import Callee, Pruned
+from jaxmlir.support.masks import chosen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jaxmlir.program.program import Program
+
+
+# Parameters: ``callee``, and ``placement``, what JAX must see of the function before it lowers it
+# (see :mod:`jaxmlir.runtime.placement`).
+call_p = core.Primitive("jaxmlir_call")
+call_p.multiple_results = True
+
+
+@call_p.def_impl
+def _impl(*args: Any, **params: Any) -> list[Any]:
+    callee = params["callee"]
+    if jax.config.jax_disable_jit:
+        return core.jaxpr_as_fun(callee.closed_jaxpr)(*args)
+    if jax.config.jax_debug_nans or jax.config.jax_debug_infs:
+        # JAX comes here where a compiled call gave one, to be told which op it was.
+        from jaxmlir.interpret.interpreter import Interpreter
+
+        return Interpreter(callee.program).run(callee.symbol, args)
+
+    def jitted() -> Any:
+        # What it is traced to is not to keep it.
+        twin = params | {"callee": callee.twin()}
+        return jax.jit(lambda *xs: call_p.bind(*xs, **twin))
+
+    # The same function each time, which JAX compiles once.
+    return callee.once(("jitted", params["placement"]), jitted)(*args)
+
+
+@call_p.def_effectful_abstract_eval
+def _abstract_eval(*avals: Any, callee: Callee, placement: Any) -> tuple[list[Any], Any]:
+    signature = callee.signature
+    return _results_for(callee, avals), signature.effects
+
+
+def _results_for(callee: Callee, avals: Sequence[Any]) -> list[Any]:
+    """The abstract values of a call's results, for arguments of these abstract values.
+
+    Symbolic sizes are in the arguments' scope: that of a program's equations is not its caller's.
+    """
+    found = manual_axes.results(callee.signature, avals)
+    if all(core.is_constant_shape(getattr(aval, "shape", ())) for aval in found):
+        return found
+    sizes = (size for aval in avals for size in getattr(aval, "shape", ()))
+    symbolic = next((size for size in sizes if not core.is_constant_dim(size)), None)
+    sizes_scope = callee.sizes_scope if symbolic is None else symbolic.scope
+    return found if sizes_scope is None else [in_scope(aval, sizes_scope) for aval in found]
+
+
+def _stage(trace: Any, source_info: Any, *tracers: Any, **params: Any) -> list[Any]:
+    """Stages a call out.  JAX's own way of doing that remembers what equations give by their
+    parameters, and would keep the programs of thousands of them."""
+    results, effects_ = call_p.abstract_eval(*(t.aval for t in tracers), **params)
+    return trace.emit_eqn(tracers, results, call_p, params, effects_, source_info)
+
+
+pe.custom_staging_rules[call_p] = _stage
+
+
+def _lowering(ctx: Any, *args: Any, callee: Callee, placement: Any) -> list[Any]:
+    found = Nesting.of(ctx.module_context).placeholder(ctx, callee, args)
+    results, tokens = found or callee.lower(ctx, args)
+    if ctx.tokens_in is not tokens or len(tokens):
+        ctx.set_tokens_out(tokens)
+    return results
+
+
+mlir.register_lowering(call_p, _lowering, cacheable=False)
+jax_interpreters.register(call_p)
+defer_mhlo_classes()
+
+
+def _lower_hi_primitives() -> None:
+    """Gives JAX's high-level primitives a lowering rule: what they expand to.
+
+    JAX expands them (since 0.11.2 ``lax.custom_root`` is one) in the whole jaxpr before it lowers;
+    in a program they stay, with their derivative rules, until they are lowered.  One that only has
+    a transpose expands to JAX's error.
+    """
+    for name in ("call_hi_primitive_p", "call_hi_primitive_linearized_p"):
+        hi_p = resolve("jax._src.hijax", name)
+        if hi_p is not None and hi_p not in mlir._lowerings:
+            rule = mlir.lower_fun(hi_p.to_lojax, multiple_results=True)
+            mlir.register_lowering(hi_p, rule)
+
+
+_lower_hi_primitives()
+
+
+def _equation(like: Any, callee: Callee, invars: Any, outvars: Any) -> Any:
+    """A call of another function, in place of the equation ``like``."""
+    # An equation that hides no placement is in a function whose callers tell it.
+    placement = like.params["placement"] and callee.placement
+    return core.new_jaxpr_eqn(
+        invars,
+        outvars,
+        call_p,
+        {"callee": callee, "placement": placement},
+        callee.signature.effects,
+        like.source_info,
+        like.ctx,
+    )
+
+
+def _dce(used: list[bool], eqn: Any) -> tuple[list[bool], Any | None]:
+    """JAX drops what is dead before it lowers: here, what is dead inside the called function."""
+    if not any(used) and all(pe.dceable_effects.contains(e) for e in eqn.effects):
+        return [False] * len(eqn.invars), None
+    found = eqn.params["callee"].pruned(tuple(used))
+    if found is None:
+        return [True] * len(eqn.invars), eqn
+    arguments, callee = found
+    new = _equation(eqn, callee, chosen(eqn.invars, arguments), chosen(eqn.outvars, used))
+    return list(arguments), new
+
+
+register_dce(call_p, _dce)
+
+
+def call(program: Program, symbol: str, args: list[Any]) -> list[Any]:
+    """Calls a function of a program on flat arguments, under whatever trace is current.
+
+    References that it makes itself are values here.  A function that is given some is evaluated
+    equation by equation instead: JAX turns them into values by looking at the equations.
+    """
+    if program.signature(symbol).uses_refs:
+        pure = program.pure_form
+        if pure is None or pure.signature(symbol).uses_refs:
+            return core.jaxpr_as_fun(program.exporter.jaxpr(symbol))(*args)
+        program = pure
+    return _call(program.callee(symbol), args)
+
+
+def _call(callee: Callee, args: list[Any]) -> list[Any]:
+    """Binds a call; inside ``jax.shard_map`` one for all results that vary over the same axes."""
+    signature = callee.signature
+    n = len(signature.results)
+
+    def part(indices: Sequence[int]) -> tuple[Sequence[bool], Callee]:
+        """The callee that gives these results, and the arguments it takes."""
+        found = callee.pruned(tuple(i in indices for i in range(n)))
+        return found or ([True] * len(args), callee)
+
+    axes = manual_axes.added(signature.operands, list(map(core.typeof, args)))
+    found = manual_axes.classes(axes, n, lambda i: part([i])[0])
+    if len(found) <= 1 or signature.effects:
+        return _bind_callee(callee, args)
+    results: dict[int, Any] = {}
+    for indices in found.values():
+        arguments, less = part(indices)
+        outs = _bind_callee(less, chosen(args, arguments))
+        results |= zip(indices if less is not callee else range(n), outs, strict=True)
+    return [results[i] for i in range(n)]
+
+
+# --- transformation rules: the passes, applied to the called function ------------------------
+
+
+def _bind(program: Program, symbol: str, args: list[Any]) -> list[Any]:
+    return _bind_callee(program.callee(symbol), args)
+
+
+def _bind_callee(callee: Callee, args: list[Any]) -> list[Any]:
+    cast = manual_axes.cast(callee.signature.operands, args)
+    return call_p.bind(*cast, callee=callee, placement=callee.placement)
+
+
+def _results(callee: Callee, primals: Any) -> list[Any]:
+    """The abstract values of what a call gives."""
+    return _results_for(callee, list(map(core.typeof, primals)))
+
+
+def _active(tangents: Any) -> tuple[bool, ...]:
+    return tuple(
+        type(t) is not ad_util.Zero and core.typeof(t).dtype != jax.dtypes.float0 for t in tangents
+    )
+
+
+def _or_zeros(avals: Any, given: Any, values: Any) -> list[Any]:
+    """Tangents of primals of those types, symbolic zeros where none is given."""
+    it = iter(values)
+    return [
+        next(it) if g else ad_util.Zero(a.to_tangent_aval())
+        for a, g in zip(avals, given, strict=True)
+    ]
+
+
+def _jvp(
+    primals: Any, tangents: Any, *, callee: Callee, placement: Any
+) -> tuple[list[Any], list[Any]]:
+    active = _active(tangents)
+    program, (symbol, active_out) = callee.derived("jvp", active)
+    given = [t for t, a in zip(tangents, active, strict=True) if a]
+    outs = _bind(program, symbol, [*primals, *given])
+    n = len(active_out)
+    return outs[:n], _or_zeros(_results(callee, primals), active_out, outs[n:])
+
+
+ad.primitive_jvps[call_p] = _jvp
+
+
+def _linearize(
+    is_vjp: bool, nonzeros: Any, *primals: Any, callee: Callee, placement: Any
+) -> tuple[list[Any], list[bool], list[Any], Any]:
+    results = _results(callee, primals)
+    operands = callee.program.signature(callee.symbol).operands
+    active = tuple(
+        nz and a.to_tangent_aval().dtype != jax.dtypes.float0
+        for nz, a in zip(nonzeros, operands, strict=True)
+    )
+    program, halves = callee.derived("linearize", (active, is_vjp))
+    outs, kept = halves.values(primals, _bind(program, halves.first, list(primals)))
+
+    def linearized(residuals: list[Any], *tangents: Any) -> list[Any]:
+        given = [t for t, a in zip(tangents, active, strict=True) if a]
+        values = _bind(program, halves.second, [*residuals, *given])
+        return _or_zeros(results, halves.pattern, values)
+
+    return outs, list(halves.pattern), kept, linearized
+
+
+register_linearization(call_p, _linearize)
+
+
+def _transpose(cotangents: Any, *args: Any, callee: Callee, placement: Any) -> list[Any]:
+    linear = tuple(map(ad.is_undefined_primal, args))
+    nonzero = tuple(type(ct) is not ad_util.Zero for ct in cotangents)
+    program, (symbol, given) = callee.derived("transpose", (linear, nonzero))
+    fixed = [a for a, lin in zip(args, linear, strict=True) if not lin]
+    handed = [ct for ct, nz in zip(cotangents, nonzero, strict=True) if nz]
+    outs = iter(_bind(program, symbol, [*fixed, *handed]))
+    gives = iter(given)
+
+    def cotangent(aval: Any) -> Any:
+        return next(outs) if next(gives) else ad_util.Zero(aval)
+
+    return [cotangent(a.aval) if lin else None for a, lin in zip(args, linear, strict=True)]
+
+
+ad.primitive_transposes[call_p] = _transpose
+
+
+def _batch(
+    axis_data: Any, args: Any, dims: Any, *, callee: Callee, placement: Any
+) -> tuple[list[Any], list[Any]]:
+    if axis_data.explicit_mesh_axis is not None and not _knows_meshes(callee):
+        # Its ops have no mesh whose axis their batch dimension could be on.
+        name, size, spmd_name = axis_data.name, axis_data.size, axis_data.spmd_name
+        axis_data = batching.AxisData(name, size, spmd_name, None)
+    program, (symbol, out_dims) = callee.derived("vmap", (axis_data, tuple(dims)))
+    return _bind(program, symbol, list(args)), list(out_dims)
+
+
+def _knows_meshes(callee: Callee) -> bool:
+    """Whether a function was traced for arrays of a mesh."""
+    arrays = [aval for aval in callee.signature.operands if isinstance(aval, core.ShapedArray)]
+    return not all(aval.sharding.mesh.empty for aval in arrays)
+
+
+batching.fancy_primitive_batchers[call_p] = _batch
+
+
+# --- a call of which some operands are known ----------------------------------------------------
+#
+# JAX splits equations so where it transposes a remat that has been differentiated in forward mode,
+# and where it decides what a loop or a remat keeps for the backward pass.
+
+
+def _partial_eval(trace: Any, *tracers: Any, callee: Callee, placement: Any) -> list[Any]:
+    """What can be computed now, and an equation for what has to wait for the unknown operands."""
+    unknown = tuple(not t.is_known() for t in tracers)
+    known = [t.pval.get_known() for t, u in zip(tracers, unknown, strict=True) if not u]
+    if not any(unknown):
+        return call_p.bind(*known, callee=callee, placement=placement)
+    program, split = callee.derived("partial_eval", unknown)
+    results, residuals = split.values(known, _bind(program, split.first, known))
+    rest = [t for t, u in zip(tracers, unknown, strict=True) if u]
+    operands = [*map(trace.instantiate_const, map(trace.new_const, residuals)), *rest]
+    rest_of = program.callee(split.second)
+    second = {"callee": rest_of, "placement": rest_of.placement}
+    signature = rest_of.signature
+    avals = _results_for(rest_of, [tracer.aval for tracer in operands])
+    later = [pe.JaxprTracer(trace, pe.PartialVal.unknown(aval), None) for aval in avals]
+    source = source_info_util.current().replace(name_stack=trace._current_truncated_name_stack())
+    recipe = pe.new_eqn_recipe(trace, operands, later, call_p, second, signature.effects, source)
+    for tracer in later:
+        tracer.recipe = recipe
+    if effects.partial_eval_kept_effects.filter_in(signature.effects):
+        trace.effect_handles.append(pe.EffectHandle(operands, recipe))
+    first, second = iter(results), iter(later)
+    return [next(second if u else first) for u in split.pattern]
+
+
+pe.custom_partial_eval_rules[call_p] = _partial_eval
+
+
+_SAVE_ALL = (jax.checkpoint_policies.everything_saveable, pe.everything_saveable)
+
+
+def _partial_eval_by_policy(
+    saveable: Any, unknown: Any, instantiated: Any, eqn: Any
+) -> tuple[Any, Any, list[bool], list[bool], list[Any]]:
+    """An equation as two: one for now, and one for the backward pass, which has all operands.
+
+    Args:
+      saveable: the policy on which values of the first the second is given; the others it computes
+        again.
+      unknown: which operands the first does not have.
+      instantiated: which operands the second has without being given them.
+
+    Returns:
+      The two equations, which results the first does not give, which the second gives, and the
+      values to give to the second.
+    """
+    callee, unknown = eqn.params["callee"], tuple(unknown)
+    again = saveable is jax.checkpoint_policies.nothing_saveable
+    if callee.signature.effects or not (again or saveable in _SAVE_ALL):
+        # The policy is asked about each equation of the function.
+        rule = pe.partial_eval_jaxpr_custom_rules[core.closed_call_p]
+        retyped = manual_axes.retyped(callee, [x.aval for x in eqn.invars])
+        body = {"call_jaxpr": retyped.closed_jaxpr}
+        called = eqn.replace(primitive=core.closed_call_p, params=body)
+        return rule(saveable, unknown, instantiated, called)
+    program, split = callee.derived("partial_eval", unknown)
+    later = split.pattern
+    known = [x for x, u in zip(eqn.invars, unknown, strict=True) if not u]
+    results = [
+        core.Var(v.aval) if isinstance(v, core.DropVar) else v
+        for v, u in zip(eqn.outvars, later, strict=True)
+        if not u
+    ]
+    first = program.callee(split.first)
+    avals = _results_for(first, [x.aval for x in known])
+    extra = [core.Var(aval) for aval in avals[len(results) :]]
+    now = _equation(eqn, first, known, [*results, *extra])
+    if again:
+        _, now = _dce([True] * len(results) + [False] * len(extra), now)
+        then = eqn
+    else:
+        _, residuals = split.values(known, [*results, *extra])
+        rest = [x for x, u in zip(eqn.invars, unknown, strict=True) if u]
+        outvars = [v for v, u in zip(eqn.outvars, later, strict=True) if u]
+        then = _equation(eqn, program.callee(split.second), [*residuals, *rest], outvars)
+    has = {id(x) for x, i in zip(eqn.invars, instantiated, strict=True) if i}
+    given = [x for x in then.invars if type(x) is core.Var and id(x) not in has]
+    return now, then if then.outvars else None, list(later), [again or u for u in later], given
+
+
+pe.partial_eval_jaxpr_custom_rules[call_p] = _partial_eval_by_policy
+
+
+class Stubs:
+    """A ``Reader`` whose jaxprs are one ``jaxmlir_call`` equation each, for rules that only call.
+
+    Functions that take or make references keep their equations (see :func:`call`).
+    """
+
+    def __init__(self, program: Program):
+        self.program = program
+        self._jaxprs: dict[Any, Any] = {}
+        # Who verifies a program reads what it may not run; lowering asks before it begins.
+        is_own = program.custom_calls is None
+        self._exporter = program.exporter if is_own else Exporter(program, to_run=False)
+
+    def jaxpr(self, symbol: str) -> Any:
+        found = self._jaxprs.get(symbol)
+        if found is None:
+            signature = self.program.signature(symbol)
+            if signature.uses_refs:
+                found = self._exporter.jaxpr(symbol)
+            else:
+                num_constvars = count_constvars(self.program._function(symbol))
+                found = _stub(self.program.callee(symbol), signature, num_constvars)
+            self._jaxprs[symbol] = found
+        return found
+
+    def bound(self, symbol: str, values: str) -> Any:
+        found = self._jaxprs.get((symbol, values))
+        if found is None:
+            found = close_jaxpr(self.jaxpr(symbol), self._exporter.values(values))
+            self._jaxprs[symbol, values] = found
+        return found
+
+    def reduced(self, op: Any, cut: Cut) -> ir.Operation:
+        """What remains of an op of the program, to be read by this reader."""
+        with context():
+            return reduced(op, cut, self._name, self.program.liveness, ip=False)
+
+    def _name(self, variant: Variant) -> str:
+        """What stands for a variant of a function, which has no symbol."""
+        symbol, results, arguments = variant
+        masks = ["".join("01"[kept] for kept in mask) for mask in (arguments, results)]
+        name = f"{symbol} {masks[0]} -> {masks[1]}"
+        if name not in self._jaxprs:
+            if self.program.signature(symbol).uses_refs:
+                whole = self._exporter.jaxpr(symbol)
+                found, _ = pe.dce_jaxpr(whole.jaxpr, results, instantiate=arguments)
+                self._jaxprs[name] = close_jaxpr(found)
+            else:
+                callee = Pruned(self.program, variant)
+                self._jaxprs[name] = _stub(callee, callee.signature)
+        return name
+
+
+def _stub(callee: Callee, signature: Any, num_constvars: int = 0) -> Any:
+    """The jaxpr of one call: open, where constants are for the op that has it to pass."""
+    operands = [core.Var(aval) for aval in signature.operands]
+    outvars = [core.Var(aval) for aval in signature.results]
+    params = {"callee": callee, "placement": None}
+    eqn = core.new_jaxpr_eqn(operands, outvars, call_p, params, signature.effects)
+    constvars, invars = operands[:num_constvars], operands[num_constvars:]
+    info = debug_info("jit", callee.symbol, len(invars), len(outvars))
+    jaxpr = core.Jaxpr(constvars, invars, outvars, [eqn], signature.effects, info)
+    return jaxpr if num_constvars else close_jaxpr(jaxpr)

@@ -1,0 +1,119 @@
+"""What has a tangent, and which tangents matter: two sweeps over a function, writing nothing.
+
+Forwards, a value is *active* if an op's derivative rule says that it has a tangent, given which
+operands do.  Backwards, the tangent of an active value is *used* if a wanted one depends on it.
+Loops ask these questions of their body until the answer does not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.transforms.higher_order import has_rule
+
+if TYPE_CHECKING:
+    from jaxmlir.transforms.templates import Linearization, Rules
+
+Mask = tuple[bool, ...]
+
+
+class Step(NamedTuple):
+    """An op of which some operand has a tangent."""
+
+    active: Mask
+    """Which operands have tangents."""
+    active_out: Mask
+    """Which results have tangents."""
+    halves: Linearization | None
+    """The op linearized, where that does not depend on what is wanted."""
+
+
+class Activity(NamedTuple):
+    """A function under differentiation."""
+
+    body: FunctionView
+    steps: list[Step | None]
+    """Of each op; ``None`` if no operand has a tangent."""
+    live: list[bool]
+    """Of each value whether it has a tangent."""
+
+    @property
+    def results(self) -> Mask:
+        """Which results of the function have tangents."""
+        return tuple([self.live[v] for v in self.body.returned])
+
+
+def forward(rules: Rules, symbol: str, active: Mask, kind: str) -> Activity:
+    """What has a tangent in ``@symbol``.
+
+    Args:
+      active: which arguments have tangents.
+      kind: ``"jvp"`` or ``"linearize"``, whose rules are asked.
+    """
+    body = rules.functions.body(symbol)
+    live = [*active, *[False] * (len(body.types) - body.arity)]
+    steps: list[Step | None] = []
+    known: dict[tuple[Signature, Mask], Step] = {}
+    columns = zip(body.ops, body.signatures, body.operands, body.results, strict=True)
+    for op, signature, operands, (first, last) in columns:
+        pattern = tuple([live[v] for v in operands])
+        if True not in pattern:
+            steps.append(None)
+            continue
+        step = known.get((signature, pattern))
+        if step is None:
+            step = known[signature, pattern] = _step(rules, kind, op, signature, pattern)
+        live[first:last] = step.active_out
+        steps.append(step)
+    return Activity(body, steps, live)
+
+
+def _step(rules: Rules, kind: str, op: object, signature: Signature, active: Mask) -> Step:
+    name, wanted = signature.name, (True,) * len(signature.results)
+    if kind == "linearize" and not has_rule(name):
+        halves = rules.linearize(op, name, active, wanted, signature)
+        return Step(active, halves.tangent.pattern, halves)
+    return Step(active, rules.activity(kind, op, name, active, signature), None)
+
+
+def backward(
+    rules: Rules, activity: Activity, wanted: Sequence[bool]
+) -> tuple[list[Mask | None], Mask]:
+    """Which tangents the wanted results' depend on.
+
+    Returns:
+      Of each op which results' tangents are used, ``None`` if none is; and which arguments' are.
+    """
+    body, steps, _ = activity
+    used = bytearray(len(body.types))
+    for value, asked_for, active in zip(body.returned, wanted, activity.results, strict=True):
+        if asked_for and active:
+            used[value] = True
+    found: list[Mask | None] = [None] * len(steps)
+    for i in range(len(steps) - 1, -1, -1):
+        step, (first, last) = steps[i], body.results[i]
+        if step is None or True not in used[first:last]:
+            continue
+        mask = found[i] = tuple(map(bool, used[first:last]))
+        uses = step.active
+        if step.halves is None:
+            signature = body.signatures[i]
+            uses = rules.uses(body.ops[i], signature.name, step.active, mask, signature)
+        for value, is_used in zip(body.operands[i], uses, strict=True):
+            if is_used:
+                used[value] = True
+    return found, tuple(map(bool, used[: body.arity]))
+
+
+def active_results(rules: Rules, symbol: str, active: Mask, kind: str) -> Mask:
+    """Which results of ``@symbol`` have tangents."""
+    return rules.functions.forward(symbol, active, kind).results
+
+
+def used_arguments(rules: Rules, symbol: str, active: Mask, wanted: Mask) -> Mask:
+    """Which of the active arguments of ``@symbol`` the wanted results' tangents depend on."""
+    _, used = backward(rules, rules.functions.forward(symbol, active, "linearize"), wanted)
+    return tuple([a and u for a, u in zip(active, used, strict=True)])

@@ -1,0 +1,282 @@
+"""``checkpointed_while``: a ``while`` loop that can be reversed.
+
+``(*condition consts, *body consts, *carry) -> (*carry)``, as ``while``.  With ``record`` the states
+that :mod:`.placement` chooses follow: for each value of the carry a buffer of N + 1 of them, and
+``rows``, ``positions`` and ``steps``, which tell where they are.  Derivatives take these for a mere
+cache of what the other operands say: they have no tangents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from jaxmlir._compat import batching, core
+from jaxmlir.support.masks import fixpoint, split
+from jaxmlir.transforms.checkpointing import placement
+from jaxmlir.transforms.checkpointing.jaxprs import call, check_types, name_of, primitive, traced
+
+
+def run(
+    cond: Any,
+    body: Any,
+    cond_consts: Sequence[Any],
+    body_consts: Sequence[Any],
+    carry: Sequence[Any],
+    checkpoints: int,
+    record: bool = True,
+) -> tuple[list[Any], list[Any]]:
+    """Binds the primitive; the carry after the loop, and the record."""
+    outs = checkpointed_while_p.bind(
+        *cond_consts,
+        *body_consts,
+        *carry,
+        cond_jaxpr=cond,
+        body_jaxpr=body,
+        cond_nconsts=len(cond_consts),
+        body_nconsts=len(body_consts),
+        checkpoints=checkpoints,
+        record=record,
+    )
+    final, recorded = split(outs, len(carry))
+    return final, recorded
+
+
+def _evaluate(
+    *args: Any,
+    cond_jaxpr: Any,
+    body_jaxpr: Any,
+    cond_nconsts: int,
+    body_nconsts: int,
+    checkpoints: int,
+    record: bool,
+) -> list[Any]:
+    cond_consts, body_consts, carry = split(args, cond_nconsts, body_nconsts)
+    cond_jaxpr, body_jaxpr, body_consts = with_one_condition(
+        cond_jaxpr, body_jaxpr, cond_consts, body_consts
+    )
+    buffers = [lax.broadcast(x, (checkpoints + 1,)) for x in carry] if record else []
+
+    def goes_on(state: Any) -> Any:
+        return call(cond_jaxpr, *cond_consts, *state[0])[0]
+
+    def step(state: Any) -> Any:
+        carry, buffers, known = state
+        if record:
+            row, known = placement.place(known)
+            buffers = [
+                lax.dynamic_update_index_in_dim(buffer, x, row, 0)
+                for buffer, x in zip(buffers, carry, strict=True)
+            ]
+        return call(body_jaxpr, *body_consts, *carry), buffers, known
+
+    known = placement.start(checkpoints) if record else ()
+    carry, buffers, known = lax.while_loop(goes_on, step, (carry, buffers, known))
+    return [*carry, *buffers, *known[:3]]
+
+
+def _abstract_eval(
+    *avals: Any,
+    cond_jaxpr: Any,
+    body_jaxpr: Any,
+    cond_nconsts: int,
+    body_nconsts: int,
+    checkpoints: int,
+    record: bool,
+) -> list[Any]:
+    cond_consts, body_consts, carry = split(avals, cond_nconsts, body_nconsts)
+    check_types("arguments of the condition", [*cond_consts, *carry], cond_jaxpr.in_avals)
+    check_types("arguments of the body", [*body_consts, *carry], body_jaxpr.in_avals)
+    check_types("results of the body", carry, body_jaxpr.out_avals)
+    if checkpoints < 1:
+        raise TypeError(f"checkpoints: expected at least 1, got {checkpoints}")
+    carry = list(body_jaxpr.out_avals)
+    return carry + (record_avals(carry, checkpoints) if record else [])
+
+
+def record_avals(carry: Sequence[Any], checkpoints: int) -> list[Any]:
+    """The types of what a loop with a carry of these types records."""
+    rows = core.ShapedArray((checkpoints + 1,), placement.INDEX)
+    steps = core.ShapedArray((), placement.INDEX)
+    buffers = [core.unmapped_aval(checkpoints + 1, 0, aval, None) for aval in carry]
+    return [*buffers, rows, rows, steps]
+
+
+checkpointed_while_p = primitive("checkpointed_while", _abstract_eval, _evaluate)
+
+
+# --- loops on batches ---------------------------------------------------------------------------
+
+
+def guarded(
+    guard: Any,
+    step: Any,
+    n: int,
+    nconsts: int,
+    otherwise: Callable[..., Any],
+    on_batches: Sequence[bool] | None = None,
+) -> Any:
+    """A step where a condition on batches holds, ``otherwise(args)`` where not.
+
+    Args:
+      guard: ``(*condition consts, *carry) -> condition``, an array whose dimensions are the first
+        ones of each result of the step.
+      step: a function of ``nconsts`` constants, the carry, and maybe more.
+      n: how many constants the condition has.  The new function takes them in front of the others.
+      on_batches: which arguments of the step are on the batches, if no element of these looks at
+        another one (see :func:`going_on`).
+    """
+    size = len(guard.in_avals) - n
+
+    def both(*args: Any) -> list[Any]:
+        cond_consts, args = args[:n], args[n:]
+        (holds,) = call(guard, *cond_consts, *args[nconsts : nconsts + size])
+        given = args if on_batches is None else going_on(holds, args, on_batches)
+        return [
+            where(holds, new, old)
+            for new, old in zip(call(step, *given), otherwise(args), strict=True)
+        ]
+
+    return traced(both, [*guard.in_avals[:n], *step.in_avals], name_of(step))
+
+
+def going_on(holds: Any, values: Sequence[Any], on_batches: Sequence[bool]) -> list[Any]:
+    """What a step is given: of an element for which the condition does not hold, what is there of
+    the first one for which it does.
+
+    The step of an element that has ended is computed and not used.  But its pullback is computed
+    too, of cotangents that are zero, and what is shared by the elements adds them up: where the
+    slope is infinite, as it may be only where the loop does not go, that would be NaN.
+    """
+    if not holds.size:
+        return list(values)
+    first = jnp.argmax(lax.reshape(holds, (holds.size,)))
+
+    def given(x: Any) -> Any:
+        rows = lax.reshape(x, (holds.size, *x.shape[holds.ndim :]))
+        row = lax.dynamic_index_in_dim(lax.stop_gradient(rows), first, 0, keepdims=False)
+        shape = tuple(range(holds.ndim, x.ndim))
+        return where(holds, x, lax.broadcast_in_dim(row, x.shape, shape))
+
+    return [given(x) if b else x for x, b in zip(values, on_batches, strict=True)]
+
+
+def where(holds: Any, new: Any, old: Any) -> Any:
+    """``new`` where a condition on batches holds, ``old`` where not."""
+    shape = jnp.shape(new)
+    return lax.select_n(lax.broadcast_in_dim(holds, shape, tuple(range(holds.ndim))), old, new)
+
+
+def with_one_condition(
+    cond: Any, body: Any, cond_consts: Sequence[Any], body_consts: Sequence[Any]
+) -> tuple[Any, Any, list[Any]]:
+    """A loop whose condition is an array as one that goes on while the condition holds anywhere.
+
+    So is the condition of a ``while`` that JAX has batched; where it does not hold, the carry stays
+    as it is.
+
+    Returns:
+      The new condition, body, and constants of the body.
+    """
+    if not cond.out_avals[0].shape:
+        return cond, body, list(body_consts)
+    nconsts = len(body_consts)
+    step = guarded(cond, body, len(cond_consts), nconsts, lambda args: args[nconsts:])
+    return _anywhere(cond), step, [*cond_consts, *body_consts]
+
+
+def _anywhere(cond: Any) -> Any:
+    return traced(lambda *args: [jnp.any(call(cond, *args)[0])], cond.in_avals, name_of(cond))
+
+
+def _batch(
+    axis: Any,
+    args: Any,
+    dims: Any,
+    *,
+    cond_jaxpr: Any,
+    body_jaxpr: Any,
+    cond_nconsts: int,
+    body_nconsts: int,
+    checkpoints: int,
+    record: bool,
+) -> tuple[list[Any], list[int | None]]:
+    args = [to_front(x, d, axis, d is not None) for x, d in zip(args, dims, strict=True)]
+    batched = [d is not None for d in dims]
+    cond_consts, body_consts, carry = split(args, cond_nconsts, body_nconsts)
+    in_cond, in_body, in_carry = split(batched, cond_nconsts, body_nconsts)
+    cond_jaxpr, body_jaxpr, in_body = with_one_condition(cond_jaxpr, body_jaxpr, in_cond, in_body)
+    new = BatchedLoop(axis, cond_jaxpr, body_jaxpr, in_cond, in_body, in_carry)
+    carry = [
+        x if had or not has else to_front(x, None, axis, True)
+        for x, had, has in zip(carry, in_carry, new.carry, strict=True)
+    ]
+    consts = [*cond_consts, *body_consts] if len(in_body) > body_nconsts else body_consts
+    if new.guarded:
+        consts = [*cond_consts, *consts]
+    final, recorded = run(new.cond, new.body, cond_consts, consts, carry, checkpoints, record)
+    out_dims: list[int | None] = [0 if b else None for b in new.carry]
+    if record:
+        out_dims += [1 if b else None for b in new.carry] + [None] * 3
+    return [*final, *recorded], out_dims
+
+
+def to_front(x: Any, dim: int | None, axis: Any, wanted: bool) -> Any:
+    """A value with its batch dimension in front, made where there is none."""
+    return batching.bdim_at_front(x, dim, axis.size) if wanted else x
+
+
+class BatchedLoop:
+    """A loop on batches: still one loop, with one trip count.
+
+    Where the condition is batched it goes on while that holds for any, and a state for which it
+    does not hold stays as it is; the body is *guarded*, and takes the condition's constants first.
+    """
+
+    def __init__(
+        self,
+        axis: Any,
+        cond: Any,
+        body: Any,
+        in_cond: list[bool],
+        in_body: list[bool],
+        in_carry: list[bool],
+    ):
+        def grow(carry: list[bool]) -> Sequence[bool]:
+            return batching.batch_jaxpr(body, axis, in_body + carry, carry)[1]
+
+        self.carry = fixpoint(in_carry, grow)
+        self.cond, (self.guarded,) = batching.batch_jaxpr(cond, axis, in_cond + self.carry, False)
+        if self.guarded:
+            self.carry = [True] * len(in_carry)
+            self._guard, _ = batching.batch_jaxpr(cond, axis, in_cond + self.carry, True)
+            self._cond_consts = len(in_cond)
+            self.cond = _anywhere(self._guard)
+        self.body, _ = batching.batch_jaxpr(body, axis, in_body + self.carry, self.carry)
+        # Elements may look at one another by the name of their axis only.
+        self._apart = axis.name is core.no_axis_name
+        if self.guarded:
+            # The states are the body's last arguments.
+            self.body = self.guard(self.body, in_body, lambda args: args[len(in_body) :])
+
+    def guard(
+        self,
+        step: Any,
+        consts: list[bool],
+        otherwise: Callable[..., Any],
+        more: Sequence[bool] = (),
+    ) -> Any:
+        """A step on batches, guarded by the condition (see :func:`guarded`).
+
+        Args:
+          consts, more: which of the step's constants, and of what it takes after the carry, are on
+            batches.
+        """
+        on_batches = [*consts, *self.carry, *more] if self._apart else None
+        return guarded(self._guard, step, self._cond_consts, len(consts), otherwise, on_batches)
+
+
+batching.fancy_primitive_batchers[checkpointed_while_p] = _batch

@@ -1,0 +1,197 @@
+"""Changing a finished function in place: its arguments, its results, what it computes each time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jaxmlir.dialect.builder import (
+    NewFunction,
+    clone,
+    copy,
+    erase,
+    is_constant,
+    ops_of,
+    returned,
+    set_results,
+)
+from jaxmlir.dialect.ir import body_of, func, ir
+from jaxmlir.transforms.partial_eval import loses_rules
+
+if TYPE_CHECKING:
+    from jaxmlir.transforms.templates import Rules
+
+
+def set_arguments(
+    function: func.FuncOp,
+    arguments: Sequence[ir.Value | ir.Type],
+    results: Sequence[ir.Type] | None = None,
+) -> list[ir.Value]:
+    """Gives a function other arguments: old ones in a new order, and new ones of a type.
+
+    Old arguments that are left out must have no uses.  The attributes
+    that speak of the old ones go.
+
+    Args:
+      results: the types of its results, from who has them.
+    """
+    block = body_of(function)
+    old = list(block.arguments)
+    # Those at the beginning that stay where they are.
+    same = 0
+    while same < min(len(old), len(arguments)) and arguments[same] == old[same]:
+        same += 1
+    new = old[:same]
+    # As of those that a function has from the start.
+    nowhere = ir.Location.unknown()
+    for argument in arguments[same:]:
+        is_new = isinstance(argument, ir.Type)
+        value = block.add_argument(argument if is_new else argument.type, nowhere)
+        if not is_new:
+            argument.replace_all_uses_with(value)
+        new.append(value)
+    for i in reversed(range(same, len(old))):
+        block.erase_argument(i)
+    results = function.type.results if results is None else results
+    type_ = ir.FunctionType.get([v.type for v in new], list(results))
+    attributes = function.attributes
+    attributes["function_type"] = ir.TypeAttr.get(type_)
+    for key in ("jaxpr.num_res", "jaxpr.active"):
+        if key in attributes:
+            del attributes[key]
+    return new
+
+
+@contextmanager
+def before_return(function: func.FuncOp) -> Iterator[None]:
+    """Ops built meanwhile go to the end of a finished function."""
+    with ir.InsertionPoint.at_block_terminator(body_of(function)):
+        yield
+
+
+@dataclass(frozen=True)
+class Hoisted:
+    """What :func:`hoist` took out of a function."""
+
+    function: func.FuncOp
+    """Detached: ``(*constants) -> (*values for the function, *hoisted results)``."""
+    constants: tuple[int, ...]
+    """The arguments among the constants that the function still takes, before those values."""
+    num_values: int
+    results: tuple[int, ...]
+    """The results that were taken out."""
+
+
+def _split_calls(
+    rules: Rules, function: func.FuncOp, known: set[ir.Value], wanted: set[ir.Value]
+) -> None:
+    """Takes calls apart that give some results by known operands alone, and others not.
+
+    Args:
+      known: the known arguments; known values are added.
+      wanted: the values that are best known.  A call of which nothing is known is looked into for
+        their sake only: they may be constants in the function.
+    """
+    for op, name, _ in list(ops_of(function)):
+        operands, results = [*op.operands], [*op.results]
+        unknown = tuple([v not in known and not is_constant(v) for v in operands])
+        if True not in unknown:
+            known.update(results)
+            continue
+        if known.isdisjoint(operands):
+            if name != "jaxpr.jit" or wanted.isdisjoint(results):
+                continue
+            callee = op.attributes["jaxpr"].value
+            later = rules.functions.once(_dependent_results, callee, unknown)
+            if wanted.isdisjoint(v for v, u in zip(results, later, strict=True) if not u):
+                continue
+        if loses_rules(rules, op, name, unknown):
+            continue
+        halves = rules.split_call(op, name, unknown)
+        if halves is None or all(halves.unknown.pattern):
+            continue
+        with ir.InsertionPoint(op), op.location:
+            outs = halves.known.inline([v for v, u in zip(operands, unknown, strict=True) if not u])
+            first = [v for v, u in zip(results, halves.unknown.pattern, strict=True) if not u]
+            residuals = outs[len(first) :]
+            waiting = [v for v, u in zip(operands, unknown, strict=True) if u]
+            rest = halves.unknown.inline([*residuals, *waiting])
+        known.update(outs)
+        second = (v for v, u in zip(results, halves.unknown.pattern, strict=True) if u)
+        for old, new in (*zip(first, outs, strict=False), *zip(second, rest, strict=True)):
+            old.replace_all_uses_with(new)
+        op.operation.erase()
+
+
+def _dependent_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> tuple[bool, ...]:
+    """Which results of ``@symbol`` depend on an unknown argument, as far as calls tell.
+
+    :func:`jaxmlir.transforms.partial_eval.unknown_results` knows of more ops, but asks for their
+    rules.
+    """
+    function = rules.program.function(symbol)
+    waiting = {v for v, u in zip(body_of(function).arguments, unknown, strict=True) if u}
+    for op, name, operands in ops_of(function):
+        pattern = tuple([v in waiting for v in operands])
+        if True in pattern:
+            later = (True,) * len(op.results)
+            if name == "jaxpr.jit":
+                callee = op.attributes["jaxpr"].value
+                later = rules.functions.once(_dependent_results, callee, pattern)
+            waiting.update(v for v, u in zip(op.results, later, strict=True) if u)
+    return tuple(v in waiting for v in returned(function))
+
+
+def hoist(rules: Rules, function: func.FuncOp, num_constants: int, first: int) -> Hoisted:
+    """Takes out of a loop's body what its first arguments determine, these being the same in every
+    iteration.
+
+    The function then takes of these arguments only those that it still uses, followed by values
+    computed from them.  Of its results from the ``first`` on it returns those that are not
+    determined so.  Constants are no reason to compute anything elsewhere, and stay.
+    """
+    arguments = list(body_of(function).arguments)
+    wanted = set(returned(function)[first:])
+    _split_calls(rules, function, set(arguments[:num_constants]), wanted)
+    outer = NewFunction(
+        rules, "hoisted", [v.type for v in arguments[:num_constants]], function, detached=True
+    )
+    values = dict(zip(arguments, outer.args, strict=False))
+    moved = []
+    used: dict[ir.Value, None] = {}
+    constants = []
+    free: set[ir.Value] = set()
+    with outer.body():
+        for op, name, operands in ops_of(function):
+            results = list(op.results)
+            if all(v in values or v in free for v in operands):
+                if len(results) == 1 and is_constant(results[0]):
+                    constants.append(op)
+                    free.update(results)
+                    continue
+                args = [values[v] if v in values else clone(v) for v in operands]
+                values.update(zip(results, copy(op, name, args), strict=True))
+                moved.append(op)
+            else:
+                used.update(dict.fromkeys(v for v in operands if v in values))
+    outs = returned(function)
+    taken = tuple(i for i, v in enumerate(outs) if i >= first and v in values)
+    used.update(dict.fromkeys(v for i, v in enumerate(outs) if i < first and v in values))
+    kept = tuple(i for i, v in enumerate(arguments[:num_constants]) if v in used)
+    computed = [v for v in used if v not in set(arguments)]
+    outer.finish([values[v] for v in [*computed, *(outs[i] for i in taken)]])
+
+    set_results(function, [v for i, v in enumerate(outs) if i not in taken])
+    given = []
+    for value in computed:
+        given.append(body_of(function).add_argument(value.type, ir.Location.unknown()))
+        value.replace_all_uses_with(given[-1])
+    for op in reversed(moved):
+        erase(op)
+    for op in reversed(constants):
+        if not list(op.results[0].uses):
+            op.operation.erase()
+    set_arguments(function, [*(arguments[i] for i in kept), *given, *arguments[num_constants:]])
+    return Hoisted(outer.op, kept, len(computed), taken)

@@ -1,0 +1,221 @@
+"""``jaxpr-expand-custom-lin``: the forward derivative of a custom_vjp function.
+
+A custom VJP rule says how cotangents are pulled back, and so its derivative, ``custom_lin``, has a
+transpose only.  Where the backward rule is linear in the cotangent, as a correct one is, its own
+transpose pushes tangents forward.  JAX does not look; this pass does, and refuses where linearity
+does not follow from the ops: an affine rule, transposed, would lose its constant silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from jaxmlir.dialect import codec, locations
+from jaxmlir.dialect.builder import attribute, ops_of, reachable, returned, zeros
+from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ops import OPS
+from jaxmlir.errors import Diagnostic, TransformError
+from jaxmlir.passes.base import Pass
+from jaxmlir.transforms.higher_order.call import call
+from jaxmlir.transforms.higher_order.custom_rules import out_zeros, rule_symbol
+from jaxmlir.transforms.jvp import tangent_type_of
+from jaxmlir.transforms.templates import Rules, has_tangent
+from jaxmlir.transforms.transpose import transpose
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+
+class ExpandCustomLin(Pass):
+    """Replace each custom_lin by the transpose of its backward rule, which must be linear."""
+
+    name: ClassVar[str] = "jaxpr-expand-custom-lin"
+
+    def run(self, program: Program) -> None:
+        with scope():
+            expand_custom_lin(Rules(program))
+        program.changed()
+
+
+def expand_custom_lin(rules: Rules, entries: Iterable[str] | None = None) -> None:
+    """Replaces custom_lin ops: each by a call of its transposed backward rule.
+
+    Args:
+      entries: the functions to look in, and in those that they refer to; by default all.
+
+    Raises:
+      TransformError: a backward rule is not linear as far as its ops tell; names the op.
+    """
+    functions = rules.program.functions
+    chosen = set(functions)
+    if entries is not None:
+        chosen = set().union(*(reachable(functions, entry) for entry in entries))
+    for symbol in [symbol for symbol in functions if symbol in chosen]:
+        for op, name, _ in list(ops_of(functions[symbol])):
+            if name == "jaxpr.custom_lin":
+                _expand(rules, op)
+
+
+def _expand(rules: Rules, op: Any) -> None:
+    # As they are now: a custom_lin that gave one of them may have been replaced.
+    operands = list(op.operands)
+    rules.program.trace_rules(of=op)
+    bwd = rule_symbol(op, "bwd")
+    num_res = attribute(op, "num_res", 0)
+    in_zeros = attribute(op, "in_zeros", ())
+    function = rules.program.function(bwd)
+    pushforward = rules.functions.once(_pushforward, bwd, num_res)
+    given, outputs = iter(operands[num_res:]), iter(function.type.results)
+    with ir.InsertionPoint(op), op.location:
+        tangents = []
+        for zero_in, zero_out in zip(in_zeros, out_zeros(function, len(in_zeros)), strict=True):
+            tangent = None if zero_in else next(given)
+            if not zero_out:
+                type_ = tangent_type_of(next(outputs))
+                tangents.append(zeros(type_) if tangent is None else tangent)
+        outs = call(rules, pushforward, [*operands[:num_res], *tangents])
+    for result, out in zip(list(op.results), outs, strict=True):
+        result.replace_all_uses_with(out)
+    op.operation.erase()
+
+
+def _pushforward(rules: Rules, bwd: str, num_res: int) -> str:
+    """The transpose of a backward rule, ``(*residuals, *tangents) -> (*tangents)``."""
+    arguments = list(rules.program.function(bwd).arguments)
+    check_linear(rules, bwd, set(arguments[num_res:]))
+    linear = [i >= num_res for i in range(len(arguments))]
+    return transpose(rules, bwd, linear, f"{bwd}.transpose")
+
+
+# Linear in each of these operands, the others held fixed; linear in no two of them together.
+_LINEAR_IN_ONE = {
+    "conv_general_dilated": (0, 1),
+    "div": (0,),
+    "dot_general": (0, 1),
+    "mul": (0, 1),
+    "triangular_solve": (1,),
+}
+# Calls that compute what the function they name computes.
+_CALLS = {
+    "call": "call_jaxpr",
+    "closed_call": "call_jaxpr",
+    "eval_jaxpr": "call_jaxpr",
+    "jit": "jaxpr",
+    "remat2": "jaxpr",
+}
+
+
+def check_linear(rules: Rules, symbol: str, linear: set[ir.Value]) -> None:
+    """Checks that all results of a function are linear in some arguments, jointly, by its ops.
+
+    Raises:
+      TransformError: an op is not linear in what depends on the arguments, or may not be, or a
+        result is a constant.
+    """
+    for i, kind in enumerate(_results(rules, symbol, linear)):
+        if kind == "fixed":
+            function = rules.program.function(symbol)
+            raise _error(
+                function.location,
+                f"result {i} of @{symbol} does not depend on the cotangent and is not zero",
+            )
+
+
+def _results(
+    rules: Rules, symbol: str, linear: set[ir.Value], zero: frozenset[ir.Value] = frozenset()
+) -> list[Literal["linear", "zero", "fixed"]]:
+    """What each result of a function is: linear in some arguments, zero, or of neither kind."""
+    function = rules.program.function(symbol)
+    linear, nothing = set(linear), set(zero)
+    for op, name, operands in ops_of(function):
+        short = name.removeprefix("jaxpr.")
+        pattern = [v in linear for v in operands]
+        # Zero is a linear function of anything.
+        fits = [lin or v in nothing for v, lin in zip(operands, pattern, strict=True)]
+        inner = _called(op, short, pattern)
+        if inner is not None:
+            callees, first = inner
+            kinds = [
+                _kinds_of_call(rules, callee, pattern[first:], fits[first:]) for callee in callees
+            ]
+            for v, of_result in zip(op.results, zip(*kinds, strict=True), strict=True):
+                if set(of_result) == {"zero"}:
+                    nothing.add(v)
+                elif "fixed" not in of_result:
+                    linear.add(v)
+                elif "linear" in of_result:
+                    raise _not_linear(op, name, symbol)
+        elif any(pattern):
+            if not _is_linear(op, short, pattern, fits):
+                raise _not_linear(op, name, symbol)
+            linear.update(op.results)
+        elif (short == "constant" and _is_zero(op)) or (
+            short in ("broadcast_in_dim", "convert_element_type") and all(fits)
+        ):
+            nothing.update(op.results)
+    return [
+        "linear" if v in linear else "zero" if v in nothing else "fixed" for v in returned(function)
+    ]
+
+
+def _called(op: Any, name: str, pattern: list[bool]) -> tuple[list[str], int] | None:
+    """The functions of which an op computes one, and the first operand that it hands them."""
+    if name in _CALLS:
+        return [op.attributes[_CALLS[name]].value], 0
+    if name == "cond" and not pattern[0]:
+        return [branch.value for branch in op.attributes["branches"]], 1
+    return None
+
+
+def _kinds_of_call(rules: Rules, callee: str, linear: list[bool], fits: list[bool]) -> list[str]:
+    arguments = list(rules.program.function(callee).arguments)
+    chosen = {v for v, lin in zip(arguments, linear, strict=True) if lin}
+    zero = {v for v, fit in zip(arguments, fits, strict=True) if fit} - chosen
+    return _results(rules, callee, chosen, frozenset(zero))
+
+
+def _is_linear(op: Any, name: str, pattern: list[bool], fits: list[bool]) -> bool:
+    """Whether an op is linear in the operands of a pattern, where those that fit are so or zero."""
+    if not all(map(has_tangent, op.results)):
+        # It rounds: a conversion to integers.
+        return False
+    if name == "gather" and _fills(op):
+        return False
+    record = OPS.get(name)
+    joint = record.linear_operands(len(pattern)) if record else ()
+    if joint:
+        others = (lin for i, lin in enumerate(pattern) if i not in joint)
+        return all(fits[i] for i in joint) and not any(others)
+    if name == "select_n":
+        return not pattern[0] and all(fits[1:])
+    if name == "custom_linear_solve":
+        lengths = codec.decode(op.attributes["const_lengths"])
+        return not any(pattern[: sum(lengths)]) and all(fits[sum(lengths) :])
+    return (
+        name in _LINEAR_IN_ONE and sum(pattern) == 1 and pattern.index(True) in _LINEAR_IN_ONE[name]
+    )
+
+
+def _fills(op: Any) -> bool:
+    """Whether a gather has a number for what is out of bounds; a NaN, as by default, says that
+    nothing should be."""
+    fill = attribute(op, "fill_value")
+    return fill is not None and fill == fill and bool(fill)
+
+
+def _not_linear(op: Any, name: str, symbol: str) -> TransformError:
+    return _error(
+        op.location,
+        f"'{name}' op in @{symbol} is not linear in the cotangent as far as can be told",
+    )
+
+
+def _error(location: ir.Location, message: str) -> TransformError:
+    message += ", so the rule has no transpose that would push tangents forward"
+    return TransformError([Diagnostic("error", message, *locations.position(location))])
+
+
+def _is_zero(op: Any) -> bool:
+    attributes = op.attributes
+    return "value" in attributes and not codec.decode(attributes["value"]).any()

@@ -1,0 +1,66 @@
+"""Rules for the ops that refer to functions, one file each.
+
+JAX's rules work on jaxprs, so for an op like ``scan`` they would have to be given the body as a
+jaxpr and their result be imported back.  The rules here transform the body by the pass itself, once
+per pattern, and write the op around it.  An op that has no rule here, or one that its rule declines
+(an attribute or effect it does not know), is left to JAX's.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+
+from jaxmlir.transforms.higher_order.rule import (
+    Emitter,
+    HigherOrderRule,
+    Linearization,
+    PartialEvaluation,
+)
+
+__all__ = [
+    "PartialEvaluation",
+    "HigherOrderRule",
+    "Linearization",
+    "Emitter",
+    "has_rule",
+    "rule_of",
+]
+
+# By op name: the class, in which module, and what it is made with.
+_RULES: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "jaxpr.call": ("call", "Call", ("call_jaxpr",)),
+    "jaxpr.closed_call": ("call", "Call", ("call_jaxpr",)),
+    "jaxpr.cond": ("cond", "Cond", ()),
+    "jaxpr.custom_jvp_call_jaxpr": ("custom_jvp", "CustomJvp", ()),
+    "jaxpr.custom_lin": ("custom_vjp", "CustomLin", ()),
+    "jaxpr.custom_linear_solve": ("custom_linear_solve", "CustomLinearSolve", ()),
+    "jaxpr.custom_vjp_call_jaxpr": ("custom_vjp", "CustomVjp", ()),
+    "jaxpr.eval_jaxpr": ("call", "Call", ("call_jaxpr",)),
+    "jaxpr.jit": (
+        "call",
+        "Call",
+        ("jaxpr", "name", "inline", "keep_unused", "compiler_options_kvs"),
+    ),
+    "jaxpr.linear_call": ("linear_call", "LinearCall", ()),
+    "jaxpr.remat2": ("remat", "Remat", ()),
+    "jaxpr.scan": ("scan", "Scan", ()),
+    "jaxpr.while": ("while_loop", "While", ()),
+}
+
+
+def has_rule(name: str) -> bool:
+    """Whether ops called ``name`` have a rule here."""
+    return name in _RULES
+
+
+@functools.cache
+def rule_of(name: str) -> HigherOrderRule | None:
+    """The rule of ops called ``name``, loaded when one is met; ``None`` if there is none.
+
+    Rules use the passes, which use them; and most programs have ops of a few kinds.
+    """
+    if name not in _RULES:
+        return None
+    module, cls, args = _RULES[name]
+    return getattr(importlib.import_module(f"{__name__}.{module}"), cls)(*args)

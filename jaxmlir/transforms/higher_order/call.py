@@ -1,0 +1,121 @@
+"""``jaxpr.jit`` and its like say nothing but which function to run: their rules are the passes.
+
+One with placement, donation or effects is left to JAX's rule, which knows what becomes of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir.dialect.ir import ir
+from jaxmlir.transforms.higher_order.residuals import Forwarded
+from jaxmlir.transforms.higher_order.rule import (
+    Emitter,
+    HigherOrderRule,
+    Linearization,
+    PartialEvaluation,
+)
+
+if TYPE_CHECKING:
+    from jaxmlir.transforms.templates import Rules
+
+
+class Call(HigherOrderRule):
+    """A call of the function that the attribute ``callee`` names."""
+
+    def __init__(self, callee: str, *plain: str):
+        self.callee = callee
+        self.plain = frozenset({callee, "jaxpr.ctx", *plain})
+
+    def activity(
+        self, rules: Rules, op: Any, kind: str, active: tuple[bool, ...]
+    ) -> tuple[bool, ...]:
+        return rules.functions.activity(self._symbol(op), active, kind)
+
+    def uses(
+        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    ) -> tuple[bool, ...]:
+        return rules.functions.uses(self._symbol(op), active, wanted)
+
+    def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Emitter:
+        return self._call(rules, op, *rules.functions.jvp(self._symbol(op), active))
+
+    def linearize(
+        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    ) -> Linearization:
+        uses = rules.functions.uses(self._symbol(op), active, wanted)
+        found = rules.functions.linearize_call(self._symbol(op), uses, wanted)
+        name, attributes = op.operation.name, dict(op.attributes.items())
+
+        def pull(nonzero: tuple[bool, ...]) -> Emitter:
+            transposed = found.transpose(rules, uses.count(True), nonzero)
+            return self._written(rules, name, attributes, *transposed)
+
+        return Linearization(*self._halves(rules, op, found), uses, pull=pull)
+
+    def partial_eval(self, rules: Rules, op: Any, unknown: tuple[bool, ...]) -> PartialEvaluation:
+        found = rules.functions.partial_eval_call(self._symbol(op), unknown)
+        return PartialEvaluation(*self._halves(rules, op, found))
+
+    def transpose(
+        self, rules: Rules, op: Any, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
+    ) -> Emitter:
+        return self._call(rules, op, *rules.functions.transpose(self._symbol(op), linear, nonzero))
+
+    def batch(self, rules: Rules, op: Any, dims: tuple[int | None, ...], axis: Any) -> Emitter:
+        return self._call(rules, op, *rules.functions.batch(self._symbol(op), dims, axis))
+
+    def batched(
+        self, rules: Rules, op: Any, dims: tuple[int | None, ...], axis: Any
+    ) -> tuple[int | None, ...]:
+        return rules.functions.batched(self._symbol(op), dims, axis)
+
+    def _symbol(self, op: Any) -> str:
+        return op.attributes[self.callee].value
+
+    def _call(self, rules: Rules, like: Any, symbol: str, pattern: tuple[Any, ...]) -> Emitter:
+        """A call of a transformed function, in place of the op ``like``."""
+        attributes = dict(like.attributes.items())
+        return self._written(rules, like.operation.name, attributes, symbol, pattern)
+
+    def _written(
+        self,
+        rules: Rules,
+        name: str,
+        attributes: dict[str, ir.Attribute],
+        symbol: str,
+        pattern: tuple[Any, ...],
+    ) -> Emitter:
+        attributes = attributes | {self.callee: ir.FlatSymbolRefAttr.get(symbol)}
+        types = list(rules.program.function(symbol).type.results)
+
+        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+            return list(ir.Operation.create(name, types, list(args), attributes).results)
+
+        return Emitter(pattern, write)
+
+    def _halves(self, rules: Rules, like: Any, found: Forwarded) -> tuple[Emitter, Emitter]:
+        """Calls of the two halves of a function."""
+        first = self._call(rules, like, found.first, found.pattern)
+
+        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+            results, residuals = found.values(args, first.write(args))
+            return [*results, *residuals]
+
+        return (
+            Emitter(found.pattern, write),
+            self._call(rules, like, found.second, found.pattern),
+        )
+
+
+def call(rules: Rules, symbol: str, args: Sequence[ir.Value]) -> list[ir.Value]:
+    """Writes a call of ``@symbol`` at the current insertion point; its results."""
+    # What profilers show is the user's name.
+    name, _, _ = symbol.partition(".")
+    attributes = {"jaxpr": ir.FlatSymbolRefAttr.get(symbol), "name": ir.StringAttr.get(name)}
+    effects = rules.functions.given_effects.of_call(symbol)
+    if effects is not None:
+        attributes["jaxpr.effects"] = effects
+    types = list(rules.program.function(symbol).type.results)
+    return list(ir.Operation.create("jaxpr.jit", types, list(args), attributes).results)

@@ -1,0 +1,275 @@
+"""``jaxpr.cond``: one of several functions is called, by an index.
+
+Each branch is transformed by itself, and made to take and give what all of them do: a result that
+has a tangent in one branch has one in all.  The branches of a linearization leave different
+residuals.  Those that are operands or results of the ``cond`` need no place of their own; the
+others share places of the same type, and a branch fills what it does not use with zeros.
+
+Batched over its index, a ``cond`` becomes a selection from the results of all branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jax import lax
+
+from jaxmlir.dialect.builder import returned, set_results, zeros
+from jaxmlir.dialect.ir import func, ir
+from jaxmlir.transforms.edit import before_return, set_arguments
+from jaxmlir.transforms.higher_order.call import call
+from jaxmlir.transforms.higher_order.custom_rules import Dims, create, joined, symbol_ref
+from jaxmlir.transforms.higher_order.residuals import Forwarded, linearize_call, partial_eval_call
+from jaxmlir.transforms.higher_order.rule import (
+    Emitter,
+    HigherOrderRule,
+    Linearization,
+    PartialEvaluation,
+)
+from jaxmlir.transforms.templates import has_tangent
+from jaxmlir.transforms.transpose import linear_type, transpose_nonzero
+from jaxmlir.transforms.vmap import move, vmap
+
+if TYPE_CHECKING:
+    from jaxmlir.transforms.templates import Rules
+
+Flags = tuple[bool, ...]
+
+
+class Cond(HigherOrderRule):
+    plain: ClassVar = frozenset({"branches", "branches_platforms", "jaxpr.ctx"})
+
+    def activity(self, rules: Rules, op: Any, kind: str, active: Flags) -> Flags:
+        return _any(rules.functions.activity(b, active[1:], kind) for b in _branches(op))
+
+    def uses(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Flags:
+        used = _any(rules.functions.uses(b, active[1:], wanted) for b in _branches(op))
+        return (False, *used)
+
+    def jvp(self, rules: Rules, op: Any, active: Flags) -> Emitter:
+        required = self.activity(rules, op, "jvp", active)
+        made = [rules.functions.jvp(b, active[1:], required) for b in _branches(op)]
+        return _cond(rules, op, [symbol for symbol, _ in made], required)
+
+    def linearize(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Linearization:
+        uses = self.uses(rules, op, active, wanted)
+        found_active = self.activity(rules, op, "linearize", uses)
+        required = tuple(a and w for a, w in zip(found_active, wanted, strict=True))
+        found = [linearize_call(rules, b, uses[1:], required, required) for b in _branches(op)]
+        return Linearization(*_halves(rules, op, found, len(op.results), required), uses)
+
+    def partial_eval(self, rules: Rules, op: Any, unknown: Flags) -> PartialEvaluation | None:
+        if unknown[0]:
+            return None
+        branches = _branches(op)
+        required = _any(rules.functions.unknown_results(b, unknown[1:]) for b in branches)
+        found = [partial_eval_call(rules, b, unknown[1:], required, required) for b in branches]
+        return PartialEvaluation(*_halves(rules, op, found, required.count(False), required))
+
+    def transpose(self, rules: Rules, op: Any, linear: Flags, nonzero: Flags) -> Emitter | None:
+        if linear[0]:
+            return None
+        made = [
+            transpose_nonzero(rules, b, linear[1:], f"{b.removesuffix('.lin')}.bwd", nonzero)
+            for b in _branches(op)
+        ]
+        given = _any(own for _, own in made)
+        types = [linear_type(v.type) for v, lin in zip(op.operands, linear, strict=True) if lin]
+        for symbol, own in made:
+            _give_zeros(rules.program.function(symbol), types, own, given)
+        return _cond(rules, op, [symbol for symbol, _ in made], given)
+
+    def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter | None:
+        if dims[0] is not None:
+            return None if "branches_platforms" in op.attributes else _select(rules, op, dims, axis)
+        made = [vmap(rules, b, dims[1:], axis) for b in _branches(op)]
+        of_results = zip(*(own for _, own in made), strict=True)
+        out_dims = tuple(joined(*dims) for dims in of_results)
+        for symbol, own in made:
+            _move_axes(rules, rules.program.function(symbol), own, out_dims, axis.size)
+        return _cond(rules, op, [symbol for symbol, _ in made], out_dims)
+
+    def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
+        if dims[0] is not None:
+            return None if "branches_platforms" in op.attributes else (0,) * len(op.results)
+        own = [rules.functions.batched(b, dims[1:], axis) for b in _branches(op)]
+        return tuple(joined(*of_result) for of_result in zip(*own, strict=True))
+
+
+def _branches(op: Any) -> list[str]:
+    return [branch.value for branch in op.attributes["branches"]]
+
+
+def _any(flags: Iterable[Flags]) -> Flags:
+    return tuple(map(any, zip(*flags, strict=True)))
+
+
+def _cond(rules: Rules, like: Any, branches: Sequence[str], pattern: tuple[Any, ...]) -> Emitter:
+    """The same choice between other functions."""
+    attributes = dict(like.attributes.items())
+    attributes["branches"] = ir.ArrayAttr.get([symbol_ref(b) for b in branches])
+    types = list(rules.program.function(branches[0]).type.results)
+    return Emitter(pattern, lambda args: create("jaxpr.cond", types, args, attributes))
+
+
+def _give_zeros(branch: func.FuncOp, types: Sequence[ir.Type], own: Flags, wanted: Flags) -> None:
+    """Makes a branch give zeros of those types for what it leaves out and others do not."""
+
+    if own == wanted:
+        return
+    given = iter(returned(branch))
+    filled = [next(given) if has else None for has in own]
+    with before_return(branch), branch.location:
+        results = [
+            zeros(type_) if value is None else value
+            for type_, value, want in zip(types, filled, wanted, strict=True)
+            if want
+        ]
+    set_results(branch, results)
+
+
+def _move_axes(rules: Rules, branch: func.FuncOp, own: Dims, wanted: Dims, size: int) -> None:
+    """Makes a branch give its results batched as others do."""
+    if own == wanted:
+        return
+    with before_return(branch), branch.location:
+        results = [
+            move(rules, v, have, want, size)
+            for v, have, want in zip(returned(branch), own, wanted, strict=True)
+        ]
+    set_results(branch, results)
+
+
+# --- branches in two halves ---------------------------------------------------------------------
+
+
+class _Places:
+    """Places for residuals: those of one type in different branches share one."""
+
+    def __init__(self) -> None:
+        self.types: list[ir.Type] = []
+
+    def take(self, types: Sequence[ir.Type]) -> list[int]:
+        """The places of one branch's residuals."""
+        free = list(range(len(self.types)))
+        taken = []
+        for type_ in types:
+            place = next((p for p in free if self.types[p] == type_), len(self.types))
+            if place == len(self.types):
+                self.types.append(type_)
+            else:
+                free.remove(place)
+            taken.append(place)
+        return taken
+
+
+def _halves(
+    rules: Rules, op: Any, found: Sequence[Forwarded], num_results: int, pattern: Flags
+) -> tuple[Emitter, Emitter]:
+    """The two conds of branches in halves; the halves are made alike, in place.
+
+    Args:
+      num_results: of the first half, without residuals.
+      pattern: which results of the op the second half gives.
+    """
+    firsts = [rules.program.function(half.first) for half in found]
+    outputs = [list(first.type.results) for first in firsts]
+    # Residuals that the op's user has already, in any branch; then the places of the others.
+    had = list(dict.fromkeys(s for half in found for s in half.residuals if s.kind != "extra"))
+    places = _Places()
+    placed = [places.take(types[num_results:]) for types in outputs]
+    for first, taken in zip(firsts, placed, strict=True):
+        _return_places(rules, first, num_results, places.types, taken)
+    types = {"operand": [v.type for v in firsts[0].arguments], "result": outputs[0]}
+    residual_types = [*(types[kind][i] for kind, i in had), *places.types]
+    for half, taken in zip(found, placed, strict=True):
+        index = [
+            len(had) + taken[s.index] if s.kind == "extra" else had.index(s) for s in half.residuals
+        ]
+        _take_residuals(rules.program.function(half.second), residual_types, index)
+    first = _cond(rules, op, [half.first for half in found], pattern)
+    second = _cond(rules, op, [half.second for half in found], pattern)
+
+    def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+        outs = first.inline(args)
+        values = {"operand": args[1:], "result": outs}
+        residuals = [values[kind][i] for kind, i in had]
+        return [*outs[:num_results], args[0], *residuals, *outs[num_results:]]
+
+    return Emitter(pattern, write), second
+
+
+def _return_places(
+    rules: Rules,
+    first: func.FuncOp,
+    num_results: int,
+    types: Sequence[ir.Type],
+    taken: Sequence[int],
+) -> None:
+    """Makes a branch return all places: its own residuals in those that it has taken."""
+    outs = returned(first)
+    own = dict(zip(taken, outs[num_results:], strict=True))
+    with before_return(first), first.location:
+        rest = [own[i] if i in own else rules.filler(t) for i, t in enumerate(types)]
+    set_results(first, [*outs[:num_results], *rest])
+
+
+def _take_residuals(second: func.FuncOp, types: Sequence[ir.Type], index: Sequence[int]) -> None:
+    """Makes a branch take residuals of all these types, of which its own have the indices."""
+    arguments = list(second.arguments)
+    own = dict(zip(index, arguments, strict=False))
+    residuals = [own.get(i, type_) for i, type_ in enumerate(types)]
+    set_arguments(second, [*residuals, *arguments[len(index) :]])
+
+
+# --- batched over the index ---------------------------------------------------------------------
+
+
+def _select(rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
+    """All branches, and of each result the one that the index says.
+
+    An operand goes to a branch by a ``select`` whose other side is a constant for derivatives: what
+    a branch that is not chosen makes of it, infinities say, does not count.
+    """
+    tangible = [has_tangent(v) for v in op.operands]
+    batched = [0 if t else dim for t, dim in zip(tangible, dims, strict=True)][1:]
+    out_dims = (0,) * len(op.results)
+    branches = [rules.functions.batch(b, tuple(batched), axis, out_dims)[0] for b in _branches(op)]
+    size = axis.size
+
+    def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+        index = move(rules, args[0], dims[0], 0, size)
+        operands = [
+            move(rules, v, dim, want, size)
+            for v, dim, want in zip(args[1:], dims[1:], batched, strict=True)
+        ]
+        outs = []
+        for i, branch in enumerate(branches):
+            guarded = iter(
+                rules.emit(
+                    lambda index, *xs, i=i: _guarded(index == i, xs),
+                    [index, *(v for v, t in zip(operands, tangible[1:], strict=True) if t)],
+                    ("cond operands", i),
+                )
+            )
+            given = [next(guarded) if t else v for v, t in zip(operands, tangible[1:], strict=True)]
+            outs.append(call(rules, branch, given))
+        return [
+            rules.emit(_choose, [index, *cases], "cond result")[0]
+            for cases in zip(*outs, strict=True)
+        ]
+
+    return Emitter(out_dims, write)
+
+
+def _guarded(chosen: Any, xs: Sequence[Any]) -> list[Any]:
+    return [_choose(chosen, lax.stop_gradient(x), x)[0] for x in xs]
+
+
+def _choose(which: Any, *cases: Any) -> list[Any]:
+    """For each element of the batch the case of that number."""
+    shape = cases[0].shape
+    if which.shape != shape:
+        which = lax.broadcast_in_dim(which, shape, tuple(range(which.ndim)))
+    return [lax.select_n(which, *cases)]

@@ -1,0 +1,273 @@
+"""``jaxpr.custom_jvp_call_jaxpr``: a call of a function that has its own JVP rule.
+
+Its derivative is a call of the rule, ``jvp(custom_jvp_call(f, f_jvp)) == f_jvp``, and batching
+batches both, ``vmap(custom_jvp_call(f, f_jvp)) == custom_jvp_call(vmap(f), vmap(f_jvp))``.  A rule
+takes a tangent for each operand: those that are zero are written down for it, unless there is one
+that was told of them.
+
+Reverse mode splits the rule by what is known when the values are computed, which its tangents are
+not: what is left is linear in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir.dialect.builder import attribute, zeros
+from jaxmlir.dialect.custom_rule_ops import fitting, refused
+from jaxmlir.dialect.ir import func, ir, symbol_uses
+from jaxmlir.transforms.higher_order.call import call
+from jaxmlir.transforms.higher_order.custom_rules import (
+    Attributes,
+    BatchedRules,
+    Dims,
+    batch_call,
+    batch_rules,
+    batched_with_rules,
+    error_at,
+    in_zeros,
+    is_float0,
+    joined,
+    keep_attributes,
+    out_zeros,
+    rule_symbol,
+    symbol_ref,
+)
+from jaxmlir.transforms.higher_order.rule import (
+    Emitter,
+    HigherOrderRule,
+    Linearization,
+    PartialEvaluation,
+    waiting,
+)
+from jaxmlir.transforms.vmap import vmap
+
+if TYPE_CHECKING:
+    from jaxmlir.transforms.templates import Rules
+
+
+class CustomJvp(HigherOrderRule):
+    plain: ClassVar = frozenset(
+        {
+            "call_jaxpr",
+            "jvp_jaxpr",
+            "jvp_error",
+            "jvp_with_zeros",
+            "num_consts",
+            "symbolic_zeros",
+            "jaxpr.ctx",
+        }
+    )
+
+    def activity(
+        self, rules: Rules, op: Any, kind: str, active: tuple[bool, ...]
+    ) -> tuple[bool, ...]:
+        if not any(_taken(op, active)):
+            return (False,) * len(op.results)
+        rule = _Rule(rules, op, active)
+        if kind == "jvp":
+            return tuple(i is not None for i in rule.tangents)
+        unknown = rules.functions.unknown_results(rule.symbol, rule.unknown)
+        return tuple(i is not None and unknown[i] for i in rule.tangents)
+
+    def uses(
+        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    ) -> tuple[bool, ...]:
+        return _taken(op, active)
+
+    def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Emitter:
+        rule = _Rule(rules, op, active)
+        n, consts = rule.num_results, rule.num_consts
+        pattern = tuple(i is not None for i in rule.tangents)
+
+        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+            given = iter(args[len(active) + active[:consts].count(True) :])
+            tangents = [
+                next(given) if a else zeros(t)
+                for t, a in zip(rule.tangent_types, rule.active, strict=True)
+            ]
+            outs = call(rules, rule.symbol, [*args[consts : len(active)], *tangents])
+            return [*outs[:n], *(outs[i] for i in rule.tangents if i is not None)]
+
+        return Emitter(pattern, write)
+
+    def linearize(
+        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    ) -> Linearization:
+        rule, uses = _Rule(rules, op, active), _taken(op, active)
+        n = rule.num_results
+        asked = {i for i, w in zip(rule.tangents, wanted, strict=True) if i is not None and w}
+        split = rules.functions.linearize_rule(
+            rule.symbol,
+            rule.unknown,
+            tuple(i < n or i in asked for i in range(rule.num_outs)),
+        )
+        if any(split.pattern[:n]):
+            raise error_at(
+                op, f"the values that the rule @{rule.symbol} gives depend on the tangents"
+            )
+        pattern = tuple(i is not None and split.pattern[i] for i in rule.tangents)
+
+        def primal(args: Sequence[ir.Value]) -> list[ir.Value]:
+            known = list(args[rule.num_consts :])
+            known += [
+                zeros(t) for t, a in zip(rule.tangent_types, rule.active, strict=True) if not a
+            ]
+            results, residuals = split.values(known, call(rules, split.first, known))
+            return [*results[:n], *residuals]
+
+        def tangent(args: Sequence[ir.Value]) -> list[ir.Value]:
+            return call(rules, split.second, args)
+
+        def pull(nonzero: tuple[bool, ...]) -> Emitter:
+            symbol, given = split.transpose(rules, uses.count(True), nonzero)
+            return Emitter(given, lambda args: call(rules, symbol, args))
+
+        return Linearization(Emitter(pattern, primal), Emitter(pattern, tangent), uses, pull=pull)
+
+    def partial_eval(self, rules: Rules, op: Any, unknown: tuple[bool, ...]) -> PartialEvaluation:
+        """A call of which no result is known waits as a whole, with its rule.
+
+        Of another one the halves have none.  In a derivative rule, what waits is linear and needs
+        none; :func:`jaxmlir.transforms.edit.hoist` leaves such a call where it is.
+        """
+        symbol = op.attributes["call_jaxpr"].value
+        if all(rules.functions.unknown_results(symbol, unknown)):
+            return waiting(op, unknown)
+        split = rules.functions.partial_eval_call(symbol, unknown)
+
+        def known(args: Sequence[ir.Value]) -> list[ir.Value]:
+            results, residuals = split.values(args, call(rules, split.first, args))
+            return [*results, *residuals]
+
+        return PartialEvaluation(
+            Emitter(split.pattern, known),
+            Emitter(split.pattern, lambda args: call(rules, split.second, args)),
+        )
+
+    def transpose(
+        self, rules: Rules, op: Any, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
+    ) -> Emitter:
+        """A linear function is its own derivative."""
+        symbol, given = rules.functions.transpose(
+            op.attributes["call_jaxpr"].value, linear, nonzero
+        )
+        return Emitter(given, lambda args: call(rules, symbol, args))
+
+    def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
+        return batch_call(rules, op, dims, axis, _batch_attributes)
+
+    def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
+        return batched_with_rules(rules, op, dims, axis)
+
+
+def _taken(op: Any, active: tuple[bool, ...]) -> tuple[bool, ...]:
+    """The operands whose tangents a rule is given: not those that the function closes over, which
+    JAX takes for constant."""
+    consts = attribute(op, "num_consts", 0)
+    return (*[False] * consts, *active[consts:])
+
+
+class _Rule:
+    """The JVP rule of an op that suits the tangents there are: a function ``(*primals, *tangents)
+    -> (*primals, *tangents)``."""
+
+    def __init__(self, rules: Rules, op: Any, active: tuple[bool, ...]):
+        self.num_consts = attribute(op, "num_consts", 0)
+        self.num_results = n = len(op.results)
+        active = active[self.num_consts :]
+        self.symbol, left_out = _fitting(rules, op, active)
+        function = rules.program.function(self.symbol)
+        inputs, outputs = list(function.type.inputs), list(function.type.results)
+        self.tangent_types = inputs[len(active) :]
+        self.active = tuple(a for a, zero in zip(active, left_out, strict=True) if not zero)
+        """Which of the tangents that it takes there are."""
+        self.unknown = (*[False] * len(active), *self.active)
+        """Which of its arguments are tangents that there are."""
+        self.num_outs = len(outputs)
+        position = iter(range(n, len(outputs)))
+        where = [None if zero else next(position) for zero in out_zeros(function, n)]
+        self.tangents = [None if i is None or is_float0(outputs[i]) else i for i in where]
+        """For each result where the rule gives its tangent; ``None`` if it has none."""
+
+
+def _rules_of(attributes: Any) -> list[str]:
+    names = ("jvp_jaxpr", "jvp_with_zeros")
+    return [s for name in names if name in attributes for s in symbol_uses(attributes[name])]
+
+
+def _fitting(rules: Rules, op: Any, active: tuple[bool, ...]) -> tuple[str, tuple[bool, ...]]:
+    """The rule that takes the fewest tangents besides those there are, and which it leaves out."""
+    told = rules.told(op, tuple(not a for a in active)) if any(active) else {}
+    if "jvp_jaxpr" not in told:
+        rules.program.trace_rules(of=op)
+        told = op.attributes
+    zeros = {
+        symbol: in_zeros(rules.program.function(symbol), len(active)) for symbol in _rules_of(told)
+    }
+    symbol = fitting([not a for a in active], zeros.items())
+    if symbol is None:
+        found = "jvp_jaxpr" in told
+        symbol = told["jvp_jaxpr"].value if found else rule_symbol(op, "jvp_jaxpr")
+        raise error_at(op, refused(symbol, active, zeros[symbol]))
+    return symbol, zeros[symbol]
+
+
+def _batch_attributes(
+    rules: Rules, attributes: Attributes, dims: Dims, axis: Any, out_dims: Dims, settled: bool
+) -> tuple[Attributes, Dims]:
+    given = _rules_of(attributes)
+    if not given:
+        return {}, out_dims
+
+    def write(entry: BatchedRules) -> Dims:
+        return _batch_rules(rules, given, dims, axis, entry)
+
+    key = (*given, dims, axis, out_dims)
+    entry = batch_rules(rules, key, {rule: rule for rule in given}, out_dims, write)
+    found = {
+        name: [symbol_ref(entry.symbols[s]) for s in symbol_uses(attributes[name])]
+        for name in ("jvp_jaxpr", "jvp_with_zeros")
+        if name in attributes
+    }
+    encoded = {
+        name: refs[0] if name == "jvp_jaxpr" else ir.ArrayAttr.get(refs)
+        for name, refs in found.items()
+    }
+    return encoded, entry.out_dims
+
+
+def _batch_rules(
+    rules: Rules, symbols: Sequence[str], dims: Dims, axis: Any, entry: BatchedRules
+) -> Dims:
+    """Writes the batched rules; the dimensions of the results, primal and tangent alike."""
+    n = len(entry.out_dims)
+    functions = [rules.program.function(symbol) for symbol in symbols]
+    in_dims = [
+        (*dims, *(d for d, z in zip(dims, in_zeros(f, len(dims)), strict=True) if not z))
+        for f in functions
+    ]
+    wanted = entry.out_dims
+
+    def joined_with(own: Dims, function: func.FuncOp) -> Dims:
+        tangents = iter(own[n:])
+        of_tangents = [None if zero else next(tangents) for zero in out_zeros(function, n)]
+        return tuple(map(joined, wanted, own[:n], of_tangents))
+
+    if len(symbols) > 1:
+        # They have to agree.
+        for symbol, function, own in zip(symbols, functions, in_dims, strict=True):
+            wanted = joined_with(rules.functions.batched(symbol, own, axis), function)
+    for symbol, function, own in zip(symbols, functions, in_dims, strict=True):
+
+        def out_axes(found: Dims, function: func.FuncOp = function) -> Dims:
+            nonlocal wanted
+            wanted = joined_with(found, function)
+            zero = out_zeros(function, n)
+            return (*wanted, *(d for d, z in zip(wanted, zero, strict=True) if not z))
+
+        new = entry.symbols[symbol]
+        vmap(rules, symbol, own, axis, out_axes, reserved=new)
+        keep_attributes(function, rules.program.function(new))
+    return wanted

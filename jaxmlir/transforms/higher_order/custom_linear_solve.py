@@ -1,0 +1,261 @@
+"""``jaxpr.custom_linear_solve``: x with A x = b, where A and its solvers are functions.
+
+It is differentiated by what it solves, not by how: from ``A x = b`` follows
+``A dx = db - dA x``, another solve with the same A.  In b it is linear, and its transpose solves
+with the transpose of A, which is among the functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import zeros
+from jaxmlir.dialect.ir import ir
+from jaxmlir.transforms.higher_order.call import call
+from jaxmlir.transforms.higher_order.custom_rules import Dims, create, joined, symbol_ref
+from jaxmlir.transforms.higher_order.rule import (
+    Emitter,
+    HigherOrderRule,
+    Linearization,
+    PartialEvaluation,
+    waiting,
+)
+from jaxmlir.transforms.jvp import tangent_type_of
+from jaxmlir.transforms.transpose import linear_type
+from jaxmlir.transforms.vmap import batched_type, move
+
+if TYPE_CHECKING:
+    from jaxmlir.transforms.templates import Rules
+
+Flags = tuple[bool, ...]
+
+_RECORD = "_LinearSolveTuple"
+_NAMES = ("matvec", "vecmat", "solve", "transpose_solve")
+_TRANSPOSE = {
+    "matvec": "vecmat",
+    "vecmat": "matvec",
+    "solve": "transpose_solve",
+    "transpose_solve": "solve",
+}
+
+
+class CustomLinearSolve(HigherOrderRule):
+    plain: ClassVar = frozenset({"const_lengths", "jaxprs", "jaxpr.ctx"})
+
+    def activity(self, rules: Rules, op: Any, kind: str, active: Flags) -> Flags:
+        """All of x depends on all of b and of A; what a solver says besides has no tangent."""
+        solve = Solve.read(op)
+        some = any(solve.of(active, "matvec")) or any(solve.right(active))
+        return tuple(some and i < solve.size for i in range(len(op.results)))
+
+    def uses(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Flags:
+        """Tangents of what belongs to the solvers say nothing of the solution."""
+        solve = Solve.read(op)
+        return tuple(
+            a and (i < solve.lengths["matvec"] or i >= solve.num_consts)
+            for i, a in enumerate(active)
+        )
+
+    def jvp(self, rules: Rules, op: Any, active: Flags) -> Emitter:
+        n = len(op.results)
+        return self.linearize(rules, op, active, (True,) * n).jvp(active, n)
+
+    def linearize(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Linearization:
+        solve = Solve.read(op)
+        uses = self.uses(rules, op, active, wanted)
+        pattern = self.activity(rules, op, "linearize", uses)
+        size, of_matrix, of_right = solve.size, solve.of(uses, "matvec"), solve.right(uses)
+        types = [tangent_type_of(v.type) for v in solve.right(list(op.operands))]
+        product = None
+        if any(of_matrix):
+            product = rules.functions.linearize_call(
+                solve.symbols["matvec"], (*of_matrix, *[False] * size), (True,) * size
+            )
+
+        def primal(args: Sequence[ir.Value]) -> list[ir.Value]:
+            x = solve.create(args)
+            residuals = list(args[: solve.num_consts])
+            if product is not None:
+                given = [*solve.of(args, "matvec"), *x[:size]]
+                _, extra = product.values(given, call(rules, product.first, given))
+                residuals += extra
+            return [*x, *residuals]
+
+        def tangent(args: Sequence[ir.Value]) -> list[ir.Value]:
+            consts, rest = args[: solve.num_consts], list(args[solve.num_consts :])
+            right: list[ir.Value | None] = [None] * size
+            if product is not None:
+                count = len(product.residuals) + sum(of_matrix)
+                moved = iter(call(rules, product.second, rest[:count]))
+                right = [_negated(next(moved)) if a else None for a in product.pattern]
+                rest = rest[count:]
+            given = iter(rest)
+            for i, has in enumerate(of_right):
+                if has:
+                    right[i] = _added(next(given), right[i])
+            right = [zeros(t) if v is None else v for v, t in zip(right, types, strict=True)]
+            return solve.create([*consts, *right])[:size]
+
+        return Linearization(Emitter(pattern, primal), Emitter(pattern, tangent), uses)
+
+    def partial_eval(self, rules: Rules, op: Any, unknown: Flags) -> PartialEvaluation:
+        return waiting(op, unknown)
+
+    def transpose(self, rules: Rules, op: Any, linear: Flags, nonzero: Flags) -> Emitter | None:
+        solve = Solve.read(op)
+        if (
+            solve.symbols["transpose_solve"] is None
+            or any(linear[: solve.num_consts])
+            or any(nonzero[solve.size :])
+        ):
+            return None
+        transposed = solve.transposed(rules)
+        types = list(map(linear_type, solve.results[: solve.size]))
+        # A part of b that is not linear is zero in a tangent.
+        wanted = solve.right(linear)
+
+        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+            count = wanted.count(False)
+            given = iter(args[solve.num_consts + count :])
+            right = [next(given) if nz else zeros(t) for t, nz in zip(types, nonzero, strict=False)]
+            consts = [v for name in _NAMES for v in solve.of(args, _TRANSPOSE[name])]
+            outs = transposed.create([*consts, *right])
+            return [v for v, want in zip(outs, wanted, strict=False) if want]
+
+        return Emitter((True,) * sum(wanted), write)
+
+    def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
+        solve, out_dims = Solve.read(op), self.batched(rules, op, dims, axis)
+        vector = out_dims[: solve.size]
+        symbols = dict(solve.symbols)
+        for name, own in _dims_of_functions(rules, solve, dims, vector, axis).items():
+            out_axes = (*vector, *map(_at_front, own[solve.size :]))
+            arguments = (*solve.of(dims, name), *vector)
+            symbols[name], _ = rules.functions.batch(solve.symbols[name], arguments, axis, out_axes)
+        results = zip(solve.results, out_dims, strict=True)
+        types = [
+            batched_type(type_, dim, axis.size, axis.explicit_mesh_axis) for type_, dim in results
+        ]
+        batched = Solve(solve.lengths, symbols, solve.size, types)
+
+        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+            right = [
+                move(rules, v, have, want, axis.size)
+                for v, have, want in zip(solve.right(args), solve.right(dims), vector, strict=True)
+            ]
+            return batched.create([*args[: solve.num_consts], *right])
+
+        return Emitter(out_dims, write)
+
+    def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims:
+        """A part of x is batched if the same part of b is, and that if any function makes it so."""
+        solve = Solve.read(op)
+        vector = tuple(map(_at_front, solve.right(dims)))
+        while True:
+            own = _dims_of_functions(rules, solve, dims, vector, axis)
+            found = tuple(_at_front(joined(*of)) for of in zip(vector, *own.values(), strict=False))
+            if found == vector:
+                return (*vector, *map(_at_front, own["solve"][solve.size :]))
+            vector = found
+
+
+def _dims_of_functions(
+    rules: Rules, solve: Solve, dims: Dims, vector: Dims, axis: Any
+) -> dict[str, Dims]:
+    """The dimensions of what each function gives, where x and b are batched like that."""
+    return {
+        name: rules.functions.batched(symbol, (*solve.of(dims, name), *vector), axis)
+        for name, symbol in solve.symbols.items()
+        if symbol is not None
+    }
+
+
+def _at_front(dim: int | None) -> int | None:
+    return None if dim is None else 0
+
+
+@dataclass(frozen=True)
+class Solve:
+    """What a custom_linear_solve says: operands ``(*consts of the functions, *b)``, results
+    ``(*x, *aux)``."""
+
+    lengths: dict[str, int]
+    """How many operands belong to each function."""
+    symbols: dict[str, str | None]
+    """The functions: of (*its own operands, *x or b)."""
+    size: int
+    """How many values x and b have."""
+    results: Sequence[ir.Type]
+
+    @classmethod
+    def read(cls, op: Any) -> Solve:
+        attributes = op.attributes
+        symbols = ir.DictAttr(ir.DictAttr(attributes["jaxprs"])[_RECORD])
+        lengths = codec.decode(attributes["const_lengths"])._asdict()
+        found = {name: symbols[name] for name in _NAMES}
+        return cls(
+            lengths,
+            {n: a.value if isinstance(a, ir.FlatSymbolRefAttr) else None for n, a in found.items()},
+            len(op.operands) - sum(lengths.values()),
+            [v.type for v in op.results],
+        )
+
+    @property
+    def num_consts(self) -> int:
+        return sum(self.lengths.values())
+
+    def of(self, values: Sequence[Any], name: str) -> list[Any]:
+        """Those of the operands, or of what is known of them, that belong to a function."""
+        start = sum(self.lengths[before] for before in _NAMES[: _NAMES.index(name)])
+        return list(values[start : start + self.lengths[name]])
+
+    def right(self, values: Sequence[Any]) -> list[Any]:
+        """Those that are b."""
+        return list(values[self.num_consts : self.num_consts + self.size])
+
+    def transposed(self, rules: Rules) -> Solve:
+        """The solve of the transposed system; its solver may say something else besides."""
+        symbols = {name: self.symbols[_TRANSPOSE[name]] for name in _NAMES}
+        of_solver = list(rules.program.function(symbols["solve"]).type.results)
+        return Solve(
+            {name: self.lengths[_TRANSPOSE[name]] for name in _NAMES},
+            symbols,
+            self.size,
+            [*self.results[: self.size], *of_solver[self.size :]],
+        )
+
+    def by_products(self) -> Solve:
+        """The solve whose solvers are the products: each the one with the other's transpose, for
+        the transposed inverse to take the place of the matrix in them."""
+        products = {"solve": "vecmat", "transpose_solve": "matvec"}
+        return replace(
+            self,
+            lengths=self.lengths | {n: self.lengths[m] for n, m in products.items()},
+            symbols=self.symbols | {n: self.symbols[m] for n, m in products.items()},
+        )
+
+    def create(self, args: Sequence[ir.Value]) -> list[ir.Value]:
+        """The op, at the current insertion point; its results.  x has the types of b."""
+        absent = codec.encode(None)
+        symbols = {n: symbol_ref(s) if s else absent for n, s in self.symbols.items()}
+        types = [*(v.type for v in self.right(args)), *self.results[self.size :]]
+        attributes = {
+            "const_lengths": _record({n: codec.encode(k) for n, k in self.lengths.items()}),
+            "jaxprs": _record(symbols),
+        }
+        return create("jaxpr.custom_linear_solve", types, args, attributes)
+
+
+def _record(fields: dict[str, ir.Attribute]) -> ir.Attribute:
+    return ir.DictAttr.get({_RECORD: ir.DictAttr.get(fields)})
+
+
+def _negated(a: ir.Value) -> ir.Value:
+    return create("jaxpr.neg", [a.type], [a], {})[0]
+
+
+def _added(a: ir.Value, b: ir.Value | None) -> ir.Value:
+    return a if b is None else create("jaxpr.add_any", [a.type], [a, b], {})[0]

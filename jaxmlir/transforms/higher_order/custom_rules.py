@@ -1,0 +1,294 @@
+"""What the ops with a user's derivative rules share: reading them, and batching a function together
+with its rules."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir._compat import dtypes
+from jaxmlir.bridge.custom_rules.pending import MARK, Given, is_choosy, is_untraced
+from jaxmlir.dialect import locations
+from jaxmlir.dialect.builder import attribute
+from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES as OF_RULES
+from jaxmlir.dialect.ir import func, ir
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError
+from jaxmlir.transforms.higher_order.rule import Emitter
+
+if TYPE_CHECKING:
+    from jaxmlir.bridge.custom_rules.identity import Identities
+    from jaxmlir.bridge.custom_rules.pending import Pending, Source
+    from jaxmlir.transforms.templates import Rules
+
+Dims = tuple[int | None, ...]
+
+_TANGENT_ALONE = (
+    "it gives a tangent for each element of a batch of a result that is the same for all; trace "
+    "the rules before batching: program.trace_rules()"
+)
+CANNOT_ASK = (
+    "it may depend on which tangents are zero, for which a program that was read or changed cannot "
+    "ask: differentiate the one that was traced, then save the derivative"
+)
+
+
+def rule_symbol(op: Any, name: str) -> str:
+    """The symbol of a custom rule.
+
+    Raises:
+      TransformError: the rule could not be traced; with the reason.
+    """
+    attributes = op.attributes
+    if name in attributes:
+        return attributes[name].value
+    reason = attribute(op, f"{name.split('_')[0]}_error", "it is absent")
+    message = f"the custom derivative rule '{name}' could not be traced: {reason}"
+    if is_choosy(op) and MARK not in attributes:
+        message += "; " + CANNOT_ASK
+    raise error_at(op, message)
+
+
+def error_at(op: Any, message: str) -> TransformError:
+    """An error at an op, with the user's line."""
+    message = f"'{op.operation.name}' op: {message}"
+    return TransformError([Diagnostic("error", message, *locations.position(op.location))])
+
+
+def in_zeros(rule: func.FuncOp, count: int) -> tuple[bool, ...]:
+    """Which (co)tangents a rule takes for zero, and so does not take."""
+    return attribute(rule, "jaxpr.in_zeros", (False,) * count)
+
+
+def out_zeros(rule: func.FuncOp, count: int) -> tuple[bool, ...]:
+    """Which of its (co)tangents a rule leaves out, for they are zero."""
+    return attribute(rule, "jaxpr.out_zeros", (False,) * count)
+
+
+@functools.cache
+def is_float0(type_: ir.Type) -> bool:
+    """Whether values of a type are tangents of integers, which say nothing."""
+    return getattr(aval_of(type_), "dtype", None) == dtypes.float0
+
+
+@dataclass
+class BatchedRules:
+    """The symbols of batched rules, by what ``write`` finds them by, and the dimensions of what
+    they give."""
+
+    symbols: dict[Any, str]
+    out_dims: Dims
+    used: bool = False
+    """Whether a rule called the function it belongs to while it was being batched."""
+
+
+def batch_rules(
+    rules: Rules,
+    key: Any,
+    symbols: dict[Any, str],
+    guess: Dims,
+    write: Callable[[BatchedRules], Dims],
+) -> BatchedRules:
+    """Batches the rules of a function, once for each pattern.
+
+    A rule may call the function it belongs to, and batching that call asks for the symbols of the
+    batched rules and for the dimensions of the results, before the rules are there.  So symbols are
+    reserved, and dimensions guessed; where a rule turns out to give a batched result that was
+    guessed not to be, and the guess was made use of, they are written anew.
+
+    Args:
+      key: stands for the function, its rules and the pattern.
+      symbols: those of the rules to batch, by what ``write`` is to find the batched ones by.
+      guess: the dimensions of the batched function's results.
+      write: writes the batched rules under the reserved symbols, and gives the dimensions that the
+        results need to have.
+    """
+    memo = rules.functions.batched_rules
+    if key in memo:
+        memo[key].used = True
+        return memo[key]
+    while True:
+        before = rules.mark()
+        reserved = {
+            name: rules.importer.unique_symbol(f"{symbol}.vmap") for name, symbol in symbols.items()
+        }
+        entry = memo[key] = BatchedRules(reserved, guess)
+        needed = write(entry)
+        if needed == guess or not entry.used:
+            entry.out_dims = needed
+            return entry
+        rules.undo(before)
+        guess = needed
+
+
+Attributes = dict[str, ir.Attribute]
+
+BatchAttributes = Callable[["Rules", Attributes, Dims, Any, Dims, bool], tuple[Attributes, Dims]]
+"""``(rules, attributes, dims of operands, axis, dims of results, settled) -> (attributes, dims of
+results)``: writes the batched rules of an op with such attributes; the attributes that name them,
+and the dimensions that the results need to have.  Where these are settled, the rules are to get by
+with them, if they can."""
+
+
+def batch_call(
+    rules: Rules, op: Any, dims: Dims, axis: Any, batch_attributes: BatchAttributes
+) -> Emitter:
+    """A call of a function that has rules, batched with these."""
+    function = op.attributes["call_jaxpr"].value
+    symbol, found = rules.functions.batch(function, dims, axis)
+    operands = dims[attribute(op, "num_consts", 0) :]
+    attributes, out_dims = with_batched_rules(rules, op, operands, axis, found, batch_attributes)
+    if out_dims != found:
+        symbol, _ = rules.functions.batch(function, dims, axis, out_dims)
+    attributes["call_jaxpr"] = symbol_ref(symbol)
+    types = list(rules.program.function(symbol).type.results)
+    name = op.operation.name
+    return Emitter(out_dims, lambda args: create(name, types, args, attributes))
+
+
+def with_batched_rules(
+    rules: Rules,
+    op: Any,
+    dims: Dims,
+    axis: Any,
+    out_dims: Dims,
+    batch_attributes: BatchAttributes,
+) -> tuple[Attributes, Dims]:
+    """The attributes of a batched op, and the dimensions of its results.
+
+    Rules that are not traced are batched when they are.  Then it is too late for a result that is
+    not batched and whose tangent is.  So a JVP rule is traced at once where there may be one; but
+    not that of an op in a rule: that is for another derivative, and there may be many such ops.
+    """
+    tracing = rules.program.rule_tracing
+
+    def mark(attributes: Attributes, out_dims: Dims) -> Attributes:
+        source = _Batched(tracing.table.of(op), batch_attributes, dims, axis, out_dims)
+        return attributes | {MARK: tracing.table.number(source)}
+
+    def can_wait() -> bool:
+        has_jvp = op.operation.name == "jaxpr.custom_jvp_call_jaxpr"
+        return axis.size > 0 and (not has_jvp or tracing.table.of(op).in_rule)
+
+    def batched(attributes: Attributes) -> tuple[Attributes, Dims]:
+        return batch_attributes(rules, attributes, dims, axis, out_dims, False)
+
+    if is_untraced(op):
+        attributes = dict(op.attributes.items())
+        if None not in out_dims or can_wait():
+            return mark(attributes, out_dims), out_dims
+        if tracing.can_tell(op):
+            # The rule that is told of no zeros knows of all tangents there may be.
+            _, out_dims = batched(attributes | rules.told(op, (False,) * len(dims)))
+            return mark(attributes, out_dims), out_dims
+        rules.program.trace_rules(of=op)
+    attributes = dict(op.attributes.items())
+    found, out_dims = batched(attributes)
+    attributes |= found
+    if tracing.can_tell(op):
+        return mark(attributes, out_dims), out_dims
+    return attributes, out_dims
+
+
+@dataclass(frozen=True)
+class _Batched:
+    """The rules of a batched op: those of the op that it was made of, batched."""
+
+    of: Source
+    batch: BatchAttributes
+    dims: Dims
+    axis: Any
+    out_dims: Dims
+
+    @property
+    def in_rule(self) -> bool:
+        return self.of.in_rule
+
+    def numbered_by(self, identity: Identities) -> _Batched:
+        return replace(self, of=self.of.numbered_by(identity))
+
+    def trace(self, attributes: Attributes, pending: Pending) -> Given:
+        return self._batched(attributes, dict(self.of.trace(attributes, pending)), pending)
+
+    def tell(self, attributes: Attributes, pending: Pending, zeros: tuple[bool, ...]) -> Given:
+        given = {k: v for k, v in attributes.items() if k not in OF_RULES}
+        return self._batched(given, dict(self.of.tell(given, pending, zeros)), pending)
+
+    def backward(
+        self, pending: Pending, in_zeros: tuple[bool, ...], ct_zeros: tuple[bool, ...] | None
+    ) -> Given:
+        """The backward rules are batched with the forward rule, whose residuals they take."""
+        of_call = dict(self.of.tell({}, pending, in_zeros))
+        for name, value in self.of.backward(pending, in_zeros, ct_zeros):
+            if name == "bwd":
+                of_call["bwd_jaxpr"] = value
+            elif name == "bwd_with_zeros":
+                family = ir.ArrayAttr.get([of_call["fwd_jaxpr"], *value])
+                of_call["vjp_with_zeros"] = ir.ArrayAttr.get([family])
+            else:
+                of_call[name] = value
+        for name, value in self._batched({}, of_call, pending):
+            if name == "bwd_jaxpr":
+                yield "bwd", value
+            elif name == "vjp_with_zeros":
+                yield "bwd_with_zeros", ir.ArrayAttr.get(list(value[0])[1:])
+            elif name == "bwd_error":
+                yield name, value
+
+    def _batched(self, attributes: Attributes, traced: Attributes, pending: Pending) -> Given:
+        """The rules that were traced, batched, in place of those."""
+        attributes = attributes | traced
+        rules = pending.rules
+        # The rules that were just traced are to outlive a failure.
+        rules.program.reread()
+        before = rules.mark()
+        try:
+            with pending.writing():
+                found, out_dims = self.batch(
+                    rules, attributes, self.dims, self.axis, self.out_dims, True
+                )
+                if out_dims != self.out_dims:
+                    raise JaxmlirError(_TANGENT_ALONE)
+        except JaxmlirError as e:
+            # As a rule that cannot be traced.
+            rules.undo(before)
+            stems = {
+                name.split("_")[0]
+                for name in traced
+                if name in OF_RULES and not name.endswith("_with_zeros")
+            }
+            found = {f"{stem}_error": ir.StringAttr.get(str(e)) for stem in stems}
+        yield from ((name, value) for name, value in traced.items() if name not in OF_RULES)
+        yield from found.items()
+
+
+def batched_with_rules(rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
+    """The results' dimensions, where these do not depend on the rules: the function's are all
+    batched, and the rules' follow them."""
+    own = rules.functions.batched(op.attributes["call_jaxpr"].value, dims, axis)
+    return None if None in own else own
+
+
+def joined(*dims: int | None) -> int | None:
+    """One dimension for values that have to be batched alike: batched if any is."""
+    return next((d for d in dims if d is not None), None)
+
+
+def keep_attributes(source: func.FuncOp, target: func.FuncOp) -> None:
+    """Copies what a rule's function says of its results."""
+    for name in ("jaxpr.in_zeros", "jaxpr.out_zeros", "jaxpr.num_res", "jaxpr.input_fwds"):
+        if name in source.attributes:
+            target.attributes[name] = source.attributes[name]
+
+
+def symbol_ref(symbol: str) -> ir.Attribute:
+    return ir.FlatSymbolRefAttr.get(symbol)
+
+
+def create(
+    name: str, types: Sequence[ir.Type], args: Sequence[ir.Value], attributes: dict[str, Any]
+) -> list[ir.Value]:
+    """An op at the current insertion point; its results."""
+    return list(ir.Operation.create(name, list(types), list(args), attributes).results)

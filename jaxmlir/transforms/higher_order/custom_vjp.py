@@ -1,0 +1,493 @@
+"""``jaxpr.custom_vjp_call_jaxpr`` and ``jaxpr.custom_lin``: functions with their own VJP rule.
+
+The derivative of a call runs the forward rule for values and residuals, and hands these with the
+tangents to a ``custom_lin``: the linear map of which nothing is known but its transpose, the
+backward rule.  Transposition puts that in its place; to push tangents through it is JAX's error (or
+see ``jaxpr-expand-custom-lin``).  Of rules that are told which tangents and cotangents are zero,
+the one is taken that was told of most of them; others that it takes are written down.
+
+Batching batches the function, its forward and its backward rule; the cotangent of an operand that
+is not batched is summed over the batch.  Then all results are batched: the cotangent of one that is
+not is that of all elements together, and each of the summands would have all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir.bridge.custom_rules.pending import MARK, Backward
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import attribute, zeros
+from jaxmlir.dialect.custom_rule_ops import backward_rules, fitting, refused, vjp_rules
+from jaxmlir.dialect.ir import func, ir, symbol_uses
+from jaxmlir.rewriting.dedupe import rename
+from jaxmlir.support.masks import chosen
+from jaxmlir.transforms.higher_order.call import call
+from jaxmlir.transforms.higher_order.custom_rules import (
+    Attributes,
+    BatchedRules,
+    Dims,
+    batch_call,
+    batch_rules,
+    batched_with_rules,
+    create,
+    error_at,
+    in_zeros,
+    is_float0,
+    joined,
+    keep_attributes,
+    out_zeros,
+    rule_symbol,
+    symbol_ref,
+    with_batched_rules,
+)
+from jaxmlir.transforms.higher_order.rule import Emitter, HigherOrderRule, Linearization
+from jaxmlir.transforms.jvp import tangent_type
+from jaxmlir.transforms.templates import has_tangent
+from jaxmlir.transforms.vmap import batched_type, vmap
+
+if TYPE_CHECKING:
+    from jaxmlir.transforms.templates import Rules
+
+_CLOSED_OVER = (
+    "a custom_vjp function is differentiated with respect to a value that it closes over: its rule "
+    "speaks of explicit arguments only; pass the value as an argument"
+)
+
+
+class CustomVjp(HigherOrderRule):
+    plain: ClassVar = frozenset(
+        {
+            "call_jaxpr",
+            "fwd_jaxpr",
+            "bwd_jaxpr",
+            "fwd_error",
+            "bwd_error",
+            "vjp_with_zeros",
+            "num_consts",
+            "symbolic_zeros",
+            "jaxpr.ctx",
+        }
+    )
+
+    def activity(
+        self, rules: Rules, op: Any, kind: str, active: tuple[bool, ...]
+    ) -> tuple[bool, ...]:
+        # The linear map takes all tangents to all: it is not known which results it leaves zero.
+        return tuple(map(has_tangent, op.results))
+
+    def uses(
+        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    ) -> tuple[bool, ...]:
+        return active
+
+    def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Emitter:
+        n = len(op.results)
+        return self.linearize(rules, op, active, (True,) * n).jvp(active, n)
+
+    def linearize(
+        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    ) -> Linearization:
+        consts = attribute(op, "num_consts", 0)
+        if any(active[:consts]):
+            raise error_at(op, _CLOSED_OVER)
+        fwd, attributes = _derivative(rules, op, active[consts:])
+        results = list(op.results)
+        pattern = tuple(map(has_tangent, results))
+        types = list(map(tangent_type, results))
+
+        def primal(args: Sequence[ir.Value]) -> list[ir.Value]:
+            residuals, values = fwd.split(args[consts:], call(rules, fwd.symbol, args[consts:]))
+            return [*values, *residuals]
+
+        def tangent(args: Sequence[ir.Value]) -> list[ir.Value]:
+            outs = create("jaxpr.custom_lin", types, args, attributes)
+            return [t for t, a in zip(outs, pattern, strict=True) if a]
+
+        def pull(nonzero: tuple[bool, ...]) -> Emitter:
+            given = iter(nonzero)
+            bwd = rules.program.function(attributes["bwd"].value)
+            return _pulled(rules, bwd, attributes, tuple(p and next(given) for p in pattern))
+
+        # Which backward rule it is may depend on the op, and one that is missing is the op's error.
+        is_known = "bwd" in attributes and "symbolic_zeros" not in attributes
+        return Linearization(
+            Emitter(pattern, primal),
+            Emitter(pattern, tangent),
+            active,
+            pull=pull if is_known else None,
+        )
+
+    def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
+        return batch_call(rules, op, dims, axis, _batch_attributes)
+
+    def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
+        return batched_with_rules(rules, op, dims, axis)
+
+
+class CustomLin(HigherOrderRule):
+    plain: ClassVar = frozenset(
+        {
+            "bwd",
+            "bwd_error",
+            "bwd_with_zeros",
+            "num_res",
+            "in_zeros",
+            "symbolic_zeros",
+            "jaxpr.ctx",
+        }
+    )
+
+    def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Emitter:
+        n = len(op.results)
+        return self.linearize(rules, op, active, (True,) * n).jvp(active, n)
+
+    def linearize(
+        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    ) -> Linearization:
+        """A linear map is its own derivative; in its residuals it has none that is known."""
+        num_res = attribute(op, "num_res", 0)
+        if any(active[:num_res]):
+            bwd = op.attributes["bwd"].value if "bwd" in op.attributes else "bwd"
+            raise error_at(
+                op,
+                f"it is the derivative of a custom_vjp function, of which only the transpose is "
+                f"known, @{bwd}: it cannot be differentiated with respect to the residuals",
+            )
+        attributes = dict(op.attributes.items())
+        name, types = op.operation.name, [v.type for v in op.results]
+        of_tangents = iter(active[num_res:])
+        in_zeros = tuple(zero or not next(of_tangents) for zero in attribute(op, "in_zeros", ()))
+        narrowed = attributes | {"in_zeros": codec.encode(in_zeros)}
+        pattern = (True,) * len(types)
+
+        def primal(args: Sequence[ir.Value]) -> list[ir.Value]:
+            return [*create(name, types, args, attributes), *args[:num_res]]
+
+        return Linearization(
+            Emitter(pattern, primal),
+            Emitter(pattern, lambda args: create(name, types, args, narrowed)),
+            active,
+        )
+
+    def transpose(
+        self, rules: Rules, op: Any, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
+    ) -> Emitter:
+        """A call of the backward rule; a cotangent that is zero is written down for it, unless it
+        was told of it."""
+        bwd = _backward(rules, op, nonzero)
+        return _pulled(rules, bwd, dict(op.attributes.items()), nonzero, linear)
+
+    def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
+        """Any result may depend on any operand: all are batched, along the first dimension."""
+        out_dims = (0,) * len(op.results)
+        attributes, _ = with_batched_rules(rules, op, dims, axis, out_dims, _batch_lin_attributes)
+        types = [batched_type(v.type, 0, axis.size, axis.explicit_mesh_axis) for v in op.results]
+        name = op.operation.name
+        return Emitter(out_dims, lambda args: create(name, types, args, attributes))
+
+    def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims:
+        return (0,) * len(op.results)
+
+
+class _Forward:
+    """A forward rule: ``(*operands) -> (*residuals that are no operands, *results)``."""
+
+    def __init__(self, function: func.FuncOp):
+        self.symbol = function.name.value
+        self.num_res = attribute(function, "jaxpr.num_res", 0)
+        self.input_fwds = attribute(function, "jaxpr.input_fwds", (None,) * self.num_res)
+        self.in_zeros = in_zeros(function, len(function.type.inputs))
+
+    @property
+    def num_extra(self) -> int:
+        """How many residuals it returns."""
+        return sum(i is None for i in self.input_fwds)
+
+    def split(self, operands: Sequence[Any], outs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """All residuals, and the results; or what is known of them, such as their dimensions."""
+        extra = iter(outs[: self.num_extra])
+        residuals = [next(extra) if i is None else operands[i] for i in self.input_fwds]
+        return residuals, list(outs[self.num_extra :])
+
+
+def _derivative(
+    rules: Rules, op: Any, active: tuple[bool, ...]
+) -> tuple[_Forward, dict[str, ir.Attribute]]:
+    """The forward rule for those tangents, and the attributes of the custom_lin that stands for
+    the derivative of the call."""
+    zeros = tuple(not a for a in active)
+    told = rules.told(op, zeros)
+    if "fwd_jaxpr" in told:
+        fwd = _Forward(rules.program.function(told["fwd_jaxpr"].value))
+        table = rules.program.rule_tracing.table
+        of_rules = {MARK: table.number(Backward(table.of(op), zeros))}
+    else:
+        rules.program.trace_rules(of=op)
+        fwd = _forward(rules, op, active)
+        of_rules = _backward_attributes(rules, op, fwd)
+    attributes = dict(op.attributes.items())
+    found = {"in_zeros": codec.encode(zeros), "num_res": codec.encode(fwd.num_res)}
+    found |= {k: attributes[k] for k in ("bwd_error", "symbolic_zeros") if k in attributes}
+    return fwd, found | of_rules
+
+
+def _forward(rules: Rules, op: Any, active: tuple[bool, ...]) -> _Forward:
+    """The forward rule for those tangents.
+
+    Raises:
+      TransformError: there is none, or it has to be told that one of them is zero.
+    """
+    symbols = vjp_rules(dict(op.attributes.items()))
+    known = [_Forward(rules.program.function(symbol)) for symbol in symbols]
+    found = fitting([not a for a in active], [(fwd, fwd.in_zeros) for fwd in known])
+    if found is None:
+        symbol = rule_symbol(op, "fwd_jaxpr")
+        raise error_at(
+            op, refused(symbol, active, in_zeros(rules.program.function(symbol), len(active)))
+        )
+    return found
+
+
+def _backward(rules: Rules, op: Any, nonzero: tuple[bool, ...]) -> func.FuncOp:
+    """The backward rule for those cotangents."""
+    told = rules.told(op, tuple(not nz for nz in nonzero))
+    if "bwd" in told:
+        return rules.program.function(told["bwd"].value)
+    rules.program.trace_rules(of=op)
+    known = map(rules.program.function, backward_rules(dict(op.attributes.items())))
+    found = fitting([not nz for nz in nonzero], [(f, in_zeros(f, len(nonzero))) for f in known])
+    return found or rules.program.function(rule_symbol(op, "bwd"))
+
+
+def _pulled(
+    rules: Rules,
+    bwd: func.FuncOp,
+    attributes: Attributes,
+    nonzero: tuple[bool, ...],
+    linear: tuple[bool, ...] | None = None,
+) -> Emitter:
+    """The transpose of a custom_lin: a call of its backward rule.
+
+    Args:
+      attributes: of the custom_lin.
+      nonzero: which of its results have cotangents.
+      linear: of which operands cotangents are wanted; by default of all but the residuals.
+    """
+    num_res = codec.decode(attributes["num_res"]) if "num_res" in attributes else 0
+    no_operands = codec.decode(attributes["in_zeros"]) if "in_zeros" in attributes else ()
+    symbol = bwd.name.value
+    expected = [
+        nz for nz, zero in zip(nonzero, in_zeros(bwd, len(nonzero)), strict=True) if not zero
+    ]
+    types = list(bwd.type.inputs)[num_res:]
+    # For each operand of the function where the rule gives its cotangent, if it does.
+    position = iter(range(len(bwd.type.results)))
+    where = [None if zero else next(position) for zero in out_zeros(bwd, len(no_operands))]
+    taken = [i for i, zero in zip(where, no_operands, strict=True) if not zero]
+    if linear is not None:
+        taken = chosen(taken, linear[num_res:])
+
+    def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+        given = iter(args[num_res:])
+        cotangents = [
+            next(given) if nz else zeros(t) for t, nz in zip(types, expected, strict=True)
+        ]
+        outs = call(rules, symbol, [*args[:num_res], *cotangents])
+        return [outs[i] for i in taken if i is not None]
+
+    return Emitter(tuple(i is not None for i in taken), write)
+
+
+def _backward_attributes(rules: Rules, op: Any, fwd: _Forward) -> dict[str, ir.Attribute]:
+    """The attributes of a custom_lin that name the backward rules of a forward rule."""
+    found: dict[str, ir.Attribute] = {}
+    with_zeros = []
+    for symbol in vjp_rules(dict(op.attributes.items()))[fwd.symbol]:
+        if any(in_zeros(rules.program.function(symbol), len(op.results))):
+            with_zeros.append(symbol_ref(symbol))
+        else:
+            found["bwd"] = symbol_ref(symbol)
+    if with_zeros:
+        found["bwd_with_zeros"] = ir.ArrayAttr.get(with_zeros)
+    return found
+
+
+def _batch_attributes(
+    rules: Rules, attributes: Attributes, dims: Dims, axis: Any, out_dims: Dims, settled: bool
+) -> tuple[Attributes, Dims]:
+    given = vjp_rules(attributes)
+    if not given:
+        return {}, out_dims
+    # A backward rule may belong to several forward rules, whose residuals are batched differently.
+    named = {(fwd, rule): rule for fwd, backward in given.items() for rule in (fwd, *backward)}
+
+    def write(entry: BatchedRules) -> Dims:
+        return _batch_rules(rules, given, dims, axis, entry, settled)
+
+    key = (tuple(given.items()), dims, axis, out_dims, settled)
+    entry = batch_rules(rules, key, named, out_dims, write)
+
+    def new(fwd: str, rule: str) -> ir.Attribute:
+        return symbol_ref(entry.symbols[fwd, rule])
+
+    found: Attributes = {}
+    for name in ("fwd_jaxpr", "bwd_jaxpr"):
+        if name in attributes:
+            found[name] = new(attributes["fwd_jaxpr"].value, attributes[name].value)
+    if "vjp_with_zeros" in attributes:
+        families = map(symbol_uses, attributes["vjp_with_zeros"])
+        found["vjp_with_zeros"] = ir.ArrayAttr.get(
+            [ir.ArrayAttr.get([new(family[0], rule) for rule in family]) for family in families]
+        )
+    return found, entry.out_dims
+
+
+def _batch_lin_attributes(
+    rules: Rules, attributes: Attributes, dims: Dims, axis: Any, out_dims: Dims, settled: bool
+) -> tuple[Attributes, Dims]:
+    given = backward_rules(attributes)
+    if not given:
+        return {}, out_dims
+    num_res = codec.decode(attributes["num_res"])
+    of_tangents = iter(dims[num_res:])
+    dims_in = tuple(
+        None if zero else next(of_tangents) for zero in codec.decode(attributes["in_zeros"])
+    )
+
+    def write(entry: BatchedRules) -> Dims:
+        for bwd in given:
+            rule_dims = _dims_of_bwd(rules, bwd, dims[:num_res], out_dims)
+            _batch_bwd(rules, bwd, rule_dims, dims_in, axis, entry.symbols[bwd])
+        return out_dims
+
+    key = (*given, dims, dims_in, axis)
+    entry = batch_rules(rules, key, {bwd: bwd for bwd in given}, out_dims, write)
+    found = {}
+    for name in ("bwd", "bwd_with_zeros"):
+        if name in attributes:
+            found[name] = rename(attributes[name], entry.symbols)
+    return found, out_dims
+
+
+def _batch_rules(
+    rules: Rules,
+    given: dict[str, tuple[str, ...]],
+    dims: Dims,
+    axis: Any,
+    entry: BatchedRules,
+    settled: bool,
+) -> Dims:
+    """Writes the batched rules of a call; the dimensions of its results.
+
+    Where these are settled, a rule may still need that another result is batched.  That result is
+    the same for the whole batch, so it is the first element's: the forward rule gives that one, and
+    the backward rule takes the cotangent for that one's.
+    """
+    wanted, fixed = entry.out_dims, entry.out_dims if settled else None
+
+    def settle(fwd: _Forward, own: Dims) -> list[int | None]:
+        """Takes note of how a batched forward rule's results are batched; its residuals'."""
+        nonlocal wanted
+        residuals, results = fwd.split(dims, own)
+        wanted = tuple(map(joined, wanted, results))
+        if None in wanted and any(
+            _sums(rules, bwd, residuals, _cotangent_dims(rules, bwd, wanted), dims, axis)
+            for bwd in given[fwd.symbol]
+        ):
+            wanted = tuple(0 if d is None else d for d in wanted)
+        return residuals
+
+    functions = [rules.program.function(symbol) for symbol in given]
+    while len(given) > 1:
+        # They have to agree.
+        before = wanted
+        for function in functions:
+            own = rules.functions.batched(function.name.value, dims, axis)
+            settle(_Forward(function), own)
+        if wanted == before:
+            break
+    for function in functions:
+        fwd = _Forward(function)
+        residuals: list[int | None] = []
+
+        def out_axes(
+            own: Dims, fwd: _Forward = fwd, residuals: list[int | None] = residuals
+        ) -> Dims:
+            residuals[:] = settle(fwd, own)
+            return (*own[: fwd.num_extra], *(fixed or wanted))
+
+        new = entry.symbols[fwd.symbol, fwd.symbol]
+        vmap(
+            rules,
+            fwd.symbol,
+            dims,
+            axis,
+            out_axes,
+            reserved=new,
+            shared="first" if settled else None,
+        )
+        keep_attributes(function, rules.program.function(new))
+        for bwd in given[fwd.symbol]:
+            symbol = entry.symbols[fwd.symbol, bwd]
+            rule_dims = _dims_of_bwd(rules, bwd, residuals, fixed or wanted)
+            needed = _dims_of_bwd(rules, bwd, residuals, wanted)
+            types = rules.program.function(bwd).type.inputs
+            of_first = [
+                i
+                for i, (dim, need) in enumerate(zip(rule_dims, needed, strict=True))
+                if dim is None and need is not None and not is_float0(types[i])
+            ]
+            _batch_bwd(rules, bwd, rule_dims, dims, axis, symbol, of_first)
+    return fixed or wanted
+
+
+def _dims_of_bwd(
+    rules: Rules, bwd: str, residuals: Sequence[int | None], results: Dims
+) -> tuple[int | None, ...]:
+    """The dimensions of a backward rule's arguments."""
+    return (*residuals, *_cotangent_dims(rules, bwd, results))
+
+
+def _cotangent_dims(rules: Rules, bwd: str, results: Dims) -> Dims:
+    """Those of the cotangents that it takes."""
+    taken_for_zero = in_zeros(rules.program.function(bwd), len(results))
+    return tuple(d for d, zero in zip(results, taken_for_zero, strict=True) if not zero)
+
+
+def _sums(
+    rules: Rules,
+    bwd: str,
+    residuals: Sequence[int | None],
+    cotangents: Dims,
+    out_dims: Dims,
+    axis: Any,
+) -> bool:
+    """Whether a backward rule, batched so, gives a cotangent that is to be summed, and counts one
+    that it takes in each element of the batch."""
+    if None not in cotangents:
+        return False
+    zeros = out_zeros(rules.program.function(bwd), len(out_dims))
+    wanted = [d for d, zero in zip(out_dims, zeros, strict=True) if not zero]
+    if None not in wanted:
+        return False
+    found = rules.functions.batched(bwd, (*residuals, *cotangents), axis)
+    return any(w is None and f is not None for w, f in zip(wanted, found, strict=True))
+
+
+def _batch_bwd(
+    rules: Rules,
+    bwd: str,
+    dims: Sequence[int | None],
+    out_dims: Dims,
+    axis: Any,
+    reserved: str,
+    of_first: Collection[int] = (),
+) -> None:
+    """Writes a batched backward rule; cotangents get the dimensions of the operands."""
+    function = rules.program.function(bwd)
+    zeros = out_zeros(function, len(out_dims))
+    axes = tuple(d for d, zero in zip(out_dims, zeros, strict=True) if not zero)
+    vmap(rules, bwd, dims, axis, axes, reserved=reserved, shared="sum", of_first=of_first)
+    keep_attributes(function, rules.program.function(reserved))

@@ -1,0 +1,153 @@
+"""``jaxpr.linear_call``: a function that is linear in its last operands, with its own transpose.
+
+A linear function is its own derivative, and the transpose of its transpose.  So the op stays one in
+all derivatives, and transposition swaps its two functions.  In the other operands, the residuals,
+nothing is known of it.
+
+Batching batches both functions (JAX has no rule).  All results are batched, so that their
+cotangents are those of one element each; that of an operand that is not batched is their sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import NewFunction, attribute, inline, zeros
+from jaxmlir.dialect.ir import ir
+from jaxmlir.transforms.higher_order.custom_rules import Dims, create, error_at, symbol_ref
+from jaxmlir.transforms.higher_order.rule import Emitter, HigherOrderRule, Linearization
+from jaxmlir.transforms.templates import has_tangent
+from jaxmlir.transforms.transpose import linear_type
+from jaxmlir.transforms.vmap import vmap
+
+if TYPE_CHECKING:
+    from jaxmlir.transforms.templates import Rules
+
+Flags = tuple[bool, ...]
+
+
+class LinearCall(HigherOrderRule):
+    plain: ClassVar = frozenset(
+        {"callee", "transpose", "num_callee_consts", "num_res", "jaxpr.ctx"}
+    )
+
+    def activity(self, rules: Rules, op: Any, kind: str, active: Flags) -> Flags:
+        return tuple(map(has_tangent, op.results))
+
+    def uses(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Flags:
+        return active
+
+    def jvp(self, rules: Rules, op: Any, active: Flags) -> Emitter:
+        n = len(op.results)
+        return self.linearize(rules, op, active, (True,) * n).jvp(active, n)
+
+    def linearize(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Linearization:
+        fixed = _num_fixed(op)
+        if any(active[:fixed]):
+            raise error_at(
+                op,
+                f"@{op.attributes['callee'].value} is differentiated with respect to a residual, "
+                "in which it is not known to be linear; pass the value as a linear operand, or "
+                "stop its gradient",
+            )
+        attributes, name = dict(op.attributes.items()), op.operation.name
+        values = [v.type for v in op.results]
+        # Integers have no tangents, but the functions take and give some.
+        tangents = list(map(linear_type, values))
+        linear = [linear_type(v.type) for v in list(op.operands)[fixed:]]
+        pattern = tuple(map(has_tangent, op.results))
+
+        def primal(args: Sequence[ir.Value]) -> list[ir.Value]:
+            return [*create(name, values, args, attributes), *args[:fixed]]
+
+        def tangent(args: Sequence[ir.Value]) -> list[ir.Value]:
+            given = iter(args[fixed:])
+            operands = [
+                next(given) if a else zeros(t) for t, a in zip(linear, active[fixed:], strict=True)
+            ]
+            outs = create(name, tangents, [*args[:fixed], *operands], attributes)
+            return [t for t, has in zip(outs, pattern, strict=True) if has]
+
+        return Linearization(Emitter(pattern, primal), Emitter(pattern, tangent), active)
+
+    def transpose(self, rules: Rules, op: Any, linear: Flags, nonzero: Flags) -> Emitter | None:
+        fixed = _num_fixed(op)
+        if any(linear[:fixed]):
+            return None
+        callee, transposed = _both(rules, op)
+        attributes = _attributes(op, transposed, callee, fixed)
+        types = [linear_type(v.type) for v in list(op.operands)[fixed:]]
+        cotangents = [linear_type(v.type) for v in op.results]
+        # A linear operand that is known is a constant for the transpose.
+        kept = linear[fixed:]
+        name = op.operation.name
+
+        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+            given = iter(args[linear.count(False) :])
+            handed = [
+                next(given) if nz else zeros(t) for t, nz in zip(cotangents, nonzero, strict=True)
+            ]
+            outs = create(name, types, [*args[:fixed], *handed], attributes)
+            return [ct for ct, keep in zip(outs, kept, strict=True) if keep]
+
+        return Emitter((True,) * sum(kept), write)
+
+    def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
+        fixed = _num_fixed(op)
+        callee, transposed = _both(rules, op)
+        out_dims = (0,) * len(op.results)
+        batched, _ = rules.functions.batch(callee, dims, axis, out_dims)
+        back = rules.functions.once(
+            _batched_transpose, transposed, (*dims[:fixed], *out_dims), dims[fixed:], axis
+        )
+        attributes = _attributes(op, batched, back, fixed)
+        types = list(rules.program.function(batched).type.results)
+        name = op.operation.name
+        return Emitter(out_dims, lambda args: create(name, types, args, attributes))
+
+    def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims:
+        return (0,) * len(op.results)
+
+
+def _num_fixed(op: Any) -> int:
+    """How many operands come before those in which the function is linear."""
+    return attribute(op, "num_callee_consts", 0) + attribute(op, "num_res", 0)
+
+
+def _both(rules: Rules, op: Any) -> tuple[str, str]:
+    """The function and its transpose, both of all operands that come first.
+
+    The transpose as it is written takes no constants of the function.
+    """
+    count = attribute(op, "num_callee_consts", 0)
+    callee, transposed = (op.attributes[name].value for name in ("callee", "transpose"))
+    if count:
+        types = tuple(v.type for v in list(op.operands)[:count])
+        transposed = rules.functions.once(_ignoring, transposed, types)
+    return callee, transposed
+
+
+def _attributes(like: Any, callee: str, transposed: str, fixed: int) -> dict[str, ir.Attribute]:
+    attributes = dict(like.attributes.items())
+    attributes.pop("num_callee_consts", None)
+    attributes |= {"callee": symbol_ref(callee), "transpose": symbol_ref(transposed)}
+    if fixed:
+        attributes["num_res"] = codec.encode(fixed)
+    return attributes
+
+
+def _ignoring(rules: Rules, symbol: str, types: tuple[ir.Type, ...]) -> str:
+    """The function with more arguments before its own, which it has no use for."""
+    function = rules.program.function(symbol)
+    new = NewFunction(rules, symbol, [*types, *function.type.inputs], function)
+    with new.body():
+        results = inline(function, new.args[len(types) :])
+    return new.finish(results)
+
+
+def _batched_transpose(rules: Rules, symbol: str, dims: Dims, out_dims: Dims, axis: Any) -> str:
+    """The batched transpose, whose results have the dimensions of the operands they belong to."""
+    new, _ = vmap(rules, symbol, dims, axis, out_dims, shared="sum")
+    return new

@@ -1,0 +1,205 @@
+"""``jaxpr.remat2`` (``jax.checkpoint``): values are computed again when the derivative needs them.
+
+Linearized, it is a plain call for the values, which leaves its operands as the only residuals, and
+a ``remat2`` of these and the tangents: that computes the values again (``@f.fwd``) and then the
+tangents (``@f.lin``).  With a custom VJP rule in the function, the call is of the values of
+``@f.fwd``, in which its forward rule is: that has a forward mode, and the function has none.
+
+Marked ``differentiated``, its lowering puts an optimization barrier around its operands, so that
+the compiler does not find that the values were there already.
+
+A policy that keeps some values is a Python function of primitives and parameters: JAX's rule asks
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import (
+    NewFunction,
+    attribute,
+    drop_dead_ops,
+    inline,
+    returned,
+    set_results,
+)
+from jaxmlir.dialect.ir import ir
+from jaxmlir.transforms.edit import set_arguments
+from jaxmlir.transforms.higher_order.call import call
+from jaxmlir.transforms.higher_order.custom_rules import Dims, create, symbol_ref
+from jaxmlir.transforms.higher_order.rule import Emitter, HigherOrderRule, Linearization
+from jaxmlir.transforms.linearize import linearize
+from jaxmlir.transforms.partial_eval import partial_eval
+from jaxmlir.transforms.transpose import linear_type, transpose_nonzero
+
+if TYPE_CHECKING:
+    from jaxmlir.transforms.templates import Rules
+
+Flags = tuple[bool, ...]
+
+
+class Remat(HigherOrderRule):
+    plain: ClassVar = frozenset({"jaxpr", "prevent_cse", "differentiated", "policy", "jaxpr.ctx"})
+
+    def activity(self, rules: Rules, op: Any, kind: str, active: Flags) -> Flags:
+        return rules.functions.activity(_callee(op), active, kind)
+
+    def uses(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Flags | None:
+        return rules.functions.uses(_callee(op), active, wanted) if _keeps_nothing(op) else None
+
+    def jvp(self, rules: Rules, op: Any, active: Flags) -> Emitter:
+        symbol, active_out = rules.functions.jvp(_callee(op), active)
+        return _remat(rules, op, symbol, [*_barrier(op), *[True] * sum(active)], active_out)
+
+    def linearize(
+        self, rules: Rules, op: Any, active: Flags, wanted: Flags
+    ) -> Linearization | None:
+        if not _keeps_nothing(op):
+            return None
+        callee = _callee(op)
+        uses = rules.functions.uses(callee, active, wanted)
+        has_vjp = any(
+            inner.operation.name == "jaxpr.custom_vjp_call_jaxpr"
+            for _, inner in rules.custom_ops_within(op)
+        )
+        values, symbol, used, active_out = rules.functions.once(
+            _linear, callee, uses, wanted, has_vjp
+        )
+        barrier = _barrier(op)
+        barrier = [*(barrier[i] for i in used), *[True] * sum(uses)]
+
+        def primal(args: Sequence[ir.Value]) -> list[ir.Value]:
+            return [*call(rules, values, args), *(args[i] for i in used)]
+
+        tangent = _remat(rules, op, symbol, barrier, active_out, differentiated=True)
+        return Linearization(Emitter(active_out, primal), tangent, uses)
+
+    def transpose(self, rules: Rules, op: Any, linear: Flags, nonzero: Flags) -> Emitter:
+        symbol, given = rules.functions.once(_transposed, _callee(op), linear, nonzero)
+        barrier = [b for b, lin in zip(_barrier(op), linear, strict=True) if not lin]
+        return _remat(rules, op, symbol, [*barrier, *[True] * sum(nonzero)], given)
+
+    def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
+        symbol, out_dims = rules.functions.batch(_callee(op), dims, axis)
+        return _remat(rules, op, symbol, _barrier(op), out_dims)
+
+    def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims:
+        return rules.functions.batched(_callee(op), dims, axis)
+
+
+def _callee(op: Any) -> str:
+    return op.attributes["jaxpr"].value
+
+
+def _keeps_nothing(op: Any) -> bool:
+    """Whether the policy is to compute everything again, as it is by default."""
+    policy = attribute(op, "policy", None)
+    return policy is None or policy is jax.checkpoint_policies.nothing_saveable
+
+
+def _barrier(op: Any) -> list[bool]:
+    """For each operand whether it is kept from being recognised: ``prevent_cse``."""
+    given = attribute(op, "prevent_cse", True)
+    return [given] * len(op.operands) if isinstance(given, bool) else list(given)
+
+
+def _remat(
+    rules: Rules,
+    like: Any,
+    symbol: str,
+    barrier: Sequence[bool],
+    pattern: tuple[Any, ...],
+    differentiated: bool = False,
+) -> Emitter:
+    """A remat2 of another function, with the policy of the op ``like``."""
+    attributes = dict(like.attributes.items())
+    attributes["jaxpr"] = symbol_ref(symbol)
+    if not isinstance(attribute(like, "prevent_cse", True), bool):
+        attributes["prevent_cse"] = codec.encode(tuple(barrier))
+    if differentiated:
+        attributes["differentiated"] = codec.encode(True)
+    types = list(rules.program.function(symbol).type.results)
+    return Emitter(pattern, lambda args: create("jaxpr.remat2", types, args, attributes))
+
+
+def _linear(
+    rules: Rules, symbol: str, active: Flags, wanted: Flags, by_rules: bool
+) -> tuple[str, str, tuple[int, ...], Flags]:
+    """Writes the function ``(*operands that it uses, *tangents) -> (*tangents)``, which computes
+    the values it needs.
+
+    Args:
+      by_rules: the results are to be those of forward rules.
+
+    Returns:
+      The symbols of the function that gives the results, and of this one, the operands that this
+      one uses, and which results it gives tangents of.
+    """
+    found = linearize(rules, symbol, active, wanted)
+    fwd, lin = map(rules.program.function, (found.fwd, found.lin))
+    operands, results = list(fwd.arguments), list(fwd.type.results)
+    tangents = [v.type for v in list(lin.arguments)[found.num_residuals :]]
+    new = NewFunction(rules, f"{symbol}.remat", [*(v.type for v in operands), *tangents], fwd)
+    given, tangents = new.args[: len(operands)], new.args[len(operands) :]
+    with new.body():
+        values = inline(fwd, given)
+        outs = inline(lin, [*values[len(results) - found.num_residuals :], *tangents])
+    new.finish(outs)
+    drop_dead_ops(new.op)
+    if by_rules:
+        symbol = found.fwd
+        set_results(fwd, returned(fwd)[: len(results) - found.num_residuals])
+        del fwd.attributes["jaxpr.num_res"]
+        drop_dead_ops(fwd)
+        _erase(rules, lin)
+    else:
+        _erase(rules, fwd, lin)
+    used = tuple(i for i, v in enumerate(given) if next(iter(v.uses), None) is not None)
+    set_arguments(new.op, [*(given[i] for i in used), *tangents])
+    return symbol, new.name, used, found.active_out
+
+
+def _transposed(rules: Rules, symbol: str, linear: Flags, nonzero: Flags) -> tuple[str, Flags]:
+    """Writes the transpose of a function that computes values on its way, as one in forward mode
+    does: what is known is split from it.
+
+    Returns:
+      Its symbol, and which linear arguments it gives cotangents of.
+    """
+    function = rules.program.function(symbol)
+    split = partial_eval(rules, symbol, linear, nonzero)
+    n = split.num_residuals
+    bwd, given = transpose_nonzero(
+        rules,
+        split.unknown,
+        (*[False] * n, *[True] * sum(linear)),
+        f"{split.unknown}.bwd",
+        (True,) * sum(split.unknown_out),
+    )
+    known = [v.type for v, lin in zip(function.arguments, linear, strict=True) if not lin]
+    cotangents = [
+        linear_type(t) for t, nz in zip(function.type.results, nonzero, strict=True) if nz
+    ]
+    new = NewFunction(rules, f"{symbol}.bwd", [*known, *cotangents], function)
+    of_results = iter(new.args[len(known) :])
+    with new.body():
+        outs = inline(rules.program.function(split.known), new.args[: len(known)])
+        handed = [next(of_results) if nz else None for nz in nonzero]
+        args = [ct for ct, u in zip(handed, split.unknown_out, strict=True) if u]
+        results = inline(rules.program.function(bwd), [*outs[len(outs) - n :], *args])
+    new.finish(results)
+    _erase(rules, *map(rules.program.function, (split.known, split.unknown, bwd)))
+    drop_dead_ops(new.op)
+    return new.name, given
+
+
+def _erase(rules: Rules, *functions: Any) -> None:
+    """Takes functions out of the module that were made to be copied into others."""
+    for function in functions:
+        del rules.program.functions[function.name.value]
+        function.operation.erase()

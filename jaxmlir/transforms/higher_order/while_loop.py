@@ -1,0 +1,203 @@
+"""``jaxpr.while``: the body is transformed, the condition looks at primals.
+
+=========== ========================================================================================
+jvp         tangents are carried beside their primals
+linearize   how often the body runs is not known, so nothing can be kept of each iteration: the
+            linear function runs the whole loop again, with tangents. It has no transpose, and so
+            the loop no reverse mode
+batch       what depends on a batched operand is batched; if the condition does, everything is, and
+            each element stops changing when its own condition is false
+=========== ========================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import NewFunction, inline
+from jaxmlir.dialect.ir import ir
+from jaxmlir.support.masks import fixpoint, split
+from jaxmlir.transforms.edit import set_arguments
+from jaxmlir.transforms.higher_order.loops import present, tangents_of
+from jaxmlir.transforms.higher_order.rule import Emitter, HigherOrderRule, Linearization
+from jaxmlir.transforms.jvp import jvp
+from jaxmlir.transforms.vmap import move
+
+if TYPE_CHECKING:
+    from jaxmlir.transforms.templates import Rules
+
+
+@dataclass(frozen=True)
+class WhileOp:
+    """A while op without its operands."""
+
+    cond: str
+    body: str
+    cond_consts: int
+    body_consts: int
+    other: dict[str, ir.Attribute]
+
+    @classmethod
+    def of(cls, op: Any) -> WhileOp:
+        attributes = dict(op.attributes.items())
+        counts = [
+            codec.decode(attributes.pop(name)) if name in attributes else 0
+            for name in ("cond_nconsts", "body_nconsts")
+        ]
+        symbols = [attributes.pop(name).value for name in ("cond_jaxpr", "body_jaxpr")]
+        return cls(*symbols, *counts, attributes)
+
+    def operands(self, values: Sequence[Any]) -> list[list[Any]]:
+        """Constants of the condition, those of the body, carry."""
+        return split(values, self.cond_consts, self.body_consts)
+
+    def write(self, rules: Rules, args: Sequence[ir.Value]) -> list[ir.Value]:
+        """The op at the current insertion point; its results."""
+        attributes = {
+            **self.other,
+            "cond_jaxpr": ir.FlatSymbolRefAttr.get(self.cond),
+            "body_jaxpr": ir.FlatSymbolRefAttr.get(self.body),
+        }
+        for name, value in (("cond_nconsts", self.cond_consts), ("body_nconsts", self.body_consts)):
+            if value:
+                attributes[name] = codec.encode(value)
+        types = list(rules.program.function(self.body).type.results)
+        return list(ir.Operation.create("jaxpr.while", types, list(args), attributes).results)
+
+
+class While(HigherOrderRule):
+    plain: ClassVar = frozenset(
+        {"cond_jaxpr", "body_jaxpr", "cond_nconsts", "body_nconsts", "jaxpr.ctx"}
+    )
+
+    def activity(
+        self, rules: Rules, op: Any, kind: str, active: tuple[bool, ...]
+    ) -> tuple[bool, ...]:
+        # The linear function is the loop with tangents, so both kinds have the same ones.
+        return tuple(_active_carry(rules, WhileOp.of(op), active))
+
+    def uses(
+        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    ) -> tuple[bool, ...]:
+        of_cond, of_body, carry = WhileOp.of(op).operands(active)
+        return (*[False] * len(of_cond), *of_body, *carry)
+
+    def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Emitter:
+        loop = WhileOp.of(op)
+        types = [v.type for v in op.operands]
+        _, consts, _ = loop.operands(active)
+        carry = _active_carry(rules, loop, active)
+        body = rules.functions.once(_jvp_body, loop.body, (*consts, *carry), len(consts))
+        inputs = list(rules.program.function(body).type.inputs)
+        extra = tuple(inputs[len(inputs) - sum(carry) :])
+        cond = rules.functions.once(_ignoring, loop.cond, extra)
+        new = replace(loop, cond=cond, body=body, body_consts=loop.body_consts + sum(consts))
+        needs = (*[False] * loop.cond_consts, *consts, *carry)
+
+        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+            primals, given = split(args, len(types))
+            tangents = tangents_of(types, active, given, needs)
+            of_cond, of_body, init = loop.operands(primals)
+            _, dbody, dinit = map(present, loop.operands(tangents))
+            return new.write(rules, [*of_cond, *of_body, *dbody, *init, *dinit])
+
+        return Emitter(tuple(carry), write)
+
+    def linearize(
+        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    ) -> Linearization:
+        loop = WhileOp.of(op)
+        uses = self.uses(rules, op, active, wanted)
+        pushed = self.jvp(rules, op, uses)
+
+        def write_primal(args: Sequence[ir.Value]) -> list[ir.Value]:
+            return [*loop.write(rules, args), *args]
+
+        def write_tangent(args: Sequence[ir.Value]) -> list[ir.Value]:
+            return pushed.write(args)[len(pushed.pattern) :]
+
+        return Linearization(
+            Emitter(pushed.pattern, write_primal), Emitter(pushed.pattern, write_tangent), uses
+        )
+
+    def batched(
+        self, rules: Rules, op: Any, dims: tuple[int | None, ...], axis: Any
+    ) -> tuple[int | None, ...]:
+        return _batched_carry(rules, WhileOp.of(op), dims, axis)[0]
+
+    def batch(self, rules: Rules, op: Any, dims: tuple[int | None, ...], axis: Any) -> Emitter:
+        loop = WhileOp.of(op)
+        of_cond, of_body, _ = loop.operands(dims)
+        carry, predicate = _batched_carry(rules, loop, dims, axis)
+        cond, _ = rules.functions.batch(loop.cond, (*of_cond, *carry), axis, (predicate,))
+        body, _ = rules.functions.batch(loop.body, (*of_body, *carry), axis, carry)
+        new = replace(loop, cond=cond, body=body)
+        want = (*of_cond, *of_body, *carry)
+
+        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+            moved = [
+                move(rules, v, have, to, axis.size)
+                for v, have, to in zip(args, dims, want, strict=True)
+            ]
+            return new.write(rules, moved)
+
+        return Emitter(carry, write)
+
+
+def _active_carry(rules: Rules, loop: WhileOp, active: Sequence[bool]) -> list[bool]:
+    """Which parts of the carry have tangents in some iteration."""
+    _, consts, carry = loop.operands(active)
+    return fixpoint(
+        carry, lambda carry: rules.functions.activity(loop.body, (*consts, *carry), "jvp")
+    )
+
+
+def _batched_carry(
+    rules: Rules, loop: WhileOp, dims: tuple[int | None, ...], axis: Any
+) -> tuple[tuple[int | None, ...], int | None]:
+    """The dimensions along which the carry is batched, and the condition.
+
+    A condition that is batched by an outer transformation comes first in the shapes of the carry.
+    """
+    of_cond, of_body, init = loop.operands(dims)
+
+    def after(carry: list[bool]) -> list[bool]:
+        found = rules.functions.batched(
+            loop.body, (*of_body, *(0 if b else None for b in carry)), axis
+        )
+        return [d is not None for d in found]
+
+    carry = fixpoint([d is not None for d in init], after)
+    front = tuple([0 if b else None for b in carry])
+    (predicate,) = rules.functions.batched(loop.cond, (*of_cond, *front), axis)
+    if predicate is not None:
+        return (0,) * len(carry), 0
+    (predicate_type,) = rules.program.function(loop.cond).type.results
+    rank = len(predicate_type.shape)
+    return tuple([rank if b else None for b in carry]), None
+
+
+def _jvp_body(rules: Rules, symbol: str, active: tuple[bool, ...], num_consts: int) -> str:
+    """The body that carries tangents: (*constants, *their tangents, *carry, *its tangents)."""
+    name, _ = jvp(rules, symbol, active, active[num_consts:])
+    function = rules.program.function(name)
+    primals, tangents = split(list(function.arguments), len(active))
+    consts, carry = split(primals, num_consts)
+    dconsts, dcarry = split(tangents, sum(active[:num_consts]))
+    set_arguments(function, [*consts, *dconsts, *carry, *dcarry])
+    return name
+
+
+def _ignoring(rules: Rules, symbol: str, extra: tuple[ir.Type, ...]) -> str:
+    """The function with more arguments, which it has no use for."""
+    if not extra:
+        return symbol
+    function = rules.program.function(symbol)
+    inputs = list(function.type.inputs)
+    new = NewFunction(rules, f"{symbol}.jvp", [*inputs, *extra], function)
+    with new.body():
+        results = inline(function, new.args[: len(inputs)])
+    return new.finish(results)

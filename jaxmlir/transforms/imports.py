@@ -1,0 +1,316 @@
+"""What functions that many programs call are transformed to, once in a process.
+
+JAX keeps the derivative of a jitted function with its jaxpr, and each call of ``jnp.linalg.det``
+has the same one.  So here: a function that was imported from a jaxpr which another program had
+before gets a :class:`SharedFunctions`, a program of its own in which it is transformed (one for
+reverse
+mode, one for all else; where there are custom rules, one in which these wait, for batches), and
+programs that call it are lent what is there.  A program that is being made names functions of the
+volume as if they were in its module; those that it needs in the end are copied in (:class:`Loans`).
+
+Which function is meant is told by the jaxpr, the very object: it never changes, and has its
+constants, source lines and custom rules in it.  A jaxpr that is freed takes its volume along.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from jaxmlir.caching.configuration_key import setting
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import Uses, named_ops, ops_with_symbols, reachable, symbols_of
+from jaxmlir.dialect.ir import free_symbol, func, functions, ir, scope
+from jaxmlir.rewriting.dedupe import rename_uses, short_name
+from jaxmlir.transforms.discharge_refs import makes_references
+from jaxmlir.transforms.higher_order import rule_of
+from jaxmlir.transforms.higher_order.call import Call
+from jaxmlir.transforms.memo import Copied
+from jaxmlir.transforms.shared_functions import (
+    Copy,
+    ExportedFunction,
+    SharedFunctions,
+    Unavailable,
+    has_custom_rules,
+)
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+    from jaxmlir.transforms.templates import Rules
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+LIMIT = 512
+"""How many jaxprs are remembered: those met last."""
+
+
+def library_first(transform: Callable[P, R]) -> Callable[P, R]:
+    """A transformation that does without the library where that does not serve."""
+
+    @functools.wraps(transform)
+    def transformed(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return transform(*args, **kwargs)
+        except Unavailable:
+            _this_thread.without = True
+            try:
+                return transform(*args, **kwargs)
+            finally:
+                _this_thread.without = False
+
+    return transformed
+
+
+class _ThisThread(threading.local):
+    without = False
+
+
+_this_thread = _ThisThread()
+
+
+class Loans:
+    """The functions that a program which is being made has from the library.
+
+    Args:
+      volumes: of its functions that are to be derived there, by symbol.
+    """
+
+    def __init__(self, rules: Rules, volumes: Mapping[str, SharedFunctions]):
+        self._rules = rules
+        self._origin: dict[str, tuple[SharedFunctions, str]] = {}
+        self._names: dict[tuple[SharedFunctions, str], str] = {}
+        for symbol, volume in volumes.items():
+            self._lend(symbol, volume, volume.symbol)
+
+    def __contains__(self, symbol: str) -> bool:
+        return symbol in self._origin
+
+    def check(self, *symbols: str) -> None:
+        """Called before functions are read.
+
+        Raises:
+          Unavailable: one of them is elsewhere, maybe with rules that are not traced.
+        """
+        if not self._origin.keys().isdisjoint(symbols):
+            raise Unavailable
+
+    def derived(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
+        """What a transformation of a function that is lent gives, with names for the symbols."""
+        volume, inner = self._origin[symbol]
+        found = volume.derived(transform, inner, *pattern)
+        if not any(isinstance(item, str) for item in found):
+            return found
+        items = [self._name(volume, item) if isinstance(item, str) else item for item in found]
+        return found._make(items) if hasattr(found, "_make") else tuple(items)
+
+    def copy_in(self, *roots: str) -> Copied:
+        """Copies the functions that some functions reach into the program's module."""
+        program = self._rules.program
+        uses = Uses(program)
+        own, lent, seen = list(roots), [], set(roots)
+        for symbol in own:
+            for use in uses[symbol]:
+                if use not in seen:
+                    seen.add(use)
+                    (lent if use in self._origin else own).append(use)
+        # What only lent functions call gets a name here.
+        taken = {*functions(program.module_as_is), *lent}
+        names: dict[int, str] = {}
+        leaves = []
+        for symbol in lent:
+            volume, inner = self._origin[symbol]
+            leaf = volume.leaf(inner)
+            names.setdefault(id(leaf), symbol)
+            leaves.append((symbol, leaf, volume))
+        for _, leaf, volume in leaves:
+            for use in map(volume.leaf, leaf.uses):
+                if id(use) not in names:
+                    name = names[id(use)] = free_symbol(use.name, taken)
+                    taken.add(name)
+                    leaves.append((name, use, volume))
+        with scope(), ir.InsertionPoint(program.module.body):
+            copies = {
+                symbol: self._copied(symbol, leaf, volume, names) for symbol, leaf, volume in leaves
+            }
+        uses.update((symbol, copy.uses) for symbol, copy in copies.items())
+        return Copied(copies, uses)
+
+    def _copied(
+        self, symbol: str, leaf: ExportedFunction, volume: SharedFunctions, names: dict[int, str]
+    ) -> Copy:
+        used = [volume.leaf(use) for use in leaf.uses]
+        uses = tuple([names[id(use)] for use in used])
+        function = leaf.function.operation.clone().opview
+        renamed = {old.name: new for old, new in zip(used, uses, strict=True) if old.name != new}
+        if renamed:
+            rename_uses(function, renamed)
+        if symbol != leaf.name:
+            function.attributes["sym_name"] = ir.StringAttr.get(symbol)
+        self._rules.program.rule_tracing.take_up(leaf.sources, volume.config)
+        return Copy(leaf, uses)
+
+    def _name(self, volume: SharedFunctions, inner: str) -> str:
+        """The symbol that a function of a volume has in the program."""
+        found = self._names.get((volume, inner))
+        if found is None:
+            found = self._rules.importer.unique_symbol(short_name(inner))
+            self._lend(found, volume, inner)
+        return found
+
+    def _lend(self, symbol: str, volume: SharedFunctions, inner: str) -> None:
+        self._names[volume, inner] = symbol
+        self._origin[symbol] = volume, inner
+        program = self._rules.program
+        program.taken_names.add(symbol)
+        program.lent[symbol] = program._functions[symbol] = volume.function(inner)
+
+
+# --- which functions have a volume ----------------------------------------------------------------
+
+
+class _Met:
+    """A jaxpr that a program was met with.
+
+    Attributes:
+      volumes: by whether what is linearized there is to be transposed, which may differ from what
+        is to push tangents forward, and whether custom rules wait; none before another program is
+        met with it. ``None`` where the function has none.
+      has_rules: whether it reaches ops that have custom rules, once that is known.
+    """
+
+    def __init__(self, jaxpr: Any, forget: Callable[[Any], None]):
+        self.jaxpr = weakref.ref(jaxpr, forget)
+        self.volumes: dict[tuple[bool, bool], SharedFunctions | None] = {}
+        self.has_rules: bool | None = None
+
+
+# By the jaxpr's id and the setting.
+_met: collections.OrderedDict[tuple[int, object], _Met] = collections.OrderedDict()
+_lock = threading.Lock()
+
+
+def _forget(volume: SharedFunctions) -> None:
+    with _lock:
+        for met in list(_met.values()):
+            for key, found in met.volumes.items():
+                if found is volume:
+                    met.volumes[key] = None
+
+
+def volumes_for(
+    program: Program, *, reverse: bool, rules_wait: bool
+) -> tuple[dict[str, SharedFunctions], set[str]]:
+    """The functions that the library has for a program that is to be transformed: such as are
+    called, and are not used in another way.  And if there are any, what is reached without them.
+
+    Args:
+      reverse: what is linearized is to be transposed.
+      rules_wait: custom rules are left as they are, and not traced.
+    """
+    found: dict[str, SharedFunctions] = {}
+    if _this_thread.without or not program.jaxprs:
+        return found, set()
+    known, here = program._functions, setting()
+    pending, reached, read = [program.name], set(), set()
+    looked_up: dict[str, SharedFunctions | None] = {}
+    while pending:
+        name = pending.pop()
+        if name in reached or name in found:
+            continue
+        reached.add(name)
+        for called, symbol in _uses(known[name]):
+            if symbol is None:
+                return {}, set()
+            if called and symbol not in read and symbol not in reached:
+                if symbol not in looked_up:
+                    looked_up[symbol] = _volume(program, symbol, here, reverse, rules_wait)
+                volume = looked_up[symbol]
+                if volume is not None:
+                    found[symbol] = volume
+            elif not called:
+                read.add(symbol)
+                found.pop(symbol, None)
+            pending.append(symbol)
+    return found, reached
+
+
+def _uses(function: func.FuncOp) -> Iterator[tuple[bool, str | None]]:
+    """The functions that a function names, and whether it does no more than call them; ``None``
+    for those of a shard_map, where types mean something else."""
+    for op, name in ops_with_symbols(function):
+        if name == "jaxpr.shard_map":
+            yield False, None
+        rule = rule_of(name)
+        called = isinstance(rule, Call) and rule.handles(op)
+        for symbol in symbols_of(op):
+            yield called, symbol
+
+
+def _volume(
+    program: Program, symbol: str, here: object, reverse: bool, rules_wait: bool
+) -> SharedFunctions | None:
+    """The volume of a function; made where its jaxpr is met for the second time."""
+    reference = program.jaxprs.get(symbol)
+    jaxpr = None if reference is None else reference()
+    if jaxpr is None:
+        return None
+    key = id(jaxpr), here
+    with _lock:
+        met = _met.get(key)
+        if met is None:
+            _met[key] = _Met(jaxpr, lambda _: _met.pop(key, None))
+            if len(_met) > LIMIT:
+                _met.popitem(last=False)
+            return None
+        _met.move_to_end(key)
+    if met.has_rules is None:
+        met.has_rules = has_custom_rules(program, symbol)
+    kind = reverse, rules_wait and met.has_rules
+    if kind not in met.volumes:
+        # Rules are traced for this, so no lock is held.  Of two threads the last one's stays.
+        with scope():
+            portable = _is_portable(program, symbol, met.has_rules)
+            met.volumes[kind] = (
+                SharedFunctions(program, symbol, *kind, met.has_rules, _forget)
+                if portable
+                else None
+            )
+    volume = met.volumes[kind]
+    if volume is None or volume.config is None:
+        return volume
+    table = program.rule_tracing.table
+    return volume if table is not None and table.config == volume.config else None
+
+
+def _is_portable(program: Program, symbol: str, custom: bool) -> bool:
+    """Whether a function and those that it reaches name nothing that only their program has.
+
+    Args:
+      custom: some of their ops have custom rules.
+    """
+    known = program._functions
+    if makes_references(program):
+        return False
+    if custom and program.rule_tracing.table is None:
+        return False
+    for name in reachable(known, symbol):
+        for op, kind in named_ops(known[name]):
+            attributes = op.attributes
+            if kind == "jaxpr.shard_map" or (kind == "jaxpr.constant" and "name" in attributes):
+                return False
+            if any(map(_is_own, attributes.values())):
+                return False
+    return True
+
+
+def _is_own(attr: ir.Attribute) -> bool:
+    if isinstance(attr, ir.ArrayAttr):
+        return any(map(_is_own, attr))
+    if isinstance(attr, ir.DictAttr):
+        return any(item.name == codec.HANDLE or _is_own(item.attr) for item in attr)
+    return False

@@ -1,0 +1,141 @@
+"""``jaxpr-inverse``: the function that solves another for its arguments.
+
+Knowledge spreads through the ops in both directions, forwards from known arguments and constants by
+the ops themselves, backwards from the results by the ops' inverse rules, until the arguments are
+known: ``y = exp(tanh(x))`` becomes ``x = atanh(log(y))``.  See :mod:`jaxmlir.transforms.inverses`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from jaxmlir._compat import core
+from jaxmlir.dialect.builder import NewFunction, drop_dead_ops, filled, inline, reachable
+from jaxmlir.dialect.ir import free_symbol, func, functions, ir, scope
+from jaxmlir.dialect.types import type_of
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.options import at_function, named_arguments
+from jaxmlir.transforms.inverses.invert import Inverted, invert
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+
+class Inverse(Pass):
+    """Add ``@f.inverse``: (*results, *known arguments) -> (*unknown arguments).
+
+    Options:
+      func: the function to invert; by default the public one.
+      argnums: the flat arguments to find; by default all that are not known.
+      known: the flat arguments that are given; by default all that are not to be found.
+      log-det: also give log|det| of the derivative of the arguments found by the results, last.
+    """
+
+    name: ClassVar[str] = "jaxpr-inverse"
+    func: str = ""
+    argnums: tuple[int, ...] = ()
+    known: tuple[int, ...] = ()
+    log_det: bool = False
+
+    def run(self, program: Program) -> None:
+        with scope():
+            symbol = program.chosen(self.func)
+            argnums, known = self.argnums, self.known
+            count = len(named_arguments(program, symbol, (*argnums, *known)))
+            both = [i for i in argnums if i in known]
+            if both:
+                raise at_function(
+                    program.function(symbol),
+                    f"argument {both[0]} of @{symbol} is to be found, and is given",
+                )
+            if not known and argnums:
+                known = tuple(i for i in range(count) if i not in argnums)
+            wanted = argnums or tuple(i for i in range(count) if i not in known)
+            inverse(Rules(program), symbol, wanted, known, self.log_det)
+        program.changed()
+
+
+def inverse(
+    rules: Rules, symbol: str, argnums: tuple[int, ...], known: tuple[int, ...], log_det: bool
+) -> str:
+    """Writes ``@symbol.inverse``, which gives the arguments in the order of ``argnums``, and takes
+    the results and the known arguments in theirs.
+
+    Raises:
+      TransformError: an argument does not follow from the results and the known arguments, or
+        there is no log-determinant; names the op and the user's line.
+    """
+    program = rules.program
+    signature = program.signature(symbol)
+    operands, results = signature.operands, signature.results
+    dtype = None
+    if log_det:
+        unknown = [a for i, a in enumerate(operands) if i not in known]
+        dtype = _log_det_dtype(program.function(symbol), unknown, results)
+    before = set(functions(program.module))
+    given = tuple(i in known for i in range(len(operands)))
+    # A determinant is that of a square matrix: of all unknowns.
+    required = tuple(i for i, is_given in enumerate(given) if not is_given) if log_det else argnums
+    found = invert(rules, symbol, given, (True,) * len(results), dtype, required)
+    name = found.symbol
+    if not name or found.arguments != argnums or found.results or found.log_det != log_det:
+        name = _completed(rules, symbol, found, argnums, known, dtype, before)
+    program.changed()
+    reached = reachable(functions(program.module), name)
+    for unused in set(functions(program.module)) - before - reached:
+        program.function(unused).operation.erase()
+    return name
+
+
+def _completed(
+    rules: Rules,
+    symbol: str,
+    found: Inverted,
+    argnums: tuple[int, ...],
+    known: tuple[int, ...],
+    dtype: Any | None,
+    before: Container[str],
+) -> str:
+    """The inverse with the arguments that were asked for, and a log-determinant that is zero."""
+    original = rules.program.function(symbol)
+    types = [*original.type.results, *(original.type.inputs[i] for i in sorted(known))]
+    new = NewFunction(rules, f"{symbol}.inverse", types, original)
+    with new.body(), original.location:
+        outs = inline(rules.program.function(found.symbol), new.args) if found.symbol else []
+        wanted = [outs[found.arguments.index(i)] for i in argnums]
+        if dtype is not None:
+            zero = core.ShapedArray((), np.dtype(dtype))
+            wanted.append(outs[-1] if found.log_det else filled(type_of(zero), 0))
+    new.finish(wanted)
+    if found.symbol:
+        rules.program.function(found.symbol).operation.erase()
+    # The name of what was found, or would have been.
+    name = found.symbol or free_symbol(f"{symbol}.inverse", before)
+    new.op.attributes["sym_name"] = ir.StringAttr.get(name)
+    drop_dead_ops(new.op)
+    return name
+
+
+def _log_det_dtype(function: func.FuncOp, operands: Any, results: Any) -> np.dtype:
+    """The real dtype of the results; the numbers on both sides have to be as many."""
+    import jax.numpy as jnp
+
+    def inexact(avals: Any) -> list[Any]:
+        return [a for a in avals if hasattr(a, "dtype") and jnp.issubdtype(a.dtype, jnp.inexact)]
+
+    def numbers(avals: Any) -> int:
+        return sum(a.size * (1 + jnp.issubdtype(a.dtype, jnp.complexfloating)) for a in avals)
+
+    ins, outs = inexact(operands), inexact(results)
+    if numbers(ins) != numbers(outs):
+        raise at_function(
+            function,
+            f"@{function.name.value} has no log-determinant: its Jacobian is not square, as its "
+            f"results hold {numbers(outs)} real numbers and its unknown arguments {numbers(ins)}",
+        )
+    dtypes = [jnp.finfo(a.dtype).dtype for a in outs]
+    return jnp.result_type(*dtypes) if dtypes else np.dtype(np.float32)

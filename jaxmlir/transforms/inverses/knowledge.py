@@ -1,0 +1,163 @@
+"""What is known of one value of the function that is being inverted.
+
+Knowledge comes in *pieces*: some elements, addressed by their flat indices, as a value of the new
+function.  A slice of an unknown array whose result is known makes a piece of that array; when the
+pieces cover it, it is known.  Index arrays exist while the pass runs only, and only where something
+is known in part.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jaxmlir.dialect.ir import ir
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Some elements of a value."""
+
+    value: ir.Value
+    where: np.ndarray
+    """The flat index of each, in the shape of ``value``; no index occurs twice."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is known of every element in one of several ways, which together make it known.
+
+    The elements that a predicate known at run time selects (``of`` is the predicate), or the real
+    parts (``of`` is None).
+    """
+
+    of: Any
+    number: int
+    count: int
+
+
+@dataclass
+class Knowledge:
+    """What is known of one value."""
+
+    shape: tuple[Any, ...]
+    whole: ir.Value | None = None
+    pieces: list[Piece] = field(default_factory=list)
+    parts: dict[Part, ir.Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.static = all(isinstance(d, int) for d in self.shape)
+        self._known: np.ndarray | None = None
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def known(self) -> np.ndarray:
+        """Which elements are known, flat."""
+        if self.whole is not None:
+            return np.ones(self.size, bool)
+        if self._known is None:
+            self._known = np.zeros(self.size, bool)
+        return self._known
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all elements are known."""
+        return self.whole is not None or bool(self.pieces and self.known().all())
+
+    def everywhere(self) -> np.ndarray:
+        """The index array of all elements."""
+        return np.arange(self.size).reshape(self.shape)
+
+    def add(self, piece: Piece) -> bool:
+        """Takes a piece; false if it says nothing new."""
+        known = self.known()
+        if known[piece.where].all():
+            return False
+        self.pieces.append(piece)
+        known[piece.where] = True
+        return True
+
+    def holders(self, where: np.ndarray) -> list[tuple[Piece, np.ndarray, np.ndarray]] | None:
+        """Pieces that hold the elements ``where``, with positions: flat in ``where``, and flat in
+        the piece; ``None`` where an element is unknown."""
+        flat = where.ravel()
+        if not self.known()[flat].all():
+            return None
+        missing = np.ones(flat.size, bool)
+        found = []
+        for piece in self.pieces:
+            position = np.full(self.size, -1)
+            position[piece.where.ravel()] = np.arange(piece.where.size)
+            held = (position[flat] >= 0) & missing
+            if held.any():
+                found.append((piece, np.flatnonzero(held), position[flat[held]]))
+                missing &= ~held
+            if not missing.any():
+                break
+        return found
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangular part of an array, as slicing takes it."""
+
+    starts: tuple[int, ...]
+    stops: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        pairs = zip(self.starts, self.stops, self.strides, strict=True)
+        return tuple(len(range(a, b, s)) for a, b, s in pairs)
+
+
+def box_of(positions: np.ndarray, shape: tuple[int, ...]) -> Box | None:
+    """The box whose elements, in order, stand at flat ``positions`` of an array; or None."""
+    flat = positions.ravel()
+    if not flat.size or not shape:
+        return Box((), (), ()) if flat.size == 1 and not shape else None
+    starts, stops, strides = [], [], []
+    for coordinates in np.unravel_index(flat, shape):
+        along = np.unique(coordinates)
+        steps = np.diff(along)
+        if (steps != (steps[0] if steps.size else 1)).any():
+            return None
+        starts.append(int(along[0]))
+        stops.append(int(along[-1]) + 1)
+        strides.append(int(steps[0]) if steps.size else 1)
+    box = Box(tuple(starts), tuple(stops), tuple(strides))
+    if math.prod(box.shape) != flat.size:
+        return None
+    slices = tuple(slice(*s) for s in zip(starts, stops, strides, strict=True))
+    inside = np.arange(math.prod(shape)).reshape(shape)[slices]
+    return box if (inside.ravel() == flat).all() else None
+
+
+def box_shape(where: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the elements at sorted indices: of their box, else of a list."""
+    box = box_of(where, shape)
+    return (where.size,) if box is None or not shape else box.shape
+
+
+def joined_along(boxes: list[Box], shape: tuple[int, ...]) -> tuple[int, list[int]] | None:
+    """The dimension along which boxes make up an array, and their order; or None."""
+    if any(stride != 1 for box in boxes for stride in box.strides):
+        return None
+    for d in range(len(shape)):
+        order = sorted(range(len(boxes)), key=lambda i: boxes[i].starts[d])
+        ends = [0, *(boxes[i].stops[d] for i in order)]
+        others = all(
+            box.starts[e] == 0 and box.stops[e] == shape[e]
+            for box in boxes
+            for e in range(len(shape))
+            if e != d
+        )
+        if others and ends[-1] == shape[d]:
+            if all(boxes[i].starts[d] == end for i, end in zip(order, ends, strict=False)):
+                return d, order
+    return None

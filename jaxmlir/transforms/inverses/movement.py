@@ -1,0 +1,450 @@
+"""Inverses of ops that move elements: each result element is one operand element.
+
+Where the result is known entirely and nothing is lost, the inverse is an op of the same kind.  Else
+the elements that come back are a piece of the operand.  Which element goes where is found by
+moving the indices themselves, in numpy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.transforms.inverses.formulas import typed
+from jaxmlir.transforms.inverses.knowledge import Part, box_shape
+from jaxmlir.transforms.inverses.pieces import take
+from jaxmlir.transforms.inverses.rule import RULES, NotInvertible
+
+if TYPE_CHECKING:
+    from jaxmlir.transforms.inverses.solver import Site
+
+Move = Callable[..., Sequence[np.ndarray]]
+"""``(*indices, **attributes) -> results``: the op on integer arrays of the operands' shapes."""
+
+
+@dataclass(frozen=True)
+class Movement:
+    """The rule of an op whose operands' elements are moved, not changed."""
+
+    move: Move
+    attributes: tuple[str, ...] = ()
+    undo: Callable[..., Any] | None = None
+    """``(result, shape of the operand, **attributes) -> operand``, where nothing is lost."""
+    moved: tuple[int | EllipsisType, ...] = (0, ...)
+    """The operands whose elements are moved; the others say how, and have to be constants."""
+    late: bool = False
+
+    def learn(self, site: Site) -> None:
+        """Elements of the results are elements of the operands."""
+        if self._undone(site):
+            return
+        results_known = all(site.known(site.results))
+        if results_known and not all(site.solver.of(v).static for v in site.operands):
+            raise NotInvertible("its shape is symbolic, so which element is which is not known")
+        origins = self._origins(site)
+        if origins is None:
+            return
+        for i, (owner, index) in enumerate(origins):
+            knowledge = site.solver.of(site.results[i])
+            if knowledge.whole is not None:
+                pieces = [(knowledge.whole, knowledge.everywhere())]
+            else:
+                pieces = [(p.value, p.where) for p in knowledge.pieces]
+            for value, where in pieces:
+                if (i, where.tobytes()) not in site.done:
+                    site.done.add((i, where.tobytes()))
+                    self._hand_back(site, value, owner.ravel()[where], index.ravel()[where])
+
+    def _undone(self, site: Site) -> bool:
+        """Whether the op as a whole was undone."""
+        if self.undo is None:
+            return False
+        result, target = site.whole(site.results[0]), site.operands[0]
+        if result is None or site.whole(target) is not None:
+            return False
+        aval = aval_of(target.type)
+        if 0 in aval_of(result.type).shape and 0 not in aval.shape:
+            return False
+        attributes = {name: site.params[name] for name in self.attributes}
+        undo = self.undo
+
+        def undone(y: Any) -> list[Any]:
+            return [typed(undo(y, aval.shape, **attributes), aval)]
+
+        (found,) = site.emit(("undo", aval.shape), undone, [result])
+        site.tell(target, found)
+        return True
+
+    def _hand_back(self, site: Site, value: ir.Value, owner: np.ndarray, index: np.ndarray) -> None:
+        """Says what elements of the operands the elements of one value are."""
+        for i, operand in enumerate(site.operands):
+            knowledge = site.solver.of(operand)
+            if knowledge.whole is not None or not (owner == i).any():
+                continue
+            positions = np.flatnonzero(owner.ravel() == i)
+            where, first = np.unique(index.ravel()[positions], return_index=True)
+            if where.size == owner.size:
+                site.tell(operand, value, index)
+                continue
+            # In the shape of the part of the operand that they are, where it is a box.
+            positions = positions[first]
+            shape = box_shape(where, knowledge.shape)
+            part = take(site.emit, value, owner.shape, positions.reshape(shape))
+            site.tell(operand, part, where.reshape(shape))
+
+    def forward(self, site: Site) -> None:
+        """Elements of the operands that are known make elements of the results."""
+        solver = site.solver
+        if not any(solver.of(v).known().any() for v in site.operands if solver.of(v).static):
+            return
+        try:
+            origins = self._origins(site)
+        except NotInvertible:
+            return
+        if origins is None:
+            return
+        for result, (owner, index) in zip(site.results, origins, strict=True):
+            knowledge = solver.of(result)
+            if knowledge.whole is not None:
+                continue
+            missing = ~knowledge.known().reshape(knowledge.shape)
+            for i, operand in enumerate(site.operands):
+                mine = (owner == i) & missing
+                if not mine.any():
+                    continue
+                got = mine & solver.of(operand).known()[np.where(owner == i, index, 0)]
+                if got.all():
+                    site.tell(result, _required(solver.take(operand, index)))
+                elif got.any():
+                    where = np.flatnonzero(got)
+                    shape = box_shape(where, knowledge.shape)
+                    value = solver.take(operand, index.ravel()[where].reshape(shape))
+                    site.tell(result, _required(value), where.reshape(shape))
+
+    def _moved_operands(self, count: int) -> set[int]:
+        match self.moved:
+            case (*first, last, EllipsisType()):
+                return {*first, *range(last, count)}
+            case some:
+                return set(some)
+
+    def _origins(self, site: Site) -> list[tuple[np.ndarray, np.ndarray]] | None:
+        """For each result: each element's operand, and its flat index there."""
+        if "origins" not in site.memory:
+            found = site.memory["origins"] = self._moved(site)
+            # Of ops that read one array only: others take in most of each of theirs.
+            if found and self._moved_operands(len(site.operands)) == {0}:
+                read = np.concatenate([index.ravel() for _, index in found])
+                if read.size and all((owner == 0).all() for owner, _ in found):
+                    site.reads[site.operands[0]] = int(read.min()), int(read.max())
+        return site.memory["origins"]
+
+    def _moved(self, site: Site) -> list[tuple[np.ndarray, np.ndarray]] | None:
+        shapes = [site.solver.of(v).shape for v in site.operands]
+        if not all(site.solver.of(v).static for v in site.operands):
+            return None
+        moved = self._moved_operands(len(shapes))
+        offsets, args, total = [], [], 0
+        for i, (value, shape) in enumerate(zip(site.operands, shapes, strict=True)):
+            offsets.append(total)
+            if i not in moved:
+                static = site.solver.static(value)
+                if static is None:
+                    return None
+                args.append(static)
+            else:
+                size = math.prod(shape)
+                args.append(np.arange(total, total + size).reshape(shape))
+                total += size
+        attributes = {name: site.params[name] for name in self.attributes}
+        found = []
+        for array in self.move(*args, **attributes):
+            array = np.asarray(array)
+            owner = np.full(array.shape, -1)
+            for i, (offset, shape) in enumerate(zip(offsets, shapes, strict=True)):
+                if i in moved:
+                    owner[(array >= offset) & (array < offset + math.prod(shape))] = i
+            found.append((owner, array - np.asarray([*offsets, 0])[owner]))
+        return found
+
+
+def _required(value: ir.Value | None) -> ir.Value:
+    assert value is not None
+    return value
+
+
+def _one(move: Callable[..., np.ndarray]) -> Move:
+    return lambda *args, **attributes: [move(*args, **attributes)]
+
+
+def _register(name: str, move: Move, *attributes: str, **fields: Any) -> None:
+    RULES[name] = Movement(move, attributes, **fields)
+
+
+# --- one operand, nothing lost --------------------------------------------------------------------
+
+
+def _reshape(x: np.ndarray, *, new_sizes: Any, dimensions: Any) -> np.ndarray:
+    return (x if dimensions is None else x.transpose(dimensions)).reshape(new_sizes)
+
+
+def _unreshape(y: Any, shape: Any, *, new_sizes: Any, dimensions: Any) -> Any:
+    if dimensions is None:
+        return lax.reshape(y, shape)
+    permuted = lax.reshape(y, tuple(shape[d] for d in dimensions))
+    return lax.transpose(permuted, np.argsort(dimensions))
+
+
+_register("reshape", _one(_reshape), "new_sizes", "dimensions", undo=_unreshape)
+_register(
+    "squeeze",
+    _one(lambda x, *, dimensions: np.squeeze(x, dimensions)),
+    "dimensions",
+    undo=lambda y, shape, *, dimensions: lax.expand_dims(y, dimensions),
+)
+_register(
+    "transpose",
+    _one(lambda x, *, permutation: x.transpose(permutation)),
+    "permutation",
+    undo=lambda y, shape, *, permutation: lax.transpose(y, np.argsort(permutation)),
+)
+_register(
+    "rev",
+    _one(lambda x, *, dimensions: np.flip(x, dimensions)),
+    "dimensions",
+    undo=lambda y, shape, *, dimensions: lax.rev(y, dimensions),
+)
+
+
+# --- one operand, repeated ------------------------------------------------------------------------
+
+
+def _broadcast(x: np.ndarray, *, shape: Any, broadcast_dimensions: Any) -> np.ndarray:
+    aligned = [1] * len(shape)
+    for d, size in zip(broadcast_dimensions, x.shape, strict=True):
+        aligned[d] = size
+    return np.broadcast_to(x.reshape(aligned), shape)
+
+
+def _unbroadcast(y: Any, operand_shape: Any, *, shape: Any, broadcast_dimensions: Any) -> Any:
+    sizes = [1] * len(shape)
+    for d, size in zip(broadcast_dimensions, operand_shape, strict=True):
+        sizes[d] = size
+    first = y if tuple(sizes) == y.shape else lax.slice(y, (0,) * y.ndim, sizes)
+    return lax.reshape(first, operand_shape)
+
+
+_register(
+    "broadcast_in_dim",
+    _one(_broadcast),
+    "shape",
+    "broadcast_dimensions",
+    undo=_unbroadcast,
+    moved=(0,),
+)
+_register(
+    "tile",
+    _one(lambda x, *, reps: np.tile(x, reps)),
+    "reps",
+    undo=lambda y, shape, *, reps: lax.slice(y, (0,) * y.ndim, shape),
+)
+
+
+# --- parting and joining --------------------------------------------------------------------------
+
+
+def _slice(x: np.ndarray, *, start_indices: Any, limit_indices: Any, strides: Any) -> np.ndarray:
+    steps = strides or (1,) * x.ndim
+    return x[tuple(map(slice, start_indices, limit_indices, steps))]
+
+
+def _pad(x: np.ndarray, padding: np.ndarray, *, padding_config: Any) -> np.ndarray:
+    for d, (low, high, interior) in enumerate(padding_config):
+        size = max(x.shape[d] + (x.shape[d] - 1) * interior, 0)
+        spread = np.full((*x.shape[:d], size, *x.shape[d + 1 :]), padding)
+        spread[(slice(None),) * d + (slice(None, None, interior + 1),)] = x
+        widths = [(0, 0)] * x.ndim
+        widths[d] = (max(low, 0), max(high, 0))
+        spread = np.pad(spread, widths, constant_values=padding)
+        stop = spread.shape[d] - max(-high, 0)
+        x = spread[(slice(None),) * d + (slice(max(-low, 0), stop),)]
+    return x
+
+
+def _split(x: np.ndarray, *, sizes: Any, axis: int) -> Sequence[np.ndarray]:
+    return np.split(x, np.cumsum(sizes)[:-1], axis)
+
+
+def _unstack(x: np.ndarray, *, axis: int) -> Sequence[np.ndarray]:
+    return list(np.moveaxis(x, axis, 0))
+
+
+_register("slice", _one(_slice), "start_indices", "limit_indices", "strides")
+_register("pad", _one(_pad), "padding_config")
+_register("split", _split, "sizes", "axis")
+_register("unstack", _unstack, "axis")
+_register("concatenate", _one(lambda *xs, dimension: np.concatenate(xs, dimension)), "dimension")
+_register("stack", _one(lambda *xs, axis: np.stack(xs, axis)), "axis")
+
+
+# --- at indices that are constants ----------------------------------------------------------------
+
+
+def _on_indices(primitive: Any) -> Callable[..., np.ndarray]:
+    """The op itself, on integers, as it is done once while the program is inverted."""
+
+    def move(*args: np.ndarray, **params: Any) -> np.ndarray:
+        with jax.ensure_compile_time_eval():
+            return np.asarray(primitive(*map(jnp.asarray, args), **params))
+
+    return move
+
+
+def _dynamic_slice(x: np.ndarray, *indices: np.ndarray, slice_sizes: Any) -> np.ndarray:
+    return x[_window(x.shape, indices, slice_sizes)]
+
+
+def _dynamic_update_slice(x: np.ndarray, update: np.ndarray, *indices: np.ndarray) -> np.ndarray:
+    x = x.copy()
+    x[_window(x.shape, indices, update.shape)] = update
+    return x
+
+
+def _window(shape: Any, indices: Any, sizes: Any) -> tuple[slice, ...]:
+    """Where a slice of static sizes is, clamped into bounds."""
+    starts = [min(max(int(i), 0), n - s) for i, n, s in zip(indices, shape, sizes, strict=True)]
+    return tuple(slice(i, i + s) for i, s in zip(starts, sizes, strict=True))
+
+
+def _scatter(
+    x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, dimension_numbers: Any, mode: Any
+) -> np.ndarray:
+    run = _on_indices(lambda *xs: lax.scatter(*xs, dimension_numbers, mode=mode))
+    return run(x.astype(np.int32), indices, updates.astype(np.int32))
+
+
+def _gather(
+    x: np.ndarray, indices: np.ndarray, *, dimension_numbers: Any, slice_sizes: Any, mode: Any
+) -> np.ndarray:
+    run = _on_indices(
+        lambda *xs: lax.gather(*xs, dimension_numbers, slice_sizes, mode=mode, fill_value=-1)
+    )
+    return run(x.astype(np.int32), indices)
+
+
+_register("dynamic_slice", _one(_dynamic_slice), "slice_sizes", moved=(0,))
+_register("dynamic_update_slice", _one(_dynamic_update_slice), moved=(0, 1))
+_register("scatter", _one(_scatter), "dimension_numbers", "mode", moved=(0, 2))
+
+
+class Gather(Movement):
+    """At indices that are known when the program runs only, all elements in some order."""
+
+    def learn(self, site: Site) -> None:
+        super().learn(site)
+        target, indices = site.operands
+        y, order = site.whole(site.results[0]), site.whole(indices)
+        if y is None or order is None or site.whole(target) is not None or self._origins(site):
+            return
+        if "permuted" in site.done:
+            return
+        site.done.add("permuted")
+        aval, result = aval_of(target.type), aval_of(site.results[0].type)
+        if result.size != aval.size:
+            raise NotInvertible(
+                f"it takes {result.size} elements of {aval.size}, at indices that the program "
+                "computes; only a permutation can be undone then"
+            )
+        attributes = {name: site.params[name] for name in self.attributes}
+
+        def unpermuted(y: Any, indices: Any) -> list[Any]:
+            places = jnp.arange(aval.size, dtype=jnp.int32).reshape(aval.shape)
+            taken = lax.gather(places, indices, **attributes)
+            # An element that is at no index is unknown.
+            unknown = np.nan if jnp.issubdtype(y.dtype, jnp.inexact) else 0
+            flat = jnp.full(aval.size, unknown, y.dtype)
+            flat = flat.at[taken.ravel()].set(y.ravel(), unique_indices=True)
+            return [typed(flat.reshape(aval.shape), aval)]
+
+        (found,) = site.emit(("permuted", aval.shape), unpermuted, [y, order])
+        site.tell(target, found)
+
+
+RULES["gather"] = Gather(_one(_gather), ("dimension_numbers", "slice_sizes", "mode"), moved=(0,))
+
+
+class Select(Movement):
+    """By a predicate known when the program runs only, each case is known where it is selected."""
+
+    def learn(self, site: Site) -> None:
+        result = site.whole(site.results[0])
+        which, *cases = site.operands
+        by_case = result is not None and site.whole(which) is not None and not self._origins(site)
+        if not by_case:
+            super().learn(site)
+            return
+        for i, case in enumerate(cases):
+            if site.whole(case) is None:
+                site.solver.tell_part(case, Part(which, i, len(cases)), result)
+
+
+def _select(which: np.ndarray, *cases: np.ndarray) -> np.ndarray:
+    # As JAX's lowering does: what is out of range is the first or the last.
+    which = np.broadcast_to(which, cases[0].shape).astype(int).clip(0, len(cases) - 1)
+    # Not `np.choose`, which takes no more than 64.
+    return np.take_along_axis(np.stack(cases), which[None], 0)[0]
+
+
+RULES["select_n"] = Select(_one(_select), moved=(1, ...))
+
+# --- values passed through ------------------------------------------------------------------------
+
+
+class Passed(Movement):
+    """Results are operands: known as a whole, they are so in any shape."""
+
+    def learn(self, site: Site) -> None:
+        if self._pass_on(site, site.results, self._passed(site)):
+            super().learn(site)
+
+    def forward(self, site: Site) -> None:
+        if self._pass_on(site, self._passed(site), site.results):
+            super().forward(site)
+
+    @staticmethod
+    def _passed(site: Site) -> list[ir.Value]:
+        return site.operands[-len(site.results) :]
+
+    @staticmethod
+    def _pass_on(site: Site, sources: Sequence[ir.Value], targets: Sequence[ir.Value]) -> bool:
+        """Says what some values are; whether there is one that is not known yet."""
+        for source, target in zip(sources, targets, strict=True):
+            value = site.whole(source)
+            # Of another type where it says in which memory the value is.
+            if value is not None and value.type == target.type:
+                site.solver.tell(target, value)
+        return not all(site.known(targets))
+
+
+for _name in (
+    "copy",
+    "device_put",
+    "layout_constraint",
+    "name",
+    "optimization_barrier",
+    "sharding_constraint",
+    "stop_gradient",
+    "xla_metadata_value",
+):
+    RULES[_name] = Passed(lambda *xs: list(xs))
+RULES["tie"] = Passed(lambda x, y: [y])

@@ -1,0 +1,419 @@
+"""Solving a function for its arguments: knowledge spreads from op to op until nothing is new.
+
+Known arguments and constants spread forwards, by copying the ops; known results spread backwards,
+by the ops' inverse rules.  The order of the ops in the function does not matter: an op is looked at
+again whenever something about one of its values becomes known.
+
+The log-determinant comes along.  An op is an equation, result = op(operands).  Differentiating all
+of them gives a square system, block triangular in the order in which they are solved: an equation
+that is solved forwards has a block of determinant 1, one that is solved for operands u has
+d op / d u.  So log|det d arguments / d results| is minus the sum of log|det d op / d u| over the
+ops that were inverted.
+"""
+
+from __future__ import annotations
+
+import functools
+import heapq
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxmlir._compat import core, dtypes
+from jaxmlir.bridge import params
+from jaxmlir.dialect import codec, locations, ops
+from jaxmlir.dialect.builder import copy, ops_of
+from jaxmlir.dialect.ir import func, ir, symbol_uses
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, TransformError
+from jaxmlir.transforms.inverses import pieces
+from jaxmlir.transforms.inverses.knowledge import Knowledge, Part, Piece
+from jaxmlir.transforms.inverses.rule import Formulas, NotInvertible, Rule
+
+if TYPE_CHECKING:
+    from jaxmlir.transforms.inverses.invert import Inverted
+    from jaxmlir.transforms.templates import Rules
+
+
+class Solver:
+    """What is known of the values of one function, and the ops yet to be looked at.
+
+    Ops are built at the current insertion point, in a context of the caller's.
+    """
+
+    def __init__(self, rules: Rules, function: func.FuncOp, log_det: Any | None):
+        """``log_det`` is the dtype of the log-determinant, ``None`` where none is asked for."""
+        from jaxmlir.transforms.inverses import rule_of
+
+        self.rules = rules
+        self.log_det = log_det
+        self.function = function
+        self.static_values: dict[ir.Value, Any] = {}
+        self.terms: list[ir.Value] = []
+        """What is added to the log-determinant of the inverse: that of called inverses."""
+        self.costs: list[ir.Value] = []
+        """What is taken off it: those of the ops that were inverted."""
+        self._knowledge: dict[ir.Value, Knowledge] = {}
+        self.sites: list[Site] = []
+        self._neighbours: dict[ir.Value, list[Site]] = {}
+        for op, name, operands in ops_of(function):
+            site = Site(self, len(self.sites), op, name, operands, rule_of(name))
+            self.sites.append(site)
+            for value in {*operands, *site.results}:
+                self._neighbours.setdefault(value, []).append(site)
+        self._forwards = list(range(len(self.sites)))
+        self._backwards: list[int] = []
+        self._late: list[int] = []
+        self._waiting = set(self._forwards)
+        """The ops in the queues: those to be looked at backwards as minus their numbers less 1."""
+
+    def of(self, value: ir.Value) -> Knowledge:
+        """What is known of a value."""
+        found = self._knowledge.get(value)
+        if found is None:
+            shape = getattr(aval_of(value.type), "shape", ())
+            found = self._knowledge[value] = Knowledge(tuple(shape))
+        return found
+
+    def whole(self, value: ir.Value) -> ir.Value | None:
+        """A value that is known entirely, in the new function."""
+        knowledge = self._knowledge.get(value)
+        if knowledge is None:
+            return None
+        if knowledge.whole is None and knowledge.pieces and knowledge.known().all():
+            everywhere = knowledge.everywhere()
+            knowledge.whole = pieces.join(self.emit, knowledge, everywhere)
+        return knowledge.whole
+
+    def take(self, value: ir.Value, where: np.ndarray) -> ir.Value | None:
+        """The elements ``where`` of a value, if they are known."""
+        return pieces.join(self.emit, self.of(value), where)
+
+    def emit(
+        self, key: Any, function: Callable[..., Any], values: Sequence[ir.Value]
+    ) -> list[ir.Value]:
+        return self.rules.emit(function, values, key)
+
+    def tell(self, value: ir.Value, found: ir.Value, where: np.ndarray | None = None) -> None:
+        """Says what a value is, or what its elements ``where`` are."""
+        knowledge = self.of(value)
+        if knowledge.whole is not None:
+            return
+        if where is None:
+            knowledge.whole = found
+        elif not knowledge.add(Piece(found, where)):
+            return
+        self.touch(value, where)
+
+    def tell_part(self, value: ir.Value, part: Part, found: ir.Value) -> None:
+        """Says what a value is in part; all parts together are merged."""
+        knowledge = self.of(value)
+        if knowledge.whole is not None or part in knowledge.parts:
+            return
+        knowledge.parts[part] = found
+        family = [knowledge.parts.get(Part(part.of, i, part.count)) for i in range(part.count)]
+        if all(v is not None for v in family):
+            from jax import lax
+
+            if part.of is None:
+                merged = self.emit("complex", lambda re, im: [lax.complex(re, im)], family)
+            else:
+                which = self.whole(part.of)
+                select = ("select", part.count)
+                merged = self.emit(select, lambda w, *xs: [lax.select_n(w, *xs)], [which, *family])
+            knowledge.whole = merged[0]
+        self.touch(value)
+
+    def touch(self, value: ir.Value, where: np.ndarray | None = None) -> None:
+        """Looks at the ops around a value again.
+
+        Args:
+          where: the elements that are news; by default all.
+        """
+        waiting = self._waiting
+        # A value of thousands of pieces has as many ops that read one of them.
+        is_partial = where is not None and not self.of(value).is_complete
+        first, last = (int(where.min()), int(where.max())) if is_partial else (0, 0)
+        for site in self._neighbours.get(value, ()):
+            if is_partial and (read := site.reads.get(value)) is not None:
+                if read[1] < first or last < read[0]:
+                    continue
+            index = site.index
+            if index not in waiting:
+                waiting.add(index)
+                heapq.heappush(self._forwards, index)
+            if ~index not in waiting:
+                waiting.add(~index)
+                rule = site.rule
+                heap = self._late if rule is not None and rule.late else self._backwards
+                heapq.heappush(heap, ~index)
+
+    def run(self) -> None:
+        """Spreads what is known until nothing new follows."""
+        while True:
+            if self._forwards:
+                self._next(self._forwards).forward()
+            elif self._backwards:
+                self._next(self._backwards).learn()
+            elif self._late:
+                self._next(self._late).learn()
+            else:
+                return
+
+    def _next(self, heap: list[int]) -> Site:
+        number = heapq.heappop(heap)
+        self._waiting.remove(number)
+        return self.sites[max(number, ~number)]
+
+    def static(self, value: ir.Value) -> np.ndarray | None:
+        """A value that depends on constants only, computed."""
+        return _static(self, value)
+
+
+# Types of tensors, as most are: looking into a type takes longer than looking it up.
+_PLAIN: set[ir.Type] = set()
+
+
+class Site:
+    """One op of the function, as its rule sees it."""
+
+    def __init__(
+        self,
+        solver: Solver,
+        index: int,
+        op: Any,
+        name: str,
+        operands: list[ir.Value],
+        rule: Rule | None,
+    ):
+        self.solver = solver
+        self.index = index
+        self.op = op
+        self.name = name
+        self.operands = operands
+        self.results: list[ir.Value] = list(op.results)
+        self.rule = rule
+        self.failure: NotInvertible | None = None
+        """Why the op cannot be inverted, once that is certain."""
+        self.done: set[Any] = set()
+        """What the rule has told already, in its own terms."""
+        self.memory: dict[str, Any] = {}
+        """What the rule keeps for the next time."""
+        self.reads: dict[ir.Value, tuple[int, int]] = {}
+        """Of operands the first and the last element that the op reads, once that is known."""
+        self._answered: set[ir.Value] = set()
+        self._term: ir.Value | None = None
+
+    # -- what is known --
+
+    def whole(self, value: ir.Value) -> ir.Value | None:
+        return self.solver.whole(value)
+
+    def known(self, values: Sequence[ir.Value]) -> tuple[bool, ...]:
+        """Which of the values are known entirely."""
+        whole = self.solver.whole
+        return tuple([whole(v) is not None for v in values])
+
+    def given(self, values: Sequence[ir.Value]) -> tuple[bool, ...]:
+        """Which of the values are known entirely, other than by :meth:`answer`."""
+        known = self.known(values)
+        return tuple([k and v not in self._answered for v, k in zip(values, known, strict=True)])
+
+    @functools.cached_property
+    def primitive_and_params(self) -> tuple[Any, dict[str, Any]]:
+        """JAX's primitive of the op, and its parameters."""
+        return params.of_op(self.op, self.name, self.solver.rules.exporter)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return self.primitive_and_params[1]
+
+    @functools.cached_property
+    def _signature(self) -> tuple[tuple[Any, ...], bool]:
+        """What tells the op from others, but for its types; whether it does so in all programs."""
+        attributes = tuple(self.op.attributes.items())
+        refers = any(True for _, attribute in attributes for _ in symbol_uses(attribute))
+        return (self.name, *attributes), not refers
+
+    # -- what the rule tells --
+
+    def emit(
+        self, key: Any, function: Callable[..., Any], values: Sequence[ir.Value]
+    ) -> list[ir.Value]:
+        """Writes the ops of a JAX function of values; ``key`` tells the function apart."""
+        signature, shared = self._signature
+        with self.op.location:
+            return self.solver.rules.emit(function, values, (signature, key), shared)
+
+    def tell(self, value: ir.Value, found: ir.Value, where: np.ndarray | None = None) -> None:
+        """Says what a value is, or what its elements ``where`` are."""
+        if where is None and found.type != value.type:
+            raise NotInvertible(f"the operand is {value.type}, and what gives it back {found.type}")
+        self.solver.tell(value, found, where)
+
+    def why_function(
+        self, symbol: str, arguments: Sequence[bool], results: Sequence[bool], required: int
+    ) -> DiagnosticError | None:
+        """The error of an op inside a function that does not give one of its arguments."""
+        from jaxmlir.transforms.inverses.invert import invert
+
+        try:
+            invert(self.solver.rules, symbol, arguments, results, None, (required,))
+        except TransformError as e:
+            return e
+        return None
+
+    def invert(self, symbol: str, arguments: Sequence[bool], results: Sequence[bool]) -> Inverted:
+        """The inverse of a function that the op refers to, as far as it has one."""
+        functions = self.solver.rules.functions
+        return functions.inverse(symbol, tuple(arguments), tuple(results), self.solver.log_det)
+
+    def create(
+        self,
+        name: str,
+        types: Sequence[ir.Type],
+        operands: Sequence[ir.Value],
+        attributes: dict[str, Any],
+    ) -> list[ir.Value]:
+        """Writes an op in place of this one; attributes are encoded where they are not yet."""
+        encoded = {
+            key: value if isinstance(value, ir.Attribute) else codec.encode(value)
+            for key, value in attributes.items()
+        }
+        loc = self.op.location
+        created = ir.Operation.create(name, list(types), list(operands), encoded, loc=loc)
+        return list(created.results)
+
+    def answer(
+        self, targets: Sequence[ir.Value], found: Sequence[ir.Value], term: ir.Value | None
+    ) -> None:
+        """Says what the inverse of a function that the op refers to gives.
+
+        It may be inverted again when more is given.  What the first inverse solved the second
+        solves as well, unless it was told the answers, so with a log-determinant it is not told
+        them, and ``term`` is all that the op adds to log|det| of the inverse.
+        """
+        for target, value in zip(targets, found, strict=True):
+            if self.solver.log_det is not None and self.whole(target) is None:
+                self._answered.add(target)
+            self.tell(target, value)
+        terms = self.solver.terms
+        if self._term is not None:
+            terms.remove(self._term)
+        if term is not None:
+            terms.append(term)
+        self._term = term
+
+    # -- the solver's part --
+
+    def forward(self) -> None:
+        """Copies the op if all that it needs is known, else lets the rule say what follows."""
+        if all(self.known(self.results)) or self._has_state:
+            return
+        if all(self.known(self.operands)):
+            args = [self.whole(v) for v in self.operands]
+            for result, value in zip(self.results, copy(self.op, self.name, args), strict=True):
+                self.tell(result, value)
+        elif self.rule is not None:
+            with self.op.location:
+                self.rule.forward(self)
+
+    def learn(self) -> None:
+        """Lets the rule say what follows for the operands."""
+        if self.rule is None or self.failure or all(self.known([*self.operands, *self.results])):
+            return
+        try:
+            with self.op.location:
+                self.rule.learn(self)
+        except NotInvertible as e:
+            self.failure = e
+        except (JaxmlirError, RecursionError):
+            raise
+        except Exception as e:
+            self.failure = NotInvertible(f"its inverse rule fails: {type(e).__name__}: {e}")
+            raise self.error() from e
+
+    @functools.cached_property
+    def _has_state(self) -> bool:
+        """Whether a value is a reference: reads and writes cannot be reordered."""
+        others = {v.type for v in (*self.operands, *self.results)} - _PLAIN
+        for type_ in others:
+            if isinstance(type_, ir.RankedTensorType):
+                _PLAIN.add(type_)
+        return any(str(type_).startswith("!jaxpr.ref") for type_ in others - _PLAIN)
+
+    def why_not(self) -> str:
+        """Why the op has not given its operands."""
+        if self.failure is not None:
+            return str(self.failure)
+        record = ops.OPS.get(self.name.removeprefix("jaxpr."))
+        if self._has_state:
+            return "it reads or writes a reference, whose history cannot be undone"
+        if self.rule is None:
+            if record is None or not record.inverse:
+                primitive = self.name.removeprefix("jaxpr.")
+                return (
+                    f"the primitive '{primitive}' has no inverse rule; "
+                    "jaxmlir.register_inverse gives it one"
+                )
+            return record.inverse.partition(": ")[2]
+        unknown = [i for i, known in enumerate(self.known(self.operands)) if not known]
+        if isinstance(self.rule, Formulas) and self.rule.lost is not None:
+            lost = [i for i in unknown if self.rule.lost(self, self.operands[i]).any()]
+            if lost:
+                return f"elements of operand {lost[0]} are multiplied by a constant zero"
+        if len(unknown) > 1:
+            *most, last = map(str, unknown)
+            return f"its operands {', '.join(most)} and {last} are unknown"
+        given = ", ".join(map(str, sorted(set(range(len(self.operands))) - set(unknown))))
+        return f"no rule gives operand {unknown[0]}" + (f" from {given}" if given else "")
+
+    def error(self) -> TransformError:
+        """The error that names the op, the user's line and the reason."""
+        message = f"'{self.name}' op cannot be inverted: {self.why_not()}"
+        notes = ()
+        if self.failure is not None and self.failure.because is not None:
+            notes = tuple(d._replace(severity="note") for d in self.failure.because.diagnostics)
+        position = locations.position(self.op.location)
+        return TransformError([Diagnostic("error", message, *position, notes)])
+
+
+def _static(solver: Solver, value: ir.Value) -> np.ndarray | None:
+    """Computes a value if it depends on constants only; each op once."""
+    known: dict[ir.Value, Any] = solver.static_values
+    # Without recursion: what it depends on may be a chain of thousands of ops.
+    pending = [value]
+    while pending:
+        top = pending[-1]
+        if top in known:
+            pending.pop()
+            continue
+        owner = top.owner
+        if isinstance(owner, ir.Block) or not isinstance(aval_of(top.type), core.ShapedArray):
+            known[top] = None
+            continue
+        missing = [v for v in owner.operands if v not in known]
+        if missing:
+            pending += missing
+            continue
+        for result, found in zip(owner.results, _computed(solver, owner), strict=True):
+            extended = found is not None and isinstance(found.dtype, dtypes.ExtendedDType)
+            known[result] = None if found is None or extended else np.asarray(found)
+    return known[value]
+
+
+def _computed(solver: Solver, op: Any) -> list[Any]:
+    """The results of an op of which it is known what its operands are; ``None`` where these depend
+    on more than constants."""
+    from jaxmlir.bridge.exporter import constant_value
+
+    if op.name == "jaxpr.constant":
+        return [constant_value(solver.rules.program, op)]
+    inputs = [solver.static_values[v] for v in op.operands]
+    if any(v is None for v in inputs) or "jaxpr.effects" in op.attributes:
+        return [None] * len(op.results)
+    import jax
+
+    with jax.ensure_compile_time_eval():
+        return core.jaxpr_as_fun(solver.rules.jaxpr_of(op, op.name))(*inputs)

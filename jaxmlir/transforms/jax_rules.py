@@ -1,0 +1,356 @@
+"""What JAX's rules make of one equation: jaxprs, from a closed jaxpr of that equation alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmlir._compat import (
+    ad,
+    ad_util,
+    batching,
+    close_jaxpr,
+    core,
+    debug_info,
+    dtypes,
+    flatten_primals,
+    linearity,
+    lu,
+    open_jaxpr,
+    pe,
+    source_info_util,
+)
+from jaxmlir.dialect.pytrees import Flag
+from jaxmlir.dialect.types import linear_aval
+from jaxmlir.support.masks import chosen
+
+
+def jvp(closed: Any, active: tuple[bool, ...]) -> tuple[Any, tuple[bool, ...]]:
+    """The jaxpr ``(*operands, *tangents of active ones) -> (*results, *tangents)`` of an equation,
+    and which results have tangents."""
+    if parts := _linear_in(closed, active):
+        return _jvp_of_linear(closed, active, parts)
+    differentiated, active_out = ad.jvp_jaxpr(closed, active, instantiate=False)
+    jaxpr, consts = open_jaxpr(differentiated)
+    jaxpr, active_out = _without_trivial(jaxpr, active_out)
+    results = len(active_out)
+    _check_types(closed, [v.aval for v in jaxpr.outvars[:results]])
+    _check_tangents(closed, jaxpr.outvars[results:], active_out)
+    return close_jaxpr(jaxpr, consts), active_out
+
+
+def batch(closed: Any, dims: tuple[int | None, ...], axis: Any) -> tuple[Any, Any]:
+    """The jaxpr of an equation on operands batched along ``dims``, and the results' dimensions."""
+    if _exchanges_the_same(closed, dims, axis):
+        # JAX's rule makes a batch of batches of it.
+        inner, out_dims = batch(closed, (0,), axis)
+        batched = trace_flat(
+            lambda x: core.jaxpr_as_fun(inner)(jax.lax.broadcast(x, (axis.size,))),
+            closed.in_avals,
+            "batch",
+        )
+        return batched, out_dims
+    batched, out_dims = batching.batch_jaxpr2(closed, axis, dims)
+    found = zip(open_jaxpr(batched)[0].outvars, out_dims, strict=True)
+    _check_types(closed, [_without_dim(v.aval, dim) for v, dim in found])
+    return batched, out_dims
+
+
+def _exchanges_the_same(closed: Any, dims: tuple[int | None, ...], axis: Any) -> bool:
+    """Whether an equation is an ``all_to_all`` along the axis of what is the same all along it."""
+    (eqn,) = open_jaxpr(closed)[0].eqns
+    if eqn.primitive.name != "all_to_all" or dims != (None,):
+        return False
+    names = eqn.params["axis_name"]
+    return axis.name in (names if isinstance(names, (tuple, list)) else (names,))
+
+
+def linearize(
+    closed: Any, active: tuple[bool, ...], reverse: bool
+) -> tuple[Any, Any, tuple[bool, ...]]:
+    """The jaxpr of one equation split as linearization does: a jaxpr of its values and residuals,
+    one from residuals and tangents to tangents, and which results have these."""
+    if parts := _linear_in(closed, active):
+        return _halves_of_linear(closed, active, parts)
+    (eqn,) = open_jaxpr(closed)[0].eqns
+    found: dict[str, Any] = {}
+    plain = _has_plain_jvp(eqn)
+
+    def primal(*args: Any) -> list[Any]:
+        out, residuals, found["tangent"], found["active"] = (
+            _split_jvp(closed, args, active) if plain else _split(closed, args, active, reverse)
+        )
+        return [*out, *residuals]
+
+    jaxpr = trace_flat(primal, closed.in_avals, "linearize")
+    tangent, active_out = _without_trivial(found["tangent"], found["active"])
+    _check_types(closed, [v.aval for v in open_jaxpr(jaxpr)[0].outvars[: len(active_out)]])
+    _check_tangents(closed, tangent.outvars, active_out)
+    return jaxpr, close_jaxpr(tangent), active_out
+
+
+def _linear_in(closed: Any, active: tuple[bool, ...]) -> list[Sequence[int]]:
+    """The sets of active operands, each with a tangent of the results, which is the equation of
+    these operands' tangents and the others' values, where JAX made its rule of that.
+
+    Nothing needs to be traced then.
+    """
+    (eqn,) = open_jaxpr(closed)[0].eqns
+    operands = [i for i, a in enumerate(active) if a]
+    known = linearity(eqn.primitive)
+    own = (*chosen(eqn.invars, active), *eqn.outvars)
+    if (
+        known is None
+        or (known == "linear" and not all(active))
+        or not _has_plain_jvp(eqn)
+        or any(v.aval.weak_type or v.aval.to_tangent_aval() != v.aval for v in own)
+    ):
+        return []
+    return [operands] if known == "linear" else [[i] for i in operands]
+
+
+def _tangent_eqns(eqn: Any, tangents: dict[int, Any], parts: list[Sequence[int]]) -> list[Any]:
+    """The equations that compute the tangents of an equation's results; the last one gives them."""
+    eqns = []
+    for part in parts:
+        invars = [tangents[i] if i in part else v for i, v in enumerate(eqn.invars)]
+        eqns.append(eqn.replace(invars=invars, outvars=[core.Var(v.aval) for v in eqn.outvars]))
+    if len(parts) == 2:
+        terms = [e.outvars[0] for e in eqns]
+        total = core.Var(terms[0].aval)
+        eqns.append(
+            core.new_jaxpr_eqn(
+                terms, [total], ad_util.add_any_p, {}, core.no_effects, eqn.source_info, eqn.ctx
+            )
+        )
+    return eqns
+
+
+def _jvp_of_linear(
+    closed: Any, active: tuple[bool, ...], parts: list[Sequence[int]]
+) -> tuple[Any, tuple[bool, ...]]:
+    (eqn,) = open_jaxpr(closed)[0].eqns
+    tangents = {i: core.Var(eqn.invars[i].aval) for i, a in enumerate(active) if a}
+    eqns = _tangent_eqns(eqn, tangents, parts)
+    results = eqns[-1].outvars
+    jaxpr = _jaxpr([*eqn.invars, *tangents.values()], [*eqn.outvars, *results], [eqn, *eqns])
+    return jaxpr, (True,) * len(results)
+
+
+def _halves_of_linear(
+    closed: Any, active: tuple[bool, ...], parts: list[Sequence[int]]
+) -> tuple[Any, Any, tuple[bool, ...]]:
+    (eqn,) = open_jaxpr(closed)[0].eqns
+    fixed = [v for part in parts for i, v in enumerate(eqn.invars) if i not in part]
+    tangents = {i: core.Var(eqn.invars[i].aval) for i, a in enumerate(active) if a}
+    eqns = _tangent_eqns(eqn, tangents, parts)
+    primal = _jaxpr(eqn.invars, [*eqn.outvars, *fixed], [eqn])
+    tangent = _jaxpr([*fixed, *tangents.values()], eqns[-1].outvars, eqns)
+    return primal, tangent, (True,) * len(eqn.outvars)
+
+
+def _jaxpr(invars: Sequence[Any], outvars: Sequence[Any], eqns: Sequence[Any]) -> Any:
+    """A closed jaxpr without effects."""
+    info = debug_info("jit", eqns[0].primitive.name, len(invars), len(outvars))
+    return close_jaxpr(core.Jaxpr([], [*invars], [*outvars], [*eqns], core.no_effects, info))
+
+
+def _without_trivial(jaxpr: Any, active: Sequence[bool]) -> tuple[Any, tuple[bool, ...]]:
+    """A jaxpr that gives tangents of active results last, without those that say nothing.
+
+    Rules may give a ``float0`` array, where JAX's own give a symbolic zero: for an integer.
+    """
+    start = len(jaxpr.outvars) - sum(active)
+    kept = [getattr(v.aval, "dtype", None) != dtypes.float0 for v in jaxpr.outvars[start:]]
+    if all(kept):
+        return jaxpr, tuple(active)
+    jaxpr, _ = pe.dce_jaxpr(jaxpr, [True] * start + kept, True)
+    rest = iter(kept)
+    return jaxpr, tuple(a and next(rest) for a in active)
+
+
+def _check_types(closed: Any, avals: Sequence[Any]) -> None:
+    """Fails where a rule gives values of other types than the results of an equation have.
+
+    JAX believes its rules, a user's too; what uses the values would be in the wrong.
+    """
+    _check_avals("value", [v.aval for v in open_jaxpr(closed)[0].outvars], avals)
+
+
+def _check_tangents(closed: Any, tangents: Sequence[Any], active: Sequence[bool]) -> None:
+    """Likewise, of the tangents of results that have some."""
+    results = chosen(open_jaxpr(closed)[0].outvars, active)
+    wanted = [v.aval.to_tangent_aval() for v in results]
+    _check_avals("tangent", wanted, [v.aval for v in tangents])
+
+
+def _check_avals(what: str, wanted: Sequence[Any], got: Sequence[Any]) -> None:
+    for want, have in zip(wanted, got, strict=True):
+        arrays = isinstance(want, core.ShapedArray) and isinstance(have, core.ShapedArray)
+        if arrays and (want.shape, want.dtype) != (have.shape, have.dtype):
+            raise TypeError(
+                f"its rule gives a {what} of type {have.str_short(short_dtypes=True)}, expected "
+                f"{want.str_short(short_dtypes=True)}"
+            )
+
+
+def _without_dim(aval: Any, dim: Any) -> Any:
+    """The type of what is stacked along a dimension."""
+    if isinstance(aval, core.ShapedArray) and isinstance(dim, int):
+        return core.ShapedArray((*aval.shape[:dim], *aval.shape[dim + 1 :]), aval.dtype)
+    return aval
+
+
+_Split = tuple[Sequence[Any], Sequence[Any], Any, tuple[bool, ...]]
+"""Values, residuals, the jaxpr from residuals and tangents to tangents, and which results have
+these."""
+
+
+def _split(closed: Any, args: Sequence[Any], active: tuple[bool, ...], reverse: bool) -> _Split:
+    """JAX's linearization."""
+    function = core.jaxpr_as_fun(closed)
+
+    def of_active(*xs: Any) -> list[Any]:
+        it = iter(xs)
+        return function(*[next(it) if a else x for a, x in zip(active, args, strict=True)])
+
+    primals = flatten_primals(chosen(args, active))
+    out, out_zeros, jaxpr, consts, *structured = ad.linearize(of_active, primals, is_vjp=reverse)
+    jaxpr = pe.convert_constvars_jaxpr(jaxpr)
+    # Since JAX 0.11.1: residuals that a rule gives as a pytree, which the jaxpr takes at the end.
+    more = jax.tree.leaves(structured)
+    if more:
+        cut, end = len(consts), len(jaxpr.invars) - len(more)
+        invars = [*jaxpr.invars[:cut], *jaxpr.invars[end:], *jaxpr.invars[cut:end]]
+        jaxpr = jaxpr.replace(invars=invars)
+    active_out = tuple(not zero for zero in out_zeros)
+    return out, *_with_flags([*consts, *more], jaxpr), active_out
+
+
+def _with_flags(residuals: Sequence[Any], jaxpr: Any) -> tuple[Sequence[Any], Any]:
+    """Without the booleans that a high-level primitive's rule knows among the residuals, such as
+    whether a tangent is zero: its other rule branches on them in Python, so they become part of
+    their tree."""
+    if not any(eqn.primitive.name == _OTHER_HALF for eqn in jaxpr.eqns):
+        return residuals, jaxpr
+    known = dict(zip(jaxpr.invars, residuals, strict=False))
+    eqns = []
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == _OTHER_HALF:
+            tree = eqn.params["residuals_tree"]
+            values, tangents = eqn.invars[: tree.num_leaves], eqn.invars[tree.num_leaves :]
+            flags = [_flag(v.val if type(v) is core.Literal else known.get(v)) for v in values]
+            leaves = [0 if flag is None else flag for flag in flags]
+            flagged = jax.tree.structure(jax.tree.unflatten(tree, leaves))
+            kept = chosen(values, [flag is None for flag in flags])
+            params = {**eqn.params, "residuals_tree": flagged}
+            eqn = eqn.replace(invars=[*kept, *tangents], params=params)
+        eqns.append(eqn)
+    cut = len(residuals)
+    kept = [False] * cut + [True] * (len(jaxpr.invars) - cut)
+    jaxpr, used = pe.dce_jaxpr(jaxpr.replace(eqns=eqns), [True] * len(jaxpr.outvars), kept)
+    return chosen(residuals, used[:cut]), jaxpr
+
+
+_OTHER_HALF = "call_hi_primitive_linearized"
+
+
+def _flag(value: Any) -> Flag | None:
+    """A boolean that is known."""
+    is_known = isinstance(value, (bool, np.bool_, np.ndarray))
+    return Flag(bool(value)) if is_known and core.typeof(value).str_short() == "bool[]" else None
+
+
+def _has_plain_jvp(eqn: Any) -> bool:
+    """Whether all that is known of an equation's derivative is a JVP rule, which binds values."""
+    primitive = eqn.primitive
+    return (
+        primitive in ad.primitive_jvps
+        and primitive not in ad.primitive_linearizations
+        and not eqn.effects
+        and not any(core.jaxprs_in_params(eqn.params))
+        and all(type(v.aval) is core.ShapedArray for v in (*eqn.invars, *eqn.outvars))
+    )
+
+
+def _split_jvp(closed: Any, args: Sequence[Any], active: tuple[bool, ...]) -> _Split:
+    """The same of a primitive that has but a JVP rule, at half the cost.
+
+    The rule is run once, under a trace that computes what it knows and writes down what depends on
+    tangents; JAX does so as well, and then traces what was written down a second time.
+    """
+    (eqn,) = open_jaxpr(closed)[0].eqns
+    with core.take_current_trace() as parent:
+        nameless = source_info_util.new_name_stack()
+        trace = pe.JaxprTrace(parent, nameless, core.TraceTag())
+        avals = [v.aval.to_tangent_aval() for v in eqn.invars]
+        tangents = [
+            trace.new_arg(pe.PartialVal.unknown(aval)) if a else ad_util.Zero(aval)
+            for aval, a in zip(avals, active, strict=True)
+        ]
+        traceback = eqn.source_info.traceback
+        with (
+            core.set_current_trace(trace),
+            source_info_util.user_context(traceback, name_stack=nameless),
+            eqn.ctx.manager,
+        ):
+            rule = ad.primitive_jvps[eqn.primitive]
+            out, out_tangents = rule(tuple(args), tuple(tangents), **eqn.params)
+        if not eqn.primitive.multiple_results:
+            out, out_tangents = [out], [out_tangents]
+        out = [trace.to_jaxpr_tracer(x).pval.get_known() for x in out]
+        given = [
+            None if type(t) is ad_util.Zero else trace.to_jaxpr_tracer(t) for t in out_tangents
+        ]
+        given = [None if t is None or t.is_known() else t for t in given]
+        info = debug_info("linearize", eqn.primitive.name, sum(active), len(given))
+        jaxpr, consts, _ = pe.tracers_to_jaxpr(
+            chosen(tangents, active),
+            [t for t in given if t is not None],
+            trace.effect_handles,
+            info.with_unknown_names(),
+        )
+    jaxpr = pe.convert_constvars_jaxpr(jaxpr)
+    kept = [False] * len(consts) + [True] * sum(active)
+    jaxpr, used = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), kept)
+    residuals = chosen(consts, used[: len(consts)])
+    return out, residuals, jaxpr, tuple(t is not None for t in given)
+
+
+def transpose(
+    closed: Any, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
+) -> tuple[Any, tuple[bool, ...]]:
+    """The transpose of a jaxpr in some operands, given which cotangents are nonzero."""
+    jaxpr, consts = open_jaxpr(closed)
+    # JAX's rules expect that results without cotangents are gone: of a scan, say.
+    jaxpr, _ = pe.dce_jaxpr(jaxpr, list(nonzero), True)
+    ct_avals = [linear_aval(v.aval) for v in jaxpr.outvars]
+    found: dict[str, Any] = {}
+
+    def transposed(*args: Any) -> list[Any]:
+        it = iter(args)
+        primals = [
+            ad.UndefinedPrimal(linear_aval(v.aval)) if lin else next(it)
+            for v, lin in zip(jaxpr.invars, linear, strict=True)
+        ]
+        outs = ad.backward_pass(jaxpr, False, consts, primals, list(it))
+        outs = [ct for ct, lin in zip(outs, linear, strict=True) if lin]
+        found["nonzero"] = tuple(type(ct) is not ad_util.Zero for ct in outs)
+        return [ct for ct in outs if type(ct) is not ad_util.Zero]
+
+    in_avals = [
+        *(v.aval for v, lin in zip(jaxpr.invars, linear, strict=True) if not lin),
+        *ct_avals,
+    ]
+    return trace_flat(transposed, in_avals, "transpose"), found["nonzero"]
+
+
+def trace_flat(function: Callable[..., list[Any]], avals: Sequence[Any], name: str) -> Any:
+    """The closed jaxpr of a function of flat arguments."""
+    info = debug_info(name, name, len(avals), 0)._replace(arg_names=None, result_paths=None)
+    wrapped = lu.wrap_init(function, debug_info=info)
+    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, list(avals))
+    return close_jaxpr(jaxpr, consts)

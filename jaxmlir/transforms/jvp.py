@@ -1,0 +1,140 @@
+"""``jaxpr-jvp``: forward-mode differentiation.
+
+Every op is replaced by its primitive's JVP rule: ``y = sin x`` becomes ``y = sin x`` and
+``dy = cos x * dx``.  Tangents that are zero are never written down: an op none of whose operands
+has a tangent is copied as it is, and so everything that depends on integers, constants or
+``stop_gradient`` alone stays undifferentiated.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from jaxmlir.dialect.builder import NewFunction, copy, set_attribute, zeros
+from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.types import aval_of, type_of
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.options import at_function, named_arguments
+from jaxmlir.support.masks import chosen
+from jaxmlir.transforms.discharge_refs import discharge_refs
+from jaxmlir.transforms.templates import Emitter, Rules, Template, has_tangent
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+
+class Jvp(Pass):
+    """Add the function ``@f.jvp``: (*primals, *tangents) -> (*results, *tangents of results).
+
+    Tangents of arguments without one (integers) are not taken; those of results that do not depend
+    on a tangent are not returned, and ``jaxpr.active`` on the new function says which are.
+
+    Options:
+      func: the function to differentiate; by default the public one.
+      argnums: the flat arguments to differentiate in; by default all that have tangents.
+      custom-vjp-forward: ``transpose`` pushes tangents through functions with a custom VJP rule by
+        the transpose of their backward rule; by default that is an error when the result is run.
+    """
+
+    name: ClassVar[str] = "jaxpr-jvp"
+    func: str = ""
+    argnums: tuple[int, ...] = ()
+    custom_vjp_forward: Literal["error", "transpose"] = "error"
+
+    def run(self, program: Program) -> None:
+        from jaxmlir.transforms.expand_custom_lin import expand_custom_lin
+
+        discharge_refs(program)
+        with scope():
+            symbol, rules = program.chosen(self.func), Rules(program)
+            new, _ = jvp(rules, symbol, active_arguments(program, symbol, self.argnums))
+            if self.custom_vjp_forward == "transpose":
+                expand_custom_lin(rules, [new])
+        program.changed()
+
+
+def active_arguments(program: Program, symbol: str, argnums: tuple[int, ...]) -> tuple[bool, ...]:
+    """Which flat arguments are differentiated: those asked for, by default all with tangents.
+
+    Raises:
+      TransformError: there is no such argument, or it has no tangents.
+    """
+    named = named_arguments(program, symbol, argnums)
+    function = program.function(symbol)
+    active = tuple(map(has_tangent, function.arguments))
+    if not argnums:
+        return active
+    for i in argnums:
+        if not active[i]:
+            type_ = function.arguments[i].type
+            raise at_function(function, f"argument {i} of @{symbol}, a {type_}, has no tangents")
+    return named
+
+
+def jvp(
+    rules: Rules, symbol: str, active: tuple[bool, ...], required: Sequence[bool] = ()
+) -> tuple[str, tuple[bool, ...]]:
+    """Writes ``@symbol.jvp``.
+
+    Args:
+      active: which arguments have tangents.
+      required: the results that are to have one, be it zero; by default none.
+
+    Returns:
+      Its symbol, and which results have tangents.
+
+    Raises:
+      TransformError: an op has no JVP rule, or its rule fails; names the op and the user's line.
+    """
+    body = rules.functions.body(symbol)
+    types = body.types[: body.arity]
+    types += [tangent_type_of(t) for t in chosen(types, active)]
+    new = NewFunction(rules, f"{symbol}.jvp", types, body.function)
+    given = iter(new.args[body.arity :])
+    unwritten = [None] * (len(body.types) - body.arity)
+    primals: list[Any] = [*new.args[: body.arity], *unwritten]
+    tangents: list[Any] = [*(next(given) if a else None for a in active), *unwritten]
+    known: dict[tuple[Signature, tuple[bool, ...]], Template | Emitter] = {}
+    with new.body():
+        for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
+            first, last = body.results[i]
+            signature = body.signatures[i]
+            args = [primals[v] for v in operands]
+            pattern = tuple([tangents[v] is not None for v in operands])
+            if True not in pattern:
+                primals[first:last] = copy(op, signature.name, args)
+                continue
+            rule = known.get((signature, pattern))
+            if rule is None:
+                rule = rules.jvp(op, signature.name, pattern, signature)
+                known[signature, pattern] = rule
+            args += [tangents[v] for v in operands if tangents[v] is not None]
+            outs = rule.inline(args, op.location)
+            primals[first:last] = outs[: last - first]
+            found = iter(outs[last - first :])
+            tangents[first:last] = [next(found) if a else None for a in rule.pattern]
+        of_results = [tangents[v] for v in body.returned]
+        required = required or (False,) * len(of_results)
+        active_out = tuple([t is not None or r for t, r in zip(of_results, required, strict=True)])
+        of_results = [
+            zeros(tangent_type_of(body.types[v])) if t is None else t
+            for v, t, a in zip(body.returned, of_results, active_out, strict=True)
+            if a
+        ]
+    new.finish([*(primals[v] for v in body.returned), *of_results])
+    set_attribute(new.op, "jaxpr.active", active_out)
+    return new.name, active_out
+
+
+def tangent_type(value: ir.Value) -> ir.Type:
+    """The type of a value's tangents."""
+    return tangent_type_of(value.type)
+
+
+@functools.cache
+def tangent_type_of(type_: ir.Type) -> ir.Type:
+    """The type of tangents of values of a type; ``float0`` for integers."""
+    return type_of(aval_of(type_).to_tangent_aval())

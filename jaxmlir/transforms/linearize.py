@@ -1,0 +1,172 @@
+"""``jaxpr-linearize``: split a function into its values and its derivative.
+
+Linearization is forward-mode differentiation and partial evaluation at once: each op is replaced by
+two templates, one computing its results and *residuals*, and one the tangents of its results from
+the residuals and the tangents of its operands.  The first halves make ``@f.fwd``, the second halves
+``@f.lin``, a linear function once the residuals are known.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+from jaxmlir.dialect.builder import NewFunction, clone, copy, is_constant, set_attribute, zeros
+from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.passes.base import Pass
+from jaxmlir.support.masks import chosen
+from jaxmlir.transforms.activity import Activity, backward
+from jaxmlir.transforms.checkpoint_while import checkpoint_while
+from jaxmlir.transforms.discharge_refs import discharge_refs
+from jaxmlir.transforms.jvp import active_arguments, tangent_type_of
+from jaxmlir.transforms.templates import Linearization, Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+
+class Linearize(Pass):
+    """Add ``@f.fwd``: (*primals) -> (*results, *residuals), and ``@f.lin``: (*residuals, *tangents)
+    -> (*tangents of results).
+
+    Only arguments that have tangents take one, and only results that depend on one give one:
+    ``jaxpr.active`` on ``@f.lin`` says which.
+
+    Options:
+      func: the function to linearize; by default the public one.
+      argnums: the flat arguments to differentiate in; by default all that have tangents.
+      while: ``checkpointed`` differentiates loops of unknown length, which are an error by default.
+      checkpoints: how many states of such a loop are kept.
+      custom-vjp-forward: ``transpose`` lets ``@f.lin`` push tangents through functions with a
+        custom VJP rule, by the transpose of their backward rule.
+    """
+
+    name: ClassVar[str] = "jaxpr-linearize"
+    func: str = ""
+    argnums: tuple[int, ...] = ()
+    while_: Literal["error", "checkpointed"] = "error"
+    checkpoints: int | None = None
+    custom_vjp_forward: Literal["error", "transpose"] = "error"
+
+    def run(self, program: Program) -> None:
+        from jaxmlir.transforms.expand_custom_lin import expand_custom_lin
+
+        discharge_refs(program)
+        with scope():
+            symbol = program.chosen(self.func)
+            checkpoint_while(program, symbol, self.while_, self.checkpoints)
+            rules = Rules(program)
+            found = linearize(rules, symbol, active_arguments(program, symbol, self.argnums))
+            if self.custom_vjp_forward == "transpose":
+                expand_custom_lin(rules, [found.lin])
+        program.changed()
+
+
+class Linearized(NamedTuple):
+    """The two functions that :func:`linearize` writes."""
+
+    fwd: str
+    lin: str
+    num_residuals: int
+    active_out: tuple[bool, ...]
+
+
+def linearize(
+    rules: Rules,
+    symbol: str,
+    active: Sequence[bool],
+    wanted: Sequence[bool] | None = None,
+    required: Sequence[bool] | None = None,
+) -> Linearized:
+    """Writes ``@symbol.fwd`` and ``@symbol.lin``.
+
+    Args:
+      active: which arguments have tangents.
+      wanted: the results whose tangents are asked for; by default all.
+      required: the results that are to have one, be it zero; by default none.
+
+    Raises:
+      TransformError: an op cannot be linearized; names the op and the user's line.
+    """
+    activity = rules.functions.forward(symbol, tuple(active), "linearize")
+    body, outs = activity.body, activity.body.returned
+    given = [a and (wanted is None or wanted[i]) for i, a in enumerate(activity.results)]
+    fwd = NewFunction(rules, f"{symbol}.fwd", body.types[: body.arity], body.function)
+    with fwd.body():
+        values, linear = write_primals(rules, activity, given, fwd.args)
+    kept, written_again = distinct_residuals(linear)
+    fwd.finish([*(values[v] for v in outs), *kept])
+    set_attribute(fwd.op, "jaxpr.num_res", len(kept))
+
+    arguments = [i for i, a in enumerate(active) if a]
+    types = [*(v.type for v in kept), *(tangent_type_of(body.types[i]) for i in arguments)]
+    lin = NewFunction(rules, f"{symbol}.lin", types, body.function)
+    handed = dict(zip(kept, lin.args, strict=False))
+    tangents: list[ir.Value | None] = [None] * len(body.types)
+    for i, given_tangent in zip(arguments, lin.args[len(kept) :], strict=True):
+        tangents[i] = given_tangent
+
+    def tangent(value: int) -> ir.Value:
+        found = tangents[value]
+        return zeros(tangent_type_of(body.types[value])) if found is None else found
+
+    with lin.body():
+        handed.update((v, clone(v)) for v in written_again)
+        for i, halves, residuals in linear:
+            args = [handed[v] for v in residuals]
+            args += [tangent(v) for v in chosen(body.operands[i], halves.uses)]
+            found = iter(halves.tangent.inline(args, body.ops[i].location))
+            first, last = body.results[i]
+            tangents[first:last] = [next(found) if a else None for a in halves.tangent.pattern]
+        given = [g or (required is not None and required[i]) for i, g in enumerate(given)]
+        lin.finish([tangent(v) for v in chosen(outs, given)])
+    set_attribute(lin.op, "jaxpr.num_res", len(kept))
+    set_attribute(lin.op, "jaxpr.active", tuple(given))
+    return Linearized(fwd.name, lin.name, len(kept), tuple(given))
+
+
+class LinearOp(NamedTuple):
+    """An op of which the derivative is wanted, its values being written."""
+
+    index: int
+    halves: Linearization
+    residuals: list[ir.Value]
+
+
+def write_primals(
+    rules: Rules, activity: Activity, wanted: Sequence[bool], args: Sequence[ir.Value]
+) -> tuple[list[ir.Value], list[LinearOp]]:
+    """Writes the values of a function, with what its derivative needs of them.
+
+    Args:
+      wanted: the results whose tangents are asked for.
+      args: the function's arguments, at the current insertion point.
+
+    Returns:
+      All values, by number, and the ops of which the tangents are used.
+    """
+    body = activity.body
+    masks, _ = backward(rules, activity, wanted)
+    values: list[Any] = [*args, *[None] * (len(body.types) - body.arity)]
+    linear = []
+    for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
+        given = [values[v] for v in operands]
+        first, last = body.results[i]
+        mask, step, signature = masks[i], activity.steps[i], body.signatures[i]
+        if mask is None:
+            values[first:last] = copy(op, signature.name, given)
+            continue
+        halves = step.halves or rules.linearize(op, signature.name, step.active, mask, signature)
+        outs = halves.primal.inline(given, op.location)
+        values[first:last] = outs[: last - first]
+        linear.append(LinearOp(i, halves, outs[last - first :]))
+    return values, linear
+
+
+def distinct_residuals(linear: Sequence[LinearOp]) -> tuple[list[ir.Value], list[ir.Value]]:
+    """The residuals, and apart from them the constants: these are written down again."""
+    kept, again = [], []
+    for v in dict.fromkeys(itertools.chain(*(op.residuals for op in linear))):
+        (again if is_constant(v) else kept).append(v)
+    return kept, again

@@ -1,0 +1,240 @@
+"""``jaxpr-partial-eval``: split a function by what is known of its arguments.
+
+Ops that depend on known arguments alone go to the first half, ``@f.known``; the others wait in
+``@f.unknown`` for the unknown arguments, and take what they need of the first half as residuals.  A
+JVP rule is split so, to make a linear function of it: its primals are known, its tangents are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.dialect.builder import NewFunction, clone, copy, is_constant, set_attribute
+from jaxmlir.dialect.custom_rule_ops import OPS as OF_RULES
+from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ops import may_have_functions
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.options import named_arguments
+from jaxmlir.support.masks import chosen
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+    from jaxmlir.transforms.higher_order import PartialEvaluation
+
+
+class PartialEval(Pass):
+    """Add ``@f.known``: (*known arguments) -> (*known results, *residuals), and ``@f.unknown``:
+    (*residuals, *unknown arguments) -> (*unknown results).
+
+    ``jaxpr.unknown`` on ``@f.unknown`` says which results depend on an unknown argument.
+
+    Options:
+      unknown: the flat arguments that are unknown.
+      func: the function to split; by default the public one.
+    """
+
+    name: ClassVar[str] = "jaxpr-partial-eval"
+    unknown: tuple[int, ...]
+    func: str = ""
+
+    def run(self, program: Program) -> None:
+        with scope():
+            symbol = program.chosen(self.func)
+            unknown = named_arguments(program, symbol, self.unknown)
+            partial_eval(Rules(program), symbol, unknown)
+        program.changed()
+
+
+class Split(NamedTuple):
+    """The two functions that :func:`partial_eval` writes."""
+
+    known: str
+    unknown: str
+    num_residuals: int
+    unknown_out: tuple[bool, ...]
+
+
+class _Later(NamedTuple):
+    """An op that waits, or the part of one that does; values of the function by number."""
+
+    index: int
+    halves: PartialEvaluation | None
+    """Of an op that is split: its parts."""
+    residuals: Sequence[ir.Value]
+    """What a split op's first part leaves, in ``@f.known``."""
+    operands: Sequence[int]
+    """All operands of an op that waits as a whole, the unknown ones of a split op."""
+    results: Sequence[int]
+
+
+def partial_eval(
+    rules: Rules,
+    symbol: str,
+    unknown: Sequence[bool],
+    wanted: Sequence[bool] | None = None,
+    required: Sequence[bool] | None = None,
+    suffixes: tuple[str, str] = ("known", "unknown"),
+) -> Split:
+    """Writes ``@symbol.known`` and ``@symbol.unknown``, or under other suffixes.
+
+    Args:
+      unknown: which arguments are not known.
+      wanted: the unknown results that are asked for; by default all.
+      required: results that the second half is to give even if they are known; by default none.
+
+    Raises:
+      TransformError: an op cannot be split; names the op and the user's line.
+    """
+    body = rules.functions.body(symbol)
+    types, outs = body.types, body.returned
+    rest = [i for i, u in enumerate(unknown) if u]
+    given = [types[i] for i, u in enumerate(unknown) if not u]
+    known = NewFunction(rules, f"{symbol}.{suffixes[0]}", given, body.function)
+    with known.body():
+        values, waiting, later = _write_known(rules, body, unknown, iter(known.args))
+    unknown_out = tuple(
+        waiting[v] and (wanted is None or wanted[i]) or (required is not None and required[i])
+        for i, v in enumerate(outs)
+    )
+    asked_for = chosen(outs, unknown_out)
+    later = _needed(body, later, asked_for)
+    first_outs = [
+        values[v] for v, u in zip(outs, unknown_out, strict=True) if not u and not waiting[v]
+    ]
+    # What the second half uses of the first; constants are written again, not handed over.
+    used = dict.fromkeys(
+        v
+        for step in later
+        for v in (*step.residuals, *(values[v] for v in step.operands if not waiting[v]))
+    )
+    used |= dict.fromkeys(values[v] for v in asked_for if not waiting[v])
+    constants = [v for v in used if is_constant(v)]
+    residuals = [v for v in used if not is_constant(v)]
+    known.finish([*first_outs, *residuals])
+    set_attribute(known.op, "jaxpr.num_res", len(residuals))
+
+    arg_types = [*(v.type for v in residuals), *(types[i] for i in rest)]
+    second = NewFunction(rules, f"{symbol}.{suffixes[1]}", arg_types, body.function)
+    handed = dict(zip(residuals, second.args, strict=False))
+    own = dict(zip(rest, second.args[len(residuals) :], strict=True))
+    with second.body():
+        for v in constants:
+            handed[v] = clone(v)
+        for step in later:
+            op = body.ops[step.index]
+            args = [handed[v] for v in step.residuals]
+            args += [own[v] if waiting[v] else handed[values[v]] for v in step.operands]
+            found = (
+                copy(op, body.names[step.index], args)
+                if step.halves is None
+                else step.halves.unknown.inline(args, op.location)
+            )
+            own.update(zip(step.results, found, strict=True))
+    second.finish([own[v] if waiting[v] else handed[values[v]] for v in asked_for])
+    set_attribute(second.op, "jaxpr.num_res", len(residuals))
+    set_attribute(second.op, "jaxpr.unknown", unknown_out)
+    return Split(known.name, second.name, len(residuals), unknown_out)
+
+
+def _write_known(
+    rules: Rules, body: FunctionView, unknown: Sequence[bool], given: Iterator[ir.Value]
+) -> tuple[list[Any], list[bool], list[_Later]]:
+    """Writes what is known: the values, which values have to wait, and what computes these."""
+    unwritten = len(body.types) - body.arity
+    values: list[Any] = [*(None if u else next(given) for u in unknown), *[None] * unwritten]
+    waiting = _arguments_waiting(body, unknown)
+    later = []
+    for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
+        pattern = tuple([waiting[v] for v in operands])
+        first, last = body.results[i]
+        if True not in pattern:
+            values[first:last] = copy(op, body.names[i], [values[v] for v in operands])
+            continue
+        halves = rules.partial_eval(op, body.names[i], pattern, body.signatures[i])
+        if halves is None:
+            waiting[first:last] = [True] * (last - first)
+            later.append(_Later(i, None, (), operands, range(first, last)))
+            continue
+        args = [values[v] for v in operands if not waiting[v]]
+        outs = iter(halves.known.inline(args, op.location))
+        held_back = halves.unknown.pattern
+        waiting[first:last] = held_back
+        values[first:last] = [None if u else next(outs) for u in held_back]
+        rest = [v for v in operands if waiting[v]]
+        later.append(_Later(i, halves, [*outs], rest, chosen(range(first, last), held_back)))
+    return values, waiting, later
+
+
+def unknown_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> tuple[bool, ...]:
+    """Which results of ``@symbol`` depend on an unknown argument."""
+    body = rules.functions.body(symbol)
+    waiting = _arguments_waiting(body, unknown)
+    for _ in _waiting_ops(rules, body, waiting):
+        pass
+    return tuple([waiting[v] for v in body.returned])
+
+
+def _arguments_waiting(body: FunctionView, unknown: Sequence[bool]) -> list[bool]:
+    """Which values of a function have to wait, before its ops are looked at."""
+    return [*unknown, *[False] * (len(body.types) - body.arity)]
+
+
+def _waiting_ops(
+    rules: Rules, body: FunctionView, waiting: list[bool]
+) -> Iterator[tuple[int, tuple[bool, ...]]]:
+    """The ops that depend on an unknown argument, each with which of its operands do.
+
+    Args:
+      waiting: which values have to wait; of the results of an op it is said after that.
+    """
+    for i, operands in enumerate(body.operands):
+        pattern = tuple([waiting[v] for v in operands])
+        if True in pattern:
+            yield i, pattern
+            halves = rules.partial_eval(body.ops[i], body.names[i], pattern, body.signatures[i])
+            first, last = body.results[i]
+            later = [True] * (last - first) if halves is None else halves.unknown.pattern
+            waiting[first:last] = later
+
+
+def loses_rules(rules: Rules, op: Any, name: str, unknown: Sequence[bool]) -> bool:
+    """Whether the halves of an op may lack a custom JVP rule, which a further derivative needs: of
+    a call with such a rule that is split, and of ops that JAX's rules split."""
+    if name in OF_RULES:
+        if name != "jaxpr.custom_jvp_call_jaxpr":
+            return False
+        callee = op.attributes["call_jaxpr"].value
+        return not all(rules.functions.unknown_results(callee, tuple(unknown)))
+    callees = []
+    if name == "jaxpr.jit":
+        callees = [op.attributes["jaxpr"].value]
+    elif name == "jaxpr.cond":
+        index, *unknown = unknown
+        # Where it is not known which branch it is, the op waits as a whole.
+        callees = [] if index else [branch.value for branch in op.attributes["branches"]]
+    elif may_have_functions(name):
+        return any(True for _ in rules.custom_ops_within(op))
+    return any(rules.functions.once(_splits_rules, callee, tuple(unknown)) for callee in callees)
+
+
+def _splits_rules(rules: Rules, symbol: str, unknown: Sequence[bool]) -> bool:
+    """Whether a function that is split has an op that loses its rules."""
+    body = rules.functions.body(symbol)
+    return any(
+        loses_rules(rules, body.ops[i], body.names[i], pattern)
+        for i, pattern in _waiting_ops(rules, body, _arguments_waiting(body, unknown))
+    )
+
+
+def _needed(body: FunctionView, later: list[_Later], wanted: Sequence[int]) -> list[_Later]:
+    """The waiting ops that results depend on, or that have effects."""
+    used = set(wanted)
+    kept = []
+    for step in reversed(later):
+        if not used.isdisjoint(step.results) or step.index in body.effects:
+            used.update(step.operands)
+            kept.append(step)
+    return kept[::-1]

@@ -1,0 +1,183 @@
+"""A function typed for values that vary over manual axes of a mesh, as inside ``jax.shard_map``.
+
+A program that is called there was traced for values that it knows to vary over fewer axes.  Its
+call is one op, all operands and results of which vary over the same added axes
+(:mod:`jaxmlir.bridge.manual_axes`); so do, in the copy that is made here, all values of the
+function and of the functions it refers to, custom derivative rules among them.  What JAX infers to
+vary over less (a constant, the result of a collective) is cast by ``jaxpr.pvary``.
+
+The functions of a reduction's elements and of kernels are not typed so, and stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from jaxmlir._compat import core
+from jaxmlir.analysis.call_graph import KERNELS
+from jaxmlir.bridge import manual_axes
+from jaxmlir.bridge.manual_axes import Axes
+from jaxmlir.dialect import codec, effect_attributes
+from jaxmlir.dialect.builder import named_ops, ops_with_symbols, symbols_of
+from jaxmlir.dialect.ir import func, ir
+from jaxmlir.dialect.locations import position
+from jaxmlir.dialect.types import aval_of, type_of
+from jaxmlir.errors import Diagnostic, TransformError, message_of
+from jaxmlir.rewriting.dedupe import rename
+from jaxmlir.transforms.templates import Rules
+from jaxmlir.verify import signatures
+from jaxmlir.verify.verifier import evaluate
+
+
+def vary(rules: Rules, symbol: str, axes: Axes, mesh: Any) -> str:
+    """Writes ``@symbol.varying``; gives its symbol.
+
+    Args:
+      axes: those that all values are to vary over, besides those that they do already.
+      mesh: the abstract mesh whose axes they are.
+
+    Raises:
+      TransformError: JAX refuses an op on operands that vary so.
+    """
+    program = rules.program
+    names = {
+        old: rules.importer.unique_symbol(f"{old}.varying") for old in _typed_alike(rules, symbol)
+    }
+    retyping = _Retyping(rules, names, axes, mesh)
+    copies = [retyping.copy(program.function(old), new) for old, new in names.items()]
+    program.changed()
+    for function in copies:
+        retyping.cast(function)
+    return names[symbol]
+
+
+def _typed_alike(rules: Rules, symbol: str) -> list[str]:
+    """The function and those that it refers to, but those of elements and of kernels."""
+    found = {symbol: None}
+    pending = [symbol]
+    while pending:
+        for op, name in ops_with_symbols(rules.program.function(pending.pop())):
+            if not _keeps_functions(name):
+                new = [use for use in symbols_of(op) if use not in found]
+                found.update(dict.fromkeys(new))
+                pending += new
+    return list(found)
+
+
+def _keeps_functions(name: str) -> bool:
+    return name in signatures.ON_ELEMENTS or name in KERNELS
+
+
+class _Retyping:
+    """Copies functions, and gives their values types that vary over more axes."""
+
+    def __init__(self, rules: Rules, names: dict[str, str], axes: Axes, mesh: Any):
+        self.rules = rules
+        self.names = names
+        self.axes = axes
+        self.mesh = mesh
+        self._contexts: dict[ir.Attribute | None, ir.Attribute] = {}
+
+    def type(self, type_: ir.Type) -> ir.Type:
+        """The type of values that vary over the axes too."""
+        return type_of(manual_axes.varying(aval_of(type_), self.axes, self.mesh))
+
+    def copy(self, function: func.FuncOp, name: str) -> func.FuncOp:
+        """A copy in which all values vary over the axes, and which refers to copies."""
+        with ir.InsertionPoint(self.rules.program.module.body):
+            new = function.operation.clone().opview
+        new.attributes["sym_name"] = ir.StringAttr.get(name)
+        new.attributes["sym_visibility"] = ir.StringAttr.get("private")
+        sides = new.type.inputs, new.type.results
+        types = [[self.type(type_) for type_ in side] for side in sides]
+        new.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
+        for argument in new.entry_block.arguments:
+            argument.set_type(self.type(argument.type))
+        for op, op_name in named_ops(new):
+            for result in op.results:
+                result.set_type(self.type(result.type))
+            attributes = op.attributes
+            if not _keeps_functions(op_name):
+                for key, attr in list(attributes.items()):
+                    attributes[key] = self.attribute(rename(attr, self.names))
+            if op_name != "jaxpr.constant":
+                ctx = attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None
+                attributes["jaxpr.ctx"] = self.context(ctx)
+        return new
+
+    def attribute(self, attr: ir.Attribute) -> ir.Attribute:
+        """An attribute of an op, where types are those of operands and results."""
+        if isinstance(attr, ir.TypeAttr) and isinstance(attr.value, ir.RankedTensorType):
+            return ir.TypeAttr.get(self.type(attr.value))
+        if isinstance(attr, ir.ArrayAttr):
+            return ir.ArrayAttr.get(list(map(self.attribute, attr)))
+        if isinstance(attr, ir.DictAttr):
+            return ir.DictAttr.get({item.name: self.attribute(item.attr) for item in attr})
+        return attr
+
+    def context(self, attr: ir.Attribute | None) -> ir.Attribute:
+        """The context of an op, inside the mesh."""
+        if attr not in self._contexts:
+            own = effect_attributes.decode_ctx(attr).cur_abstract_mesh
+            fields = {item.name: item.attr for item in attr or ()}
+            fields["cur_abstract_mesh"] = codec.encode(manual_axes.inside(own, self.mesh))
+            self._contexts[attr] = ir.DictAttr.get(fields)
+        return self._contexts[attr]
+
+    def cast(self, function: func.FuncOp) -> None:
+        """Casts the results that vary over less than the axes."""
+        for op, name in named_ops(function):
+            if name == "jaxpr.pvary":
+                self.cast_less(op)
+                continue
+            for result, missing in self.missing(op, name):
+                self.cast_result(op, result, missing)
+
+    def cast_less(self, op: Any) -> None:
+        """Leaves to a cast the axes that its operand does not vary over yet."""
+        (operand,), (result,) = op.operands, op.results
+        left = tuple(a for a in codec.decode(op.attributes["axes"]) if a not in self.axes)
+        if left:
+            op.attributes["axes"] = codec.encode(left)
+        else:
+            result.replace_all_uses_with(operand)
+            op.operation.erase()
+
+    def missing(self, op: Any, name: str) -> Iterator[tuple[ir.Value, Axes]]:
+        """The results of an op that do not vary over all of the axes, and those they lack."""
+        avals = [aval_of(result.type) for result in op.results]
+        if name == "jaxpr.constant":
+            have = [frozenset()]
+        else:
+            have = list(map(manual_axes.axes_of, self.inferred(op, name)))
+        for result, aval, axes in zip(op.results, avals, have, strict=True):
+            if isinstance(aval, core.ShapedArray) and self.axes - axes:
+                yield result, self.axes - axes
+
+    def inferred(self, op: Any, name: str) -> list[Any]:
+        """The abstract values that JAX gives an op's results."""
+        try:
+            _, found, _ = evaluate(self.rules.program, op, name, check_vma=True)
+        except Exception as e:
+            # Rules are JAX's or the user's: they raise what they like.
+            axes = ", ".join(map(repr, sorted(self.axes, key=str)))
+            message = (
+                f"'{name}' op cannot be called where values vary over the mesh axes {axes}: "
+                f"{message_of(e)}"
+            )
+            diagnostic = Diagnostic("error", message, *position(op.location))
+            raise TransformError([diagnostic]) from e
+        return found
+
+    def cast_result(self, op: Any, result: ir.Value, missing: Axes) -> None:
+        """Gives a result the type that it has, and its users what a cast makes of it."""
+        type_ = result.type
+        aval = aval_of(type_)
+        less = aval.mat.update(varying=aval.mat.varying - missing)
+        result.set_type(type_of(aval.update(manual_axis_type=less)))
+        order = tuple(axis for axis in self.mesh.axis_names if axis in missing)
+        attributes = {"axes": codec.encode(order), "jaxpr.ctx": self.context(None)}
+        with ir.InsertionPoint.after(op.operation):
+            new = ir.Operation.create("jaxpr.pvary", [type_], [result], attributes, loc=op.location)
+        result.replace_all_uses_except(new.result, new)

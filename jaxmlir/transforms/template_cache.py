@@ -1,0 +1,131 @@
+"""What JAX's rules gave, for the cache on disk (:mod:`jaxmlir.caching.rule_cache`), and back."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from jaxmlir._compat import batching, core
+from jaxmlir.caching.rule_cache import RuleCache
+from jaxmlir.dialect.ir import bytecode, ir
+from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.transforms.higher_order import Linearization
+
+
+class Place(NamedTuple):
+    """Where what one rule gives is kept."""
+
+    cache: RuleCache
+    key: bytes
+
+    def find(self) -> Any | None:
+        """What the rule gave to an earlier process."""
+        found = self.cache.find(self.key)
+        try:
+            return found and _read(found, self.key)
+        except (ValueError, ir.MLIRError):
+            return None
+
+    def keep(self, found: Any) -> Any:
+        """Keeps what the rule gives, and returns it."""
+        self.cache.keep(self.key, lambda: _written(found))
+        return replace(found, origin=self.key) if isinstance(found, Linearization) else found
+
+    def find_alike(self) -> tuple[()] | tuple[Any, tuple[int, ...]]:
+        """Of what is kept for pointwise ops: what the rule gave for some shape, and the shape."""
+        found = self.cache.find_alike(self.key)
+        rule = found and Place(self.cache, found[0]).find()
+        return (rule, found[1]) if found and rule else ()
+
+    def keep_alike(self, like: Place, shape: tuple[int, ...]) -> None:
+        """Keeps where such a one is."""
+        self.cache.keep_alike(self.key, like.key, shape)
+
+
+class KeptRules:
+    """Where what JAX's rules give is kept."""
+
+    def __init__(self, cache: RuleCache):
+        self._cache = cache
+
+    def place(self, known: Signature, *pattern: Any) -> Place | None:
+        """The place of what a rule gives for ops of a signature and a pattern; ``None`` if it is
+        not to be kept."""
+        if known.text is None or known.name in self._cache.without:
+            return None
+        return self.place_of(known.text, pattern)
+
+    def place_of(self, text: str, pattern: Any) -> Place | None:
+        """The same of what a text stands for."""
+        parts = _plain(pattern)
+        return parts and Place(self._cache, self._cache.key(text, parts))
+
+    def pullback_place(self, halves: Linearization, nonzero: tuple[bool, ...]) -> Place | None:
+        """The same of the pullback of a linearized op, whose linear half is transposed op by op."""
+        if halves.origin is None:
+            return None
+        without = self._cache.without
+        ops = halves.tangent.function.regions[0].blocks[0] if without else ()
+        if any(op.name in without for op in ops):
+            return None
+        return self.place_of(halves.origin.hex(), ("pullback", nonzero))
+
+
+def _plain(value: Any) -> str | None:
+    """A pattern as text, if it is made of numbers and flags."""
+    kind = type(value)
+    if value is None or kind in (bool, int, str):
+        return repr(value)
+    if kind is tuple:
+        items = list(map(_plain, value))
+        return None if None in items else f"({', '.join(items)})"
+    if kind is batching.AxisData and type(value.size) is int:
+        nameless = value.name is core.no_axis_name and value.spmd_name is None
+        return f"axis {value.size}" if nameless and value.explicit_mesh_axis is None else None
+    return None
+
+
+def _written(found: Any) -> bytes | None:
+    """What a rule gave: a line about it, and the bytecode of its templates."""
+    if isinstance(found, Linearization):
+        rules, head = [found.primal, found.tangent], [found.uses]
+    else:
+        rules, head = [found], []
+    codes = [bytecode(rule.function.operation) for rule in rules]
+    line = [list(map(len, codes)), *head, *(rule.pattern for rule in rules)]
+    try:
+        value = b"".join([json.dumps(line).encode(), b"\n", *codes])
+    except TypeError:  # A pattern has more in it than numbers.
+        return None
+    return None if _OF_PROCESS.search(value) else value
+
+
+# Objects by name, and types that may be named after such.
+_OF_PROCESS = re.compile(rb"!jaxpr\.|handle|Device")
+
+
+def _read(value: bytes, key: bytes) -> Any:
+    from jaxmlir.transforms.templates import Template
+
+    line, _, codes = value.partition(b"\n")
+    sizes, *head = _tuples(json.loads(line))
+    functions: list[Any] = []
+    for size in sizes:
+        module = ir.Module.parse(codes[:size])
+        _alive.append(module)
+        functions += module.body.operations
+        codes = codes[size:]
+    if len(functions) == 1:
+        return Template(*functions, *head)
+    uses, *patterns = head
+    return Linearization(*map(Template, functions, patterns), uses, origin=key)
+
+
+# An operation does not keep its module, and rules are kept as long as the process lives.
+_alive: list[ir.Module] = []
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -1,0 +1,615 @@
+"""JAX's transformation rules as functions of the dialect, one per signature.
+
+To differentiate, transpose or batch an op, JAX's own rule for its primitive is run on the jaxpr of
+that single equation, and what it traces is imported as a detached function, the *template*.  A
+transformation copies the template in, in C++, wherever the signature occurs again.  So every
+primitive is covered, a user's own and those with sub-functions included, and the rule itself runs
+once: per process for ops without sub-functions, else per transformed program.  The common ops with
+sub-functions have rules of their own, which transform these as functions of the program
+(:mod:`jaxmlir.transforms.higher_order`).
+
+A signature is the op's name, attributes, operand and result types, and the *pattern*: which
+operands have tangents, are linear, or are batched along which dimension.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jaxmlir._compat import (
+    ad_util,
+    close_jaxpr,
+    core,
+    debug_info,
+    dtypes,
+    jax_mlir_ext,
+    open_jaxpr,
+    pe,
+    state_discharge,
+)
+from jaxmlir.analysis import pointwise
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.bridge import exporter as exporting
+from jaxmlir.bridge.custom_rules.pending import MARK, is_untraced
+from jaxmlir.bridge.importer import Importer
+from jaxmlir.caching.configuration_key import kept_for_settings, setting
+from jaxmlir.dialect import custom_rule_ops, locations, op_signature
+from jaxmlir.dialect.builder import inline, ops_with_symbols, reachable, symbols_of, zeros
+from jaxmlir.dialect.ir import func, ir, symbol_uses
+from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.types import aval_of, widths_of
+from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError, cause_of
+from jaxmlir.support.cache_directory import rule_cache
+from jaxmlir.transforms import higher_order, jax_rules
+from jaxmlir.transforms.higher_order import Emitter, Linearization, PartialEvaluation
+from jaxmlir.transforms.memo import Functions
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+    from jaxmlir.transforms.linearize import LinearOp
+    from jaxmlir.transforms.template_cache import KeptRules
+
+
+class Template(NamedTuple):
+    """A template and what its results stand for."""
+
+    function: func.FuncOp
+    """Takes and returns what the method of :class:`Rules` that made it says."""
+    pattern: tuple[Any, ...]
+    """For each result of the op: whether it has a tangent, or its batch dimension."""
+
+    def inline(self, args: list[ir.Value], location: ir.Location | None = None) -> list[ir.Value]:
+        """Copies the template in at the current insertion point; its results.
+
+        Args:
+          location: of the op that it stands for; by default the current one.
+        """
+        return jax_mlir_ext.inlined_func_call(self.function.operation, args, location)
+
+
+# What rules have given for a pointwise op of some shape, by its kind: with that shape.
+_of_kind: dict[Any, tuple[()] | tuple[Any, pointwise.Shape]] = kept_for_settings()
+
+# Templates that mean the same in every program, and the jaxprs of those that do not: they call
+# functions, or have large constants, which are each program's own.
+_process_wide = kept_for_settings()
+_traced = kept_for_settings()
+
+
+class Rules:
+    """The rules of one program's ops; new sub-functions are added to its module.
+
+    Attributes:
+      reverse: what :meth:`linearize` gives is to be transposed.  A primitive may have another rule
+        for that than for pushing tangents forward, or no other.
+
+    Args:
+      prepare: what has been done to the program's functions, to be done to custom rules that are
+        traced meanwhile.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        reverse: bool = False,
+        prepare: Callable[[str], None] = lambda symbol: None,
+    ):
+        self.program = program
+        self.reverse = reverse
+        self._prepare = prepare
+        self.importer = Importer.into(program)
+        self.exporter = exporting.Exporter(program)
+        self.functions = Functions(self)
+        self._own: dict[Any, Any] = {}
+        self._setting = setting()
+
+    def jvp(
+        self, op: Any, name: str, active: tuple[bool, ...], known: Signature | None = None
+    ) -> Template | Emitter:
+        """``(*operands, *tangents of active ones) -> (*results, *tangents of active ones)``."""
+
+        def trace(closed: Any) -> tuple[Any, tuple[bool, ...]]:
+            return jax_rules.jvp(closed, active)
+
+        def write(jaxpr: Any, active_out: Any) -> Template:
+            return Template(self._template(jaxpr, "jvp"), active_out)
+
+        return self._found("jvp", op, name, known, (active,), trace, write)
+
+    def linearize(
+        self,
+        op: Any,
+        name: str,
+        active: tuple[bool, ...],
+        wanted: tuple[bool, ...],
+        known: Signature | None = None,
+    ) -> Linearization:
+        """The op's results with residuals, and the linear map of tangents that uses these.
+
+        The tangents of results that are not ``wanted`` may be left out.
+        """
+
+        def trace(closed: Any) -> tuple[Any, Any, tuple[bool, ...]]:
+            return jax_rules.linearize(closed, active, self.reverse)
+
+        def write(primal: Any, tangent: Any, active_out: tuple[bool, ...]) -> Linearization:
+            return Linearization(
+                Template(self._template(primal, "jvp"), active_out),
+                Template(self._template(tangent, "jvp"), active_out),
+                active,
+            )
+
+        return self._found("linearize", op, name, known, (active,), trace, write, wanted)
+
+    def transpose(
+        self,
+        op: Any,
+        name: str,
+        linear: tuple[bool, ...],
+        nonzero: tuple[bool, ...],
+        known: Signature | None = None,
+    ) -> Template | Emitter:
+        """``(*nonlinear operands, *nonzero cotangents) -> (*nonzero cotangents of linear ones)``.
+
+        The pattern tells for each linear operand whether its cotangent is nonzero.
+        """
+
+        def trace(closed: Any) -> tuple[Any, tuple[bool, ...]]:
+            return jax_rules.transpose(closed, linear, nonzero)
+
+        def write(jaxpr: Any, nonzero_in: tuple[bool, ...]) -> Template:
+            return Template(self._template(jaxpr, "transpose"), nonzero_in)
+
+        return self._found("transpose", op, name, known, (linear, nonzero), trace, write)
+
+    def pullback(
+        self, body: FunctionView, op: LinearOp, nonzero: tuple[bool, ...]
+    ) -> Template | Emitter:
+        """``(*residuals, *nonzero cotangents) -> (*nonzero cotangents of used operands)``.
+
+        The transpose of a linearized op's second half.  The pattern tells for each used operand
+        whether its cotangent is nonzero.
+
+        Args:
+          nonzero: which of the results that have tangents have cotangents.
+        """
+        halves = op.halves
+        found = halves.pullbacks.get(nonzero) or self._own.get((halves, nonzero))
+        if found is None:
+            from jaxmlir.transforms.pullback import transposed
+
+            kept = self._disk and self._disk.pullback_place(halves, nonzero)
+            found = kept and kept.find()
+            if found is not None:
+                halves.pullbacks[nonzero] = found
+                return found
+            found, is_portable = transposed(self, body, op, nonzero)
+            if is_portable:
+                halves.pullbacks[nonzero] = kept.keep(found) if kept else found
+            else:
+                self._own[halves, nonzero] = found
+        return found
+
+    def batch(
+        self,
+        op: Any,
+        name: str,
+        dims: tuple[int | None, ...],
+        axis: Any,
+        known: Signature | None = None,
+    ) -> Template | Emitter:
+        """The op on operands batched along ``dims``; the pattern: the results' dimensions."""
+
+        def trace(closed: Any) -> tuple[Any, Any]:
+            return jax_rules.batch(closed, dims, axis)
+
+        def write(jaxpr: Any, out_dims: Any) -> Template:
+            return Template(self._template(jaxpr, "vmap"), tuple(out_dims))
+
+        return self._found("batch", op, name, known, (dims, axis), trace, write)
+
+    def batched(
+        self,
+        op: Any,
+        name: str,
+        dims: tuple[int | None, ...],
+        axis: Any,
+        known: Signature | None = None,
+    ) -> tuple[int | None, ...]:
+        """The results' batch dimensions."""
+        found = self._native("batched", op, name, known, dims, axis)
+        return self.batch(op, name, dims, axis, known).pattern if found is None else found
+
+    def activity(
+        self,
+        kind: str,
+        op: Any,
+        name: str,
+        active: tuple[bool, ...],
+        known: Signature | None = None,
+    ) -> tuple[bool, ...]:
+        """Which results have tangents in a ``kind`` of derivative: ``"jvp"`` or ``"linearize"``."""
+        found = self._native("activity", op, name, known, kind, active)
+        if found is not None:
+            return found
+        if kind == "jvp":
+            return self.jvp(op, name, active, known).pattern
+        wanted = (True,) * len(op.results)
+        return self.linearize(op, name, active, wanted, known).tangent.pattern
+
+    def uses(
+        self,
+        op: Any,
+        name: str,
+        active: tuple[bool, ...],
+        wanted: tuple[bool, ...],
+        known: Signature | None = None,
+    ) -> tuple[bool, ...]:
+        """Which active operands the wanted results' tangents depend on."""
+        found = self._native("uses", op, name, known, active, wanted)
+        if found is None:
+            return self.linearize(op, name, active, wanted, known).uses
+        return found
+
+    def partial_eval(
+        self, op: Any, name: str, unknown: tuple[bool, ...], known: Signature | None = None
+    ) -> PartialEvaluation | None:
+        """The op split by which operands are unknown; ``None`` where it waits as a whole."""
+        native = self._native("partial_eval", op, name, known, unknown)
+        if native is not None or not _refers(op):
+            return native
+
+        def trace(closed: Any) -> tuple[Any, ...]:
+            return pe.partial_eval_jaxpr_nounits(closed, unknown, False)
+
+        def write(first: Any, second: Any, unknown_out: Any, _: Any) -> PartialEvaluation:
+            pattern = tuple(unknown_out)
+            return PartialEvaluation(
+                Template(self._template(first), pattern), Template(self._template(second), pattern)
+            )
+
+        return self._rule("partial_eval", op, name, known, unknown, trace, write)
+
+    def discharge(self, op: Any, name: str) -> Template:
+        """``(*operands) -> (*results, *references)``: with the values of references, before and
+        after, for these."""
+
+        def trace(closed: Any) -> tuple[Any]:
+            return (state_discharge.discharge_state(closed, lower=False),)
+
+        def write(jaxpr: Any) -> Template:
+            return Template(self._template(jaxpr), ())
+
+        return self._rule("discharge", op, name, None, (), trace, write)
+
+    def split_call(self, op: Any, name: str, unknown: tuple[bool, ...]) -> PartialEvaluation | None:
+        """Likewise, of an op that does no more than call functions, or ``None``."""
+        return self._native("partial_eval", op, name, None, unknown)
+
+    def emit(
+        self,
+        function: Callable[..., list[Any]],
+        args: Sequence[ir.Value],
+        key: Any,
+        shared: bool = True,
+    ) -> list[ir.Value]:
+        """Writes the ops that a JAX function of the values performs.
+
+        Args:
+          key: stands for the function, which is traced once for it and the values' types.
+          shared: whether the key stands for the same function in other programs.
+        """
+
+        def trace() -> tuple[Any]:
+            return (jax_rules.trace_flat(function, [aval_of(v.type) for v in args], "emit"),)
+
+        def write(closed: Any) -> func.FuncOp:
+            with ir.Location.unknown():
+                return self._template(closed)
+
+        key = ("emit", self._setting, key, *[v.type for v in args])
+        template = self._kept(key)
+        if template is None:
+            with widths_of(aval_of(v.type) for v in args):
+                template = self._keep(key, trace, write, shared)
+        return inline(template, args)
+
+    def filler(self, type_: ir.Type) -> ir.Value:
+        """A value that nobody reads."""
+        aval = aval_of(type_)
+        if isinstance(aval, core.ShapedArray) and not isinstance(aval.dtype, dtypes.ExtendedDType):
+            return zeros(type_)
+        return self.emit(lambda: [ad_util.empty_like_aval(aval)], [], ("filler", type_))[0]
+
+    def told(self, op: Any, zeros: tuple[bool, ...]) -> dict[str, ir.Attribute]:
+        """The custom rule of an op that is told which (co)tangents are zero: the attribute that
+        names it, if there is one; see :meth:`RuleTracing.tell`."""
+        if not self.program.rule_tracing.can_tell(op):
+            return {}
+        key = ("told", op.attributes[MARK].value, zeros)
+        if key not in self._own:
+            found = self.program.rule_tracing.tell(op, zeros)
+            for symbol in itertools.chain(*map(symbol_uses, found.values())):
+                self._prepare(symbol)
+            self._own[key] = found
+        return self._own[key]
+
+    def mark(self) -> tuple[int, ...]:
+        """A point to return to, for :meth:`undo`."""
+        return len(self._own), len(self.program.functions), *self.functions.mark()
+
+    def undo(self, mark: tuple[int, ...]) -> None:
+        """Forgets the rules made since :meth:`mark`, and erases the functions."""
+        own, functions, *memos = mark
+        while len(self._own) > own:
+            self._own.popitem()
+        self.functions.undo(memos)
+        others = self.importer.symbols() | self.program.lent.keys()
+        for symbol in list(self.program.functions)[functions:]:
+            if symbol not in others:
+                self.program.functions.pop(symbol).operation.erase()
+
+    def _found(
+        self,
+        kind: str,
+        op: Any,
+        name: str,
+        known: Signature | None,
+        pattern: tuple[Any, ...],
+        trace: Callable[[Any], tuple[Any, ...]],
+        write: Callable[..., Any],
+        *wanted: Any,
+    ) -> Any:
+        """What the rule of an op with functions gives, else what JAX's does.
+
+        Args:
+          wanted: the part of the pattern that JAX's rule pays no heed to.
+        """
+        known = known or op_signature.of_op(op, name, op.operands)
+        key = ("found", kind, known, pattern, wanted)
+        found = self._own.get(key)
+        if found is None:
+            found = self._native(kind, op, name, known, *pattern, *wanted)
+            if found is None:
+                found = self._rule(kind, op, name, known, pattern, trace, write)
+            self._own[key] = found
+        return found
+
+    def _native(
+        self, kind: str, op: Any, name: str, known: Signature | None, *pattern: Any
+    ) -> Any | None:
+        """What the rule of an op with functions gives; ``None`` if it has none, or it declines."""
+        rule = higher_order.rule_of(name)
+        if rule is None:
+            return None
+        if name in custom_rule_ops.OPS and kind not in _WITHOUT_RULES and is_untraced(op):
+            # Those that can be told zeros are asked for when these are known.
+            if not self.program.rule_tracing.can_tell(op):
+                self.program.trace_rules()
+        key = (rule, kind, known or op_signature.of_op(op, name, op.operands), pattern)
+        if key not in self._own:
+            found = getattr(rule, kind)(self, op, *pattern) if rule.handles(op) else None
+            self._own[key] = found
+        return self._own[key]
+
+    def _rule(
+        self,
+        kind: str,
+        op: Any,
+        name: str,
+        known: Signature | None,
+        pattern: Any,
+        trace: Callable[[Any], tuple[Any, ...]],
+        write: Callable[..., Any],
+    ) -> Any:
+        """What JAX's rule for the op gives: what ``write`` makes of the jaxprs that it traces to.
+
+        Where these call functions, each program gets its own; the rule is not run again.
+        """
+        reverse = self.reverse and kind == "linearize"
+        known = known or op_signature.of_op(op, name, op.operands)
+        key = (kind, self._setting, reverse, known, pattern)
+        found = self._kept(key)
+        if found is not None:
+            return found
+        kept = self._disk and self._disk.place(known, kind, reverse, pattern)
+        found = kept and kept.find()
+        alike = pointwise.kind_of(known) if kind in _OF_ANY_SHAPE else None
+        if found is None and alike is not None:
+            of_kind = (kind, self._setting, reverse, alike.key, pattern)
+            how = ("any shape", kind, reverse, pattern)
+            any_shape = kept and self._disk.place_of(alike.text, how)
+            if any_shape and of_kind not in _of_kind:
+                _of_kind[of_kind] = any_shape.find_alike()
+            found = _at_shape(alike.shape, *_of_kind.get(of_kind, ()))
+            if found is not None and kept:
+                found = kept.keep(found)
+        if found is not None:
+            _process_wide[key] = found
+            return found
+        with _located(kind, op, name), widths_of(map(aval_of, known.types)):
+            found = self._keep(
+                key, lambda: trace(self._jaxpr_with_rules(op, name)), write, not _refers(op)
+            )
+        if key not in _process_wide:
+            return found
+        if kept:
+            found = _process_wide[key] = kept.keep(found)
+        if alike is not None:
+            _of_kind[of_kind] = found, alike.shape
+            if any_shape:
+                any_shape.keep_alike(kept, alike.shape)
+        return found
+
+    @functools.cached_property
+    def _disk(self) -> KeptRules | None:
+        """What other processes have kept."""
+        cache = rule_cache()
+        if cache is None:
+            return None
+        from jaxmlir.transforms.template_cache import KeptRules
+
+        return KeptRules(cache)
+
+    def _kept(self, key: Any) -> Any | None:
+        """What has been made for a key, of all programs or of this one."""
+        found = _process_wide.get(key)
+        return self._own.get(key) if found is None else found
+
+    def _keep(
+        self,
+        key: Any,
+        trace: Callable[[], tuple[Any, ...]],
+        write: Callable[..., Any],
+        shared: bool,
+    ) -> Any:
+        """Makes and keeps what ``write`` makes of the jaxprs that ``trace`` gives.
+
+        Args:
+          shared: whether the key stands for the same jaxprs in other programs.
+        """
+        traced = _traced.get(key) or trace()
+        before = self.importer.references
+        found = write(*traced)
+        # What refers to functions or constants of this program belongs to it only.
+        if shared and self.importer.references == before:
+            _process_wide[key] = found
+        else:
+            self._own[key] = found
+            if shared:
+                _traced[key] = traced
+        return found
+
+    def _jaxpr_with_rules(self, op: Any, name: str) -> Any:
+        """The closed jaxpr of one op; the custom rules it may want are traced first."""
+        if self.program.has_untraced_rules and self._meets_untraced(op):
+            self.program.trace_rules()
+        return self.jaxpr_of(op, name)
+
+    def _meets_untraced(self, op: Any) -> bool:
+        """Whether a custom rule is missing in the functions of an op; JAX's rule may want it."""
+        return any(is_untraced(inner) for _, inner in self.custom_ops_within(op))
+
+    def custom_ops_within(self, op: Any) -> Iterator[tuple[str, Any]]:
+        """The ops with custom derivative rules in the functions that an op refers to, with the
+        symbols of these."""
+        functions = self.program.functions
+        for symbol in set().union(*(reachable(functions, symbol) for symbol in symbols_of(op))):
+            for inner, name in ops_with_symbols(functions[symbol]):
+                if name in custom_rule_ops.OPS:
+                    yield symbol, inner
+
+    def jaxpr_of(self, op: Any, name: str) -> Any:
+        """The closed jaxpr of one op, over its operands."""
+        if self.functions.loans is not None:
+            for symbol in symbols_of(op):
+                self.functions.loans.check(*reachable(self.program.functions, symbol))
+        known = set(self.exporter.made)
+        invars = [core.Var(aval_of(v.type)) for v in op.operands]
+        eqn = exporting.equation(self.exporter, op, name, invars)
+        for symbols in self.exporter.made.keys() - known:
+            self.importer.share(symbols, self.exporter.made[symbols])
+        info = debug_info("jit", name, len(invars), len(eqn.outvars))
+        effects = pe.make_jaxpr_effects([], invars, eqn.outvars, [eqn])
+        return close_jaxpr(core.Jaxpr([], invars, eqn.outvars, [eqn], effects, info))
+
+    def _template(self, closed: Any, transformation: str = "") -> func.FuncOp:
+        """A function to copy in, whose ops are then where the op is that they stand for.
+
+        Args:
+          transformation: what they tell of themselves there: ``"layer"`` becomes
+            ``"layer/jvp()"``.
+        """
+        jaxpr, consts = open_jaxpr(closed)
+        place = ir.Location.unknown()
+        if transformation:
+            place = ir.Location.name(f"{transformation}()", childLoc=place)
+        return self.importer.add_function(jaxpr, consts, "template", detached=True, location=place)
+
+
+def _at_shape(shape: pointwise.Shape, found: Any = None, old: Any = None) -> Any | None:
+    """What a rule gave for a pointwise op, for another shape; ``None`` if that is unknown."""
+    if isinstance(found, Linearization):
+        primal, tangent = (_at_shape(shape, half, old) for half in (found.primal, found.tangent))
+        if primal is None or tangent is None:
+            return None
+        return replace(found, primal=primal, tangent=tangent, pullbacks={}, origin=None)
+    if found is None:
+        return None
+    function = pointwise.reshaped(found.function.operation, old, shape)
+    return function and Template(function.opview, found.pattern)
+
+
+def _refers(op: Any) -> bool:
+    """Whether an op refers to functions."""
+    return any(True for _, attr in op.attributes.items() for _ in symbol_uses(attr))
+
+
+def has_tangent(value: ir.Value) -> bool:
+    """Whether a value's type has a nontrivial tangent type: not integers, booleans or keys."""
+    return _has_tangent(value.type)
+
+
+@functools.cache
+def _has_tangent(type_: ir.Type) -> bool:
+    aval = aval_of(type_)
+    return isinstance(aval, core.ShapedArray) and aval.to_tangent_aval().dtype != dtypes.float0
+
+
+# What custom derivative rules are not needed for, or can wait.
+_WITHOUT_RULES = frozenset({"partial_eval", "batch", "batched"})
+
+# The kinds of rules that know of no dimensions.
+_OF_ANY_SHAPE = frozenset({"jvp", "linearize", "transpose"})
+
+_VERBS = {
+    "jvp": "differentiated",
+    "linearize": "differentiated in reverse mode",
+    "partial_eval": "split into what is known and what is not",
+    "transpose": "transposed",
+    "batch": "batched",
+    "discharge": "applied to the values of references",
+}
+
+
+_KEEP_STATES = (
+    " Or keep some of the loop's states: while_loops='checkpointed', checkpoints=N (of a pass: "
+    "while=checkpointed checkpoints=N)."
+)
+_KEEP_NONE = " Nor may states be kept (while_loops='checkpointed'): its side effects would repeat."
+
+
+def _hint(kind: str, op: Any, name: str) -> str:
+    """What there is to do about an op that has no rule."""
+    if (kind, name) != ("transpose", "jaxpr.while"):
+        return ""
+    return _KEEP_NONE if "jaxpr.effects" in op.attributes else _KEEP_STATES
+
+
+@contextlib.contextmanager
+def _located(kind: str, op: Any, name: str) -> Iterator[None]:
+    """Errors of the op's rule name the op and its place."""
+    try:
+        yield
+    except JaxmlirError as e:
+        located = exporting.at_op(e, op, name)
+        raise located from cause_of(located, e)
+    except Exception as e:
+        raise _at_op(kind, op, name, e) from e
+
+
+def _at_op(kind: str, op: Any, name: str, error: Exception) -> TransformError:
+    if kind == "transpose" and isinstance(error, AssertionError):
+        # How JAX's rules say that other operands are linear than those that an op is linear in.
+        reason = "it is not linear in the operands that are to have cotangents"
+    else:
+        reason = f"{type(error).__name__}: {error}"
+    message = f"'{name}' op cannot be {_VERBS[kind]}: {reason}"
+    message += _hint(kind, op, name)
+    return TransformError([Diagnostic("error", message, *locations.position(op.location))])

@@ -1,0 +1,289 @@
+"""``jaxpr-transpose``: reverse a linear function.
+
+The ops that do not depend on linear arguments are computed forwards.  Then the linear ones are
+visited backwards, each handing the cotangents of its results to its operands by its primitive's
+transpose rule; a value used more than once sums what it is handed.  Cotangents that are zero are
+never written down.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.dialect import codec, locations
+from jaxmlir.dialect.builder import NewFunction, copy, set_attribute, zeros
+from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.types import aval_of, linear_aval, type_of
+from jaxmlir.errors import Diagnostic, TransformError
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.options import at_function, named_arguments
+from jaxmlir.support.masks import chosen
+from jaxmlir.transforms.templates import Emitter, Rules, Template
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+
+class Transpose(Pass):
+    """Add ``@f.transpose``: (*nonlinear arguments, *cotangents of results) -> (*cotangents of
+    linear arguments).
+
+    Options:
+      func: the linear function; by default the public one.
+      linear: its linear flat arguments; by default all but the residuals (``jaxpr.num_res``).
+    """
+
+    name: ClassVar[str] = "jaxpr-transpose"
+    func: str = ""
+    linear: tuple[int, ...] = ()
+
+    def run(self, program: Program) -> None:
+        with scope():
+            symbol = program.chosen(self.func)
+            function = program.function(symbol)
+            first = _num_residuals(function)
+            linear = named_arguments(program, symbol, self.linear)
+            if not self.linear:
+                linear = tuple(i >= first for i in range(len(linear)))
+            transpose(Rules(program), symbol, linear, f"{symbol}.transpose")
+        program.changed()
+
+
+def _num_residuals(function: func.FuncOp) -> int:
+    """How many of its first arguments a function says are residuals.
+
+    Raises:
+      TransformError: it says something else.
+    """
+    if "jaxpr.num_res" not in function.attributes:
+        return 0
+    said, total = function.attributes["jaxpr.num_res"], len(function.arguments)
+    found = codec.decode(said)
+    if type(found) is not int or not 0 <= found <= total:
+        message = (
+            f"@{function.name.value} attribute 'jaxpr.num_res': expected an integer from 0 to "
+            f"{total}, got {said}"
+        )
+        raise at_function(function, message)
+    return found
+
+
+def transpose(rules: Rules, symbol: str, linear: Sequence[bool], name: str) -> str:
+    """Writes the transpose of ``@symbol`` in its ``linear`` arguments as ``@name``.
+
+    It takes the cotangents of all results, and gives those of all linear arguments.
+
+    Raises:
+      TransformError: the function is not linear, or an op has no transpose rule.
+    """
+    results = rules.program.function(symbol).type.results
+    name, _ = transpose_nonzero(rules, symbol, linear, name, (True,) * len(results), linear)
+    return name
+
+
+def transpose_nonzero(
+    rules: Rules,
+    symbol: str,
+    linear: Sequence[bool],
+    name: str,
+    nonzero: Sequence[bool],
+    required: Sequence[bool] | None = None,
+) -> tuple[str, tuple[bool, ...]]:
+    """Like :func:`transpose`, for results of which only some have cotangents.
+
+    Args:
+      nonzero: which results have one.
+      required: the arguments whose cotangents are to be given, be they zero; by default none.
+
+    Returns:
+      The symbol, and which linear arguments it gives cotangents of.
+    """
+    body = rules.functions.body(symbol)
+    new, given = transpose_function(rules, body, linear, name, nonzero, required)
+    return new.name.value, given
+
+
+def transpose_function(
+    rules: Rules,
+    body: FunctionView,
+    linear: Sequence[bool],
+    name: str,
+    nonzero: Sequence[bool],
+    required: Sequence[bool] | None = None,
+    *,
+    detached: bool = False,
+) -> tuple[func.FuncOp, tuple[bool, ...]]:
+    """Like :func:`transpose_nonzero`, of any function; the transpose may be in no module."""
+    types = body.types
+    fixed = [i for i, lin in enumerate(linear) if not lin]
+    outs = chosen(body.returned, nonzero)
+    arg_types = [*(types[i] for i in fixed), *(linear_type(types[v]) for v in outs)]
+    new = NewFunction(rules, name, arg_types, body.function, detached=detached)
+    cotangents = Cotangents(body)
+    with new.body():
+        values, dependent = _write_values(body, linear, dict(zip(fixed, new.args, strict=False)))
+        for v, ct in zip(outs, new.args[len(fixed) :], strict=True):
+            # A result that is no linear function of the arguments is a constant: no cotangent.
+            if dependent[v]:
+                cotangents.add(v, ct)
+        _write_transposes(rules, body, values, dependent, cotangents)
+        found = cotangents.sums[: body.arity]
+        for i, needs_one in enumerate(required or ()):
+            if linear[i] and needs_one and found[i] is None:
+                found[i] = zeros(linear_type(types[i]))
+    found = chosen(found, linear)
+    new.finish([ct for ct in found if ct is not None])
+    set_attribute(new.op, "jaxpr.num_res", len(fixed))
+    return new.op, tuple([ct is not None for ct in found])
+
+
+def _write_values(
+    body: FunctionView, linear: Sequence[bool], given: dict[int, ir.Value]
+) -> tuple[list[Any], list[bool]]:
+    """Writes what does not depend on linear arguments: the values, and which of them do."""
+    values: list[Any] = [given.get(i) for i in range(len(body.types))]
+    dependent = [*linear, *[False] * (len(values) - body.arity)]
+    for i, operands in enumerate(body.operands):
+        first, last = body.results[i]
+        if any([dependent[v] for v in operands]):
+            dependent[first:last] = [True] * (last - first)
+        else:
+            values[first:last] = copy(body.ops[i], body.names[i], [values[v] for v in operands])
+    return values, dependent
+
+
+def _write_transposes(
+    rules: Rules,
+    body: FunctionView,
+    values: list[Any],
+    dependent: list[bool],
+    cotangents: Cotangents,
+) -> None:
+    """Writes the transposes of the ops that depend on linear arguments, the last one first."""
+    known: dict[Any, Template | Emitter] = {}
+    for i in reversed(range(len(body.ops))):
+        operands = body.operands[i]
+        linear = tuple([dependent[v] for v in operands])
+        if True not in linear:
+            continue
+        handed, nonzero = cotangents.of_results(i)
+        if True not in nonzero:
+            continue
+        op, signature = body.ops[i], body.signatures[i]
+        rule = known.get((signature, linear, nonzero))
+        if rule is None:
+            rule = rules.transpose(op, signature.name, linear, nonzero, signature)
+            known[signature, linear, nonzero] = rule
+        args = [values[v] for v in operands if not dependent[v]]
+        results = rule.inline([*args, *handed], op.location)
+        receivers = [v for v in operands if dependent[v]]
+        cotangents.hand(chosen(receivers, rule.pattern), results, op.location)
+
+
+def linear_results(rules: Rules, symbol: str, linear: Sequence[bool]) -> tuple[bool, ...]:
+    """Which results of ``@symbol`` depend on its linear arguments."""
+    body = rules.functions.body(symbol)
+    dependent = [*linear, *[False] * (len(body.types) - body.arity)]
+    for operands, (first, last) in zip(body.operands, body.results, strict=True):
+        if any([dependent[v] for v in operands]):
+            dependent[first:last] = [True] * (last - first)
+    return tuple([dependent[v] for v in body.returned])
+
+
+def reached_arguments(
+    rules: Rules, symbol: str, linear: Sequence[bool], nonzero: Sequence[bool]
+) -> tuple[bool, ...]:
+    """Which linear arguments of ``@symbol`` its results with cotangents may depend on."""
+    body = rules.functions.body(symbol)
+    reached = [False] * len(body.types)
+    for v in chosen(body.returned, nonzero):
+        reached[v] = True
+    for operands, (first, last) in zip(
+        reversed(body.operands), reversed(body.results), strict=True
+    ):
+        if any(reached[first:last]):
+            for v in operands:
+                reached[v] = True
+    return tuple([lin and reached[i] for i, lin in enumerate(linear)])
+
+
+class Cotangents:
+    """The sum of what each value of a function has been handed, by number; ``None`` if nothing."""
+
+    def __init__(self, body: FunctionView):
+        self.sums: list[ir.Value | None] = [None] * len(body.types)
+        self._body = body
+
+    def of_results(
+        self, index: int, depends: Sequence[bool] | None = None
+    ) -> tuple[list[ir.Value], tuple[bool, ...]]:
+        """The cotangents that the results of an op have, and which have one.
+
+        Args:
+          depends: the results that are asked about; by default all.
+
+        Raises:
+          TransformError: one is of another type than that of cotangents.
+        """
+        first, last = self._body.results[index]
+        found = self.sums[first:last]
+        for value, cotangent in enumerate(found, first):
+            if cotangent is not None and cotangent.type != self._body.types[value]:
+                self._check(value, cotangent.type)
+        if depends is not None:
+            found = chosen(found, depends)
+        return [ct for ct in found if ct is not None], tuple([ct is not None for ct in found])
+
+    def add(self, value: int, cotangent: ir.Value, location: ir.Location | None = None) -> None:
+        known = self.sums[value]
+        if known is not None:
+            if known.type != cotangent.type:
+                self._check(value, known.type)
+                self._check(value, cotangent.type)
+            operands = [known, cotangent]
+            add = ir.Operation.create("jaxpr.add_any", [known.type], operands, loc=location)
+            cotangent = add.result
+        self.sums[value] = cotangent
+
+    def hand(
+        self, values: Sequence[int], cotangents: Sequence[ir.Value], location: ir.Location
+    ) -> None:
+        """Adds what an op hands to its operands, where the op is."""
+        for value, cotangent in zip(values, cotangents, strict=True):
+            self.add(value, cotangent, location)
+
+    def _check(self, value: int, given: ir.Type) -> None:
+        """JAX lets a backward rule give any type, as long as nothing is computed from it."""
+        body = self._body
+        expected = linear_type(body.types[value])
+        if _dtype(expected) == _dtype(given):
+            return
+        owner, what = body.value(value).owner, f"argument {value} of @{body.function.name.value}"
+        location = body.function.location
+        if not isinstance(owner, ir.Block):
+            what, location = f"'{owner.operation.name}' op", owner.location
+        message = (
+            f"{what} cannot be transposed: its cotangent is {given}, expected {expected}: the "
+            "backward rule of a custom_vjp function that uses it gives another type than that of "
+            "its argument"
+        )
+        raise TransformError([Diagnostic("error", message, *locations.position(location))])
+
+
+def _dtype(type_: ir.Type) -> Any:
+    return getattr(aval_of(type_), "dtype", None)
+
+
+@functools.cache
+def linear_type(type_: ir.Type) -> ir.Type:
+    """The type of what a transpose takes for results of a type, and gives for linear arguments."""
+    return type_of(linear_aval(aval_of(type_)))
+
+
+@functools.cache
+def cotangent_type(type_: ir.Type) -> ir.Type:
+    """The type of cotangents of values of a type."""
+    return type_of(aval_of(type_).to_ct_aval())

@@ -1,0 +1,199 @@
+"""``jaxpr-vjp`` and ``jaxpr-grad``: reverse-mode differentiation.
+
+Reverse mode is linearization followed by transposition.  The transpose of a composition is that of
+its parts, in the opposite order; so the linear half of each op is transposed alone, once for each
+signature, and the linear function as a whole (``@f.lin`` of ``jaxpr-linearize``) is never written.
+``@f.fwd`` computes the results and what the backward pass needs, ``@f.bwd`` takes cotangents back.
+The gradient of a scalar function is one after the other, from a cotangent of 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.dialect.builder import NewFunction, clone, filled, set_attribute, zeros
+from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.options import at_function
+from jaxmlir.support.masks import chosen
+from jaxmlir.transforms.checkpoint_while import checkpoint_while
+from jaxmlir.transforms.discharge_refs import discharge_refs
+from jaxmlir.transforms.jvp import active_arguments
+from jaxmlir.transforms.linearize import LinearOp, distinct_residuals, write_primals
+from jaxmlir.transforms.templates import Rules
+from jaxmlir.transforms.transpose import Cotangents, cotangent_type
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+
+class Vjp(Pass):
+    """Add ``@f.fwd``: (*primals) -> (*results, *residuals), and ``@f.bwd``: (*residuals,
+    *cotangents of results that depend on the arguments) -> (*cotangents of arguments).
+
+    Options:
+      func: the function to differentiate; by default the public one.
+      argnums: the flat arguments to differentiate in; by default all that have tangents.
+      while: ``checkpointed`` differentiates loops of unknown length, which are an error by default.
+      checkpoints: how many states of such a loop are kept.
+    """
+
+    name: ClassVar[str] = "jaxpr-vjp"
+    func: str = ""
+    argnums: tuple[int, ...] = ()
+    while_: Literal["error", "checkpointed"] = "error"
+    checkpoints: int | None = None
+
+    def run(self, program: Program) -> None:
+        discharge_refs(program)
+        with scope():
+            symbol = program.chosen(self.func)
+            checkpoint_while(program, symbol, self.while_, self.checkpoints)
+            vjp(
+                Rules(program, reverse=True),
+                symbol,
+                active_arguments(program, symbol, self.argnums),
+            )
+        program.changed()
+
+
+class Grad(Pass):
+    """Add ``@f.grad``: (*arguments) -> (*gradients), the derivative of a scalar result.
+
+    Options:
+      func: the function to differentiate; by default the public one.
+      argnums: the flat arguments to differentiate in; by default the first.
+      has-aux: the function returns auxiliary results after the scalar; they follow the gradients.
+      value: return the value first.
+      while: ``checkpointed`` differentiates loops of unknown length, which are an error by default.
+      checkpoints: how many states of such a loop are kept.
+    """
+
+    name: ClassVar[str] = "jaxpr-grad"
+    func: str = ""
+    argnums: tuple[int, ...] = (0,)
+    has_aux: bool = False
+    value: bool = False
+    while_: Literal["error", "checkpointed"] = "error"
+    checkpoints: int | None = None
+
+    def run(self, program: Program) -> None:
+        discharge_refs(program)
+        with scope():
+            symbol = program.chosen(self.func)
+            checkpoint_while(program, symbol, self.while_, self.checkpoints)
+            active = active_arguments(program, symbol, self.argnums)
+            rules = Rules(program, reverse=True)
+            grad(rules, symbol, active, has_aux=self.has_aux, value=self.value)
+        program.changed()
+
+
+class Pullback(NamedTuple):
+    """The two functions that :func:`vjp` writes."""
+
+    fwd: str
+    bwd: str
+    num_residuals: int
+    active_out: tuple[bool, ...]
+    """The results that depend on the arguments: ``@bwd`` takes their cotangents."""
+
+
+def vjp(rules: Rules, symbol: str, active: tuple[bool, ...]) -> Pullback:
+    """Writes ``@symbol.fwd`` and ``@symbol.bwd``.
+
+    Raises:
+      TransformError: an op cannot be linearized or transposed.
+    """
+    activity = rules.functions.forward(symbol, active, "linearize")
+    body, given = activity.body, activity.results
+    outs = chosen(body.returned, given)
+    fwd = NewFunction(rules, f"{symbol}.fwd", body.types[: body.arity], body.function)
+    with fwd.body():
+        values, linear = write_primals(rules, activity, given, fwd.args)
+    kept, written_again = distinct_residuals(linear)
+    fwd.finish([*(values[v] for v in body.returned), *kept])
+    set_attribute(fwd.op, "jaxpr.num_res", len(kept))
+
+    types = [*(v.type for v in kept), *(cotangent_type(body.types[v]) for v in outs)]
+    bwd = NewFunction(rules, f"{symbol}.bwd", types, body.function)
+    handed = dict(zip(kept, bwd.args, strict=False))
+    with bwd.body():
+        handed.update((v, clone(v)) for v in written_again)
+        linear = [op._replace(residuals=[handed[v] for v in op.residuals]) for op in linear]
+        cotangents = zip(outs, bwd.args[len(kept) :], strict=True)
+        bwd.finish(write_cotangents(rules, body, linear, cotangents, active))
+    set_attribute(bwd.op, "jaxpr.num_res", len(kept))
+    return Pullback(fwd.name, bwd.name, len(kept), given)
+
+
+def grad(
+    rules: Rules,
+    symbol: str,
+    active: tuple[bool, ...],
+    *,
+    has_aux: bool = False,
+    value: bool = False,
+) -> str:
+    """Writes ``@symbol.grad``.
+
+    Raises:
+      TransformError: the function is not scalar-valued, or an op cannot be differentiated.
+    """
+    function = rules.program.function(symbol)
+    results = list(function.type.results)
+    if not results or (len(results) > 1 and not has_aux):
+        raise at_function(
+            function,
+            f"the gradient of @{symbol} is that of one scalar result; it has {len(results)}"
+            + ("" if has_aux else " (has-aux keeps results after the first)"),
+        )
+    if not isinstance(results[0], ir.RankedTensorType) or results[0].shape:
+        raise at_function(
+            function, f"the gradient of @{symbol} is that of a scalar; its result is {results[0]}"
+        )
+    activity = rules.functions.forward(symbol, active, "linearize")
+    wanted = (activity.results[0], *[False] * (len(results) - 1))
+    new = NewFunction(rules, f"{symbol}.grad", function.type.inputs, function)
+    with new.body():
+        values, linear = write_primals(rules, activity, wanted, new.args)
+        with function.location:
+            seed = [(activity.body.returned[0], filled(results[0], 1))] if wanted[0] else []
+        gradients = write_cotangents(rules, activity.body, linear, seed, active)
+    first, *rest = (values[v] for v in activity.body.returned)
+    new.finish([*([first] if value else []), *gradients, *rest])
+    return new.name
+
+
+def write_cotangents(
+    rules: Rules,
+    body: FunctionView,
+    linear: Sequence[LinearOp],
+    seeds: Iterable[tuple[int, ir.Value]],
+    active: Sequence[bool],
+) -> list[ir.Value]:
+    """Writes the transposes of linear ops, the last one first; the cotangents of active arguments.
+
+    Args:
+      linear: with their residuals, at the current insertion point.
+      seeds: values by number, and their cotangents.
+    """
+    cotangents = Cotangents(body)
+    for value, cotangent in seeds:
+        cotangents.add(value, cotangent)
+    for op in reversed(linear):
+        # A result whose tangent is zero after all does not ask for anything.
+        handed, nonzero = cotangents.of_results(op.index, op.halves.tangent.pattern)
+        if True not in nonzero:
+            continue
+        rule = rules.pullback(body, op, nonzero)
+        location = body.ops[op.index].location
+        results = rule.inline([*op.residuals, *handed], location)
+        receivers = chosen(body.operands[op.index], op.halves.uses)
+        cotangents.hand(chosen(receivers, rule.pattern), results, location)
+    return [
+        zeros(cotangent_type(body.types[i])) if cotangents.sums[i] is None else cotangents.sums[i]
+        for i in range(body.arity)
+        if active[i]
+    ]

@@ -1,0 +1,337 @@
+"""``jaxpr-vmap``: batching.
+
+Every value is batched along one dimension, or not at all.  An op with a batched operand becomes
+what its primitive's batching rule makes of it; an op with none stays as it is, so nothing is
+batched that need not be.  Results move to the dimension asked for at the end, once.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from jaxmlir._compat import batching, core
+from jaxmlir.analysis.liveness import FunctionView
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import NewFunction, attribute, named_ops, reachable, symbols_of
+from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.ops import may_have_functions
+from jaxmlir.dialect.types import aval_of, type_of
+from jaxmlir.errors import TransformError
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.options import at_function
+from jaxmlir.transforms.clone_plan import ClonePlan, places
+from jaxmlir.transforms.discharge_refs import discharge_refs
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+Axes = tuple[int | None, ...]
+Shared = Literal["sum", "first"]
+
+
+class Vmap(Pass):
+    """Add ``@f.vmap``, the function on batches.
+
+    Options:
+      func: the function to batch; by default the public one.
+      axis-size: the size of the batch.
+      in-axes: for each flat argument its batch dimension, -1 where it has none; by default all 0.
+      out-axes: likewise for each result.
+      axis-name: what collectives call the batch dimension.
+    """
+
+    name: ClassVar[str] = "jaxpr-vmap"
+    axis_size: int
+    func: str = ""
+    in_axes: tuple[int, ...] = ()
+    out_axes: tuple[int, ...] = ()
+    axis_name: str = ""
+
+    def run(self, program: Program) -> None:
+        discharge_refs(program)
+        with scope():
+            symbol = program.chosen(self.func)
+            signature = program.signature(symbol)
+            if not 0 <= self.axis_size < 2**63:
+                raise TransformError(f"axis-size: expected 0 to 2^63 - 1, got {self.axis_size}")
+            in_axes = _axes("in-axes", self.in_axes, signature.operands)
+            out_axes = _axes("out-axes", self.out_axes, signature.results)
+            axis = batch_axis(self.axis_size, self.axis_name or None)
+            vmap(Rules(program), symbol, in_axes, axis, out_axes)
+        program.changed()
+
+
+def _axes(option: str, given: tuple[int, ...], avals: Sequence[Any]) -> Axes:
+    """The batch dimensions that an option gives arguments or results of these types."""
+    if not given:
+        return (0,) * len(avals)
+    if len(given) != len(avals):
+        raise TransformError(f"{option}: expected {len(avals)} axes, got {len(given)}")
+    for i, (axis, aval) in enumerate(zip(given, avals, strict=True)):
+        rank = len(getattr(aval, "shape", ()))
+        if not -1 <= axis <= rank:
+            raise TransformError(
+                f"{option}: expected -1 to {rank} for number {i}, which is "
+                f"{aval.str_short(short_dtypes=True)} without the batch, got {axis}"
+            )
+    return tuple(None if axis == -1 else axis for axis in given)
+
+
+@functools.lru_cache(maxsize=256)
+def batch_axis(size: int, name: Any = None, spmd_name: Any = None) -> Any:
+    """JAX's description of a batch dimension; the same object each time, which compares faster."""
+    name = core.no_axis_name if name is None else name
+    return batching.AxisData(name, size, spmd_name, None)
+
+
+def vmap(
+    rules: Rules,
+    symbol: str,
+    in_axes: Sequence[int | None],
+    axis: Any,
+    out_axes: Sequence[int | None] | Callable[[Axes], Axes] | None = None,
+    *,
+    reserved: str | None = None,
+    shared: Shared | None = None,
+    of_first: Collection[int] = (),
+    written: list[ir.Value] | None = None,
+) -> tuple[str, tuple[int | None, ...]]:
+    """Writes ``@symbol.vmap``.
+
+    Args:
+      in_axes: for each argument its batch dimension, or ``None``.
+      axis: from :func:`batch_axis`.
+      out_axes: for each result where its batch dimension goes, ``None`` for an unbatched one; by
+        default they stay where the rules leave them.  A function gets these, and tells where
+        they go.
+      reserved: the new function's symbol, if it was reserved for it.
+      shared: what batched results become for which ``out_axes`` has ``None``: the sum over the
+        batch, or the first element's.
+      of_first: arguments without a batch dimension that are the first element's alone; the others
+        have zeros.
+      written: what each value of the function has become is added here.
+
+    Returns:
+      The symbol, and each result's batch dimension.
+
+    Raises:
+      TransformError: an op cannot be batched, or a batched result is asked for without dimension.
+    """
+    function, body = rules.program.function(symbol), rules.functions.read(symbol)
+    alike = None
+    if body.likeness is not None and reserved is None and written is None:
+        alike = body.likeness, tuple(in_axes), axis, out_axes, shared, tuple(of_first)
+    if alike in rules.functions.batches:
+        pattern, found = rules.functions.batches[alike]
+        uses = rules.functions.copied
+        return pattern.write(rules, f"{symbol}.vmap", body.signatures, uses), found
+    types = [
+        batched_type(type_, dim, axis.size, axis.explicit_mesh_axis)
+        for type_, dim in zip(body.types[: body.arity], in_axes, strict=True)
+    ]
+    new = NewFunction(
+        rules, reserved or f"{symbol}.vmap", types, function, reserved=reserved is not None
+    )
+    dims = _dims(body, in_axes)
+    values: list[Any] = [*new.args, *[None] * (len(dims) - body.arity)]
+    known: dict[Any, Any] = {}
+    constants: dict[int, Any] = {}
+    with new.body():
+        for i in of_first:
+            values[i], dims[i] = _spread(rules, values[i], axis.size), 0
+        for i, op, operands, pattern in _patterns(rules, body, dims, axis):
+            args = [values[v] for v in operands]
+            first, last = body.results[i]
+            if pattern is None:
+                values[first:last] = body.copy(i, args)
+                if body.names[i] == "jaxpr.constant":
+                    constants[i] = values[first].owner
+                continue
+            key = body.signature(i), pattern
+            rule = known.get(key)
+            if rule is None:
+                rule = known[key] = rules.batch(op, body.names[i], pattern, axis, key[0])
+            values[first:last] = rule.inline(args, op.location)
+            dims[first:last] = rule.pattern
+        if written is not None:
+            written += values
+        have = tuple([dims[v] for v in body.returned])
+        found = _destinations(body.function, symbol, have, out_axes, shared)
+        results = [
+            move(rules, values[v], dims[v], want, axis.size, shared)
+            for v, want in zip(body.returned, found, strict=True)
+        ]
+    name = new.finish(results)
+    if alike is not None:
+        sources = places(new.op, constants)
+        rules.functions.batches[alike] = ClonePlan(new.op, body.signatures, sources), found
+    return name, found
+
+
+def batched_results(
+    rules: Rules, symbol: str, in_axes: Sequence[int | None], axis: Any
+) -> tuple[int | None, ...]:
+    """Each result's batch dimension, where the rules leave it; writes nothing."""
+    body = rules.functions.read(symbol)
+    dims = _dims(body, in_axes)
+    for i, op, _, pattern in _patterns(rules, body, dims, axis):
+        if pattern is not None:
+            first, last = body.results[i]
+            found = rules.batched(op, body.names[i], pattern, axis, body.signature(i))
+            dims[first:last] = found
+    return tuple([dims[v] for v in body.returned])
+
+
+def _dims(body: FunctionView, in_axes: Sequence[int | None]) -> list[int | None]:
+    """Of each value its batch dimension, as far as known: of the arguments."""
+    return [*in_axes, *[None] * (len(body.types) - body.arity)]
+
+
+def _patterns(
+    rules: Rules, body: FunctionView, dims: list[int | None], axis: Any
+) -> Iterator[tuple[int, Any, list[int], Axes | None]]:
+    """The ops by index, with their operands, and the dimensions of these; ``None`` if an op stays
+    as it is.
+
+    The caller puts the dimensions of an op's results in ``dims``.
+    """
+    is_named = axis.name is not core.no_axis_name
+    for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
+        pattern = tuple([dims[v] for v in operands])
+        stays = pattern.count(None) == len(pattern)
+        if stays and is_named:
+            # It may depend on its place along the named axis.
+            stays = axis.name not in _axes_of(body.effects.get(i))
+            stays = stays and not _hides_axis(rules, op, body.names[i], axis.name)
+        yield i, op, operands, None if stays else pattern
+
+
+@functools.lru_cache(maxsize=256)
+def _axes_of(effects: ir.ArrayAttr | None) -> list[Any]:
+    """The axes that an op's effects name."""
+    found = map(codec.decode, effects or ())
+    return [effect.name for effect in found if isinstance(effect, core.NamedAxisEffect)]
+
+
+def _hides_axis(rules: Rules, op: Any, name: str, axis: Any) -> bool:
+    """Whether an op, or one in its functions, may depend on its place along an axis, without an
+    effect that says so."""
+    return _may_hide(op, name, axis) or (
+        may_have_functions(name)
+        and any(rules.functions.once(_function_hides, symbol, axis) for symbol in symbols_of(op))
+    )
+
+
+# Collectives without such an effect.
+_UNTOLD = frozenset({"jaxpr.pbroadcast", "jaxpr.pbroadcast_dynamic", "jaxpr.ppermute"})
+
+
+def _may_hide(op: Any, name: str, axis: Any) -> bool:
+    """Some of JAX's collectives have no such effect, and high-level primitives do not tell what
+    they expand to."""
+    if name in _UNTOLD:
+        named = attribute(op, "axis_name")
+        return axis in named if isinstance(named, tuple) else axis == named
+    return name == "jaxpr.call_hi_primitive"
+
+
+def _function_hides(rules: Rules, symbol: str, axis: Any) -> bool:
+    functions = rules.program.functions
+    return any(
+        _may_hide(op, name, axis)
+        for reached in reachable(functions, symbol)
+        for op, name in named_ops(functions[reached])
+    )
+
+
+def _destinations(
+    function: func.FuncOp,
+    symbol: str,
+    have: Axes,
+    out_axes: Sequence[int | None] | Callable[[Axes], Axes] | None,
+    shared: Shared | None,
+) -> Axes:
+    """Where each result's batch dimension goes."""
+    if out_axes is None:
+        return have
+    found = tuple(out_axes(have) if callable(out_axes) else out_axes)
+    for i, (dim, want) in enumerate(zip(have, found, strict=True)):
+        if dim is not None and want is None and shared is None:
+            raise at_function(
+                function, f"result {i} of @{symbol} is batched, but out_axes has None for it"
+            )
+    return found
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def batched_type(type_: ir.Type, dim: int | None, size: int, mesh_axis: Any = None) -> ir.Type:
+    """The type with a dimension of ``size`` inserted at ``dim``.
+
+    Args:
+      mesh_axis: the explicit axis, or axes, of a mesh that the dimension is sharded over.
+    """
+    if dim is None:
+        return type_
+    return type_of(core.unmapped_aval(size, dim, aval_of(type_), mesh_axis))
+
+
+def move(
+    rules: Rules,
+    value: ir.Value,
+    have: int | None,
+    want: int | None,
+    size: int,
+    shared: Shared | None = "sum",
+) -> ir.Value:
+    """Moves a batch dimension, makes one, or does away with it where none is wanted."""
+    if have == want:
+        return value
+    aval = aval_of(value.type)
+    if want is None or type(aval) is not core.ShapedArray or not aval.sharding.mesh.empty:
+        key = ("move", have, want, size, shared)
+        (result,) = rules.emit(lambda x: [_moved(x, have, want, size, shared)], [value], key)
+        return result
+    if have is None:
+        dim = want + aval.ndim + 1 if want < 0 else want
+        type_ = batched_type(value.type, dim, size)
+        kept = tuple(d for d in range(aval.ndim + 1) if d != dim)
+        attributes = {"shape": aval_of(type_).shape, "broadcast_dimensions": kept}
+        name = "jaxpr.broadcast_in_dim"
+    else:
+        order = [d for d in range(aval.ndim) if d != have]
+        order.insert(want + aval.ndim if want < 0 else want, have)
+        if order == sorted(order):
+            return value
+        type_ = type_of(aval.update(shape=tuple(aval.shape[d] for d in order)))
+        attributes = {"permutation": tuple(order)}
+        name = "jaxpr.transpose"
+    encoded = {key: codec.encode(v) for key, v in attributes.items()}
+    return ir.Operation.create(name, [type_], [value], encoded).result
+
+
+def _moved(x: Any, have: int | None, want: int | None, size: int, shared: Shared | None) -> Any:
+    """The same in JAX, which knows what becomes of a sharding."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    if want is None:
+        return jnp.sum(x, have) if shared == "sum" else lax.index_in_dim(x, 0, have, False)
+    if have is not None:
+        return jnp.moveaxis(x, have, want)
+    dim = want + x.ndim + 1 if want < 0 else want
+    shape = (*x.shape[:dim], size, *x.shape[dim:])
+    return lax.broadcast_in_dim(x, shape, tuple(d for d in range(len(shape)) if d != dim))
+
+
+def _spread(rules: Rules, value: ir.Value, size: int) -> ir.Value:
+    """A batch of a value and zeros."""
+
+    def spread(x: Any) -> list[Any]:
+        import jax.numpy as jnp
+
+        return [jnp.zeros((size, *x.shape), x.dtype).at[0].set(x)]
+
+    return rules.emit(spread, [value], ("spread", size))[0]

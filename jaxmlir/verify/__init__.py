@@ -1,0 +1,1 @@
+"""Checks that a module is a valid program."""

@@ -1,0 +1,584 @@
+"""Do the functions that an op names take and give what the op passes and expects?
+
+And are attributes within their range, where JAX checks that before it makes an equation only.
+
+JAX's abstract evaluation of a call looks at the called jaxpr's results, not always at its operands,
+and never at a custom derivative rule, which is a Python thunk there.  Here both are functions:
+
+=====================  =============================================================================
+``jvp_jaxpr``          ``(*primals, *tangents) -> (*results, *tangents)``
+``fwd_jaxpr``          ``(*primals) -> (*residuals, *results)``
+``bwd_jaxpr``          ``(*residuals, *cotangents) -> (*cotangents)``
+``bwd`` (custom_lin)   the same, of the residuals that are the op's first operands
+=====================  =============================================================================
+
+Tangents and cotangents out that are zero are left out, as the function's ``jaxpr.out_zeros`` tells,
+and those in that it is told of, as its ``jaxpr.in_zeros`` tells; residuals that are operands are
+left out of ``fwd_jaxpr``'s, as its ``jaxpr.input_fwds`` tells.  The rules of a list of
+``vjp_with_zeros`` are a forward rule and the backward rules that belong to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxmlir._compat import core
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.ir import func, ir, symbol_uses
+from jaxmlir.dialect.types import aval_of, linear_aval, type_of
+from jaxmlir.errors import count
+
+Functions = Mapping[str, func.FuncOp]
+
+
+def errors(op: Any, name: str, functions: Functions) -> Iterator[str]:
+    """What is wrong with the signatures of the functions that an op names, as texts that follow
+    the op's name.  The functions exist."""
+    check = _CHECKS.get(name)
+    if check is not None:
+        yield from check(_Op(op, functions))
+
+
+class _Op:
+    """An op with its functions at hand."""
+
+    def __init__(self, op: Any, functions: Functions):
+        self._attributes = op.attributes
+        self._functions = functions
+        self.operands = [aval_of(v.type) for v in op.operands]
+        self.results = [aval_of(v.type) for v in op.results]
+
+    def has(self, name: str) -> bool:
+        return name in self._attributes
+
+    def get(self, name: str, default: Any) -> Any:
+        return codec.decode(self._attributes[name]) if name in self._attributes else default
+
+    def function(self, name: str) -> _Function | None:
+        """The function that an attribute names; ``None`` where it is absent."""
+        if name not in self._attributes:
+            return None
+        symbol = self._attributes[name]
+        if not isinstance(symbol, ir.FlatSymbolRefAttr):
+            return None
+        return _Function(name, symbol.value, self._functions[symbol.value])
+
+    def named(self, name: str, attribute: ir.Attribute) -> _Function:
+        """The function that a part of an attribute names."""
+        (symbol, *_) = symbol_uses(attribute)
+        return _Function(name, symbol, self._functions[symbol])
+
+    def record(self, name: str) -> dict[str, ir.Attribute]:
+        """The fields of an attribute that is a record; none if it is absent or something else."""
+        for item in self._attributes[name] if name in self._attributes else ():
+            if isinstance(item.attr, ir.DictAttr):
+                return {field.name: field.attr for field in item.attr}
+        return {}
+
+    def function_of(self, name: str, field: str) -> _Function | None:
+        """The function that a field of an attribute's record names; ``None`` where it is absent."""
+        symbol = self.record(name).get(field)
+        if not isinstance(symbol, ir.FlatSymbolRefAttr):
+            return None
+        return _Function(f"{name}.{field}", symbol.value, self._functions[symbol.value])
+
+    def unfit_fields(
+        self, name: str, what: str, fits: Callable[[ir.Attribute], bool], fields: Sequence[str]
+    ) -> Iterator[str]:
+        """What is wrong with an attribute that is to be a record with those fields."""
+        where, attribute = f" attribute '{name}", self._attributes[name]
+        records = [item.attr for item in attribute] if isinstance(attribute, ir.DictAttr) else []
+        if len(records) != 1 or not isinstance(records[0], ir.DictAttr):
+            yield f"{where}': expected a record of {', '.join(fields)}, got {attribute}"
+            return
+        for field in fields:
+            found = records[0][field] if field in records[0] else None
+            if found is None or not fits(found):
+                yield f"{where}.{field}': expected {what}, got {found or 'nothing'}"
+
+    def functions(self, name: str) -> Iterator[_Function]:
+        """The functions that an attribute names, be it one or several."""
+        for symbol in symbol_uses(self._attributes[name]) if name in self._attributes else ():
+            yield _Function(name, symbol, self._functions[symbol])
+
+    def families(self, name: str) -> Iterator[list[_Function]]:
+        """The functions of each of the lists of an attribute, if they are there."""
+        for family in self._attributes[name] if name in self._attributes else ():
+            symbols = symbol_uses(family)
+            if symbols:
+                yield [_Function(name, symbol, self._functions[symbol]) for symbol in symbols]
+
+
+class _Function:
+    """One function that an op names."""
+
+    def __init__(self, attribute: str, symbol: str, op: func.FuncOp):
+        self.attribute = attribute
+        self.symbol = symbol
+        self._attributes = op.attributes
+        self.operands = [aval_of(type_) for type_ in op.type.inputs]
+        self.results = [aval_of(type_) for type_ in op.type.results]
+
+    def get(self, name: str, default: Any) -> Any:
+        return codec.decode(self._attributes[name]) if name in self._attributes else default
+
+    def takes(self, *groups: tuple[str, Sequence[Any]]) -> Iterator[str]:
+        yield from self._compare("takes", self.operands, groups)
+
+    def gives(self, *groups: tuple[str, Sequence[Any]]) -> Iterator[str]:
+        yield from self._compare("gives", self.results, groups)
+
+    def gives_integers(self) -> Iterator[str]:
+        for aval in self.results:
+            if aval.shape or aval.dtype not in (np.int32, np.int64):
+                yield (
+                    f" attribute '{self.attribute}': expected a function that gives i32 or i64 "
+                    f"scalars, got @{self.symbol}, which gives {type_of(aval)}"
+                )
+
+    def _compare(
+        self, verb: str, have: Sequence[Any], groups: Sequence[tuple[str, Sequence[Any]]]
+    ) -> Iterator[str]:
+        """Compares values with named groups of them; ``None`` in a group fits any value."""
+        want = [aval for _, group in groups for aval in group]
+        where = f" attribute '{self.attribute}': expected a function that {verb} "
+        if len(want) != len(have):
+            parts = " and ".join(count(len(group), what) for what, group in groups)
+            yield f"{where}{parts}, got @{self.symbol}, which {verb} {len(have)}"
+            return
+        names = [f"{what} #{i}" for what, group in groups for i in range(len(group))]
+        for name, w, h in zip(names, want, have, strict=True):
+            if w is not None and not core.typematch(w, h):
+                got = f"@{self.symbol}, which {verb} {type_of(h)}"
+                yield f"{where}{type_of(w)} for {name}, got {got}"
+
+    def without_zeros(self, avals: Sequence[Any]) -> list[Any]:
+        """Those of the (co)tangents that the rule takes, as its ``jaxpr.in_zeros`` tells."""
+        return self._nonzero("jaxpr.in_zeros", avals)
+
+    def drop_zeros(self, avals: Sequence[Any]) -> list[Any]:
+        """Those of the values that the function gives, as its ``jaxpr.out_zeros`` tells."""
+        return self._nonzero("jaxpr.out_zeros", avals)
+
+    def _nonzero(self, attribute: str, avals: Sequence[Any]) -> list[Any]:
+        zeros = self.get(attribute, (False,) * len(avals))
+        if len(zeros) != len(avals):
+            return list(avals)
+        return [aval for aval, zero in zip(avals, zeros, strict=True) if not zero]
+
+
+def _tangents(avals: Sequence[Any]) -> list[Any]:
+    return [aval.to_tangent_aval() for aval in avals]
+
+
+def _cotangents(avals: Sequence[Any]) -> list[Any]:
+    return [aval.to_ct_aval() for aval in avals]
+
+
+def _call(attribute: str) -> Callable[[_Op], Iterator[str]]:
+    """The check of an op that calls one function of its operands for its results."""
+
+    def check(op: _Op) -> Iterator[str]:
+        function = op.function(attribute)
+        if function is not None:
+            yield from function.takes(("operand", op.operands))
+            yield from function.gives(("result", op.results))
+
+    return check
+
+
+def _while(op: _Op) -> Iterator[str]:
+    cond, body = op.function("cond_jaxpr"), op.function("body_jaxpr")
+    n_cond, n_body = op.get("cond_nconsts", 0), op.get("body_nconsts", 0)
+    operands = len(op.operands)
+    for name, n, most in (
+        ("cond_nconsts", n_cond, operands),
+        ("body_nconsts", n_body, operands - n_cond),
+    ):
+        if not 0 <= n <= most:
+            yield f" attribute '{name}': expected 0 to {most}, by its operands, got {n}"
+            return
+    carry = op.operands[n_cond + n_body :]
+    consts = op.operands[:n_cond], op.operands[n_cond : n_cond + n_body]
+    if cond is not None:
+        yield from cond.takes(("constant", consts[0]), ("carried value", carry))
+        yield from cond.gives(("truth value", [None]))
+        if len(cond.results) == 1:
+            yield from _truth_errors(cond, carry)
+    if body is not None:
+        yield from body.takes(("constant", consts[1]), ("carried value", carry))
+        yield from body.gives(("carried value", carry))
+
+
+def _scan(op: _Op) -> Iterator[str]:
+    """JAX's type check takes for granted that there are so many operands, and of that length."""
+    n_consts, n_carry, length = (op.get(k, 0) for k in ("num_consts", "num_carry", "length"))
+    operands, results = len(op.operands), len(op.results)
+    for name, n, most in (
+        ("num_consts", n_consts, operands),
+        ("num_carry", n_carry, min(operands - n_consts, results)),
+    ):
+        if not 0 <= n <= most:
+            yield f" attribute '{name}': expected 0 to {max(most, 0)}, by its values, got {n}"
+            return
+    for what, first, avals in (
+        ("operand", n_consts + n_carry, op.operands),
+        ("result", n_carry, op.results),
+    ):
+        for i, aval in enumerate(avals[first:], first):
+            size = (getattr(aval, "shape", ()) or (None,))[0]
+            if size is None or (type(size) is type(length) is int and size != length):
+                yield f" {what} #{i}: expected {length} slices, got {type_of(aval)}"
+
+
+def _cond(op: _Op) -> Iterator[str]:
+    """JAX's type check compares the branches, and does not look at the index."""
+    index = op.operands[0]
+    if index.shape or index.dtype not in (np.dtype(np.int32), np.dtype(bool)):
+        yield f" operand #0: expected an i32, the number of a branch, got {type_of(index)}"
+
+
+def _truth_errors(cond: _Function, carry: Sequence[Any]) -> Iterator[str]:
+    """A loop goes on while some element of the condition is true.
+
+    Of a batch of loops each has an element: the carried values have its dimensions first.
+    """
+    (truth,) = cond.results
+    shape = truth.shape
+    if truth.dtype != np.dtype(bool):
+        expected = "i1"
+    elif shape and any(aval.shape[: len(shape)] != shape for aval in carry):
+        expected = "a scalar, or the first dimensions of all carried values,"
+    else:
+        return
+    got = f"@{cond.symbol}, which gives {type_of(truth)}"
+    yield (
+        f" attribute '{cond.attribute}': expected a function that gives {expected} "
+        f"for truth value #0, got {got}"
+    )
+
+
+def _on_elements(attribute: str, *, gives_truth: bool = False) -> Callable[[_Op], Iterator[str]]:
+    """The check of a function of elements, two of each operand's dtype, to these or a truth value.
+
+    An op has as many such operands as results, and all others after them.
+    """
+
+    def check(op: _Op) -> Iterator[str]:
+        function = op.function(attribute)
+        if function is None:
+            return
+        elements = [core.ShapedArray((), aval.dtype) for aval in op.operands[: len(op.results)]]
+        truth = [core.ShapedArray((), np.dtype(bool))]
+        yield from function.takes(("element", elements), ("other element", elements))
+        yield from function.gives(("truth value", truth) if gives_truth else ("element", elements))
+
+    return check
+
+
+def _select_and_scatter(op: _Op) -> Iterator[str]:
+    yield from _on_elements("select_jaxpr", gives_truth=True)(op)
+    yield from _on_elements("scatter_jaxpr")(op)
+
+
+def _is_symbol(attribute: ir.Attribute) -> bool:
+    return isinstance(attribute, ir.FlatSymbolRefAttr)
+
+
+def _is_count(attribute: ir.Attribute) -> bool:
+    return isinstance(attribute, ir.IntegerAttr) and attribute.value >= 0
+
+
+def _custom_linear_solve(op: _Op) -> Iterator[str]:
+    of_solve, mandatory = ("matvec", "vecmat", "solve", "transpose_solve"), ("matvec", "solve")
+    malformed = [
+        *op.unfit_fields("const_lengths", "a number of constants", _is_count, of_solve),
+        *op.unfit_fields("jaxprs", "the symbol of a function", _is_symbol, mandatory),
+    ]
+    if malformed:
+        yield from malformed
+        return
+    lengths = op.get("const_lengths", None)
+    first = sum(lengths)
+    right = op.operands[first:]
+    solution, besides = op.results[: len(right)], op.results[len(right) :]
+    anything = [None] * len(besides)
+    kinds = {
+        "matvec": (("unknown", solution), [("right-hand side", right)]),
+        "vecmat": (("cotangent", right), [("cotangent", solution)]),
+        "solve": (("right-hand side", right), [("unknown", solution), ("other result", besides)]),
+        "transpose_solve": (
+            ("cotangent", solution),
+            [("cotangent", right), ("other result", anything)],
+        ),
+    }
+    start = 0
+    for name, n_consts in zip(lengths._fields, lengths, strict=True):
+        consts = op.operands[start : start + n_consts]
+        start += n_consts
+        function = op.function_of("jaxprs", name)
+        if function is not None:
+            taken, given = kinds[name]
+            yield from function.takes(("constant", consts), taken)
+            yield from function.gives(*given)
+
+
+def _linear(callee: str, transpose: str) -> Callable[[_Op], Iterator[str]]:
+    """The check of a call that is linear in its last operands and names its transpose."""
+
+    def check(op: _Op) -> Iterator[str]:
+        yield from _call(callee)(op)
+        function = op.function(transpose)
+        if function is not None:
+            first = op.get("num_callee_consts", 0)
+            last = first + op.get("num_res", 0)
+            residuals, linear = op.operands[first:last], op.operands[last:]
+            given = [linear_aval(aval) for aval in op.results]
+            cotangents = [linear_aval(aval) for aval in linear]
+            yield from function.takes(("residual", residuals), ("cotangent", given))
+            yield from function.gives(("cotangent", cotangents))
+
+    return check
+
+
+def _linear_call(op: _Op) -> Iterator[str]:
+    if not (op.has("transpose") or op.has("transpose_thunk")):
+        yield " requires attribute 'transpose': expected function, got none"
+    yield from _linear("callee", "transpose")(op)
+
+
+def _custom_jvp(op: _Op) -> Iterator[str]:
+    yield from _call("call_jaxpr")(op)
+    primals = op.operands[op.get("num_consts", 0) :]
+    for jvp in (*op.functions("jvp_jaxpr"), *op.functions("jvp_with_zeros")):
+        nonzero = jvp.without_zeros(_tangents(primals))
+        yield from jvp.takes(("primal", primals), ("tangent", nonzero))
+        tangents = jvp.drop_zeros(_tangents(op.results))
+        yield from jvp.gives(("result", op.results), ("nonzero tangent", tangents))
+
+
+def _custom_vjp(op: _Op) -> Iterator[str]:
+    yield from _call("call_jaxpr")(op)
+    primals = op.operands[op.get("num_consts", 0) :]
+    fwd, bwd = op.function("fwd_jaxpr"), op.function("bwd_jaxpr")
+    if fwd is not None:
+        yield from _family(op, primals, fwd, [] if bwd is None else [bwd])
+    for family in op.families("vjp_with_zeros"):
+        yield from _family(op, primals, family[0], family[1:])
+
+
+def _family(
+    op: _Op, primals: Sequence[Any], fwd: _Function, backward: Sequence[_Function]
+) -> Iterator[str]:
+    """A forward rule and the backward rules that take its residuals."""
+    yield from fwd.takes(("primal", primals))
+    n_res = fwd.get("jaxpr.num_res", 0)
+    forwarded = fwd.get("jaxpr.input_fwds", (None,) * n_res)
+    where = f" attribute '{fwd.attribute}': expected a function with "
+    if not isinstance(forwarded, tuple) or not all(i is None or core.is_dim(i) for i in forwarded):
+        wanted = "a tuple of integers or none as 'jaxpr.input_fwds'"
+        yield f"{where}{wanted}, got @{fwd.symbol} with {forwarded!r}"
+        return
+    if len(forwarded) != n_res:
+        wanted = f"{n_res} 'jaxpr.input_fwds', as many as 'jaxpr.num_res'"
+        yield f"{where}{wanted}, got @{fwd.symbol} with {len(forwarded)}"
+        return
+    for i in forwarded:
+        if i is not None and not 0 <= i < len(primals):
+            wanted = f"'jaxpr.input_fwds' from 0 to {len(primals) - 1}"
+            yield f"{where}{wanted}, got @{fwd.symbol} with {i}"
+            return
+    n_own = sum(i is None for i in forwarded)
+    yield from fwd.gives(("residual", [None] * n_own), ("result", op.results))
+    if len(fwd.results) < n_own:
+        return
+    own = iter(fwd.results)
+    residuals = [next(own) if i is None else primals[i] for i in forwarded]
+    for bwd in backward:
+        nonzero = bwd.without_zeros(_cotangents(op.results))
+        yield from bwd.takes(("residual", residuals), ("cotangent", nonzero))
+        yield from bwd.gives(("nonzero cotangent", bwd.drop_zeros(_cotangents(primals))))
+
+
+def _custom_lin(op: _Op) -> Iterator[str]:
+    n_res = op.get("num_res", 0)
+    residuals = op.operands[:n_res]
+    for bwd in (*op.functions("bwd"), *op.functions("bwd_with_zeros")):
+        nonzero = bwd.without_zeros(_cotangents(op.results))
+        yield from bwd.takes(("residual", residuals), ("cotangent", nonzero))
+        tangents = iter(op.operands[n_res:])
+        # The type of a tangent that is zero stands nowhere.
+        cotangents = [None if zero else next(tangents, None) for zero in op.get("in_zeros", ())]
+        yield from bwd.gives(("nonzero cotangent", bwd.drop_zeros(cotangents)))
+
+
+def _remat_opt(op: _Op) -> Iterator[str]:
+    yield from _call("fwd_jaxpr")(op)
+    fun = op.function("fun_jaxpr")
+    if fun is not None:
+        yield from fun.takes(("primal", op.operands[op.get("num_consts", 0) :]))
+        yield from fun.gives(("result", op.results[op.get("num_res", 0) :]))
+
+
+def _sort(op: _Op) -> Iterator[str]:
+    num_keys = op.get("num_keys", 1)
+    if not 1 <= num_keys <= len(op.operands):
+        yield (
+            f" attribute 'num_keys': expected 1 to {len(op.operands)}, of so many operands, "
+            f"got {num_keys}"
+        )
+
+
+def _product(op: _Op) -> Iterator[str]:
+    precision = op.get("precision", None)
+    # An algorithm is a named tuple, of both operands.
+    if type(precision) is tuple and len(precision) != 2:
+        yield (
+            " attribute 'precision': expected one for both operands, or one for each, "
+            f"got {len(precision)}"
+        )
+
+
+# Attributes with one entry for each dimension that a window slides along.
+_OF_WINDOWS = (
+    "window_dimensions",
+    "window_strides",
+    "padding",
+    "base_dilation",
+    "window_dilation",
+    "lhs_dilation",
+    "rhs_dilation",
+)
+
+
+def _windows(apart: int = 0) -> Callable[[_Op], Iterator[str]]:
+    """The check of an op with windows in its first operand, along all dimensions but so many."""
+
+    def check(op: _Op) -> Iterator[str]:
+        shape = getattr(op.operands[0], "shape", ()) if op.operands else ()
+        n = max(len(shape) - apart, 0)
+        for name in _OF_WINDOWS:
+            found = op.get(name, None)
+            if found is not None and len(found) != n:
+                yield f" attribute '{name}': expected {count(n, 'item')}, by the rank, got {found}"
+
+    return check
+
+
+def _both(*checks: Callable[[_Op], Iterator[str]]) -> Callable[[_Op], Iterator[str]]:
+    def check(op: _Op) -> Iterator[str]:
+        for each in checks:
+            yield from each(op)
+
+    return check
+
+
+def _remat(op: _Op) -> Iterator[str]:
+    yield from _call("jaxpr")(op)
+    prevent_cse = op.get("prevent_cse", True)
+    if isinstance(prevent_cse, tuple) and len(prevent_cse) != len(op.operands):
+        yield (
+            f" attribute 'prevent_cse': expected {count(len(op.operands), 'item')}, by its "
+            f"operands, got {len(prevent_cse)}"
+        )
+
+
+# StableHLO checks a composite's name, but not before the module is whole.
+_NAMESPACED = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*([.][a-zA-Z0-9_$]+)+")
+
+
+def _composite(op: _Op) -> Iterator[str]:
+    yield from _call("call_jaxpr")(op)
+    name = op.get("name", "")
+    if not _NAMESPACED.fullmatch(name):
+        yield f" attribute 'name': expected a name in a namespace, as 'mine.op', got {name!r}"
+
+
+def _stack(op: _Op) -> Iterator[str]:
+    axis, rank = op.get("axis", 0), len(op.operands[0].shape)
+    if not 0 <= axis <= rank:
+        yield f" attribute 'axis': expected 0 to {rank}, of a new dimension, got {axis}"
+
+
+def _pallas_call(op: _Op) -> Iterator[str]:
+    kernel, grid = op.function("jaxpr"), op.record("grid_mapping")
+    # The grid of a program of this process may be a Python object.
+    if kernel is None or not grid:
+        return
+    groups = {
+        "index operand": grid["num_index_operands"].value,
+        "block of an operand": grid["num_inputs"].value,
+        "block of a result": grid["num_outputs"].value,
+        "scratch operand": len(grid["scratch_avals"]),
+    }
+    yield from kernel.takes(*((what, [None] * n) for what, n in groups.items()))
+    ids = list(codec.decode(grid["index_map_avals"]))
+    for (mapping,) in grid["block_mappings"]:
+        fields = {item.name: item.attr for item in mapping.attr}
+        index_map = op.named("grid_mapping", fields["index_map_jaxpr"])
+        yield from index_map.takes(("program id or index operand", ids))
+        indices = len(fields["block_shape"])
+        # A slice of a dimension is a pair of them.
+        if "index_map_out_tree" in fields:
+            indices = codec.decode(fields["index_map_out_tree"]).num_leaves
+        yield from index_map.gives(("index of a block", [None] * indices))
+        yield from index_map.gives_integers()
+
+
+_ON_ELEMENTS: dict[str, Callable[[_Op], Iterator[str]]] = {
+    "jaxpr.reduce": _on_elements("jaxpr"),
+    "jaxpr.reduce_window": _both(_windows(), _on_elements("jaxpr")),
+    "jaxpr.select_and_scatter": _both(_windows(), _select_and_scatter),
+    **{
+        f"jaxpr.scatter{kind}": _on_elements("update_jaxpr")
+        for kind in ("", "_add", "_sub", "_mul", "_min", "_max")
+    },
+}
+# Ops whose functions are of elements: scalars that no device and no mesh has.
+ON_ELEMENTS = frozenset(_ON_ELEMENTS)
+
+_CHECKS: dict[str, Callable[[_Op], Iterator[str]]] = {
+    "jaxpr.jit": _call("jaxpr"),
+    "jaxpr.remat2": _remat,
+    "jaxpr.call": _call("call_jaxpr"),
+    "jaxpr.closed_call": _call("call_jaxpr"),
+    "jaxpr.eval_jaxpr": _call("call_jaxpr"),
+    "jaxpr.composite": _composite,
+    "jaxpr.custom_inverse_call": _call("call_jaxpr"),
+    "jaxpr.custom_vmap_call": _call("call"),
+    "jaxpr.program_order": _call("call_jaxpr"),
+    "jaxpr.custom_partitioning": _call("call"),
+    "jaxpr.compute_on": _call("jaxpr"),
+    "jaxpr.xla_metadata_call": _call("jaxpr"),
+    "jaxpr.fused_call": _call("jaxpr"),
+    "jaxpr.cond": _cond,
+    "jaxpr.scan": _scan,
+    "jaxpr.while": _while,
+    **_ON_ELEMENTS,
+    "jaxpr.custom_linear_solve": _custom_linear_solve,
+    "jaxpr.linear_call": _linear_call,
+    "jaxpr.linear_map": _linear("call_jaxpr", "transpose_jaxpr"),
+    "jaxpr.pallas_call": _pallas_call,
+    "jaxpr.dot_general": _product,
+    "jaxpr.conv_general_dilated": _both(_windows(2), _product),
+    **{
+        f"jaxpr.{name}": _windows()
+        for name in (
+            "reduce_window_sum",
+            "reduce_window_max",
+            "reduce_window_min",
+            "select_and_scatter_add",
+            "select_and_gather_add",
+        )
+    },
+    "jaxpr.sort": _sort,
+    "jaxpr.stack": _stack,
+    "jaxpr.custom_jvp_call_jaxpr": _custom_jvp,
+    "jaxpr.custom_vjp_call_jaxpr": _custom_vjp,
+    "jaxpr.custom_lin": _custom_lin,
+    "jaxpr.remat_opt": _remat_opt,
+}

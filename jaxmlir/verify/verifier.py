@@ -1,0 +1,669 @@
+"""Checks that a module is a program of the jaxpr dialect, before anything relies on it.
+
+In this order, each on ground that the ones before have made firm:
+
+1. MLIR's own verification: dominance, symbols, the types that a ``func.return`` gives.
+2. Structure, from the op's record: counts of operands and results, attributes, symbols; of a
+   function its pytrees and the types of its arguments.
+3. The functions an op names: they take and give what the op passes and expects
+   (:mod:`jaxmlir.verify.signatures`).
+4. Types: the results that JAX's abstract evaluation of the primitive computes from the operands'
+   types and the parameters.  The abstract-evaluation rule *is* the type rule of the op, so no
+   primitive needs one written for it, a user's own included.
+5. The call graph: a function reaches itself through a custom derivative rule or not at all.
+
+What an op's types should be follows from its name, attributes and types alone, and these are
+uniqued in the process-wide context.  So a signature is checked once in a process, and every later
+op that has it costs a look-up: a few microseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from jaxmlir._compat import config, core, dtypes, effects, named_axes, pe
+from jaxmlir.bridge import params
+from jaxmlir.bridge.custom_rules.pending import MARK
+from jaxmlir.caching.configuration_key import configuration
+from jaxmlir.dialect import (
+    codec,
+    custom_rule_ops,
+    dialect_version,
+    effect_attributes,
+    locations,
+    op_signature,
+    ops,
+    pytrees,
+)
+from jaxmlir.dialect.constants import Unread
+from jaxmlir.dialect.ir import context, func, ir, is_foreign, is_private, symbol_uses, verify_module
+from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.types import aval_of, element_of, type_of
+from jaxmlir.errors import (
+    Diagnostic,
+    DiagnosticError,
+    JaxmlirError,
+    VerificationError,
+    count,
+    message_of,
+    nearest,
+)
+from jaxmlir.verify import attribute_kinds, signatures
+
+if TYPE_CHECKING:
+    from jaxmlir.program.program import Program
+
+# More than these say nothing that the first ones do not.
+MAX_DIAGNOSTICS = 20
+
+# Signatures known to be right, by the configuration of JAX that they were checked under; those of
+# ops that name functions with what is checked of these.
+_valid: dict[Any, set[Any]] = {}
+
+
+def verify(program: Program, filename: str = "-") -> None:
+    """Checks a program, with the custom rules that were traced.
+
+    Args:
+      program: its module is read, not changed.
+      filename: what diagnostics call the text that the module was parsed from.
+
+    Raises:
+      VerificationError: with up to ``MAX_DIAGNOSTICS`` diagnostics, each of which names the op, its
+        place, what was expected and what came.
+    """
+    # Another thread may be tracing rules, which are written into the module.
+    with program.rule_tracing.lock:
+        try:
+            verify_module(program._module, filename)
+        except DiagnosticError as e:
+            raise VerificationError(e.diagnostics) from None
+        with context():
+            found = dialect_version.faults(program._module, filename)
+            found = found or _Verifier(program, filename).run()
+    if found:
+        raise VerificationError(found)
+
+
+# Attributes of a function that no op looks at.
+_NAMES = ("sym_name", "sym_visibility", "function_type")
+
+
+class _Full(Exception):
+    """Enough diagnostics were found."""
+
+
+class _Verifier:
+    """Walks every function of one program once, callers before the functions they name."""
+
+    def __init__(self, program: Program, filename: str):
+        self.program = program
+        self.filename = filename
+        self.functions = program._functions
+        self.diagnostics: list[Diagnostic] = []
+        # The functions still to walk, and whether the shard_map around them tracks varying axes.
+        self.pending: dict[str, bool] = {}
+        self.calls: dict[str, dict[str, tuple[str, ir.Location]]] = {}
+        self.interfaces: dict[str, Any] = {}
+        self.configuration = configuration()
+        # Functions without ops are of the dialect, and of none that MLIR checks.
+        self.is_dialects = "jaxpr.version" in program._module.operation.attributes
+        # Not in a shard_map that tracks varying axes.
+        self.walked_plainly: set[str] = set()
+
+    def run(self) -> list[Diagnostic]:
+        with contextlib.suppress(_Full):
+            # What these name are copies too, of functions that were found valid together.
+            copies = self.program.copies.items()
+            valid = {name: {} for name, copy in copies if self.configuration in copy.leaf.verified}
+            self.calls.update(valid)
+            for op in self.program._module.body.operations:
+                if not (isinstance(op, func.FuncOp) and op.name.value in valid):
+                    self.check_top_level(op)
+            for symbol, function in self.functions.items():
+                if symbol not in valid and not is_private(function):
+                    self.pending[symbol] = False
+            self.walk_pending()
+            for symbol in self.functions:
+                if symbol not in self.calls:
+                    self.pending[symbol] = False
+                    self.walk_pending()
+            self.check_call_graph()
+        if not self.diagnostics:
+            for symbol in self.walked_plainly & self.program.copies.keys():
+                self.program.copies[symbol].leaf.verified.add(self.configuration)
+        return self.diagnostics
+
+    def report(self, op: Any, message: str) -> None:
+        self.report_at(op.location, message)
+
+    def report_at(self, location: ir.Location, message: str) -> None:
+        file, line, col = locations.position(location)
+        if file == "-":
+            file = self.filename
+        self.diagnostics.append(Diagnostic("error", message, file, line, col))
+        if len(self.diagnostics) == MAX_DIAGNOSTICS:
+            raise _Full
+
+    # -- the walk --
+
+    def check_top_level(self, op: Any) -> None:
+        if isinstance(op, func.FuncOp):
+            self.check_body(op)
+            for error in _tree_errors(op):
+                self.report(op, error)
+        elif type(op) is ir.OpView and not is_foreign(op.name):
+            self.report(op, f"'{op.name}' op: expected in the body of a func.func, got a module's")
+
+    def check_body(self, function: func.FuncOp) -> None:
+        """Reports a body that is not a list of ops and a return; nothing else is checked then."""
+        blocks = function.body.blocks
+        if len(blocks) != 1:
+            got = f"{len(blocks)} blocks" if blocks else "a declaration"
+            error = f"expected a body of one block, got {got}"
+        else:
+            # MLIR takes an op of which it knows nothing for any terminator. JAX's lowering writes
+            # functions that end with one of StableHLO.
+            last = blocks[0].operations[-1].operation.name if len(blocks[0].operations) else ""
+            if last in ("func.return", "stablehlo.return"):
+                return
+            got = f"'{last}'" if last else "nothing"
+            error = f"expected a 'func.return' at the end, got {got}"
+        self.report(function, f"'func.func' op @{function.name.value}: {error}")
+        raise _Full
+
+    def walk_pending(self) -> None:
+        while self.pending:
+            symbol = next(iter(self.pending))
+            self.walk(symbol, self.pending.pop(symbol))
+
+    def walk(self, symbol: str, check_vma: bool) -> None:
+        """Checks the ops of one function."""
+        calls = self.calls[symbol] = {}
+        if not check_vma:
+            self.walked_plainly.add(symbol)
+        known = _valid.setdefault((self.configuration, check_vma), set())
+        # Signatures that mean something in this program only, with the functions they name.
+        own: dict[Signature, list[tuple[str, bool]]] = {}
+        self.check_arguments(self.functions[symbol])
+        for block in self.functions[symbol].body:
+            for op in block.operations:
+                # Ops of registered dialects have classes of their own; MLIR has checked them.
+                if type(op) is not ir.OpView:
+                    continue
+                name = op.name
+                if is_foreign(name):
+                    continue
+                key = op_signature.of_op(op, name, op.operands)
+                if key in known:
+                    continue
+                if name == "jaxpr.constant":
+                    for error in (errors := list(_constant_errors(self.program, op))):
+                        self.report(op, f"'{name}' op{error}")
+                    if not errors and key.is_portable:
+                        known.add(key)
+                    continue
+                callees = own.get(key)
+                if callees is None:
+                    checked = key if key.is_portable else self.with_functions(key)
+                    if checked in known:
+                        callees, _ = self.symbols(op)
+                    else:
+                        callees = self.check(op, name, check_vma)
+                    if callees is None:
+                        continue
+                    if checked is not None and name in _known_ops():
+                        known.add(checked)
+                    own[key] = callees
+                for callee, is_rule in callees:
+                    if callee not in self.calls:
+                        self.pending.setdefault(callee, _tracks_axes(op, name, check_vma))
+                    if not is_rule:
+                        calls.setdefault(callee, (name, op.location))
+
+    def check_arguments(self, function: func.FuncOp) -> None:
+        """Reports arguments whose types are none of the dialect, in functions that are of it."""
+        first = function.entry_block.operations[0].operation.name
+        if not self.is_dialects and is_foreign(first):
+            return
+        for i, type_ in enumerate(function.type.inputs):
+            try:
+                aval_of(type_)
+            except JaxmlirError as e:
+                self.report(function, f"'func.func' op argument #{i}: {_paragraph(e)}")
+
+    def check(self, op: Any, name: str, check_vma: bool) -> list[tuple[str, bool]] | None:
+        """The functions that an op names, and whether as rules; ``None`` if the op is wrong."""
+        errors = _read(_structure_errors(op, name), name)
+        callees: list[tuple[str, bool]] = []
+        if not errors:
+            callees, errors = self.symbols(op)
+        if not errors:
+            errors = _read(signatures.errors(op, name, self.functions), name)
+        if not errors:
+            errors = self.type_errors(op, name, check_vma)
+        for error in errors:
+            self.report(op, f"'{name}' op{error}")
+        return None if errors else callees
+
+    def with_functions(self, key: Signature) -> tuple[Any, ...] | None:
+        """A signature with what is checked of the functions it names, in place of their symbols.
+
+        ``None`` where that is not all that is checked: functions with effects, values that only
+        this program has.  Marks of rules that are not traced are numbers, none like another.
+        """
+        parts: list[Any] = [key.name, key.operands, key.results]
+        for name, attr in key.attributes:
+            if name == MARK and isinstance(attr, ir.IntegerAttr):
+                continue
+            part = self.with_interfaces(attr)
+            if part is None:
+                return None
+            parts += name, part
+        return tuple(parts)
+
+    def with_interfaces(self, attr: ir.Attribute) -> Any | None:
+        """An attribute with the interfaces of functions in place of their symbols."""
+        if not codec.depends_on_module(attr):
+            return attr
+        if isinstance(attr, ir.FlatSymbolRefAttr):
+            return self.interface(attr.value)
+        if isinstance(attr, ir.ArrayAttr):
+            items = [(None, item) for item in attr]
+        else:
+            items = [(item.name, item.attr) for item in attr]
+        parts = tuple((name, self.with_interfaces(item)) for name, item in items)
+        return None if any(n in codec.OWN_TAGS or p is None for n, p in parts) else parts
+
+    def interface(self, symbol: str) -> Any | None:
+        """The type and the attributes of the function that a symbol names, if it has no effects."""
+        if symbol not in self.functions:
+            return None
+        if symbol not in self.interfaces:
+            function = self.functions[symbol]
+            ops = itertools.chain.from_iterable(block.operations for block in function.body)
+            pure = not any("jaxpr.effects" in op.attributes for op in ops)
+            own = tuple(item for item in function.attributes.items() if item[0] not in _NAMES)
+            self.interfaces[symbol] = (function.type, own) if pure else None
+        return self.interfaces[symbol]
+
+    def symbols(self, op: Any) -> tuple[list[tuple[str, bool]], list[str]]:
+        """The functions that an op names, and what is wrong with those names."""
+        found, errors = [], []
+        for key, attr in op.attributes.items():
+            for symbol in symbol_uses(attr):
+                if symbol not in self.functions:
+                    errors.append(
+                        f" attribute '{key}': expected the symbol of a func.func of this module, "
+                        f"got @{symbol}{_nearest('@' + symbol, map('@{}'.format, self.functions))}"
+                    )
+                found.append((symbol, key in custom_rule_ops.ATTRIBUTES))
+        return found, errors
+
+    # -- types --
+
+    def type_errors(self, op: Any, name: str, check_vma: bool) -> list[str]:
+        """Where the op's result types are not those that JAX computes."""
+        errors = self.type_errors_here(op, name, check_vma)
+        if errors and name in _known_ops():
+            # A program remembers its types, not whether it was traced with 64-bit types enabled,
+            # which a few rules ask for.  It is valid if either setting gives its types.
+            with jax.enable_x64(not config.enable_x64.value):
+                if not self.type_errors_here(op, name, check_vma):
+                    return []
+        return errors
+
+    def type_errors_here(self, op: Any, name: str, check_vma: bool) -> list[str]:
+        try:
+            return list(self.differences(op, name, check_vma))
+        except JaxmlirError as e:
+            return [_as_continuation(e, name)]
+        except Exception as e:
+            # Rules are JAX's or the user's: they raise what they like.
+            return [_rejection(op, name, e)]
+
+    def differences(self, op: Any, name: str, check_vma: bool) -> Iterator[str]:
+        """Where an op's results or effects are others than those that JAX computes."""
+        primitive, expected, inferred = evaluate(self.program, op, name, check_vma)
+        got = [aval_of(v.type) for v in op.results]
+        given = list(_given_effects(op))
+        missing = _effects_of(inferred, op) - {*given}
+        by_rule = f"(by JAX's abstract evaluation of {primitive.name})"
+        if len(expected) != len(got):
+            yield f": expected {count(len(expected), 'result')} {by_rule}, got {len(got)}"
+            return
+        for effect in sorted(missing, key=str):
+            yield (
+                f" attribute 'jaxpr.effects': expected it to list {codec.encode(effect)} "
+                f"{by_rule}; an op without its effects may be dropped or reordered"
+            )
+        if missing:
+            return
+        for effect in given:
+            if not 0 <= getattr(effect, "input", 0) < max(len(op.operands), 1):
+                number = count(len(op.operands), "operand")
+                yield (
+                    f" attribute 'jaxpr.effects': expected effects on its {number}, "
+                    f"got {codec.encode(effect)}"
+                )
+                return
+        for i, (want, have) in enumerate(zip(expected, got, strict=True)):
+            if not core.typematch(want, have):
+                found = op.results[i].type
+                yield f" result #{i}: expected {_type_text(want)} {by_rule}, got {found}"
+
+    # -- the call graph --
+
+    def check_call_graph(self) -> None:
+        """Reports every call that closes a cycle."""
+        done: set[str] = set()
+        for root in self.functions:
+            path: dict[str, Iterator[str]] = {}
+            if root not in done:
+                path[root] = iter(self.calls[root])
+            while path:
+                caller = next(reversed(path))
+                callee = next(path[caller], None)
+                if callee is None:
+                    path.pop(caller)
+                    done.add(caller)
+                elif callee in path:
+                    self.report_cycle(caller, callee, list(path))
+                elif callee not in done:
+                    path[callee] = iter(self.calls[callee])
+
+    def report_cycle(self, caller: str, callee: str, path: list[str]) -> None:
+        name, location = self.calls[caller][callee]
+        cycle = " -> ".join(f"@{symbol}" for symbol in [*path[path.index(callee) :], callee])
+        self.report_at(
+            location,
+            f"'{name}' op: expected a function that does not reach itself, got @{callee}, which "
+            f"does: {cycle}; only a custom derivative rule may name the function it belongs to",
+        )
+
+
+def evaluate(program: Program, op: Any, name: str, check_vma: bool) -> tuple[Any, list[Any], Any]:
+    """The primitive, and the results' abstract values and effects that JAX computes."""
+    primitive, parameters = params.of_op(op, name, program.stubs)
+    attributes = op.attributes
+    ctx = effect_attributes.decode_ctx(
+        attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None
+    )
+    variables: dict[ir.Value, Any] = {}
+    atoms = [variables.setdefault(v, core.Var(aval_of(v.type))) for v in op.operands]
+    with (
+        ctx.manager,
+        named_axes(ctx.cur_abstract_mesh),
+        _unbound_axes(op, parameters),
+        config._check_vma(check_vma),
+    ):
+        typecheck = core.custom_typechecks.get(primitive)
+        if typecheck is not None:
+            found, inferred = typecheck(_printing, *atoms, **parameters)
+        elif primitive.call_primitive:
+            found, inferred = core._check_call(_printing, primitive, atoms, parameters)
+        else:
+            found, inferred = _abstract_eval(primitive, name, [v.aval for v in atoms], parameters)
+            found = found if primitive.multiple_results else [found]
+    results = [getattr(aval, "aval", aval) for aval in found]
+    for aval in results:
+        if not isinstance(aval, core.AbstractValue):
+            raise TypeError(f"it gives {aval!r}, which is no abstract value")
+    return primitive, results, inferred
+
+
+def _abstract_eval(
+    primitive: Any, name: str, avals: Sequence[Any], parameters: dict[str, Any]
+) -> Any:
+    """A primitive's abstract evaluation, as JAX keeps it for the equations it traces.
+
+    What rules trace to is verified next, and what has been verified is what they are run on.
+    """
+    if ops.may_have_functions(name) or primitive.ref_allocating:
+        return primitive.abstract_eval(*avals, **parameters)
+    return pe._cached_abstract_eval(primitive, *avals, **parameters)
+
+
+def _unbound_axes(op: Any, parameters: dict[str, Any]) -> Any:
+    """Binds the axes of a collective that no mesh does: batching the program may."""
+    bound = core.get_axis_env()
+    size = parameters.get("axis_size", 1)
+    axes = [name for name in effect_attributes.axis_names(op) if not bound.axis_exists(name)]
+    return core.extend_axis_env_nd([(name, size) for name in axes])
+
+
+# --- structure --------------------------------------------------------------------------------
+
+
+def _read(errors: Iterator[str], name: str) -> list[str]:
+    """What a check of an op finds; attributes that it cannot read are an error, too."""
+    try:
+        return list(errors)
+    except JaxmlirError as e:
+        return [_as_continuation(e, name)]
+    except Exception as e:
+        return [
+            ": expected attributes that fit its operands and functions, got "
+            f"{type(e).__name__}: {_paragraph(e)}"
+        ]
+
+
+# Ops that take an index for each dimension of the first operand, after so many operands.  JAX's
+# abstract evaluation takes their number for granted.
+_INDEXED = {"jaxpr.dynamic_slice": 1, "jaxpr.dynamic_update_slice": 2}
+
+
+def _structure_errors(op: Any, name: str) -> Iterator[str]:
+    """What is wrong with an op by its record; a primitive without a record has free form."""
+    if len(op.regions):
+        yield f": expected no regions, got {len(op.regions)}; functions are referred to by symbol"
+    record = ops.OPS.get(name.removeprefix("jaxpr."))
+    attributes = op.attributes
+    if record is None or "jaxpr.primitive" in attributes:
+        return
+    operands = record.operands
+    if name in _INDEXED and len(op.operands) and hasattr(op.operands[0].type, "rank"):
+        operands = _INDEXED[name] + op.operands[0].type.rank
+    for what, expected, got in (
+        ("operand", operands, len(op.operands)),
+        ("result", record.results, len(op.results)),
+    ):
+        if expected is not None and expected != got:
+            yield f": expected {count(expected, what)}, got {got}"
+    given = [key for key in attributes if not key.startswith("jaxpr.")]
+    known = [attr.name for attr in record.attributes]
+    for attr in record.attributes:
+        if attr.mandatory and attr.name not in given:
+            got = ", ".join(map(repr, given)) or "none"
+            yield f" requires attribute '{attr.name}': expected {attr.kind}, got attributes {got}"
+    for key in given:
+        if key not in known:
+            takes = "one of " + ", ".join(map(repr, known)) if known else "no attributes"
+            yield f": expected {takes}, got attribute '{key}'{_nearest(key, known)}"
+            continue
+        attr, value = record.attribute(key), attributes[key]
+        if (
+            attr is not None
+            and attr.each
+            and isinstance(value, (ir.ArrayAttr, ir.DenseBoolArrayAttr))
+        ):
+            n = len(op.operands if attr.each == "operands" else op.results)
+            if len(value) != n:
+                yield f" attribute '{key}': expected {n} items, by its {attr.each}, got {value}"
+            elif isinstance(value, ir.ArrayAttr):
+                for i, item in enumerate(value):
+                    if expected := attribute_kinds.unmet(op, item, attr.kind):
+                        yield f" attribute '{key}': expected {expected} at {i}, got {item}"
+        if attr is not None and not attr.each:
+            # A rule that there is not has no attribute.
+            kind = attr.kind.removesuffix("?") if key in custom_rule_ops.ATTRIBUTES else attr.kind
+            expected = attribute_kinds.unmet(op, attributes[key], kind)
+            if expected:
+                yield f" attribute '{key}': expected {expected}, got {attributes[key]}"
+
+
+def _tree_errors(function: func.FuncOp) -> Iterator[str]:
+    """Where the pytrees of a function do not have as many leaves as it has values."""
+    attributes = function.attributes
+    for key, what in (("jaxpr.in_tree", "argument"), ("jaxpr.out_tree", "result")):
+        if key not in attributes:
+            continue
+        types = function.type.inputs if what == "argument" else function.type.results
+        try:
+            tree = pytrees.decode(attributes[key])
+        except JaxmlirError as e:
+            yield f"'func.func' op attribute '{key}': {_paragraph(e)}"
+            continue
+        if tree.num_leaves != len(types):
+            yield (
+                f"'func.func' op attribute '{key}': expected a leaf for each of "
+                f"{count(len(types), what)}, got {tree.num_leaves}"
+            )
+        elif what == "argument" and not pytrees.is_of_arguments(tree):
+            yield (
+                f"'func.func' op attribute '{key}': expected a tuple of arguments and a dict of "
+                f"keyword arguments, got {attributes[key]}"
+            )
+
+
+def _constant_errors(program: Program, op: Any) -> Iterator[str]:
+    """What is wrong with a ``jaxpr.constant``; a value that is absent is missed when it is used."""
+    attributes = op.attributes
+    operands, results = len(op.operands), len(op.results)
+    if operands or results != 1:
+        yield f": expected 0 operands and 1 result, got {operands} and {results}"
+        return
+    keys = [key for key in attributes if not key.startswith("jaxpr.")]
+    if keys not in (["value"], ["name"]):
+        got = ", ".join(map(repr, keys)) or "none"
+        yield f" requires attribute 'value' or 'name': expected one of them, got attributes {got}"
+        return
+    want, attr = op.results[0].type, attributes[keys[0]]
+    try:
+        aval = aval_of(want)
+        if keys == ["name"]:
+            have = _stored_aval(program, ir.StringAttr(attr).value)
+            if have is not None and _payload_type(have) != _payload_type(aval):
+                yield f" result #0: expected {_type_text(have)} by its value, got {want}"
+        elif isinstance(attr, ir.DictAttr):
+            codec.decode(attr)
+        elif not isinstance(attr, ir.DenseElementsAttr):
+            yield f" attribute 'value': expected an array or a handle, got {attr}"
+        elif attr.type != (expected := _payload_type(aval)):
+            yield f" attribute 'value': expected {expected} for a result {want}, got {attr.type}"
+    except (JaxmlirError, TypeError, ValueError) as e:
+        yield f": {_paragraph(e)}"
+
+
+def _stored_aval(program: Program, name: str) -> Any | None:
+    """What the side table has under a name; nothing is read from an artifact for this."""
+    value = program._constants.unread(name)
+    if isinstance(value, Unread):
+        return core.ShapedArray(value.shape, value.dtype)
+    return None if value is None else core.typeof(value)
+
+
+@functools.cache
+def _payload_type(aval: Any) -> ir.Type:
+    """The type of the dense attribute that holds a constant of an aval."""
+    if not isinstance(aval, core.ShapedArray):
+        raise ValueError(f"expected a handle for a constant of type {type_of(aval)}, got an array")
+    shape, dtype = aval.shape, aval.dtype
+    if isinstance(dtype, dtypes.ExtendedDType):
+        data = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(shape, dtype))
+        shape, dtype = data.shape, data.dtype
+    elif dtype == dtypes.float0:
+        dtype = np.dtype(bool)
+    return ir.RankedTensorType.get(shape, element_of(dtype), loc=ir.Location.unknown())
+
+
+# --- the surroundings of abstract evaluation -----------------------------------------------------
+
+
+def _given_effects(op: Any) -> Iterable[Any]:
+    attributes = op.attributes
+    return (
+        effect_attributes.listed(attributes["jaxpr.effects"])
+        if "jaxpr.effects" in attributes
+        else ()
+    )
+
+
+def _effects_of(inferred: Iterable[Any], op: Any) -> set[Any]:
+    """The effects that an op is to list, of those that JAX computes.
+
+    Those on operands are of the operand's first place.  What functions do to operands, JAX says of
+    their variables; that is left to the ops in these.
+    """
+    operands = list(op.operands)
+    found = set()
+    for effect in inferred:
+        if isinstance(effect, effects.JaxprInputEffect):
+            if isinstance(effect.input, int):
+                found.add(effect.replace(operands.index(operands[effect.input])))
+        else:
+            found.add(effect)
+    return found
+
+
+def _tracks_axes(op: Any, name: str, around: bool) -> bool:
+    """Whether the functions that an op names are typed with the axes their values vary over."""
+    if name != "jaxpr.shard_map":
+        return around
+    attributes = op.attributes
+    return "check_vma" not in attributes or codec.decode(attributes["check_vma"])
+
+
+def _printing() -> tuple[Any, Any]:
+    """What JAX's type checks ask for to print a jaxpr."""
+    return core.JaxprPpContext(), core.JaxprPpSettings()
+
+
+@functools.cache
+def _known_ops() -> frozenset[str]:
+    return frozenset(f"jaxpr.{name}" for name in ops.OPS)
+
+
+# --- words ------------------------------------------------------------------------------------
+
+
+def _rejection(op: Any, name: str, error: Exception) -> str:
+    """JAX's reason for refusing the operands or parameters of an op."""
+    got = ", ".join(str(v.type) for v in op.operands) or "none"
+    return (
+        f": expected operands that JAX's abstract evaluation accepts, got {got}: "
+        f"{type(error).__name__}: {_paragraph(error)}"
+    )
+
+
+def _as_continuation(error: JaxmlirError, name: str) -> str:
+    """An error of another part of jaxmlir, to follow the op's name."""
+    message = _paragraph(error)
+    prefix = f"'{name}' op"
+    return message[len(prefix) :] if message.startswith(prefix) else f": {message}"
+
+
+def _paragraph(error: Exception) -> str:
+    text = message_of(error) if isinstance(error, JaxmlirError) else str(error)
+    return " ".join(text.split())
+
+
+def _type_text(aval: Any) -> str:
+    strip = getattr(aval, "strip_weak_type", None)
+    try:
+        return str(type_of(strip() if strip else aval))
+    except (JaxmlirError, ir.MLIRError, TypeError):
+        # No type: of a dtype that is none, or a size that is negative, or more than 64 bits hold.
+        return str(aval)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = nearest(name, known)
+    return f"; did you mean {near if near[0] == '@' else repr(near)}?" if near else ""

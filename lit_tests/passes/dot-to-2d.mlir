@@ -1,0 +1,58 @@
+// Dimensions that a product treats alike are one.
+
+// RUN: jaxmlir-opt --jaxpr-dot-to-2d=platform=cpu %s -o %t
+// RUN: FileCheck %s < %t
+// RUN: jaxmlir-opt --jaxpr-dot-to-2d=platform=tpu %s -o %t.other
+// RUN: jaxmlir-opt %s -o %t.same
+// RUN: diff %t.other %t.same
+// RUN: jaxmlir-opt --jaxpr-dot-to-2d=platform=cpu %t | diff %t -
+// RUN: jaxmlir-run %s --args '[[1.0, 2.0]], [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [7.0, 8.0]]]' | FileCheck %s --check-prefix=EXEC
+// RUN: jaxmlir-run %t --args '[[1.0, 2.0]], [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [7.0, 8.0]]]' | FileCheck %s --check-prefix=EXEC
+// RUN: jaxmlir-opt --jaxpr-dot-to-2d=platform=cpu --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
+
+// REMARK: flatten-products.mlir:{{[0-9]+}}:8: remark: [jaxpr-dot-to-2d] of 2 and 2 dimensions
+// REMARK: remark: [jaxpr-dot-to-2d] of what an operand is the transpose of
+// REMARK: remark: [jaxpr-dot-to-2d] with its operands in the other order
+// REMARK: remark: [jaxpr-dot-to-2d] a sum of what is read as an array of 2 dimensions
+
+// CHECK-LABEL: func.func public @main
+// CHECK:         %[[W:.*]] = "jaxpr.reshape"(%arg1) {new_sizes = array<i64: 2, 4>}
+// CHECK:         %[[Y:.*]] = "jaxpr.dot_general"(%arg0, %[[W]]) {dimension_numbers = {{\[\[}}array<i64: 1>, array<i64: 0>]
+// CHECK:         "jaxpr.reshape"(%[[Y]]) {new_sizes = array<i64: 1, 2, 2>}
+// CHECK:         "jaxpr.dot_general"({{.*}}) {dimension_numbers = {{\[\[}}array<i64: 1>, array<i64: 1>]{{.*}} : (tensor<1x4xf32>, tensor<2x4xf32>) -> tensor<1x2xf32>
+// CHECK:         "jaxpr.dot_general"(%[[LAST:.*]], %arg1) {{.*}}tensor<1x2x2xf32>, tensor<2x2x2xf32>
+// A transpose is a matter of what is summed over.
+// CHECK-NOT:     "jaxpr.transpose"
+// CHECK:         "jaxpr.dot_general"(%[[T:.*]], %arg0) {dimension_numbers = {{\[\[}}array<i64: 0>, array<i64: 1>]{{.*}} : (tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<2x1xf32>
+// Or of which operand comes first.
+// CHECK-NEXT:    %[[M:.*]] = "jaxpr.reshape"(%{{[0-9]+}}) {new_sizes = array<i64: 1, 4>}
+// CHECK-NEXT:    %[[N:.*]] = "jaxpr.reshape"(%arg1) {new_sizes = array<i64: 2, 4>}
+// CHECK-NEXT:    "jaxpr.dot_general"(%[[M]], %[[N]]) {dimension_numbers = {{\[\[}}array<i64: 1>, array<i64: 1>]{{.*}} -> tensor<1x2xf32>
+// CHECK-NEXT:    %[[O:.*]] = "jaxpr.reshape"(%arg1) {new_sizes = array<i64: 2, 4>}
+// CHECK-NEXT:    "jaxpr.reduce_sum"(%[[O]]) {axes = array<i64: 1>} : (tensor<2x4xf32>) -> tensor<2xf32>
+
+// EXEC:      result[0]: f32[1,2,2] = {{\[\[\[}}11.0, 14.0],
+// EXEC-NEXT: [17.0, 20.0]]]
+// EXEC: result[1]: f32[1,2] = {{\[\[}}170.0, 418.0]]
+// EXEC: result[2]: f32[1,2] = {{\[\[}}167.0, 415.0]]
+// EXEC: result[3]: f32[2,1] = {{\[\[}}45.0],
+// EXEC-NEXT: [54.0]]
+// EXEC: result[4]: f32[1,2] = {{\[\[}}170.0, 418.0]]
+// EXEC: result[5]: f32[2] = [10.0, 26.0]
+func.func public @main(%x: tensor<1x2xf32>, %w: tensor<2x2x2xf32>) -> (tensor<1x2x2xf32>, tensor<1x2xf32>, tensor<1x2xf32>, tensor<2x1xf32>, tensor<1x2xf32>, tensor<2xf32>) {
+  // Two dimensions of the weights are columns.
+  %y = "jaxpr.dot_general"(%x, %w) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<1x2xf32>, tensor<2x2x2xf32>) -> tensor<1x2x2xf32>
+  // They are summed over.
+  %z = "jaxpr.dot_general"(%y, %w) {dimension_numbers = [[array<i64: 1, 2>, array<i64: 1, 2>], [[], []]], preferred_element_type = f32} : (tensor<1x2x2xf32>, tensor<2x2x2xf32>) -> tensor<1x2xf32>
+  // In another order than in the other operand.
+  %t = "jaxpr.dot_general"(%y, %w) {dimension_numbers = [[array<i64: 1, 2>, array<i64: 2, 1>], [[], []]], preferred_element_type = f32} : (tensor<1x2x2xf32>, tensor<2x2x2xf32>) -> tensor<1x2xf32>
+  %matrix = "jaxpr.reshape"(%y) {new_sizes = array<i64: 2, 2>} : (tensor<1x2x2xf32>) -> tensor<2x2xf32>
+  %columns = "jaxpr.transpose"(%matrix) {permutation = array<i64: 1, 0>} : (tensor<2x2xf32>) -> tensor<2x2xf32>
+  %u = "jaxpr.dot_general"(%columns, %x) {dimension_numbers = [[array<i64: 1>, array<i64: 1>], [[], []]], preferred_element_type = f32} : (tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<2x1xf32>
+  // Its dimensions are those of the second operand, then those of the first.
+  %v = "jaxpr.dot_general"(%w, %y) {dimension_numbers = [[array<i64: 1, 2>, array<i64: 1, 2>], [[], []]], preferred_element_type = f32} : (tensor<2x2x2xf32>, tensor<1x2x2xf32>) -> tensor<2x1xf32>
+  %row = "jaxpr.transpose"(%v) {permutation = array<i64: 1, 0>} : (tensor<2x1xf32>) -> tensor<1x2xf32>
+  // A product reads what is summed as a matrix.
+  %s = "jaxpr.reduce_sum"(%w) {axes = array<i64: 1, 2>} : (tensor<2x2x2xf32>) -> tensor<2xf32>
+  return %y, %z, %t, %u, %row, %s : tensor<1x2x2xf32>, tensor<1x2xf32>, tensor<1x2xf32>, tensor<2x1xf32>, tensor<1x2xf32>, tensor<2xf32>
+}

@@ -1,0 +1,652 @@
+"""Custom rules are traced when a program's module is first looked at, as they were imported."""
+
+import concurrent.futures
+import threading
+import time
+
+import jax
+import jax.extend
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxmlir
+from jaxmlir import backend
+from jaxmlir.bridge.custom_rules import pending
+from jaxmlir.errors import TransformError
+from jaxmlir.passes import level_pipeline
+
+pytestmark = pytest.mark.compat
+
+
+def square_with_counted_rule():
+    """A function and the list that its rule adds to whenever it is traced."""
+    traced = []
+
+    @jax.custom_jvp
+    def square(x):
+        return x @ x
+
+    @square.defjvp
+    def square_jvp(primals, tangents):
+        traced.append(primals)
+        (x,), (t,) = primals, tangents
+        return square(x), t @ x + x @ t
+
+    return square, traced
+
+
+def matrix():
+    return np.arange(9, dtype=np.float32).reshape(3, 3)
+
+
+def test_calling_and_lowering_trace_no_rule():
+    square, traced = square_with_counted_rule()
+    program = jaxmlir.trace(square)(matrix())
+    np.testing.assert_array_equal(program(matrix()), jax.jit(square)(matrix()))
+    program.lower().compile()
+    assert not traced
+    assert "jvp_jaxpr = @square_jvp" in program.as_text()
+    assert traced
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_the_passes_of_the_backend_trace_no_rule(level):
+    square, traced = square_with_counted_rule()
+    with backend.enabled(pipeline=level_pipeline(level)):
+        np.testing.assert_array_equal(jax.jit(square)(matrix()), matrix() @ matrix())
+    assert not traced
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_optimizing_for_jit_traces_no_rule(level):
+    square, traced = square_with_counted_rule()
+
+    def alike(x):
+        # Two equations, each with thunks of its own: the rules are equal all the same.
+        return square(x) - jax.jit(square)(x) + x
+
+    jitted = jaxmlir.jit(alike, optimize=level)
+    product = "stablehlo.dot_general" if level == 1 else "stablehlo.reduce("
+    assert jitted.lower(matrix()).as_text().count(product) == 1
+    np.testing.assert_array_equal(jitted(matrix()), matrix())
+    assert not traced
+    for ours, theirs in zip(
+        jax.jvp(jitted, (matrix(),), (np.eye(3, dtype=np.float32),)),
+        jax.jvp(alike, (matrix(),), (np.eye(3, dtype=np.float32),)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+    assert traced
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_optimizing_a_program_traces_no_rule(level):
+    square, traced = square_with_counted_rule()
+
+    def loss(x):
+        return jnp.sum(square(jnp.sin(x)) * jax.jit(square)(jnp.sin(x)))
+
+    optimized = jaxmlir.trace(loss)(matrix()).optimize(level)
+    np.testing.assert_allclose(optimized(matrix()), loss(matrix()), rtol=1e-6)
+    assert not traced
+    gradient = optimized.grad().optimize(level).remat()
+    assert traced
+    wanted = jax.grad(loss)(matrix())
+    np.testing.assert_allclose(gradient(matrix()), wanted, rtol=1e-5, atol=1e-5)
+    second = gradient.jvp()((matrix(),), (matrix(),))[1]
+    np.testing.assert_allclose(
+        second, jax.jvp(jax.grad(loss), (matrix(),), (matrix(),))[1], rtol=1e-4, atol=1e-4
+    )
+    assert "jvp_jaxpr = @square_jvp" in optimized.as_text()
+
+
+def test_rules_are_traced_under_the_configuration_of_the_import():
+    square, _ = square_with_counted_rule()
+    with jax.default_matmul_precision("highest"):
+        program = jaxmlir.trace(square)(matrix())
+        at_once = jaxmlir.trace(square)(matrix()).as_text()
+    assert program.as_text() == at_once
+    assert at_once.count('{Precision = "HIGHEST"}') == 2 * at_once.count("jaxpr.dot_general")
+
+
+def test_what_a_rule_calls_is_the_function_that_the_program_has():
+    traced = []
+
+    @jax.jit
+    def sine(x):
+        traced.append(x)
+        return jnp.sin(x)
+
+    @jax.custom_jvp
+    def f(x):
+        return sine(x)
+
+    @f.defjvp
+    def f_jvp(primals, tangents):
+        (x,), (t,) = primals, tangents
+        return sine(x), t * jnp.cos(x)
+
+    closed = jax.make_jaxpr(lambda x: f(x) * sine(x))(1.0)
+    text = jaxmlir.from_jaxpr(closed).as_text()
+    assert text.count("func.func private @sine") == 1
+    # As JAX, which finds it traced already.
+    jax.make_jaxpr(jax.grad(lambda x: f(x) * sine(x)))(1.0)
+    assert len(traced) == 1
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda program: program.grad()(1.0),
+        lambda program: jax.grad(program)(1.0),
+        lambda program: (program.verify(), jnp.cos(1.0))[1],
+    ],
+)
+def test_a_program_is_used_while_another_thread_traces_its_rules(use):
+    half, whole = threading.Event(), threading.Event()
+
+    def rule(x):
+        half.set()
+        whole.wait(0.3)
+        return x, None
+
+    @jax.custom_vjp
+    def sine(x):
+        return jnp.sin(x)
+
+    @jax.custom_vjp
+    def same(x):
+        return x
+
+    sine.defvjp(lambda x: (jnp.sin(x), x), lambda x, ct: (ct * jnp.cos(x),))
+    same.defvjp(rule, lambda _, ct: (ct,))
+    program = jaxmlir.trace(lambda x: same(sine(x)))(1.0)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        other = pool.submit(lambda: program.grad()(1.0))
+        assert half.wait(10)
+        got = use(program)
+        whole.set()
+        np.testing.assert_allclose([got, other.result()], jnp.cos(1.0), rtol=1e-6)
+
+
+def test_threads_see_one_module_with_all_rules():
+    def nested(x):
+        return jnp.sum(jax.nn.gelu(jax.nn.relu(x)) + jax.nn.silu(x) * jax.nn.logsumexp(x))
+
+    program = jaxmlir.trace(nested)(jnp.ones(3))
+    texts = []
+    threads = [threading.Thread(target=lambda: texts.append(str(program))) for _ in range(4)]
+    with program.rule_tracing.lock:
+        for thread in threads:
+            thread.start()
+        # All of them find rules that are to be traced, and wait; one traces them.
+        time.sleep(0.1)
+    for thread in threads:
+        thread.join()
+    assert len(texts) == 4 and set(texts) == {str(program)}
+    assert str(program).count("jvp_jaxpr = @") >= 2
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_a_rule_that_programs_share_is_traced_by_one_thread_at_a_time(mode):
+    """JAX keeps with the rule, not with the program, what tracing it has found out."""
+    inside, most = [], []
+
+    def alone(rule):
+        def counted(*args):
+            inside.append(rule)
+            most.append(len(inside))
+            time.sleep(0.05)
+            inside.pop()
+            return rule(*args)
+
+        return counted
+
+    def value(x):
+        return {"sin": jnp.sin(x)}
+
+    def jvp(primals, tangents):
+        return value(*primals), {"sin": tangents[0] * jnp.cos(primals[0])}
+
+    def bwd(residuals, ct):
+        return (ct["sin"] * jnp.cos(residuals["x"]),)
+
+    if mode == "forward":
+        function = jax.custom_jvp(value)
+        function.defjvp(alone(jvp))
+    else:
+        function = jax.custom_vjp(value)
+        function.defvjp(alone(lambda x: (value(x), {"x": x})), alone(bwd))
+    shared = jax.jit(function)
+    programs = [jaxmlir.trace(lambda x: shared(x)["sin"])(1.0) for _ in range(4)]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda program: program.grad()(0.5), programs))
+    np.testing.assert_allclose(found, [np.cos(0.5)] * 4, rtol=1e-6)
+    assert most and max(most) == 1
+
+
+def test_a_constant_of_a_rule_is_in_the_side_table():
+    table = np.arange(5000, dtype=np.float32)
+
+    @jax.custom_jvp
+    def f(x):
+        return x
+
+    @f.defjvp
+    def f_jvp(primals, tangents):
+        return f(*primals), tangents[0] * table
+
+    program = jaxmlir.trace(f)(jnp.ones(5000))
+    (constant,) = program.constants.values()
+    np.testing.assert_array_equal(constant, table)
+    _, tangent = program.jvp()((jnp.ones(5000),), (jnp.ones(5000),))
+    np.testing.assert_array_equal(tangent, table)
+
+
+def test_a_module_of_an_exported_program_has_its_rules():
+    square, traced = square_with_counted_rule()
+    jaxpr = jaxmlir.trace(square)(matrix()).to_jaxpr()
+    assert not traced
+    evaluate = jax.extend.core.jaxpr_as_fun(jaxpr)
+    (out,), (tangent,) = jax.jvp(evaluate, (matrix(),), (np.ones_like(matrix()),))
+    want = jax.jvp(square, (matrix(),), (np.ones_like(matrix()),))
+    np.testing.assert_array_equal(out, want[0])
+    np.testing.assert_array_equal(tangent, want[1])
+
+
+def sine_with_counted_rules():
+    """A function with rules that call functions with rules, and the list that tracing them adds
+    to."""
+    traced = []
+
+    @jax.custom_vjp
+    def sine(x):
+        return jnp.sin(x)
+
+    @jax.custom_jvp
+    def cosine(x):
+        return jnp.cos(x)
+
+    def fwd(x):
+        traced.append("fwd")
+        return sine(x), x
+
+    def bwd(x, ct):
+        traced.append("bwd")
+        return (cosine(x) * ct,)
+
+    @cosine.defjvp
+    def cosine_jvp(primals, tangents):
+        traced.append("jvp")
+        return cosine(*primals), -sine(*primals) * tangents[0]
+
+    sine.defvjp(fwd, bwd)
+    return sine, traced
+
+
+def test_a_derivative_traces_the_rules_of_the_ops_that_it_meets():
+    sine, traced = sine_with_counted_rules()
+
+    def f(x):
+        return sine(x) * x
+
+    x = np.float32(1.3)
+    first = jaxmlir.trace(f)(x).grad()
+    first.verify()
+    np.testing.assert_array_equal(first(x), jax.jit(jax.grad(f))(x))
+    assert first.has_untraced_rules
+    traced.clear()
+    second = first.grad()
+    assert "jvp" in traced
+    np.testing.assert_allclose(second(x), jax.grad(jax.grad(f))(x), rtol=1e-6)
+    np.testing.assert_allclose(second.grad()(x), jax.grad(jax.grad(jax.grad(f)))(x), rtol=1e-5)
+
+
+def test_a_derivative_in_jax_code_traces_the_rules_of_the_ops_that_it_meets():
+    sine, traced = sine_with_counted_rules()
+
+    def f(x, unused):
+        return sine(x) * x, unused
+
+    x = np.float32(1.3)
+    program = jaxmlir.trace(f)(x, x)
+    # JAX asks what it traces for the place of its code, and for its text if it cannot tell.
+    assert program.__code__.co_filename == __file__
+    np.testing.assert_array_equal(jax.jit(program)(x, x), jax.jit(f)(x, x))
+    assert not traced
+    for of in (program, jaxmlir.jit(f, optimize=2)):
+        first = jax.jit(jax.grad(lambda x, of=of: of(x, x)[0]))
+        np.testing.assert_array_equal(first(x), jax.jit(jax.grad(lambda x: f(x, x)[0]))(x))
+        assert "jvp" not in traced
+    second = jax.grad(jax.grad(lambda x: program(x, x)[0]))
+    np.testing.assert_allclose(second(x), jax.grad(jax.grad(lambda x: f(x, x)[0]))(x), rtol=1e-6)
+    assert "jvp" in traced
+
+
+def test_a_backward_rule_that_a_derivative_of_jax_traces_has_the_mesh_of_its_program():
+    """JAX transposes a ``jit`` with the mesh of its equations as the thread's own."""
+
+    @jax.custom_vjp
+    def f(x):
+        return jnp.sin(x)
+
+    def bwd(x, ct):
+        _, pullback = jax.vjp(lambda x, unused: x * jnp.cos(x), x, x)
+        return (sum(pullback(ct)),)
+
+    f.defvjp(lambda x: (f(x), x), bwd)
+    for level in (0, 2):
+        assert jax.grad(jaxmlir.jit(f, optimize=level))(1.0) == jax.grad(f)(1.0)
+
+
+def test_a_derivative_that_is_looked_at_has_all_rules():
+    sine, _ = sine_with_counted_rules()
+    x = np.float32(1.3)
+    derivative = jaxmlir.trace(sine)(x).grad()
+    before = derivative(x)
+    text = derivative.as_text()
+    assert not derivative.has_untraced_rules
+    assert "untraced" not in text
+    # The rules call functions that the derivative calls as well: no second copies of them.
+    assert text.count("func.func") == 6
+    assert text.count("jvp_jaxpr = @") == 2
+    assert text.count("bwd_jaxpr = @") == 2
+    assert derivative(x) == before == jaxmlir.parse(text)(x)
+    derivative.verify()
+    second = jaxmlir.parse(text).grad()(x)
+    np.testing.assert_allclose(second, jax.grad(jax.grad(sine))(x), rtol=1e-6)
+
+
+def test_rules_that_jax_differentiates_are_traced_first():
+    sine, _ = sine_with_counted_rules()
+
+    @jax.custom_jvp
+    def outer(x):
+        return jnp.sum(jnp.cos(x))
+
+    @outer.defjvp
+    def outer_jvp(primals, tangents):
+        # JAX's own rule is run on a recomputation that keeps what a policy says.
+        policy = jax.checkpoint_policies.dots_saveable
+        weighted = jax.checkpoint(lambda x, t: jnp.sum(sine(x) * t), policy=policy)
+        return outer(*primals), -weighted(*primals, *tangents)
+
+    x = np.linspace(0, 1, 4, dtype=np.float32)
+    program = jaxmlir.trace(outer)(x)
+    np.testing.assert_allclose(program.grad()(x), jax.grad(outer)(x), rtol=1e-6)
+    _, lin = program.linearize()
+    hessian = jax.jacrev(jax.grad(outer))(x)
+    np.testing.assert_allclose(jax.jacrev(program.grad())(x), hessian, rtol=1e-5)
+    assert "untraced" not in lin.as_text()
+
+
+def test_rules_that_are_traced_meanwhile_take_no_name_twice():
+    """A branch of a loop is split, and its rule traced, while functions around it are written."""
+
+    @jax.custom_vjp
+    def product(x, y):
+        return x * y
+
+    def product_fwd(x, y):
+        return product(x, y), (x, y)
+
+    def product_bwd(residuals, ct):
+        x, y = residuals
+        return ct * y, jnp.sum(x * ct)
+
+    product.defvjp(product_fwd, product_bwd)
+
+    def f(x, y):
+        def step(c, row):
+            return lax.cond(y > 0, lambda c: product(c, y), jnp.sin, c), c * row
+
+        return lax.scan(step, x, matrix())
+
+    x, y = np.ones(3, np.float32), np.float32(0.5)
+    program = jaxmlir.trace(f)(x, y)
+    _, lin = program.linearize(custom_vjp_forward="transpose")
+    fwd, bwd = program.vjp()
+    out, residuals = fwd(x, y)
+    want, pullback = jax.vjp(f, x, y)
+    for ours, theirs in zip(bwd(residuals, out), pullback(want), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    lin.verify()
+
+
+def test_batching_traces_no_rule():
+    sine, traced = sine_with_counted_rules()
+    xs = np.linspace(0, 2, 6, dtype=np.float32).reshape(3, 2)
+
+    def f(x):
+        return jnp.sum(sine(x) * x)
+
+    program = jaxmlir.trace(f)(xs[0])
+    batched = program.vmap(axis_size=3)
+    batched.verify()
+    twice = jaxmlir.trace(lambda x: sine(x))(xs[0, 0]).vmap(axis_size=2).vmap(axis_size=3)
+    traced.clear()
+    np.testing.assert_array_equal(batched(xs), jax.jit(jax.vmap(f))(xs))
+    np.testing.assert_array_equal(twice(xs), jax.jit(jax.vmap(jax.vmap(sine)))(xs))
+    assert not traced
+    for derivative in (batched.vjp()[0], program.grad().vmap(axis_size=3)):
+        derivative.verify()
+        assert derivative.has_untraced_rules
+
+    def summed(f):
+        return lambda xs: jnp.sum(f(xs))
+
+    want = jax.grad(summed(jax.vmap(f)))(xs)
+    np.testing.assert_allclose(jax.grad(summed(batched))(xs), want, rtol=1e-6)
+    np.testing.assert_allclose(program.grad().vmap(axis_size=3)(xs), want, rtol=1e-6)
+    np.testing.assert_allclose(jax.grad(summed(twice))(xs), np.cos(xs), rtol=1e-6)
+    hessian = jax.jacrev(jax.grad(summed(jax.vmap(f))))(xs)
+    np.testing.assert_allclose(jax.jacrev(jax.grad(summed(batched)))(xs), hessian, rtol=1e-5)
+    text = batched.as_text()
+    assert not batched.has_untraced_rules
+    # As if all rules had been there from the beginning.
+    assert text == jaxmlir.parse(str(program)).vmap(axis_size=3).as_text()
+    np.testing.assert_allclose(jax.grad(summed(jaxmlir.parse(text)))(xs), want, rtol=1e-6)
+
+
+def test_rules_of_results_that_may_have_to_be_batched_are_traced_at_once():
+    @jax.custom_jvp
+    def pair(x, y):
+        return x * 2, y * 3
+
+    @pair.defjvp
+    def pair_jvp(primals, tangents):
+        (x, y), (dx, dy) = primals, tangents
+        # The second result's tangent depends on both: it is batched, and so is the result.
+        return pair(x, y), (2 * dx, 3 * dy + x * dx)
+
+    xs, y = np.arange(3, dtype=np.float32), np.float32(2)
+    program = jaxmlir.trace(lambda x, y: pair(x, y))(xs[0], y)
+    batched = program.vmap(in_axes=(0, None), axis_size=3)
+    want = jax.vmap(pair, in_axes=(0, None))
+    tangents = np.ones_like(xs), np.float32(1)
+    for ours, theirs in zip(
+        jax.tree.leaves(jax.jvp(batched, (xs, y), tangents)),
+        jax.tree.leaves(jax.jvp(want, (xs, y), tangents)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e-3])
+def test_rules_of_results_that_the_batch_shares_wait(shift):
+    """The forward rule's own total is batched; a backward rule's cotangent of it counts once."""
+    traced = []
+
+    @jax.custom_vjp
+    def total_and_product(x, y, n):
+        return jnp.sum(x), x * y, n + 1
+
+    def fwd(x, y, n):
+        traced.append(x)
+        return (jnp.sum(x) + 0 * y * shift, x * y, n + 1), (x, y)
+
+    def bwd(residuals, ct):
+        x, y = residuals
+        return ct[0] + ct[1] * y, jnp.sum(ct[1] * x), None
+
+    total_and_product.defvjp(fwd, bwd)
+
+    def f(x, y, n):
+        total, product, n = total_and_product(x, y, n)
+        return jnp.sin(total) + jnp.sum(jnp.sin(product)) * n
+
+    def plain(x, y, n):
+        return jnp.sin(jnp.sum(x)) + jnp.sum(jnp.sin(x * y)) * (n + 1)
+
+    x, ys, n = np.arange(2, dtype=np.float32), np.linspace(0, 1, 3, dtype=np.float32), 2
+    program = jaxmlir.trace(f)(x, ys[0], n)
+    batched = program.vmap((None, 0, None), axis_size=3)
+    np.testing.assert_allclose(batched(x, ys, n), jax.vmap(plain, (None, 0, None))(x, ys, n), 1e-6)
+    assert not traced
+
+    def weighed(f):
+        return lambda x, ys: jnp.vdot(jnp.arange(1.0, 4.0), f(x, ys, n))
+
+    theirs = weighed(jax.vmap(plain, (None, 0, None)))
+    for ours in (batched, jaxmlir.parse(program.as_text()).vmap((None, 0, None), axis_size=3)):
+        for derivative in (jax.grad, lambda f, argnums: jax.jacrev(jax.grad(f, 0), argnums)):
+            for got, want in zip(
+                derivative(weighed(ours), argnums=(0, 1))(x, ys),
+                derivative(theirs, argnums=(0, 1))(x, ys),
+                strict=True,
+            ):
+                np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+    empty = program.vmap((None, 0, None), axis_size=0)
+    for got in jax.grad(lambda x, ys: jnp.sum(empty(x, ys, n)), (0, 1))(x, ys[:0]):
+        assert not np.any(got)
+
+
+def test_a_rule_within_a_rule_waits_for_its_derivative():
+    """If it turns out then that a shared result has a tangent for each element, that is an error:
+    JAX's own, of staged functions, is about ``broadcast_in_dim``."""
+
+    @jax.custom_jvp
+    def inner(x, y):
+        return x * 2, y * 3
+
+    @inner.defjvp
+    def inner_jvp(primals, tangents):
+        (x, y), (dx, dy) = primals, tangents
+        return inner(x, y), (2 * dx, 3 * dy + x * dx)
+
+    @jax.custom_jvp
+    def outer(x, y):
+        return x * y
+
+    @outer.defjvp
+    def outer_jvp(primals, tangents):
+        (x, y), (dx, dy) = primals, tangents
+        a, b = inner(x, y)
+        return outer(x, y), dx * a + dy * b
+
+    xs, y = np.arange(1, 4, dtype=np.float32), np.float32(2)
+
+    def gradient(f):
+        return jax.grad(lambda xs, y: jnp.sum(jnp.sin(f(xs, y))), (0, 1))
+
+    def close(f, derivative):
+        theirs = derivative(gradient(jax.vmap(outer, (0, None))))(xs, y)
+        for got, want in zip(derivative(gradient(f))(xs, y), theirs, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5)
+
+    def batched(program):
+        return program.vmap((0, None), axis_size=3)
+
+    program = jaxmlir.trace(lambda x, y: outer(x, y))(xs[0], y)
+    close(batched(program), lambda g: g)
+    with pytest.raises(TransformError, match=r"the same for all; trace the rules before batching"):
+        jax.jacfwd(gradient(batched(program)))(xs, y)
+    program = jaxmlir.trace(lambda x, y: outer(x, y))(xs[0], y)
+    program.trace_rules()
+    close(batched(program), jax.jacfwd)
+
+
+def test_a_rule_that_cannot_be_batched_fails_when_it_is_used():
+    opaque = jax.extend.core.Primitive("opaque")
+    opaque.def_impl(lambda x: x)
+    opaque.def_abstract_eval(lambda x: x)
+
+    @jax.custom_jvp
+    def f(x):
+        return x * 2
+
+    @f.defjvp
+    def f_jvp(primals, tangents):
+        return f(*primals), opaque.bind(tangents[0])
+
+    xs = np.arange(3, dtype=np.float32)
+    batched = jaxmlir.trace(lambda x: f(x))(xs[0]).vmap(axis_size=3)
+    np.testing.assert_array_equal(batched(xs), xs * 2)
+    assert "jvp_error = " in batched.as_text()
+    batched.verify()
+    with pytest.raises(TransformError, match="opaque.*cannot be batched"):
+        batched.jvp()
+
+
+def test_a_rule_that_cannot_be_batched_is_there_for_who_does_not():
+    """One function is called twice, on a batch and not, and its rule has a rule of its own."""
+    opaque = jax.extend.core.Primitive("opaque")
+    opaque.def_impl(lambda x: x)
+    opaque.def_abstract_eval(lambda x: x)
+    jax.interpreters.ad.deflinear(opaque, lambda ct: [ct])
+    jax.interpreters.mlir.register_lowering(opaque, lambda ctx, x: [x])
+
+    @jax.custom_jvp
+    def inner(x):
+        return jnp.sin(x)
+
+    inner.defjvp(lambda primals, tangents: (inner(*primals), 2 * tangents[0]))
+
+    @jax.custom_jvp
+    def f(x):
+        return x * 2
+
+    @f.defjvp
+    def f_jvp(primals, tangents):
+        return f(*primals), opaque.bind(inner(primals[0]) * tangents[0])
+
+    xs, y = np.arange(3, dtype=np.float32), np.float32(0.5)
+    program = jaxmlir.trace(lambda x, y: (f(x), f(y)))(xs[0], y)
+    batched = program.vmap(in_axes=(0, None), out_axes=(0, None), axis_size=3)
+    text = batched.as_text()
+    assert text.count("jvp_error = ") == 1 and text.count("jvp_jaxpr = @f_jvp") >= 1
+    batched.verify()
+    with pytest.raises(TransformError, match="opaque.*cannot be batched"):
+        batched.jvp()
+    tangent = jax.jvp(lambda y: batched(xs, y)[1], (y,), (np.float32(1),))[1]
+    np.testing.assert_allclose(tangent, np.sin(y), rtol=1e-6)
+
+
+def test_a_rule_that_a_batch_asks_for_is_traced_alone(monkeypatch):
+    def half(number):
+        @jax.custom_jvp
+        def f(x, y):
+            return number * x, jnp.sin(y)
+
+        f.defjvp(lambda p, t: (f(*p), (number * t[0], jnp.cos(p[1]) * t[1])))
+        return f
+
+    def f(x, y):
+        for number in range(1, 5):
+            x, y = half(number)(x, y)
+        return x * y
+
+    program = jaxmlir.trace(f)(1.0, 2.0)
+    reads = []
+    monkeypatch.setattr(pending, "marked_ops", lambda found: reads.extend(found) or iter(()))
+    batched = program.vmap((0, None), axis_size=3)
+    assert not reads
+    monkeypatch.undo()
+    xs = jnp.arange(3.0)
+    np.testing.assert_allclose(batched(xs, 2.0), jax.vmap(f, (0, None))(xs, 2.0), rtol=1e-6)
+    of_program = jax.grad(lambda xs, y: batched(xs, y).sum(), (0, 1))(xs, 2.0)
+    of_jax = jax.grad(lambda xs, y: jax.vmap(f, (0, None))(xs, y).sum(), (0, 1))(xs, 2.0)
+    for got, wanted in zip(of_program, of_jax, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-6)

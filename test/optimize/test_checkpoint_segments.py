@@ -1,0 +1,139 @@
+"""Forward passes that are run again: that memory falls, numbers stay, and what is left alone."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmlir
+from jaxmlir.dialect.ir import scope
+from jaxmlir.optimize.memory import checkpoint_segments
+from jaxmlir.optimize.memory.remat.straight import Line
+from jaxmlir.optimize.memory.sink_recompute.timeline import Timeline
+
+RNG = np.random.RandomState(0)
+X = RNG.randn(1024, 64).astype(np.float32)
+WEIGHTS = [RNG.randn(64, 64).astype(np.float32) / 8 for _ in range(24)]
+ALL = "jaxpr-checkpoint-segments{platform=cpu min-peak=0}"
+MIB = 1 << 20
+
+
+def layers(ws, x):
+    for w in ws:
+        x = jnp.tanh(x @ w) + jnp.exp(-x * x)
+    return jnp.mean(x**2)
+
+
+def gradient(f=layers, *args):
+    """As the pass finds it at level 2: what XLA would compute over and over is stored."""
+    program = jaxmlir.trace(f)(*(args or (WEIGHTS, X))).optimize(1).grad().optimize(1)
+    return program.run_passes("jaxpr-materialize-shared{platform=cpu}")
+
+
+def temporary(program):
+    return program.lower().compile().memory_analysis().temp_size_in_bytes
+
+
+@pytest.fixture
+def library(monkeypatch):
+    """Has a C library keep blocks of so many bytes, which are there for others then."""
+
+    def keeps(count):
+        monkeypatch.setattr(checkpoint_segments, "KEPT", count)
+        return f"jaxpr-checkpoint-segments{{platform=cpu min-peak={2 * count}}}"
+
+    return keeps
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("kept", [5 * MIB, 7 * MIB])
+def test_memory_is_what_is_kept(library, kept):
+    before = gradient()
+    remarks = []
+    after = before.run_passes(library(kept), remarks=remarks.append)
+    after.verify()
+    assert temporary(before) > 2.4 * kept
+    assert temporary(after) <= 1.6 * kept
+    assert "of the forward pass again" in remarks[0].message
+    for got, want in zip(after(WEIGHTS, X), jax.grad(layers)(WEIGHTS, X), strict=True):
+        np.testing.assert_allclose(got, want, 1e-4, 1e-6)
+
+
+def test_by_default_at_level_2():
+    """A program of 100 MiB and more, jitted as users do."""
+
+    def loss(x):
+        return layers(WEIGHTS[:20], x)
+
+    x = RNG.randn(16384, 64).astype(np.float32)
+    compiled = [
+        jaxmlir.jit(jax.grad(loss), optimize=2, without=without).lower(x).compile()
+        for without in (("jaxpr-tile", "jaxpr-checkpoint-segments"), ("jaxpr-tile",))
+    ]
+    before, after = (c.memory_analysis().temp_size_in_bytes for c in compiled)
+    assert before > 64 * MIB
+    assert after < before / 3
+    np.testing.assert_allclose(compiled[1](x), jax.grad(loss)(x), 1e-4, 1e-8)
+
+
+def long(x):
+    """Nothing pays: matrices are as wide as they are long."""
+    for _ in range(8):
+        x = jnp.tanh(x @ x @ x @ x)
+    return jnp.sum(x)
+
+
+@pytest.mark.parametrize(
+    ("options", "function", "args"),
+    [
+        ("platform=cpu", layers, (WEIGHTS, X)),
+        ("platform=tpu min-peak=0", layers, (WEIGHTS, X)),
+        ("platform=cpu min-peak=0", long, (np.eye(512, dtype=np.float32),)),
+        ("platform=cpu min-peak=0", lambda x: x, (np.float32(1),)),
+    ],
+)
+def test_what_is_left_alone(options, function, args):
+    program = gradient(function, *args)
+    assert str(program.run_passes(f"jaxpr-checkpoint-segments{{{options}}}")) == str(program)
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("number", [2, 3, 5])
+def test_memory_is_known_before_it_is_written(number):
+    """The estimate is that of the program as it becomes, but for what is read within a segment."""
+    program = gradient()
+    with scope():
+        steps = Timeline(program, program.function(program.name))
+        line = Line.of(program, program.name)
+        segments = line.segments(number)
+        estimate = checkpoint_segments._memory_in(segments, line, steps).max()
+        line.write(program, segments)
+        found = Timeline(program, program.function(program.name)).memory().max()
+    assert 0.8 * found < estimate <= found
+
+
+def test_where_nothing_gets_along_with_it(library):
+    """As much is saved as pays."""
+    before = gradient()
+    after = before.run_passes(library(MIB))
+    assert temporary(after) < 0.6 * temporary(before)
+
+
+@pytest.mark.compat
+def test_the_derivative_of_a_program_in_segments():
+    def loss(x):
+        return layers(WEIGHTS[:4], x)
+
+    x = X[:8]
+    program = jaxmlir.trace(jax.grad(loss))(x).optimize(1).run_passes(ALL)
+    assert 'name = "wait"' in str(program)
+    tangents = np.ones_like(x)
+    _, got = program.jvp()((x,), (tangents,))
+    _, want = jax.jvp(jax.grad(loss), (x,), (tangents,))
+    np.testing.assert_allclose(got, want, 1e-3, 1e-6)
+    np.testing.assert_allclose(
+        program.vmap()(np.stack([x, 2 * x])),
+        jax.vmap(jax.grad(loss))(np.stack([x, 2 * x])),
+        1e-4,
+        1e-6,
+    )

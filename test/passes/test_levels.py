@@ -1,0 +1,56 @@
+"""Optimization levels on random programs with control flow and custom rules, against JAX."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from derivative_checks import vector_like
+from hypothesis import given
+from random_programs import budget, programs, run
+
+import jaxmlir
+from jaxmlir.passes import level_pipeline
+
+pytestmark = pytest.mark.compat
+
+EAGER = {
+    # As much as they can rewrite, whether or not it pays.
+    "jaxpr-reassociate": "jaxpr-reassociate{min-gain=0}",
+    "jaxpr-gather-dot": "jaxpr-gather-dot{min-gain=0}",
+    "jaxpr-factor-linear-sums": "jaxpr-factor-linear-sums{min-gain=0}",
+    "jaxpr-hoist-slices": "jaxpr-hoist-slices{factor=0}",
+    "jaxpr-shift-invariance": "jaxpr-shift-invariance",
+    "jaxpr-vectorize-blocks": "jaxpr-vectorize-blocks{min-gain=0 stacked=1e9}",
+    "jaxpr-slp-vectorize": "jaxpr-slp-vectorize{min-gain=0 stacked=1e9}",
+    "jaxpr-fold-unit-dims": "jaxpr-fold-unit-dims",
+    "how values are stored": (
+        "jaxpr-tile{tile-size=2 min-peak=0},jaxpr-remat,jaxpr-hoist-inverse{min-iterations=0},"
+        "jaxpr-reassociate-solves{min-gain=0},jaxpr-sink-reductions{min-bytes=0 moved=1000 "
+        "memory=1000},"
+        "jaxpr-duplicate-producers{min-peak=0 min-bytes=0},jaxpr-unroll-reductions{min-results=0},"
+        "jaxpr-pad-stencils{min-elements=0 margin=100},"
+        "jaxpr-sink-recompute{min-peak=0 min-bytes=0 slowdown=1e9 min-gain=0},"
+        "jaxpr-checkpoint-segments{min-peak=0}"
+    ),
+    "-O2": level_pipeline(2),
+}
+
+
+@pytest.mark.parametrize("passes", EAGER.values(), ids=EAGER)
+@budget
+@given(steps=programs)
+def test_random_programs(passes, steps):
+    x, y = vector_like((np.zeros(3, np.float32),) * 2, 0)
+
+    def loss(x, y):
+        return jnp.sum(run(steps, x, y) ** 2)
+
+    want = jax.jit(jax.value_and_grad(loss, (0, 1)))(x, y)
+    pipeline = f"{level_pipeline(1)},{passes}"
+    # Optimized, differentiated, and optimized again.
+    program = jaxmlir.trace(loss)(x, y).run_passes(pipeline)
+    gradient = program.value_and_grad((0, 1)).run_passes(pipeline)
+    gradient.verify()
+    got = gradient(x, y)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
