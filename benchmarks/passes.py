@@ -33,6 +33,7 @@ import jax
 import jaxmlir
 from benchmarks._measure import Timing, _seconds
 from benchmarks.programs import Program, deep_transformer, many_equations, many_loops, worst_cases
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.ir import scope
 from jaxmlir.passes import LEVELS, STORAGE, Instrumentation, Pipeline, parse_pipeline
 
@@ -95,7 +96,7 @@ def count(program: jaxmlir.Program) -> int:
 def count_inlined(program: jaxmlir.Program) -> int:
     """The ops of a program's function with its calls inlined."""
     with scope():
-        return len(program.reading.inlined(program.function(program.name)).ops)
+        return len(analyses_of(program).inlined(program.function(program.name)).ops)
 
 
 def layers(ops: int) -> Program:

@@ -25,7 +25,7 @@ _EXPORTS = {
     "custom_inverse": "transforms.inverses.given",
     "from_jaxpr": "program.staging",
     "jit": "program.staging",
-    "load": "artifact",
+    "load": "program.staging",
     "parse": "program.staging",
     "register_inverse": "transforms.inverses.given",
     "register_node_type": "dialect.pytrees",

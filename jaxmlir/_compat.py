@@ -252,12 +252,19 @@ def custom_node(registry: Any, cls: type, metadata: Any, children: Sequence[Any]
     return tree
 
 
+# Functions of `jax.checkpoint_policies` whose policies are records in some versions of JAX, by the
+# class of these.
+POLICY_MAKERS = {
+    "OffloadDotWithNoBatchDims": "offload_dot_with_no_batch_dims",
+    "SaveAndOffloadOnlyTheseNames": "save_and_offload_only_these_names",
+    "SaveAnyNamesButThese": "save_any_names_but_these",
+    "SaveOnlyTheseNames": "save_only_these_names",
+}
+
+
 def policy_classes() -> list[type]:
     """Classes of policies of ``jax.checkpoint`` (before JAX 0.12)."""
-    from jaxmlir.dialect import policies
-
-    names = ("DotsSaveable", *policies.MAKERS)
-    found = [resolve("jax._src.ad_checkpoint", name) for name in names]
+    found = [resolve("jax._src.ad_checkpoint", name) for name in ("DotsSaveable", *POLICY_MAKERS)]
     return [cls for cls in found if cls is not None]
 
 

@@ -31,7 +31,7 @@ from jaxmlir.errors import Diagnostic, PassError
 from jaxmlir.passes.remarks import remark
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 def ops_of(function: func.FuncOp) -> Iterator[tuple[Any, str, list[ir.Value]]]:
@@ -53,14 +53,14 @@ def definition(value: ir.Value) -> tuple[Any, str] | None:
     return owner, owner.name
 
 
-def constant(program: Program, value: Any, type_: ir.Type) -> ir.Value:
+def constant(program: Module, value: Any, type_: ir.Type) -> ir.Value:
     """Writes an array as a ``jaxpr.constant`` at the insertion point; a large one goes to the
     program's side table."""
     attributes = Importer.into(program).constant_attributes(value, aval_of(type_))
     return ir.Operation.create("jaxpr.constant", [type_], [], attributes).result
 
 
-def constant_value(program: Program, value: ir.Value) -> Any | None:
+def constant_value(program: Module, value: ir.Value) -> Any | None:
     """The array that a ``jaxpr.constant`` gives; ``None`` of other values."""
     found = definition(value)
     if found is None or found[1] != "jaxpr.constant":
@@ -69,7 +69,7 @@ def constant_value(program: Program, value: ir.Value) -> Any | None:
 
 
 def emit(
-    program: Program, function: Callable[..., Sequence[Any]], args: Sequence[ir.Value]
+    program: Module, function: Callable[..., Sequence[Any]], args: Sequence[ir.Value]
 ) -> list[ir.Value]:
     """Writes the ops that a JAX function performs on values at the insertion point; its results.
 

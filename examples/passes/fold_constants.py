@@ -21,7 +21,7 @@ import jax
 
 from jaxmlir.dialect import ops
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.interpret.interpreter import Interpreter
+from jaxmlir.interpret import Interpreter
 from jaxmlir.passes import Pass
 from jaxmlir.toolbox import constant, ir, ops_of, remark, replace, scope
 

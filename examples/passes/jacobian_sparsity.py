@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmlir.dialect import ops
-from jaxmlir.interpret.interpreter import Interpreter, Node
+from jaxmlir.interpret import Interpreter, Node
 
 
 class Traced(NamedTuple):

@@ -13,7 +13,7 @@ from jaxmlir.dialect.ir import func, is_private
 from jaxmlir.dialect.ops import may_have_functions
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 # What who looks for loops of a known number of iterations asks for.
@@ -64,7 +64,7 @@ class CallGraph:
         """How often each symbol is referred to."""
         return collections.Counter(use for found in self.uses.values() for use in found)
 
-    def uses_in(self, program: Program) -> Uses:
+    def uses_in(self, program: Module) -> Uses:
         """What each function refers to, for who takes out those that it changes: these are read
         again."""
         found = Uses(program)
@@ -147,17 +147,8 @@ class CallGraph:
 KERNELS = frozenset(f"jaxpr.{record.name}" for record in ops.hardware.OPS)
 
 
-def outside_kernels(program: Program, names: Collection[str] | None = None) -> list[func.FuncOp]:
-    """The functions of a program, but those of its kernels.
-
-    Args:
-      names: only those with an op of one of these.
-    """
-    return program.reading.graph.outside_kernels(names)
-
-
 def visit_functions(
-    program: Program,
+    program: Module,
     visit: Callable[[func.FuncOp], bool],
     graph: CallGraph,
     names: Collection[str],
@@ -182,7 +173,7 @@ def visit_functions(
         keep_reachable(program, entries, uses)
 
 
-def keep_reachable(program: Program, entries: Sequence[str], uses: Uses | None = None) -> None:
+def keep_reachable(program: Module, entries: Sequence[str], uses: Uses | None = None) -> None:
     """Erases what no entry point refers to any more, of a program whose functions have changed.
 
     Args:
@@ -200,3 +191,25 @@ def keep_reachable(program: Program, entries: Sequence[str], uses: Uses | None =
         else:
             op.operation.erase()
     program.changed(kept)
+
+
+# Attributes that say nothing about how the called function is to be compiled.
+_PLAIN = frozenset(
+    {"jaxpr", "call_jaxpr", "name", "inline", "keep_unused", "donated_invars", "jaxpr.effects"}
+)
+CALLS = frozenset({"jaxpr.jit", "jaxpr.call", "jaxpr.closed_call", "jaxpr.eval_jaxpr"})
+
+
+def callee_of(op: Any, name: str, functions: dict[str, func.FuncOp]) -> str | None:
+    """The function that an op calls, if inlining it loses nothing."""
+    if not is_plain_call(op, name):
+        return None
+    attributes = op.attributes
+    symbol = attributes["jaxpr" if "jaxpr" in attributes else "call_jaxpr"].value
+    kept = functions[symbol].attributes
+    return None if "no_inline" in kept or "jaxpr.num_constvars" in kept else symbol
+
+
+def is_plain_call(op: Any, name: str) -> bool:
+    """Whether an op calls a function, and asks for nothing of its own."""
+    return name in CALLS and all(key in _PLAIN for key, _ in op.attributes.items())

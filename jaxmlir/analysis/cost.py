@@ -29,14 +29,14 @@ from jaxmlir._compat import core
 from jaxmlir.dialect import locations, ops
 from jaxmlir.dialect.builder import named_ops, trip_count
 from jaxmlir.dialect.ir import scope
+from jaxmlir.dialect.module import check_program
+from jaxmlir.dialect.op_view import OpView
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.interpret.interpreter import check_program
-from jaxmlir.interpret.plans import Node
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.support.source_files import source_line
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 Line = tuple[str, int]
 """File and line of the user's frame; ``("", 0)`` where there is none."""
@@ -125,12 +125,12 @@ class PrintCost(Pass):
     func: str = ""
     top: Count = 20
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         print(costs(program, program.chosen(self.func)).table(self.top), file=sys.stderr)
         return False
 
 
-def costs(program: Program, symbol: str = "") -> Costs:
+def costs(program: Module, symbol: str = "") -> Costs:
     """What a call of ``@symbol`` costs; by default of the public function.
 
     Raises:
@@ -149,7 +149,7 @@ class Counter:
       by_line: tell the source lines apart, which takes longer than counting; else all is one.
     """
 
-    def __init__(self, program: Program, by_line: bool = True):
+    def __init__(self, program: Module, by_line: bool = True):
         self.program = program
         self.by_line = by_line
         self.known: dict[str, Costs] = {}
@@ -157,7 +157,7 @@ class Counter:
     def of(self, op: Any, name: str) -> Costs:
         """What an op costs, with the functions that it refers to."""
         found = Costs()
-        self.op(Node(op, name, "", (), ()), found)
+        self.op(OpView(op, name, ()), found)
         return found
 
     def function(self, symbol: str) -> Costs:
@@ -166,10 +166,10 @@ class Counter:
             found = self.known[symbol] = Costs()
             for op, name in named_ops(self.program._function(symbol)):
                 if name != "jaxpr.constant":
-                    self.op(Node(op, name, symbol, (), ()), found)
+                    self.op(OpView(op, name, ()), found)
         return found
 
-    def op(self, node: Node, found: Costs) -> None:
+    def op(self, node: OpView, found: Costs) -> None:
         name = node.name.removeprefix("jaxpr.")
         if name == "scan":
             count, once = trip_count(node.get("length")), self.function(node.get("jaxpr"))
@@ -206,7 +206,7 @@ def _order(costs: Costs) -> tuple[float, float]:
     return flops, size
 
 
-def leaf_cost(node: Node, name: str) -> tuple[Cost, bool]:
+def leaf_cost(node: OpView, name: str) -> tuple[Cost, bool]:
     """The cost of an op that calls no function, and whether its arithmetic is counted.
 
     Args:
@@ -238,7 +238,7 @@ CALLED = {
 # Other shapes of the same memory.
 _VIEWS = frozenset({"reshape", "squeeze"})
 
-Formula = Callable[[Node, list[Any], list[Any]], int | None]
+Formula = Callable[[OpView, list[Any], list[Any]], int | None]
 """From an op and the abstract values of its operands and results.  A symbolic size gives a symbolic
 number, or ``None`` where it stands in a function that is no polynomial."""
 
@@ -252,38 +252,38 @@ def _bytes(aval: Any) -> int:
     return _size(aval) * getattr(dtype, "itemsize", 0)
 
 
-def _each_result(node: Node, operands: list[Any], results: list[Any]) -> int:
+def _each_result(node: OpView, operands: list[Any], results: list[Any]) -> int:
     return _size(results[0])
 
 
-def _each_operand(node: Node, operands: list[Any], results: list[Any]) -> int:
+def _each_operand(node: OpView, operands: list[Any], results: list[Any]) -> int:
     return _size(operands[0])
 
 
-def _reduction(node: Node, operands: list[Any], results: list[Any]) -> int:
+def _reduction(node: OpView, operands: list[Any], results: list[Any]) -> int:
     return _size(operands[0]) - _size(results[0])
 
 
-def _power(node: Node, operands: list[Any], results: list[Any]) -> int:
+def _power(node: OpView, operands: list[Any], results: list[Any]) -> int:
     """Squaring, and multiplying where the exponent has a bit; a division if it is negative."""
     exponent = abs(node.get("y"))
     products = max(exponent.bit_length() - 1, 0) + max(exponent.bit_count() - 1, 0)
     return _size(results[0]) * (products + (node.get("y") < 0))
 
 
-def _sort(node: Node, operands: list[Any], results: list[Any]) -> int | None:
+def _sort(node: OpView, operands: list[Any], results: list[Any]) -> int | None:
     length = operands[0].shape[node.get("dimension", -1)]
     if not isinstance(length, int):
         return None
     return _size(operands[0]) * math.ceil(math.log2(max(length, 1)))
 
 
-def _dot_general(node: Node, operands: list[Any], results: list[Any]) -> int:
+def _dot_general(node: OpView, operands: list[Any], results: list[Any]) -> int:
     (contracted, _), _ = node.get("dimension_numbers")
     return 2 * _size(results[0]) * math.prod(operands[0].shape[d] for d in contracted)
 
 
-def _convolution(node: Node, operands: list[Any], results: list[Any]) -> int | None:
+def _convolution(node: OpView, operands: list[Any], results: list[Any]) -> int | None:
     """Two for each product of a kernel element with an element of the input, padding left out."""
     numbers = node.get("dimension_numbers")
     (batch, feature, *spatial), (_, in_feature, *taps), (_, _, *out) = (
@@ -336,7 +336,7 @@ class _Window(NamedTuple):
         return total
 
 
-def _fft(node: Node, operands: list[Any], results: list[Any]) -> int | None:
+def _fft(node: OpView, operands: list[Any], results: list[Any]) -> int | None:
     """5 n log2 n for a transform of n points (Cooley and Tukey 1965)."""
     points = math.prod(node.get("fft_lengths"))
     sizes = _size(operands[0]), _size(results[0])
@@ -345,15 +345,15 @@ def _fft(node: Node, operands: list[Any], results: list[Any]) -> int | None:
     return int(5 * max(sizes) * math.log2(max(points, 1)))
 
 
-def _free(node: Node, operands: list[Any], results: list[Any]) -> int:
+def _free(node: OpView, operands: list[Any], results: list[Any]) -> int:
     return 0
 
 
-def _scatter(node: Node, operands: list[Any], results: list[Any]) -> int:
+def _scatter(node: OpView, operands: list[Any], results: list[Any]) -> int:
     return _size(operands[2])
 
 
-def _window(node: Node, operands: list[Any], results: list[Any]) -> int | None:
+def _window(node: OpView, operands: list[Any], results: list[Any]) -> int | None:
     places = math.prod(node.get("window_dimensions"))
     return _size(results[0]) * max(places - 1, 0) if isinstance(places, int) else None
 

@@ -12,7 +12,6 @@ import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from jaxmlir.bridge.custom_rules import pending
 from jaxmlir.dialect import custom_rule_ops, op_signature
 from jaxmlir.dialect.builder import named_ops, returned, symbols_of
 from jaxmlir.dialect.ir import body_of, captured, func, has_regions, ir, is_foreign, symbol_uses
@@ -76,7 +75,7 @@ class FunctionView:
             attributes = op.attributes
             items = tuple(attributes.items()) if len(attributes) else ()
             if name in marked:
-                items = tuple([item for item in items if item[0] != pending.MARK])
+                items = tuple([item for item in items if item[0] != custom_rule_ops.MARK])
             of_operands = tuple([types[v] for v in operands])
             known = WithRegions if is_alone else op_signature.of_parts
             self.signatures.append(known(name, items, of_operands, tuple(types[first:])))

@@ -18,16 +18,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.bridge.custom_rules import pending as untraced
 from jaxmlir.dialect import codec, custom_rule_ops
 from jaxmlir.dialect.builder import named_ops, symbols_of
 from jaxmlir.dialect.effect_attributes import is_droppable
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.support.masks import chosen, fixpoint
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
 
 Mask = tuple[bool, ...]
 
@@ -415,7 +417,7 @@ _RULES: dict[str, _Rule] = {
 def _call_without_rules(liveness: Liveness, op: Any, results: Mask) -> Cut:
     cut = _call("call_jaxpr")(liveness, op, results)
     num_consts = sum(cut.operands[: count_of(op, "num_consts")])
-    rule_attributes = (*custom_rule_ops.ATTRIBUTES, untraced.MARK)
+    rule_attributes = (*custom_rule_ops.ATTRIBUTES, custom_rule_ops.MARK)
     dropped = tuple(key for key in rule_attributes if key in op.attributes)
     return cut._replace(counts={"num_consts": num_consts}, dropped=dropped)
 
@@ -424,3 +426,12 @@ _WITHOUT_CUSTOM_RULES: dict[str, _Rule] = {
     "jaxpr.custom_jvp_call_jaxpr": _call_without_rules,
     "jaxpr.custom_vjp_call_jaxpr": _call_without_rules,
 }
+
+
+def liveness_of(program: Module) -> Liveness:
+    """The liveness of a module's functions for lowering: custom rules are no reason to keep."""
+    return program.get_analysis(_for_lowering)
+
+
+def _for_lowering(program: Module) -> Liveness:
+    return Liveness(program._functions, custom_rules=False)

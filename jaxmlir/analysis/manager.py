@@ -8,12 +8,15 @@ preserve, and what was read before it serves those after it.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
-from jaxmlir.analysis.call_graph import CallGraph
+from jaxmlir.analysis.call_graph import CallGraph, callee_of
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect.ir import body_of, bytecode, func, ir
-from jaxmlir.rewriting.inline import callee_of
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
 
 
 def _but_constants(function: func.FuncOp, names: list[str]) -> bytes:
@@ -91,3 +94,21 @@ class AnalysisManager:
     def _callee(self, op: Any, name: str) -> FunctionView | None:
         symbol = callee_of(op, name, self._functions)
         return None if symbol is None else self.inlined(self._functions[symbol])
+
+
+def analyses_of(program: Module) -> AnalysisManager:
+    """What has been read of a module's functions since they were changed."""
+    return program.get_analysis(_analyses)
+
+
+def _analyses(program: Module) -> AnalysisManager:
+    return AnalysisManager(program.functions)
+
+
+def outside_kernels(program: Module, names: Collection[str] | None = None) -> list[func.FuncOp]:
+    """The functions of a program, but those of its kernels.
+
+    Args:
+      names: only those with an op of one of these.
+    """
+    return analyses_of(program).graph.outside_kernels(names)

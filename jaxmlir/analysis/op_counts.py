@@ -23,9 +23,9 @@ from jaxmlir.errors import JaxmlirError
 
 if TYPE_CHECKING:
     from jaxmlir.analysis.function_view import FunctionView
+    from jaxmlir.dialect.module import Module
     from jaxmlir.dialect.op_signature import Signature
     from jaxmlir.dialect.op_view import OpView
-    from jaxmlir.program.program import Program
 
 # exp, tanh, sin of an element: 9 to 21 additions.
 TRANSCENDENTAL = 16
@@ -74,7 +74,7 @@ _MOVES = frozenset(
 class Work:
     """How much work the ops of a program are."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Module):
         self._counter = Counter(program, by_line=False)
         self._known: dict[Signature, float] = {}
 

@@ -6,14 +6,15 @@ import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect import ops
 from jaxmlir.dialect.builder import named_ops, reachable
 from jaxmlir.dialect.ir import ir, symbol_uses
 from jaxmlir.dialect.ops import may_have_functions
 
 if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
     from jaxmlir.dialect.op_signature import Signature
-    from jaxmlir.program.program import Program
 
 # What they do depends on where they are, or is seen by somebody else.
 _FIXED_FAMILIES = (
@@ -58,7 +59,7 @@ class Counted:
     with such ops.
     """
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Module):
         self._draw = _Reaching(program, frozenset({_DRAWS}))
         self._have_rule = _Reaching(program, _WITH_VJP_RULE)
 
@@ -77,10 +78,10 @@ class Counted:
 class _Reaching:
     """Which ops of a program are of some names, or run a function that has one of these."""
 
-    def __init__(self, program: Program, names: frozenset[str]):
+    def __init__(self, program: Module, names: frozenset[str]):
         self._program = program
         self._names = names
-        self._any = not all(map(names.isdisjoint, program.reading.graph.names.values()))
+        self._any = not all(map(names.isdisjoint, analyses_of(program).graph.names.values()))
         self._known: dict[str, bool] = {}
 
     def is_so(self, signature: Signature) -> bool:

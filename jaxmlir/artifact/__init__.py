@@ -8,19 +8,18 @@ it is executed by loading it, and nobody has to trust it to look at it:
 * so the module is text that :mod:`._grammar` checks before MLIR's parser sees it, never bytecode,
   whose reader ends the process on some inputs;
 * pytree nodes and parameters are found by name among the classes that the process has, and
-  ops that leave XLA's world are compiled if the caller of :func:`load` lists them.
+  ops that leave XLA's world are compiled if the caller of :func:`jaxmlir.load` lists them.
 """
 
 from __future__ import annotations
 
 from jaxmlir.support.lazy_names import lazy_names
 
-__all__ = ["describe", "load", "map_file", "pieces", "read", "save"]
+__all__ = ["describe", "map_file", "pieces", "read", "save"]
 
 # A process that loads a program does not save one, as a rule.
 _EXPORTS = {
     "describe": "describe",
-    "load": "load",
     "map_file": "container",
     "pieces": "save",
     "read": "load",

@@ -23,7 +23,7 @@ from jaxmlir.errors import ArtifactError, Diagnostic
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 def _log2(x: Any) -> Any:
@@ -62,7 +62,7 @@ CALLS = {
 }
 
 
-def adapt(program: Program, made_with: str) -> None:
+def adapt(program: Module, made_with: str) -> None:
     """Replaces the ops of a program whose primitives the installed JAX does not have, in place.
 
     Args:
@@ -99,7 +99,7 @@ def adapt(program: Program, made_with: str) -> None:
         raise ArtifactError(_cannot(problems, made_with))
 
 
-def _ops(program: Program) -> Iterator[tuple[Any, str]]:
+def _ops(program: Module) -> Iterator[tuple[Any, str]]:
     """The ops of the dialect, with their names."""
     for function in program.module.body.operations:
         if isinstance(function, func.FuncOp):

@@ -30,7 +30,7 @@ from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 EXPANSION = "jaxpr.expansion"
 # Rules of rules that are written: a derivative may apply a primitive of its own, as those of Bessel
@@ -38,7 +38,7 @@ EXPANSION = "jaxpr.expansion"
 _ORDERS = 4
 
 
-def expanded(program: Program) -> Program:
+def expanded(program: Module) -> Module:
     """The program with what its high-level primitives expand to; the same one if it has none."""
     with context():
         if not any(True for _ in _high_level(program)):
@@ -68,7 +68,7 @@ def expanded(program: Program) -> Program:
     return program
 
 
-def settle(program: Program) -> list[Any]:
+def settle(program: Module) -> list[Any]:
     """Replaces the ops whose class this process does not have by what they expand to.
 
     The context must be entered.
@@ -90,7 +90,7 @@ def settle(program: Program) -> list[Any]:
     return [op for op in _high_level(program) if not _is_known(program, op)]
 
 
-def _high_level(program: Program) -> Iterator[Any]:
+def _high_level(program: Module) -> Iterator[Any]:
     for function in functions(program.module).values():
         for op in function.entry_block.operations:
             if type(op) is ir.OpView and op.name in HIGH_LEVEL_OPS:
@@ -101,7 +101,7 @@ def _key(op: Any) -> Signature:
     return op_signature.of_op(op, op.name, op.operands)
 
 
-def _is_known(program: Program, op: Any) -> bool:
+def _is_known(program: Module, op: Any) -> bool:
     """Whether this process has the class of an op's primitive, and it takes the parameters."""
     try:
         codec.decode(op.attributes["_prim"], program.exporter)
@@ -110,7 +110,7 @@ def _is_known(program: Program, op: Any) -> bool:
     return True
 
 
-def _erase_unused(program: Program, symbols: list[str]) -> None:
+def _erase_unused(program: Module, symbols: list[str]) -> None:
     """Erases the functions that only expansions use, if none of these is left."""
     present = functions(program.module)
     used_by = reachable(present, *(s for s in symbols if s in present))

@@ -4,81 +4,43 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jaxmlir.artifact import container, format, module_text
 from jaxmlir.dialect import dialect_version
 from jaxmlir.dialect.constants import Constants, Unread
 from jaxmlir.dialect.ir import ir
-from jaxmlir.errors import ArgumentError, ArtifactError, DiagnosticError, JaxmlirError
+from jaxmlir.errors import ArtifactError, DiagnosticError, JaxmlirError
 from jaxmlir.support.collector import collector_paused
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
+
+M = TypeVar("M", bound="Module")
 
 # Arrays up to this size together are checked when the file is opened, others when they are used.
 EAGER_BYTES = 16 << 20
 
 
-def load(
-    path: str | os.PathLike[str],
-    *,
-    as_flat: bool = False,
-    allow_custom_calls: Collection[str] | None = (),
-    verify: bool = True,
-) -> Program:
-    """The program that :func:`save` wrote.
-
-    The file may come from anybody: loading executes nothing that it says, and a file that is
-    damaged, malformed or malicious is an error.  The arrays stay in the file, which is mapped into
-    memory.
-
-    Args:
-      as_flat: take and give the leaves of the pytrees only, for programs whose pytrees have node
-        types that this process does not know.
-      allow_custom_calls: what of the program may reach beyond XLA: targets of ``jax.ffi`` calls,
-        and ``"pallas_call"`` and such (:mod:`jaxmlir.dialect.custom_calls`); ``None`` allows all.
-        The rest is refused when the program is lowered or turned into a jaxpr, not when it is
-        loaded.
-      verify: check the program's types; without it, an invalid one fails later or not at all.
-
-    Raises:
-      ArgumentError: ``allow_custom_calls`` is no collection of names.
-      ArtifactError: the file is not an artifact that can be loaded here.
-      VerificationError: its program is invalid.
-      OSError: the file cannot be read.
-    """
-    _check_names(allow_custom_calls)
-    return read(container.map_file(path), os.fspath(path), as_flat, allow_custom_calls, verify)
-
-
-def _check_names(allow_custom_calls: Any) -> None:
-    if isinstance(allow_custom_calls, str) or not isinstance(allow_custom_calls, Collection | None):
-        raise ArgumentError(
-            "allow_custom_calls: expected a collection of names, or None, "
-            f"got {allow_custom_calls!r}"
-        )
-
-
 @collector_paused
 def read(
+    kind: type[M],
     buffer: memoryview,
     filename: str,
     as_flat: bool = False,
     allow_custom_calls: Collection[str] | None = (),
     verify: bool = True,
-) -> Program:
-    """The program of an artifact's contents; see :func:`load`."""
+) -> M:
+    """The program of an artifact's contents, as an object of a class; see
+    :func:`jaxmlir.program.staging.load`."""
     from jaxmlir.artifact.decompose import adapt
-    from jaxmlir.program.program import Program
     from jaxmlir.verify.verifier import verify as verify_program
 
     with refused(filename):
         allowed = None if allow_custom_calls is None else frozenset(allow_custom_calls)
         contents = Contents(buffer)
-        program = Program(contents.module(), contents.constants, custom_calls=allowed)
+        program = kind(contents.module(), contents.constants, custom_calls=allowed)
         if as_flat:
             module_text.forget_trees(program)
         adapt(program, str(contents.metadata.get("jax")))
@@ -191,7 +153,7 @@ def _check_digest(data: memoryview, expected: str, what: str) -> None:
         raise ArtifactError(f"{what} is damaged: it does not have the SHA-256 digest {expected}")
 
 
-def _check_trees(program: Program) -> None:
+def _check_trees(program: Module) -> None:
     try:
         _ = program.in_tree, program.out_tree
     except DiagnosticError as e:

@@ -10,7 +10,7 @@ from jaxmlir.dialect.ir import TREES, context, ir, parse_module
 from jaxmlir.errors import ArtifactError
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Text that says something is never this much larger than its compressed form.
 MAX_EXPANSION = 1000
@@ -58,7 +58,7 @@ def decompress(data: bytes, size: int) -> ir.Module:
     return parse_module(text.decode("ascii"), "the artifact's module", is_shallow=True)
 
 
-def forget_trees(program: Program) -> None:
+def forget_trees(program: Module) -> None:
     """Makes the program take and give flat values."""
     with context():
         attributes = program.function(program.name).attributes

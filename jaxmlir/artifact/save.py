@@ -16,13 +16,13 @@ from jaxmlir.dialect.ir import DIALECT_VERSION, TREES, context, func, ir, module
 from jaxmlir.errors import ArtifactError, Diagnostic, JaxmlirError
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 MAX_DIAGNOSTICS = 20
 
 
 def save(
-    program: Program,
+    program: Module,
     path: str | os.PathLike[str],
     *,
     source_info: bool = True,
@@ -46,7 +46,7 @@ def save(
     container.write_atomically(path, pieces(program, source_info, as_flat))
 
 
-def pieces(program: Program, source_info: bool = True, as_flat: bool = False) -> list[Any]:
+def pieces(program: Module, source_info: bool = True, as_flat: bool = False) -> list[Any]:
     """The contents of an artifact, as buffers to be written one after another."""
     import jax
 
@@ -83,7 +83,7 @@ def pieces(program: Program, source_info: bool = True, as_flat: bool = False) ->
     return container.pack(metadata, parts)
 
 
-def _arrays(program: Program) -> dict[str, np.ndarray]:
+def _arrays(program: Module) -> dict[str, np.ndarray]:
     """The arrays that the module names."""
     found = {}
     with context():

@@ -24,7 +24,7 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ExportError, JaxmlirError, cause_of
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class Exporter:
@@ -34,7 +34,7 @@ class Exporter:
       to_run: the jaxprs may be run, so the program must have leave for what it reaches beyond XLA.
     """
 
-    def __init__(self, program: Program, *, to_run: bool = True):
+    def __init__(self, program: Module, *, to_run: bool = True):
         self.program = program
         self._to_run = to_run
         self.made: dict[tuple[str, ...], Any] = {}
@@ -134,7 +134,7 @@ def _decoded(value: ir.Attribute) -> Any:
     return found
 
 
-def constant_value(program: Program, op: Any) -> Any:
+def constant_value(program: Module, op: Any) -> Any:
     """The value of a ``jaxpr.constant`` op, as JAX would hold it.
 
     Raises:

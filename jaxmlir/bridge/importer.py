@@ -58,7 +58,7 @@ from jaxmlir.dialect.types import type_of
 from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError, cause_of, message_of
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Larger constants stay out of the IR, in the program's side table.
 INLINE_CONSTANT_BYTES = 4096
@@ -97,7 +97,7 @@ class Importer:
         self._start(Constants(), {}, None)
 
     @classmethod
-    def into(cls, program: Program) -> Importer:
+    def into(cls, program: Module) -> Importer:
         """An importer that adds functions to a program, and shares those the program exports."""
         self = cls.__new__(cls)
         self.module = program.module
@@ -108,7 +108,7 @@ class Importer:
         return self
 
     def _start(
-        self, constants: Constants, boxes: dict[str, handles.Box], program: Program | None
+        self, constants: Constants, boxes: dict[str, handles.Box], program: Module | None
     ) -> None:
         self.constants = constants
         self.handles = boxes

@@ -11,15 +11,12 @@ Where its ops take the place of the call, they get types that vary so (:func:`re
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from jaxmlir._compat import config, core
-
-if TYPE_CHECKING:
-    from jaxmlir.runtime.callee import Callee
 
 Axes = frozenset[Any]
 
@@ -91,7 +88,7 @@ def inside(own: Any, mesh: Any) -> Any:
     return own.update_axis_types(dict.fromkeys(manual, AxisType.Manual))
 
 
-def retyped(callee: Callee, avals: Sequence[Any]) -> Callee:
+def retyped(callee: Any, avals: Sequence[Any]) -> Any:
     """The callee of a call with arguments of these abstract values, typed as these vary.
 
     Raises:

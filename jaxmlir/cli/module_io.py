@@ -143,7 +143,7 @@ def read_artifact(path: str, data: bytes, custom_calls: Collection[str] = ()) ->
 
     buffer = memoryview(data) if path == "-" else artifact.map_file(path)
     name = command_line.display_path(path)
-    return artifact.read(buffer, name, allow_custom_calls=custom_calls)
+    return artifact.read(Program, buffer, name, allow_custom_calls=custom_calls)
 
 
 def read_program(path: str, custom_calls: Collection[str] = ()) -> Program:

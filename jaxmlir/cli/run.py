@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jaxmlir.analysis.call_signature import call_signature
 from jaxmlir.cli import command_line
 from jaxmlir.cli.command_line import Arguments, Flag, UsageError
 from jaxmlir.errors import count, nearest
@@ -107,7 +108,7 @@ def _run(path: str, arguments: Arguments) -> None:
     entry = _select_entry(program, arguments.get("entry"))
     program.verify()
     _reject_foreign_ops(program)
-    signature = program.signature(entry)
+    signature = call_signature(program, entry)
     # The number of the platform is none of the user's arguments.
     platform = _platform_argument(program, entry)
     operands = [aval for i, aval in enumerate(signature.operands) if i != platform]
@@ -272,7 +273,7 @@ def _stablehlo_primitive() -> Any:
 
     @primitive.def_abstract_eval
     def abstract_eval(*_: Any, program: Program, entry: str) -> Any:
-        return program.signature(entry).results
+        return call_signature(program, entry).results
 
     def lowering(ctx: Any, *args: Any, program: Program, entry: str) -> Any:
         target = ctx.module_context.module

@@ -148,7 +148,7 @@ def _check(arguments: Arguments) -> None:
     if output not in (None, "to-stablehlo") and arguments.on("emit-bytecode"):
         raise UsageError(f"--{output} and --emit-bytecode exclude each other")
     if output == "to-stablehlo" and (platforms := _platforms(arguments)):
-        from jaxmlir.program.arguments import check_platforms
+        from jaxmlir.support.platforms import check_platforms
 
         check_platforms(platforms)
     if output != "to-stablehlo" and "platforms" in arguments.values:

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from jaxmlir._compat import core, dtypes
+from jaxmlir.dialect.module import check_program
 from jaxmlir.errors import ArgumentError
-from jaxmlir.interpret.interpreter import check_program
 
 if TYPE_CHECKING:
     from jaxmlir.interpret.interpreter import Step

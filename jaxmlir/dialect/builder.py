@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Collection, Iterator, KeysView, Mapping, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,93 +13,19 @@ from jaxmlir._compat import core, dtypes, jax_mlir_ext
 from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES
 from jaxmlir.dialect.dense import dense
-from jaxmlir.dialect.ir import body_of, func, inner_ops, ir, is_private, new_function, symbol_uses
+from jaxmlir.dialect.ir import body_of, func, inner_ops, ir, is_private, symbol_uses
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.types import aval_of, type_of
 from jaxmlir.errors import Diagnostic, PassError
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
-    from jaxmlir.transforms.templates import Rules
+    from jaxmlir.dialect.module import Module
 
 
 def attribute(op: Any, name: str, default: Any = None) -> Any:
     """An op's attribute as a Python value: numbers, tuples, dtypes, JAX's enumerations ..."""
     attributes = op.attributes
     return codec.decode(attributes[name]) if name in attributes else default
-
-
-class NewFunction:
-    """A function under construction: arguments first, result types when it is finished.
-
-    A ``detached`` one is not in the module, but copied in piecewise.
-    """
-
-    def __init__(
-        self,
-        rules: Rules,
-        name: str,
-        arg_types: Sequence[ir.Type],
-        like: func.FuncOp,
-        *,
-        reserved: bool = False,
-        detached: bool = False,
-    ):
-        """
-        Args:
-          name: the symbol, or, unless it is ``reserved``, what it is made from.
-          like: the function whose location the new one has.
-        """
-        self._rules = rules
-        self.name = name if reserved or detached else rules.importer.unique_symbol(name)
-        arg_types = list(arg_types)
-        ip = False if detached else ir.InsertionPoint(rules.program.module.body)
-        self.op, self.block = new_function(self.name, arg_types, [], like.location, ip)
-        if not detached:
-            # Found without going through the module again.
-            rules.program.functions[self.name] = self.op
-        self.args = list(self.block.arguments)
-
-    @contextmanager
-    def body(self) -> Iterator[None]:
-        """Ops built meanwhile go to the end of the function."""
-        with ir.InsertionPoint(self.block):
-            yield
-
-    def finish(self, results: Sequence[ir.Value]) -> str:
-        """Returns the results; gives the symbol."""
-        with ir.InsertionPoint(self.block):
-            _return(results)
-        type_ = ir.FunctionType.get([v.type for v in self.args], [v.type for v in results])
-        self.op.attributes["function_type"] = ir.TypeAttr.get(type_)
-        self._rules.functions.given_effects.list_in(self.op)
-        return self.name
-
-
-OF_PRIVATE = frozenset({"function_type", "sym_name", "sym_visibility"})
-"""The attributes of a private function of which nothing else is known."""
-
-
-def copy_function(rules: Rules, symbol: str) -> func.FuncOp:
-    """A private function of the same ops, of which nothing else is known."""
-    _, new = clone_function(rules, rules.program.function(symbol), symbol)
-    attributes = new.attributes
-    for key in set(attributes.keys()) - OF_PRIVATE:
-        del attributes[key]
-    attributes["sym_visibility"] = ir.StringAttr.get("private")
-    return new
-
-
-def clone_function(rules: Rules, function: func.FuncOp, name: str) -> tuple[str, func.FuncOp]:
-    """A function again, under a symbol that is made from a name."""
-    program = rules.program
-    with ir.InsertionPoint(program.module.body):
-        new = function.operation.clone()
-    symbol = rules.importer.unique_symbol(name)
-    new.attributes["sym_name"] = ir.StringAttr.get(symbol)
-    program.functions[symbol] = new
-    rules.functions.given_effects.list_in(new)
-    return symbol, new
 
 
 def ops_of(function: func.FuncOp) -> Iterator[tuple[Any, str, list[ir.Value]]]:
@@ -143,7 +68,7 @@ def returned(function: func.FuncOp) -> list[ir.Value]:
     return list(_return_of(body_of(function)).operands)
 
 
-def _return(values: Sequence[ir.Value]) -> None:
+def write_return(values: Sequence[ir.Value]) -> None:
     """Writes the end of a function; the binding's own class takes four times as long."""
     ir.Operation.create("func.return", [], list(values), loc=ir.Location.unknown())
 
@@ -167,7 +92,7 @@ def set_return(function: func.FuncOp, results: Sequence[ir.Value]) -> None:
     if list(old.operands) != list(results):
         old.erase()
         with ir.InsertionPoint(block):
-            _return(results)
+            write_return(results)
 
 
 def copy(op: Any, name: str, operands: Sequence[ir.Value]) -> list[ir.Value]:
@@ -239,34 +164,6 @@ def erase(op: Any) -> None:
             message = f"'{operation.name}' op: expected no use when it is erased, got '{user}'"
             raise PassError([Diagnostic("error", message, *locations.position(operation.location))])
     operation.erase()
-
-
-def adapt(
-    rules: Rules,
-    symbol: str,
-    name: str,
-    arguments: Sequence[tuple[ir.Type, bool]],
-    results: Sequence[tuple[ir.Type, bool]],
-) -> str:
-    """``@symbol`` with arguments it ignores and results that are zero, written as ``@name`` if
-    there are any.
-
-    Args:
-      arguments: each argument's type, and whether ``@symbol`` takes it.
-      results: each result's type, and whether ``@symbol`` gives it.
-    """
-    function = rules.program.function(symbol)
-    if all(taken for _, taken in (*arguments, *results)):
-        # It is no part of a derivative any more, but a function of its own.
-        for key in {"jaxpr.active", "jaxpr.num_res"}.intersection(function.attributes.keys()):
-            del function.attributes[key]
-        return symbol
-    new = NewFunction(rules, name, [type_ for type_, _ in arguments], function)
-    args = [v for v, (_, taken) in zip(new.args, arguments, strict=True) if taken]
-    with new.body(), function.location:
-        outs = iter(take_in(function, args))
-        full = [next(outs) if given else zeros(type_) for type_, given in results]
-    return new.finish(full)
 
 
 def filled(type_: ir.Type, value: float) -> ir.Value:
@@ -344,7 +241,7 @@ def set_attribute(function: func.FuncOp, name: str, value: Any) -> None:
 class Uses(dict[str, tuple[str, ...]]):
     """What the functions of a program refer to; each is read when that is first asked for."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Module):
         super().__init__()
         self._program = program
 
@@ -354,7 +251,7 @@ class Uses(dict[str, tuple[str, ...]]):
         return found
 
 
-def make_public(program: Program, symbol: str, uses: Uses, private: Collection[str]) -> None:
+def make_public(program: Module, symbol: str, uses: Uses, private: Collection[str]) -> None:
     """Makes ``@symbol`` the function that a call of the program runs, and drops what it does not
     reach.
 

@@ -18,7 +18,7 @@ from jaxmlir.dialect.ir import context, func, ir
 from jaxmlir.errors import Diagnostic, LoweringError
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 OPS = frozenset(
     f"jaxpr.{name}"
@@ -83,7 +83,7 @@ def _of_op(op: ir.OpView, name: str) -> Iterator[CustomCall]:
         yield CustomCall(target, name, locations.position(op.location))
 
 
-def check(program: Program) -> None:
+def check(program: Module) -> None:
     """Checks that a program reaches beyond XLA only as it may.
 
     Raises:

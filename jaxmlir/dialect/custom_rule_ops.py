@@ -8,7 +8,7 @@ are, :mod:`jaxmlir.bridge.custom_rules.pending`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jaxmlir.dialect import codec
@@ -34,6 +34,30 @@ ATTRIBUTES = frozenset(
         "bwd_with_zeros",
     }
 )
+
+
+# On an op that lacks its rules, or whose rules can be asked for more: their number.
+MARK = "jaxpr.untraced"
+_FOUND = ATTRIBUTES | {"jvp_error", "fwd_error", "bwd_error"}
+
+
+def is_untraced(op: Any) -> bool:
+    """Whether an op of :data:`jaxmlir.dialect.custom_rule_ops.OPS` lacks its rules."""
+    attributes = op.attributes
+    return MARK in attributes and not any(name in attributes for name in _FOUND)
+
+
+def is_choosy(op: Any) -> bool:
+    """Whether the rules of an op are told which tangents are zero."""
+    return "symbolic_zeros" in op.attributes
+
+
+def marked_ops(functions: Iterable[Any]) -> Iterator[Any]:
+    """The ops of some functions that have marks."""
+    for function in functions:
+        for op in function.entry_block.operations:
+            if type(op) is ir.OpView and op.name in OPS and MARK in op.attributes:
+                yield op
 
 
 def write(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:

@@ -33,9 +33,9 @@ class OpView:
         return self.attributes
 
     def get(self, name: str, default: Any = None) -> Any:
-        """A decoded attribute."""
+        """A decoded attribute, in which a function is its symbol."""
         attr = self.attributes.get(name)
-        return default if attr is None else codec.decode(attr)
+        return default if attr is None else codec.decode(attr, codec.SYMBOLS)
 
 
 def attributes_of(op: Any) -> dict[str, ir.Attribute]:

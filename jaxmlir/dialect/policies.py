@@ -13,15 +13,8 @@ from typing import Any
 
 import jax
 
+from jaxmlir._compat import POLICY_MAKERS
 from jaxmlir.errors import ExportError
-
-# Functions whose policies are records in some versions of JAX, of a class of nearly their name.
-MAKERS = {
-    "OffloadDotWithNoBatchDims": "offload_dot_with_no_batch_dims",
-    "SaveAndOffloadOnlyTheseNames": "save_and_offload_only_these_names",
-    "SaveAnyNamesButThese": "save_any_names_but_these",
-    "SaveOnlyTheseNames": "save_only_these_names",
-}
 
 
 def describe(policy: Any) -> tuple[str, dict[str, Any]] | None:
@@ -33,11 +26,11 @@ def describe(policy: Any) -> tuple[str, dict[str, Any]] | None:
     for name, known in namespace.items():
         if policy is known or (dataclasses.is_dataclass(policy) and policy == known):
             return name, {}
-    if dataclasses.is_dataclass(policy) and type(policy).__name__ in MAKERS:
+    if dataclasses.is_dataclass(policy) and type(policy).__name__ in POLICY_MAKERS:
         fields = {name: _sorted(value) for name, value in vars(policy).items()}
         if len(fields) == 1:
             fields = {"names": fields.popitem()[1]}
-        return MAKERS[type(policy).__name__], fields
+        return POLICY_MAKERS[type(policy).__name__], fields
     maker, _, rest = getattr(policy, "__qualname__", "").partition(".<locals>.")
     made_by_jax = getattr(policy, "__module__", "").startswith("jax.") and maker in namespace
     if not (made_by_jax and rest in ("policy", "<lambda>")):

@@ -21,6 +21,7 @@ import numpy as np
 from jaxmlir._compat import core, dtypes
 from jaxmlir.dialect import custom_calls, locations
 from jaxmlir.dialect.ir import context, frames
+from jaxmlir.dialect.module import check_program
 from jaxmlir.dialect.types import widths_of
 from jaxmlir.errors import (
     ArgumentError,
@@ -36,7 +37,7 @@ from jaxmlir.interpret.plans import Node, array_of, constant_of, plan_of
 from jaxmlir.support.source_files import source_line
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class Frame(NamedTuple):
@@ -136,20 +137,6 @@ class Hook:
         """Called with operands and results."""
 
 
-def check_program(program: Any) -> None:
-    """Sees to it that what is to be evaluated op by op has ops, and is no function.
-
-    Raises:
-      ArgumentError: it is no program.
-    """
-    from jaxmlir.program.program import Program
-
-    if not isinstance(program, Program):
-        raise ArgumentError(
-            f"expected a Program, as jaxmlir.trace(f)(*args) makes of a function, got {program!r}"
-        )
-
-
 class Interpreter:
     """Evaluates functions of a program op by op.
 
@@ -158,7 +145,7 @@ class Interpreter:
       hooks: called around every op, in order.
     """
 
-    def __init__(self, program: Program, hooks: Sequence[Hook] = ()):
+    def __init__(self, program: Module, hooks: Sequence[Hook] = ()):
         check_program(program)
         self.program = program
         if not isinstance(hooks, Sequence) or not all(isinstance(h, Hook) for h in hooks):

@@ -19,7 +19,7 @@ from jaxmlir.dialect.types import aval_of, is_wide, widths_of
 from jaxmlir.lowering.lowering import refuse_custom_lin
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 _ABSENT = object()
 
@@ -48,7 +48,7 @@ class Node:
                 attributes = self.op.attributes
                 found = default
                 if key in attributes:
-                    found = codec.decode(attributes[key], _SYMBOLS)
+                    found = codec.decode(attributes[key], codec.SYMBOLS)
             self._attributes[key] = found
         return found
 
@@ -57,24 +57,11 @@ class Node:
         with context():
             return [aval_of(v.type) for v in self.op.results]
 
-    def bind(self, program: Program) -> Callable[..., list[Any]]:
+    def bind(self, program: Module) -> Callable[..., list[Any]]:
         """The op as a function of its operands that returns the list of its results."""
         if self._bind is None:
             self._bind = _bind_of(program, self.op, self.name)
         return self._bind
-
-
-class _Symbols:
-    """A ``Reader`` for which a function is its symbol."""
-
-    def jaxpr(self, symbol: str) -> str:
-        return symbol
-
-    def bound(self, symbol: str, values: str) -> str:
-        return symbol
-
-
-_SYMBOLS: Any = _Symbols()
 
 
 class Plan:
@@ -82,7 +69,7 @@ class Plan:
 
     __slots__ = ("constants", "nodes", "results", "size")
 
-    def __init__(self, program: Program, function: func.FuncOp):
+    def __init__(self, program: Module, function: func.FuncOp):
         numbers: dict[ir.Value, int] = {}
         for argument in function.arguments:
             numbers[argument] = len(numbers)
@@ -107,7 +94,7 @@ class Plan:
         self.size = len(numbers)
 
 
-def plan_of(program: Program, symbol: str) -> Plan:
+def plan_of(program: Module, symbol: str) -> Plan:
     """The plan of a function, made once per program."""
     found = program.plans.get(symbol)
     if found is None:
@@ -116,7 +103,7 @@ def plan_of(program: Program, symbol: str) -> Plan:
     return found
 
 
-def constant_of(program: Program, op: Any) -> Any:
+def constant_of(program: Module, op: Any) -> Any:
     """The value of a ``jaxpr.constant`` op."""
     return array_of(constant_value(program, op), aval_of(op.results[0].type))
 
@@ -134,7 +121,7 @@ def array_of(value: Any, aval: Any) -> Any:
 _leaves: dict[Any, Callable[..., list[Any]]] = {}
 
 
-def _bind_of(program: Program, op: Any, name: str) -> Callable[..., list[Any]]:
+def _bind_of(program: Module, op: Any, name: str) -> Callable[..., list[Any]]:
     with context():
         attributes = tuple(op.attributes.items()) if len(op.attributes) else ()
         if any(codec.depends_on_module(attr) for _, attr in attributes):
@@ -147,7 +134,7 @@ def _bind_of(program: Program, op: Any, name: str) -> Callable[..., list[Any]]:
         return found
 
 
-def _make_bind(program: Program, op: Any, name: str) -> Callable[..., list[Any]]:
+def _make_bind(program: Module, op: Any, name: str) -> Callable[..., list[Any]]:
     if name == "jaxpr.custom_lin":
         refuse_custom_lin(op)
     primitive, parameters = params.of_op(op, name, program.exporter)

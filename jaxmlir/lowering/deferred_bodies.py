@@ -9,14 +9,11 @@ bodies are written where the placeholders are by then, from the top of the stack
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from jaxlib.mlir import ir
 
 from jaxmlir._compat import config, mlir
-
-if TYPE_CHECKING:
-    from jaxmlir.runtime.callee import Callee
 
 # How many functions within one another are lowered as rules come to them.
 _DEEP = 10
@@ -28,7 +25,7 @@ class _Waiting(NamedTuple):
     """A body that is not written yet."""
 
     ctx: Any
-    callee: Callee
+    callee: Any
 
 
 class Nesting:
@@ -57,7 +54,7 @@ class Nesting:
         self.depth -= 1
 
     def placeholder(
-        self, ctx: Any, callee: Callee, args: Sequence[Any]
+        self, ctx: Any, callee: Any, args: Sequence[Any]
     ) -> tuple[list[Any], Any] | None:
         """What stands for the results of a call and the tokens after it, if its body may wait.
 

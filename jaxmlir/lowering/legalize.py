@@ -8,7 +8,7 @@ from jaxmlir.dialect.ir import TREES
 from jaxmlir.passes.base import Pass
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 MAKE_PRIVATE = "symbol-privatize{{exclude={}}} makes the others private"
 
@@ -27,7 +27,7 @@ class LegalizeToStablehlo(Pass):
     name: ClassVar[str] = "jaxpr-legalize-to-stablehlo"
     platforms: tuple[str, ...] = ()
 
-    def run(self, program: Program) -> None:
+    def run(self, program: Module) -> None:
         from jaxmlir.lowering.lowering import legalize
 
         program.chosen("", how=MAKE_PRIVATE)
@@ -41,7 +41,7 @@ class LegalizeToStablehlo(Pass):
                 del attributes[tree]
 
 
-def _counts(program: Program) -> tuple[int, int]:
+def _counts(program: Module) -> tuple[int, int]:
     """How many values the public function takes and gives."""
     type_ = program.function(program.name).type
     return len(type_.inputs), len(type_.results)

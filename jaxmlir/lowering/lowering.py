@@ -40,7 +40,7 @@ from jaxmlir._compat import (
 )
 from jaxmlir.analysis import pointwise
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.analysis.liveness import Live, Mask
+from jaxmlir.analysis.liveness import Live, Mask, liveness_of
 from jaxmlir.bridge import params
 from jaxmlir.bridge.exporter import constant_value
 from jaxmlir.dialect import codec, custom_calls, effect_attributes, locations, op_signature, ops
@@ -64,10 +64,10 @@ from jaxmlir.support.masks import chosen
 from jaxmlir.targets.parallel_loops import ATTRIBUTE, keep_parallel
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
-def legalize(program: Program, platforms: Sequence[str] | None = None) -> None:
+def legalize(program: Module, platforms: Sequence[str] | None = None) -> None:
     """Replaces a program's module with the StableHLO of its public function, under its name.
 
     Args:
@@ -113,7 +113,7 @@ def _name_platforms(function: func.FuncOp, platforms: Sequence[str]) -> None:
 
 def lower_function(
     ctx: Any,
-    program: Program,
+    program: Module,
     symbol: str,
     args: Sequence[Any],
     results: Mask | None = None,
@@ -135,7 +135,7 @@ def lower_function(
         not use it; names the op and the user's line.
     """
     custom_calls.check(program)
-    liveness = program.liveness
+    liveness = liveness_of(program)
     live = None if results is None else liveness.of(symbol, results)
     lowering = _Lowering(ctx, program, liveness.body(symbol))
     nesting = Nesting.of(ctx.module_context)
@@ -157,7 +157,7 @@ def lower_function(
 class _Lowering:
     """Lowers the ops of one block; one instance per call of a function."""
 
-    def __init__(self, ctx: Any, program: Program, body: FunctionView):
+    def __init__(self, ctx: Any, program: Module, body: FunctionView):
         self.ctx = ctx
         self.program = program
         self.body = body

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import mlir
 from jaxmlir.analysis.pointwise import Kind, Shape
+from jaxmlir.caching import rule_cache
 from jaxmlir.dialect.ir import bytecode, ir
 from jaxmlir.dialect.op_signature import Signature
-from jaxmlir.support.cache_directory import rule_cache
 
 if TYPE_CHECKING:
     from jaxmlir.caching.rule_cache import RuleCache

@@ -23,7 +23,7 @@ from jaxmlir.passes.options import platform_or_default
 from jaxmlir.targets.fusion import kept_call
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Where fences are needed, and the first JAX whose compiler takes an optimization barrier for one.
 _BARRIER_SINCE = {"cpu": (0, 11)}
@@ -40,7 +40,7 @@ Compilers do not find that the values are what they are, and both may be read.  
 to be read any more but so."""
 
 
-def fences(program: Program, platform: str) -> Callable[[ir.Value], ir.Value] | None:
+def fences(program: Module, platform: str) -> Callable[[ir.Value], ir.Value] | None:
     """Writes a fence on a value at the insertion point; ``None`` where there are none."""
     together = fences_together(program, platform)
     return together and alone(together)
@@ -51,14 +51,14 @@ def alone(together: Together) -> Callable[[ir.Value], ir.Value]:
     return lambda value: together([value])[0]
 
 
-def fences_together(program: Program, platform: str) -> Together | None:
+def fences_together(program: Module, platform: str) -> Together | None:
     """The same on several values."""
     if platform not in _BARRIER_SINCE:
         return None
     return _barrier if _has_barriers(platform) else _Calls(program)
 
 
-def written_again(program: Program, platform: str) -> Together | None:
+def written_again(program: Module, platform: str) -> Together | None:
     """Writes values once more, at the insertion point: a compiler that takes fences does not find
     that they are what they are, and both may be read.  ``None`` where there are no fences."""
     if platform not in _BARRIER_SINCE:
@@ -68,7 +68,7 @@ def written_again(program: Program, platform: str) -> Together | None:
     return lambda values: wait(values, values[0], ())[0]
 
 
-def waiting(program: Program, platform: str = "") -> Wait:
+def waiting(program: Module, platform: str = "") -> Wait:
     """Values of a program that wait, by default for compilers for JAX's default backend."""
     # XLA's CPU compiler takes barriers away before it decides what runs when, and runs early what
     # could be, unless that takes far more memory.
@@ -80,7 +80,7 @@ def _has_barriers(platform: str) -> bool:
     return jax_version()[:2] >= _BARRIER_SINCE[platform]
 
 
-def _wait_for_call(program: Program) -> Wait:
+def _wait_for_call(program: Module) -> Wait:
     calls = _Calls(program)
 
     def wait(
@@ -118,7 +118,7 @@ def _barrier(values: Sequence[ir.Value]) -> list[ir.Value]:
 class _Calls:
     """Calls that are not inlined, of functions that return their arguments."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Module):
         self._program = program
         self._symbols: dict[tuple[Any, ...], str] = {}
         self._taken = ChainMap[str, Any](program.functions, {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
-from jaxmlir.analysis.call_graph import outside_kernels
+from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.dialect.builder import converted
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.op_view import OpView
@@ -13,11 +13,11 @@ from jaxmlir.toolbox import ops_of, replace
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 def replace_ops(
-    program: Program,
+    program: Module,
     names: Collection[str],
     write: Callable[[Rules, OpView], ir.Value | Sequence[ir.Value] | None],
 ) -> int:

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple,
 from jaxmlir.errors import PassError, PipelineError
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Options that are numbers of something, of which there cannot be fewer than none.
 _NOT_NEGATIVE = "at least 0"
@@ -83,7 +83,7 @@ class Pass:
                     except (TypeError, ValueError) as e:
                         raise PipelineError(f"the options of pass '{cls.name}': {e}") from e
 
-    def run(self, program: Program) -> bool | None:
+    def run(self, program: Module) -> bool | None:
         """Changes the program in place.
 
         Returns:

@@ -9,14 +9,14 @@ import jax
 
 from jaxmlir.dialect import locations
 from jaxmlir.errors import Diagnostic, TransformError, count
-from jaxmlir.program.arguments import check_platform
+from jaxmlir.support.platforms import check_platform
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.ir import func
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
-def named_arguments(program: Program, symbol: str, numbers: Iterable[int]) -> tuple[bool, ...]:
+def named_arguments(program: Module, symbol: str, numbers: Iterable[int]) -> tuple[bool, ...]:
     """Which flat arguments of ``@symbol`` are among the numbers of an option.
 
     Raises:
@@ -38,7 +38,7 @@ def at_function(function: func.FuncOp, message: str) -> TransformError:
     return TransformError([Diagnostic("error", message, *place)])
 
 
-def at_public(program: Program, message: str) -> TransformError:
+def at_public(program: Module, message: str) -> TransformError:
     """An error about the function that a call of the program runs."""
     return at_function(program.function(program.name), message)
 

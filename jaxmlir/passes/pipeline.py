@@ -26,7 +26,7 @@ from jaxmlir.passes.instrument import Instrumentation
 from jaxmlir.support.collector import collector_paused
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 _MODULE = "builtin.module"
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
@@ -161,7 +161,7 @@ class Pipeline:
         return tuple(p.name for p in self.passes)
 
     @collector_paused
-    def run(self, program: Program, instrumentation: Instrumentation | None = None) -> None:
+    def run(self, program: Module, instrumentation: Instrumentation | None = None) -> None:
         """Runs the passes on ``program`` in place.
 
         Raises:
@@ -189,7 +189,7 @@ class Pipeline:
 
 def _run_step(
     step: tuple[Pass | _CxxPass, ...],
-    program: Program,
+    program: Module,
     instrumentation: Instrumentation,
     verified: object,
 ) -> object:
@@ -223,7 +223,7 @@ def _run_step(
     return verified
 
 
-def _run_python(p: Pass, program: Program) -> bool:
+def _run_python(p: Pass, program: Module) -> bool:
     """Runs a pass; whether it may have changed anything."""
     try:
         return p.run(program) is not False
@@ -237,7 +237,7 @@ def _run_python(p: Pass, program: Program) -> bool:
         raise PassError(f"pass '{p.name}' crashed: {type(e).__name__}: {e}") from e
 
 
-def _run_cxx(elements: str, program: Program, verify_each: bool) -> None:
+def _run_cxx(elements: str, program: Module, verify_each: bool) -> None:
     manager = cxx.parse(elements)
     manager.enable_verifier(verify_each)
     try:
@@ -246,7 +246,7 @@ def _run_cxx(elements: str, program: Program, verify_each: bool) -> None:
         raise PassError(diagnostics_of(e)) from None
 
 
-def _verify(program: Program, where: str) -> None:
+def _verify(program: Module, where: str) -> None:
     try:
         program.verify()
     except JaxmlirError as e:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from jaxmlir._compat import core, xla_bridge
+from jaxmlir._compat import core
 from jaxmlir.dialect import pytrees
 from jaxmlir.dialect.types import constraints_of, is_narrowed, widths_of
 from jaxmlir.errors import ArgumentError
@@ -79,38 +79,6 @@ def _abstract(aval: Any) -> Any:
             aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type
         )
     return aval
-
-
-def check_platform(platform: str) -> None:
-    """Checks the name of a platform.
-
-    Raises:
-      ArgumentError: JAX does not know it.
-    """
-    if not xla_bridge.is_known_platform(platform):
-        known = ", ".join(sorted(xla_bridge.known_platforms()))
-        raise ArgumentError(f"expected platforms that JAX knows ({known}), got {platform!r}")
-
-
-def check_platforms(platforms: Sequence[str] | None) -> None:
-    """Checks the names of platforms that something is to be lowered for.
-
-    Raises:
-      ArgumentError: they are no sequence of names, JAX does not know one, or one occurs twice.
-    """
-    if isinstance(platforms, str) or not isinstance(platforms, Sequence | None):
-        raise ArgumentError(f"platforms: expected a sequence of names, got {platforms!r}")
-    for platform in platforms or ():
-        check_platform(platform)
-        if list(platforms or ()).count(platform) > 1:
-            raise ArgumentError(f"platforms: {platform!r} is given twice")
-        try:
-            xla_bridge.canonicalize_platform(platform)
-        except RuntimeError:
-            # Only where there is one of them does JAX know which is meant.
-            raise ArgumentError(
-                f"{platform!r} stands for one of several platforms, none of which is here: name one"
-            ) from None
 
 
 def refines(value: Any, aval: Any) -> bool:

@@ -11,39 +11,58 @@ from __future__ import annotations
 
 import numbers
 import os
-import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaxmlir.analysis.liveness import Liveness
-from jaxmlir.bridge.custom_rules.pending import MARK, marked_ops
+import jax
+import numpy as np
+
+from jaxmlir.analysis.liveness import liveness_of
 from jaxmlir.bridge.custom_rules.schedule import RuleTracing
 from jaxmlir.bridge.exporter import Exporter
-from jaxmlir.dialect import custom_calls, handles
-from jaxmlir.dialect import ir as mlir_ir
-from jaxmlir.dialect.constants import Constants
-from jaxmlir.dialect.ir import context, func, functions, ir
+from jaxmlir.dialect import custom_calls, locations
+from jaxmlir.dialect.ir import context, func
+from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError, TransformError
+from jaxmlir.program import arguments, transforms
+from jaxmlir.program import specialize as specialization
 from jaxmlir.program.derived import derived_once
-from jaxmlir.program.functions import Functions, Signature
-from jaxmlir.program.running import Running
-from jaxmlir.program.transformations import Transformations
-from jaxmlir.runtime.placement import placement_of
-from jaxmlir.support.cached import analysis, forget_analyses
+from jaxmlir.runtime import program_primitive
+from jaxmlir.runtime.callee import Callee
+from jaxmlir.runtime.calls import Calls
+from jaxmlir.runtime.placement import mesh_wanted, placement_of
+from jaxmlir.support.cached import analysis
 from jaxmlir.support.collector import collector_paused
+from jaxmlir.support.platforms import check_platforms
 
 if TYPE_CHECKING:
-    from jaxmlir.analysis.manager import AnalysisManager
-    from jaxmlir.bridge.importer import Importer
+    from jax.stages import Lowered
+
+    from jaxmlir.interpret.interpreter import Hook
     from jaxmlir.passes import Pipeline
-    from jaxmlir.transforms.shared_functions import Copy
 
 
 SHOWN = 10
 """How many arguments, or results, the ``repr`` of a program has."""
 
 
-class Program(Functions, Transformations, Running):
+class Code(NamedTuple):
+    """Where a function is, under the names that Python's code objects have for it."""
+
+    co_filename: str
+    co_firstlineno: int
+
+
+class _OfInstances(property):
+    """A property that the class has not: where ``inspect`` asks that for its own signature."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            raise AttributeError
+        return super().__get__(instance, owner)
+
+
+class Program(Module):
     """A JAX function, staged out: a module of the jaxpr dialect and what it refers to.
 
     :func:`jaxmlir.trace`, :func:`jaxmlir.parse`, :func:`jaxmlir.load` and
@@ -63,145 +82,30 @@ class Program(Functions, Transformations, Running):
       handles: Python objects that the module names, by name.
 
     Attributes:
-      rule_tracing: traces custom derivative rules when they are needed.
-      custom_calls: of a program that somebody else wrote, what it may reach beyond XLA (see
-        :mod:`jaxmlir.dialect.custom_calls`); ``None`` of one's own.
       derived: what :mod:`jaxmlir.program.derived` keeps of transformations.
-      jaxprs: of an imported program, what its private functions were imported from.
-      lent: functions of other modules that this one's may name, while it is being made.
-      copies: functions that are copied from where they have been verified.
-      state: another object after each change.
-      core: the program as equations that call it know it: the same state, but for what is a call of
-        it to JAX.  JAX keeps what a function was traced to for as long as there is the function,
-        which the traced call must not keep in turn.
+      when_lowered: passes that run where the program is lowered, and where one derived from it is.
     """
 
     # These are not in the state.
     __slots__ = ("_callees", "_jitted")
 
-    def __init__(
-        self,
-        module: ir.Module,
-        constants: Mapping[str, Any] | None = None,
-        handles: Mapping[str, handles.Box] | None = None,
-        custom_calls: frozenset[str] | None = None,
-    ):
-        self.core: Program = object.__new__(Program)
-        self.core.__dict__ = self.__dict__
-        self._module = module
-        self._constants = Constants(constants or {})
-        self._handles = dict(handles or {})
-        self.custom_calls = custom_calls
-        # Of a program for symbolic sizes of a caller: the scope that these are of.
-        self.sizes_scope: Any | None = None
-        self.rule_tracing = RuleTracing(self.core)
-        # Passes that run where the program is lowered, and where one derived from it is.
-        self.when_lowered: Pipeline | None = None
-        self.changed()
+    when_lowered: Pipeline | None = None
 
-    @classmethod
-    def _of_import(cls, importer: Importer) -> Program:
-        program = cls(importer.module)
-        # The rules that are still to be traced bring constants and handles of their own.
-        program._constants, program._handles = importer.constants, importer.handles
-        program.jaxprs = importer.jaxprs
-        if importer.pending:
-            importer.pending.program = program.core
-            program.rule_tracing = RuleTracing(program.core, importer.pending.table, importer)
-        return program
-
-    @property
-    def module(self) -> ir.Module:
-        """The MLIR module.  Passes change it in place; call :meth:`changed` after doing so."""
-        self.rule_tracing.looked_at()
-        # Who changes it may want to have it verified before that.
-        self.copies = {}
-        return self._module
-
-    @module.setter
-    def module(self, module: ir.Module) -> None:
-        self._module = module
-        self.rule_tracing.forget()
-
-    @property
-    def module_as_is(self) -> ir.Module:
-        """The module as it is: its ops may lack custom rules that are not traced yet."""
-        return self._module
-
-    @property
-    def constants(self) -> Constants:
-        """Arrays too large for the IR, by the name their ``jaxpr.constant`` ops give them."""
-        self.rule_tracing.looked_at()
-        return self._constants
-
-    @property
-    def handles(self) -> dict[str, handles.Box]:
-        """What keeps alive the Python objects that the module names by handle."""
-        self.rule_tracing.looked_at()
-        return self._handles
-
-    @property
-    def has_untraced_rules(self) -> bool:
-        """Whether custom derivative rules are still to be traced."""
-        return self.rule_tracing.waiting
-
-    def trace_rules(self, *, within: Collection[str] | None = None, of: Any = None) -> None:
-        """Traces the custom derivative rules that are still to be traced.
-
-        A rule that cannot be traced is no error here: its op records the reason.
-
-        Args:
-          within: only of the ops of these functions: those that a run of the program meets are what
-            its derivative needs, and ops in their rules are left for the derivative's derivative.
-          of: only of this op.
-        """
-        self.rule_tracing.trace(within=within, of=of)
-
-    def reread(self) -> None:
-        """Takes note of what an importer has added to the module."""
-        self.copies = {}
-        for name in ("_functions", "liveness", "reading"):
-            self.__dict__.pop(name, None)
+    def new_rule_tracing(self, *imported: Any) -> RuleTracing:
+        return RuleTracing(self.core, *imported)
 
     def changed(self, functions: dict[str, func.FuncOp] | None = None) -> None:
-        """Forgets what was derived from the module.
-
-        Args:
-          functions: those that it has now, of a caller who knows.
-        """
-        self._signatures: dict[str, Signature] = {}
         self.forget_calls()
         self._specialized: dict[Any, Program] = {}
         self.derived: dict[Any, Any] = {}
-        self.jaxprs: dict[str, weakref.ref[Any]] = {}
-        self.lent: dict[str, func.FuncOp] = {}
-        self.copies: dict[str, Copy] = {}
-        self.state = object()
-        forget_analyses(self)
-        if functions is not None:
-            self._functions = functions
+        super().changed(functions)
+
+    def clone(self, *, hold_rules: bool = False, among: Collection[str] | None = None) -> Program:
+        result = super().clone(hold_rules=hold_rules, among=among)
+        result.when_lowered = self.when_lowered
+        return result
 
     # -- reading --
-
-    def as_text(self, *, debug_info: bool = False) -> str:
-        """The module as MLIR text.  Constants of the side table appear by name only.
-
-        Args:
-          debug_info: also print locations: the user's Python lines and JAX's name stacks.
-        """
-        return mlir_ir.module_text(self.written_module(), debug_info=debug_info)
-
-    def written_module(self) -> ir.Module:
-        """The module to write down: without what only this process can make sense of."""
-        module = self.module
-        if self.rule_tracing.marked:
-            with mlir_ir.context():
-                module = mlir_ir.clone_module(module)
-                for op in list(marked_ops(functions(module).values())):
-                    del op.attributes[MARK]
-        return module
-
-    __str__ = as_text
 
     def save(
         self, path: str | os.PathLike[str], *, source_info: bool = True, as_flat: bool = False
@@ -344,25 +248,6 @@ class Program(Functions, Transformations, Running):
         pipeline = f"jaxpr-inline,jaxpr-remat{option}"
         return self._after_passes(pipeline, remarks)
 
-    def clone(self, *, hold_rules: bool = False, among: Collection[str] | None = None) -> Program:
-        """A copy whose module can be changed; constants and handles are shared.
-
-        Args:
-          hold_rules: leave custom rules that are not traced yet so in the copy, which holds them
-            until its ``rule_tracing.held`` is unset; by default they are traced now.
-          among: only these functions are in the copy, by default all.
-        """
-        hold_rules = hold_rules or self.rule_tracing.held
-        if not hold_rules:
-            self.trace_rules()
-        with self.rule_tracing.lock:
-            module = mlir_ir.clone_module(self._module, among)
-        result = Program(module, self._constants, self._handles, self.custom_calls)
-        result.when_lowered = self.when_lowered
-        result.sizes_scope = self.sizes_scope
-        result.rule_tracing = self.rule_tracing.of_clone(result.core, hold_rules)
-        return result
-
     def __copy__(self) -> Program:
         return self.clone()
 
@@ -413,29 +298,402 @@ class Program(Functions, Transformations, Running):
         return Exporter(self)
 
     @analysis
-    def liveness(self) -> Liveness:
-        """What lowering has found out of the functions: custom rules are no reason to keep."""
-        return Liveness(self._functions, custom_rules=False)
-
-    @analysis
-    def reading(self) -> AnalysisManager:
-        """What passes have read of the functions since they were changed."""
-        from jaxmlir.analysis.manager import AnalysisManager
-
-        return AnalysisManager(self.functions)
-
-    @analysis
     def custom_calls_found(self) -> tuple[custom_calls.CustomCall, ...]:
         """The ops that reach beyond XLA."""
         self.rule_tracing.looked_at()
         with context():
-            return tuple(custom_calls.among(self.liveness.all_ops()))
+            return tuple(custom_calls.among(liveness_of(self).all_ops()))
 
     @analysis
     def placement(self) -> Any | None:
         """What JAX must know of the devices that the program mentions."""
         with context():
-            return placement_of(self, self.liveness.all_ops())
+            return placement_of(self, liveness_of(self).all_ops())
+
+    # -- for Python and JAX --
+
+    @property
+    def __name__(self) -> str:
+        """The same, as JAX calls functions that it stages out."""
+        return self.name
+
+    @property
+    def __code__(self) -> Code:
+        """Where the user's function is: JAX asks that of all that it traces, and asks for the text
+        of what cannot say."""
+        with context():
+            file, line, _ = locations.position(self._function(self.name).location)
+        return Code(file, line)
+
+    @_OfInstances
+    def __signature__(self) -> Any:
+        """What :func:`inspect.signature` gives: that of the user's function, where it is known."""
+        return arguments.signature_of(self)
+
+    # -- transformations --
+
+    @derived_once
+    def jvp(self, custom_vjp_forward: str = "error") -> Program:
+        """The program ``(primals, tangents) -> (result, tangent of result)``.
+
+        Args:
+          custom_vjp_forward: ``"transpose"`` differentiates functions with a custom VJP rule by the
+            transpose of their backward rule; by default running the result is JAX's error.
+
+        Raises:
+          ArgumentError: the program takes keyword arguments, or there is no such option.
+          TransformError: an op cannot be differentiated; names it and the user's line.
+        """
+        return transforms.jvp(self, custom_vjp_forward)
+
+    @derived_once
+    def linearize(
+        self,
+        *,
+        while_loops: str = "error",
+        checkpoints: int | None = None,
+        custom_vjp_forward: str = "error",
+    ) -> tuple[Program, Program]:
+        """``fwd(*args) -> (result, residuals)`` and ``lin(residuals, *tangents) -> tangent``.
+
+        Args:
+          while_loops: ``"checkpointed"`` gives loops whose trip count is known only when they run a
+            transpose, and so this and all derivatives in reverse mode; by default they are JAX's
+            error.
+          checkpoints: how many states of such a loop are in memory at a time, at least 1.
+          custom_vjp_forward: as for :meth:`jvp`; the transpose of ``lin`` does not need it.
+
+        Returns:
+          Two programs.  Tangents are given for all arguments, and have their shapes; residuals are
+          a tuple of arrays.
+
+        Raises:
+          ArgumentError, TransformError: as for :meth:`jvp`.
+        """
+        return transforms.linearize(self, while_loops, checkpoints, custom_vjp_forward)
+
+    @derived_once
+    def vjp(
+        self, *, while_loops: str = "error", checkpoints: int | None = None
+    ) -> tuple[Program, Program]:
+        """``fwd(*args) -> (result, residuals)`` and ``bwd(residuals, cotangent) -> cotangents``.
+
+        The options on loops are those of :meth:`linearize`.
+
+        Returns:
+          Two programs.  The cotangent has the pytree and the shapes of the result, the cotangents
+          are a tuple with one for each argument.
+
+        Raises:
+          ArgumentError: the program takes keyword arguments, or an option is wrong.
+          TransformError: an op cannot be transposed; names it and the user's line.
+        """
+        return transforms.vjp(self, while_loops, checkpoints)
+
+    @derived_once
+    def grad(
+        self,
+        argnums: int | Sequence[int] = 0,
+        has_aux: bool = False,
+        allow_int: bool = False,
+        holomorphic: bool = False,
+        *,
+        while_loops: str = "error",
+        checkpoints: int | None = None,
+    ) -> Program:
+        """The gradient of a scalar-valued program; options as for ``jax.grad``.
+
+        ``while_loops`` and ``checkpoints`` as for :meth:`linearize`.
+
+        Returns:
+          A program of the same arguments.  It gives what has the pytree and the shapes of the
+          argument ``argnums``, or a tuple where that is a sequence; with ``has_aux`` that and the
+          auxiliary result.
+
+        Raises:
+          ArgumentError: ``argnums`` names no argument, or an option is wrong.
+          TransformError: the result is no real scalar (with ``has_aux`` no pair of one and
+            something), an argument has no gradient, or an op cannot be differentiated; names it and
+            the user's line.
+        """
+        options = {"while_loops": while_loops, "checkpoints": checkpoints}
+        return transforms.grad(self, argnums, has_aux, allow_int, holomorphic, **options)
+
+    @derived_once
+    def value_and_grad(
+        self,
+        argnums: int | Sequence[int] = 0,
+        has_aux: bool = False,
+        allow_int: bool = False,
+        holomorphic: bool = False,
+        *,
+        while_loops: str = "error",
+        checkpoints: int | None = None,
+    ) -> Program:
+        """The value and the gradient, as a pair; options as for ``jax.value_and_grad``.
+
+        With ``has_aux`` it is ``((value, auxiliary result), gradient)``.  Errors, ``while_loops``
+        and ``checkpoints`` as for :meth:`grad`.
+        """
+        options = {"while_loops": while_loops, "checkpoints": checkpoints, "value": True}
+        return transforms.grad(self, argnums, has_aux, allow_int, holomorphic, **options)
+
+    @derived_once
+    def jacfwd(
+        self,
+        argnums: int | Sequence[int] = 0,
+        has_aux: bool = False,
+        holomorphic: bool = False,
+    ) -> Program:
+        """The Jacobian, by forward mode; options as for ``jax.jacfwd``.
+
+        Returns:
+          A program of the same arguments.  For each leaf of the result it gives what has the pytree
+          of the argument, of the shape of the leaf followed by that of the argument's leaf.
+
+        Raises:
+          ArgumentError: ``argnums`` names no argument, or an option is wrong.
+          TransformError: an argument or result has no such derivative, or an op cannot be
+            differentiated.
+        """
+        return self._jacobian("jacfwd", argnums, has_aux, holomorphic)
+
+    @derived_once
+    def jacrev(
+        self,
+        argnums: int | Sequence[int] = 0,
+        has_aux: bool = False,
+        holomorphic: bool = False,
+        allow_int: bool = False,
+        *,
+        while_loops: str = "error",
+        checkpoints: int | None = None,
+    ) -> Program:
+        """The Jacobian, by reverse mode; options as for ``jax.jacrev``.
+
+        Result and errors as for :meth:`jacfwd`, ``while_loops`` and ``checkpoints`` as for
+        :meth:`linearize`.
+        """
+        options = {"while_loops": while_loops, "checkpoints": checkpoints, "allow_int": allow_int}
+        return self._jacobian("jacrev", argnums, has_aux, holomorphic, **options)
+
+    @derived_once
+    def hessian(
+        self,
+        argnums: int | Sequence[int] = 0,
+        has_aux: bool = False,
+        holomorphic: bool = False,
+        *,
+        while_loops: str = "error",
+        checkpoints: int | None = None,
+    ) -> Program:
+        """The second derivatives, forward over reverse; options as for ``jax.hessian``.
+
+        The Jacobian of the Jacobian: its leaves have the shapes of the result, the argument and the
+        argument again.  Errors as for :meth:`jacfwd`, ``while_loops`` and ``checkpoints`` as for
+        :meth:`linearize`.
+        """
+        options = {"while_loops": while_loops, "checkpoints": checkpoints}
+        return self._jacobian("hessian", argnums, has_aux, holomorphic, **options)
+
+    def _jacobian(
+        self, kind: str, argnums: Any, has_aux: bool, holomorphic: bool, **others: Any
+    ) -> Program:
+        options = {"argnums": argnums, "has_aux": has_aux, "holomorphic": holomorphic}
+        return transforms.jacobian(self, kind, **options, **others)
+
+    @derived_once
+    def vmap(
+        self,
+        in_axes: Any = 0,
+        out_axes: Any = 0,
+        axis_size: int | None = None,
+        axis_name: Any = None,
+        spmd_axis_name: Any = None,
+    ) -> Program | Callable[..., Any]:
+        """The program on batches; options as for ``jax.vmap``.
+
+        Args:
+          in_axes, out_axes: pytree prefixes of the arguments and the result: along which dimension
+            each leaf is batched, ``None`` if it is not.
+          axis_size: the size of the batch.
+          axis_name, spmd_axis_name: what collectives and shardings call the dimension.
+
+        Returns:
+          The batched program.  Without ``axis_size``, a function that makes one, once for each size
+          of its arguments.
+
+        Raises:
+          ArgumentError: axes do not fit the arguments or the result.
+          TransformError: an op cannot be batched, or a batched result has the axis ``None``.
+        """
+        return transforms.vmap(self, in_axes, out_axes, axis_size, axis_name, spmd_axis_name)
+
+    @derived_once
+    def inverse(
+        self,
+        argnums: int | Sequence[int] | None = None,
+        known: int | Sequence[int] | None = None,
+    ) -> Program:
+        """The program ``(result, *known arguments) -> unknown arguments``.
+
+        Args:
+          argnums: the positional arguments to find; by default all that are not known.
+          known: those that are given, which the inverse takes in their order; by default all that
+            are not to be found.
+
+        Returns:
+          A program that gives the argument, or a tuple of them where they are several.
+
+        Raises:
+          ArgumentError: ``argnums`` and ``known`` overlap, or name no argument.
+          TransformError: an argument does not follow from the result and the known arguments; names
+            an op that stands in the way, and the reason.
+        """
+        return transforms.inverse(self, argnums, known, log_det=False)
+
+    @derived_once
+    def inverse_and_log_det(
+        self,
+        argnums: int | Sequence[int] | None = None,
+        known: int | Sequence[int] | None = None,
+    ) -> Program:
+        """Like :meth:`inverse`, with log|det| of its Jacobian: ``(arguments, log_det)``.
+
+        Raises:
+          ArgumentError, TransformError: as for :meth:`inverse`; also where results and unknown
+            arguments do not hold as many numbers.
+        """
+        return transforms.inverse(self, argnums, known, log_det=True)
+
+    # -- running --
+
+    @analysis
+    def stubs(self) -> program_primitive.Stubs:
+        """Makes one-equation jaxprs that call the functions."""
+        return program_primitive.Stubs(self)
+
+    def callee(self, symbol: str) -> Callee:
+        """The parameter of equations that call a function; one object per function."""
+        # Of two threads both get that of the first.
+        return self._callees.setdefault(symbol, Callee(self.core, symbol))
+
+    def __getattr__(self, name: str) -> Any:
+        """Where there is none yet, the compiled call: so it is looked up as fast as a slot is."""
+        if name != "_jitted":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self._jitted = jax.jit(arguments.called(self, self._call, self.name))
+        return self._jitted
+
+    def forget_calls(self) -> None:
+        """Has the next calls traced anew."""
+        for program in (self, self.core):
+            program._callees = {}
+            # Entering `contextlib.suppress` takes longer than all the rest.
+            try:
+                del program._jitted
+            except AttributeError:
+                pass
+
+    __call__ = Calls(
+        "_jitted",
+        """Runs the program on arrays, or stages it out where JAX is tracing.
+
+        Raises:
+          ArgumentError: the arguments have another pytree, shape or dtype than the program's.
+        """,
+    )
+
+    @analysis
+    def plans(self) -> dict[str, Any]:
+        """What :mod:`jaxmlir.interpret.interpreter` has read of the functions."""
+        return {}
+
+    def eval(self, *args: Any, hooks: Sequence[Hook] = (), **kwargs: Any) -> Any:
+        """The result, computed op by op, into every called function, loop and branch.
+
+        Args:
+          hooks: see :class:`jaxmlir.interpret.interpreter.Hook`; each is called before and after
+          every op.
+
+        Raises:
+          ArgumentError: the arguments have another pytree, shape or dtype than the program's.
+          EvaluationError: an op cannot be evaluated; names it and the user's line.
+        """
+        from jaxmlir.interpret.interpreter import Interpreter
+
+        if any(map(specialization.is_symbolic, self.in_avals)):
+            return self.specialize(*args, **kwargs).eval(*args, hooks=hooks, **kwargs)
+        flat = self.flat_arguments(args, kwargs)
+        results = Interpreter(self, hooks).run(self.name, list(map(_as_array, flat)))
+        return jax.tree.unflatten(self.out_tree, results)
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        flat, tree = jax.tree.flatten((args, kwargs))
+        if tree == self.in_tree and any(map(arguments.refines, flat, self.in_avals)):
+            program = self.specialize(*args, **kwargs)
+            results = program_primitive.call(
+                program, program.name, program.flat_arguments(args, kwargs)
+            )
+            return jax.tree.unflatten(self.out_tree, results)
+        results = program_primitive.call(self, self.name, self.flat_arguments(args, kwargs))
+        return jax.tree.unflatten(self.out_tree, results)
+
+    def flat_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """The arguments of a call, flat and of the program's types.
+
+        Raises:
+          ArgumentError: they have another pytree, shape or dtype.
+        """
+        return arguments.flatten(self, args, kwargs)
+
+    def specialize(self, *args: Any, **kwargs: Any) -> Program:
+        """A program of symbolic shapes, fixed to the shapes of some arguments.
+
+        Args:
+          args, kwargs: arrays or ``jax.ShapeDtypeStruct``; their shapes may be symbolic as well.
+
+        Raises:
+          ArgumentError: the shapes are none that the program takes; names a violated constraint.
+        """
+        flat = arguments.check_tree(self, args, kwargs)
+        sizes = specialization.solve(self, arguments.concrete_shapes(self, flat))
+        key = tuple(sizes.items())
+        if key not in self._specialized:
+            self._specialized[key] = specialization.specialize(self, sizes)
+        return self._specialized[key]
+
+    @collector_paused
+    def lower(
+        self, platforms: Sequence[str] | None = None, *, keep_unused: bool = False, **jaxs: Any
+    ) -> Lowered:
+        """The program lowered to StableHLO, as JAX's ahead-of-time stage.
+
+        Args:
+          platforms: ``"cpu"``, ``"cuda"``, ``"rocm"``, ``"tpu"``; by default the default backend.
+          keep_unused: lower arguments that nothing depends on, and dead code, too; as for
+            ``jax.jit``.
+
+        Raises:
+          ArgumentError: a platform is not known to JAX.
+          LoweringError: an op cannot be lowered for a platform; names it and the user's line.
+        """
+        if jaxs:
+            raise ArgumentError(
+                f"lower of @{self.name} takes platforms and keep_unused, got {', '.join(jaxs)}; "
+                "jax.export takes jax.jit(f), where f is a program or what jaxmlir.jit returned"
+            )
+        check_platforms(platforms)
+        jitted = self._jitted
+        if keep_unused:
+            called = arguments.called(self, self._call, self.name)
+            jitted = jax.jit(called, keep_unused=True)
+        with self.widths, mesh_wanted(self.name):
+            args, kwargs = arguments.abstract(self)
+            traced = jitted.trace(*args, **kwargs)
+            if platforms is None:
+                return traced.lower()
+            return traced.lower(lowering_platforms=tuple(platforms))
 
 
 def _short(avals: Sequence[Any]) -> str:
@@ -444,3 +702,9 @@ def _short(avals: Sequence[Any]) -> str:
     names = [aval.str_short(short_dtypes=True) for aval in shown]
     rest = len(avals) - len(shown)
     return ", ".join([*names, f"... {rest} more"] if rest else names)
+
+
+def _as_array(value: Any) -> Any:
+    """A number or numpy array as a JAX array."""
+    is_host = isinstance(value, (np.ndarray, np.generic, bool, int, float, complex))
+    return jax.numpy.asarray(value) if is_host and np.result_type(value).kind != "V" else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import types
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -67,7 +68,7 @@ def _program_of(traced: Any, name: str) -> Program:
         attributes = function.attributes
         attributes["jaxpr.in_tree"] = pytrees.encode(traced._in_tree, importer)
         attributes["jaxpr.out_tree"] = pytrees.encode(traced.out_tree, importer)
-    return Program._of_import(importer)
+    return Program.of_import(importer)
 
 
 def from_jaxpr(closed_jaxpr: Any, name: str = "main") -> Program:
@@ -87,7 +88,7 @@ def from_jaxpr(closed_jaxpr: Any, name: str = "main") -> Program:
         )
     if not isinstance(name, str):
         raise ArgumentError(f"name: expected a string, got {name!r}")
-    return Program._of_import(import_jaxpr(closed_jaxpr, name))
+    return Program.of_import(import_jaxpr(closed_jaxpr, name))
 
 
 def parse(
@@ -120,6 +121,49 @@ def parse(
 
         verify_program(program, filename)
     return program
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    as_flat: bool = False,
+    allow_custom_calls: Collection[str] | None = (),
+    verify: bool = True,
+) -> Program:
+    """The program that :meth:`Program.save` wrote.
+
+    The file may come from anybody: loading executes nothing that it says, and a file that is
+    damaged, malformed or malicious is an error.  The arrays stay in the file, which is mapped into
+    memory.
+
+    Args:
+      as_flat: take and give the leaves of the pytrees only, for programs whose pytrees have node
+        types that this process does not know.
+      allow_custom_calls: what of the program may reach beyond XLA: targets of ``jax.ffi`` calls,
+        and ``"pallas_call"`` and such (:mod:`jaxmlir.dialect.custom_calls`); ``None`` allows all.
+        The rest is refused when the program is lowered or turned into a jaxpr, not when it is
+        loaded.
+      verify: check the program's types; without it, an invalid one fails later or not at all.
+
+    Raises:
+      ArgumentError: ``allow_custom_calls`` is no collection of names.
+      ArtifactError: the file is not an artifact that can be loaded here.
+      VerificationError: its program is invalid.
+      OSError: the file cannot be read.
+    """
+    from jaxmlir import artifact
+
+    _check_names(allow_custom_calls)
+    buffer = artifact.map_file(path)
+    return artifact.read(Program, buffer, os.fspath(path), as_flat, allow_custom_calls, verify)
+
+
+def _check_names(allow_custom_calls: Any) -> None:
+    if isinstance(allow_custom_calls, str) or not isinstance(allow_custom_calls, Collection | None):
+        raise ArgumentError(
+            "allow_custom_calls: expected a collection of names, or None, "
+            f"got {allow_custom_calls!r}"
+        )
 
 
 def _handles_in(text: str) -> dict[str, handles.Box]:

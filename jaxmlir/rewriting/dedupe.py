@@ -12,7 +12,7 @@ from __future__ import annotations
 import collections
 import re
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jaxmlir.dialect.builder import named_ops, ops_of, returned
 from jaxmlir.dialect.ir import (
@@ -29,8 +29,7 @@ from jaxmlir.passes.base import Pass
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.builder import Uses
-    from jaxmlir.program.program import Program
-    from jaxmlir.transforms.shared_functions import Copy
+    from jaxmlir.dialect.module import Module
 
 
 class DedupeFunctions(Pass):
@@ -38,11 +37,36 @@ class DedupeFunctions(Pass):
 
     name: ClassVar[str] = "jaxpr-dedupe-functions"
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return dedupe_functions(program)
 
 
-def dedupe_functions(program: Program, copies: dict[str, Copy] | None = None) -> bool:
+class ExportedFunction(NamedTuple):
+    """A function of shared functions as it is copied into programs."""
+
+    function: func.FuncOp
+    """Private, in no module, under a short name; refers to others by theirs."""
+    name: str
+    outline: tuple[ir.FunctionType, str]
+    """See :func:`outline_of`."""
+    uses: tuple[str, ...]
+    """The shared functions that it refers to."""
+    sources: Mapping[int, Any]
+    """The custom rules that its ops lack, by the marks that they have."""
+    shape: Shape
+    verified: set[object]
+    """The settings (:func:`setting`) under which a copy was found valid."""
+
+
+class Copy(NamedTuple):
+    """What is known of a function of a program that is the copy of an exported function."""
+
+    leaf: ExportedFunction
+    uses: tuple[str, ...]
+    """The functions of the program that it refers to."""
+
+
+def dedupe_functions(program: Module, copies: dict[str, Copy] | None = None) -> bool:
     """Keeps the first of each class of equal private functions, and refers to it everywhere;
     whether there were any equal ones.
 
@@ -84,7 +108,7 @@ def merge_functions(
 
 
 def rename_functions(
-    program: Program, names: dict[str, str], copies: dict[str, Copy], uses: Uses
+    program: Module, names: dict[str, str], copies: dict[str, Copy], uses: Uses
 ) -> None:
     """Gives functions other names, and refers to them by these.
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from jaxmlir.analysis.call_graph import CALLS, callee_of
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.builder import inline as inline_body
 from jaxmlir.dialect.builder import ops_with_symbols, put_instead, references
 from jaxmlir.dialect.ir import func, ir, is_private, new_function, scope
@@ -19,13 +21,7 @@ from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
-
-# Attributes that say nothing about how the called function is to be compiled.
-_PLAIN = frozenset(
-    {"jaxpr", "call_jaxpr", "name", "inline", "keep_unused", "donated_invars", "jaxpr.effects"}
-)
-_CALLS = frozenset({"jaxpr.jit", "jaxpr.call", "jaxpr.closed_call", "jaxpr.eval_jaxpr"})
+    from jaxmlir.dialect.module import Module
 
 
 class Inline(Pass):
@@ -40,14 +36,14 @@ class Inline(Pass):
     max_ops: Count = 8
     single_use: bool = True
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return inline(program, self.max_ops, self.single_use) > 0
 
 
-def inline(program: Program, max_ops: int = 8, single_use: bool = True) -> int:
+def inline(program: Module, max_ops: int = 8, single_use: bool = True) -> int:
     """Inlines calls in place; how many."""
     with scope():
-        functions, graph = program.functions, program.reading.graph
+        functions, graph = program.functions, analyses_of(program).graph
         uses = graph.counts()
         sizes: dict[str, int] = {}
         # Larger functions that are called once, and by which.
@@ -116,7 +112,7 @@ def _inline_all(
             stack.pop()
             continue
         name = op.operation.name
-        callee = callee_of(op, name, functions) if name in _CALLS else None
+        callee = callee_of(op, name, functions) if name in CALLS else None
         if callee is None or callee not in among:
             op.operation.move_before(last.operation)
             continue
@@ -135,18 +131,3 @@ def _inline(op: Any, function: func.FuncOp) -> None:
     with ir.InsertionPoint(op), op.location:
         values = inline_body(function, list(op.operands))
     put_instead(op, values)
-
-
-def callee_of(op: Any, name: str, functions: dict[str, func.FuncOp]) -> str | None:
-    """The function that an op calls, if inlining it loses nothing."""
-    if not is_plain_call(op, name):
-        return None
-    attributes = op.attributes
-    symbol = attributes["jaxpr" if "jaxpr" in attributes else "call_jaxpr"].value
-    kept = functions[symbol].attributes
-    return None if "no_inline" in kept or "jaxpr.num_constvars" in kept else symbol
-
-
-def is_plain_call(op: Any, name: str) -> bool:
-    """Whether an op calls a function, and asks for nothing of its own."""
-    return name in _CALLS and all(key in _PLAIN for key, _ in op.attributes.items())

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir.analysis.liveness import Mask, Variant
+from jaxmlir.analysis.call_signature import call_signature
+from jaxmlir.analysis.liveness import Mask, Variant, liveness_of
 from jaxmlir.caching.configuration_key import setting
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import context, scope
@@ -20,7 +21,7 @@ from jaxmlir.support.collector import collector_paused
 from jaxmlir.support.masks import chosen
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class Callee:
@@ -28,7 +29,7 @@ class Callee:
 
     __slots__ = ("__weakref__", "_derived", "program", "symbol")
 
-    def __init__(self, program: Program, symbol: str):
+    def __init__(self, program: Module, symbol: str):
         self.program = program
         self.symbol = symbol
         self._derived: dict[Any, Any] = {}
@@ -56,7 +57,7 @@ class Callee:
     @property
     def signature(self) -> Any:
         """What the function takes and gives."""
-        return self.program.signature(self.symbol)
+        return call_signature(self.program, self.symbol)
 
     @property
     def sizes_scope(self) -> Any | None:
@@ -90,7 +91,7 @@ class Callee:
     def _prune(self, results: Mask) -> tuple[Mask, Callee] | None:
         # Another thread may be tracing rules, which are written into the module.
         with self.program.rule_tracing.lock:
-            liveness = self.program.liveness
+            liveness = liveness_of(self.program)
             arguments = liveness.arguments(self.symbol, results)
             entry = Variant(self.symbol, results, arguments)
             if not liveness.drops(entry):
@@ -112,9 +113,9 @@ class Pruned(Callee):
 
     __slots__ = ("_program", "_whole", "variant")
 
-    def __init__(self, whole: Program, variant: Variant):
+    def __init__(self, whole: Module, variant: Variant):
         self._whole, self.variant = whole, variant
-        self._program: Program | None = None
+        self._program: Module | None = None
         self.symbol = variant.symbol
         self._derived = {}
 
@@ -122,7 +123,7 @@ class Pruned(Callee):
         return Pruned(self._whole, self.variant)
 
     @property
-    def program(self) -> Program:
+    def program(self) -> Module:
         if self._program is None:
             self._program = self._whole.clone(hold_rules=True)
             prune(self._program, self.variant)
@@ -130,9 +131,9 @@ class Pruned(Callee):
 
     @property
     def signature(self) -> Any:
-        whole = self._whole.signature(self.symbol)
+        whole = call_signature(self._whole, self.symbol)
         with context():
-            left = self._whole.liveness.effects(self.variant)
+            left = liveness_of(self._whole).effects(self.variant)
             named = {codec.decode(item) for item in left}
         return whole._replace(
             operands=tuple(chosen(whole.operands, self.variant.arguments)),
@@ -147,7 +148,7 @@ class Pruned(Callee):
     @property
     def placement(self) -> Any | None:
         with context():
-            liveness, ops = self._whole.liveness, []
+            liveness, ops = liveness_of(self._whole), []
             for symbol, results, _ in liveness.needed([self.variant]):
                 dead = liveness.of(symbol, results).dead
                 ops += [pair for i, pair in enumerate(liveness.ops(symbol)) if i not in dead]
@@ -174,7 +175,7 @@ class Pruned(Callee):
 
 
 @collector_paused
-def derive(program: Program, symbol: str, transformation: str, pattern: Any) -> Any:
+def derive(program: Module, symbol: str, transformation: str, pattern: Any) -> Any:
     """A copy of the program with the transformed function in it, and what the pass says of it."""
     from jaxmlir.dialect.builder import reachable
     from jaxmlir.transforms.higher_order.residuals import linearize_call, partial_eval_call

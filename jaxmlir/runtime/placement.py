@@ -13,7 +13,7 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import JaxmlirError, LoweringError
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Ops whose parameters say where values live; and any that JAX lowers knowing the devices.
 _PLACED = frozenset(
@@ -21,7 +21,7 @@ _PLACED = frozenset(
 )
 
 
-def placement_of(program: Program, ops: Iterable[tuple[Any, str]]) -> Any | None:
+def placement_of(program: Module, ops: Iterable[tuple[Any, str]]) -> Any | None:
     """A jaxpr of the program's equations that mention devices; ``None`` if there are none.
 
     JAX decides on which devices a computation runs by searching its equations, sub-jaxprs in

@@ -27,7 +27,8 @@ from jaxmlir._compat import (
     resolve,
     source_info_util,
 )
-from jaxmlir.analysis.liveness import Cut, Variant
+from jaxmlir.analysis.call_signature import call_signature
+from jaxmlir.analysis.liveness import Cut, Variant, liveness_of
 from jaxmlir.bridge import manual_axes
 from jaxmlir.bridge.exporter import Exporter, count_constvars
 from jaxmlir.dialect.ir import context, ir
@@ -41,7 +42,7 @@ from jaxmlir.support.masks import chosen
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 # Parameters: ``callee``, and ``placement``, what JAX must see of the function before it lowers it
@@ -160,15 +161,15 @@ def _dce(used: list[bool], eqn: Any) -> tuple[list[bool], Any | None]:
 register_dce(call_p, _dce)
 
 
-def call(program: Program, symbol: str, args: list[Any]) -> list[Any]:
+def call(program: Module, symbol: str, args: list[Any]) -> list[Any]:
     """Calls a function of a program on flat arguments, under whatever trace is current.
 
     References that it makes itself are values here.  A function that is given some is evaluated
     equation by equation instead: JAX turns them into values by looking at the equations.
     """
-    if program.signature(symbol).uses_refs:
+    if call_signature(program, symbol).uses_refs:
         pure = program.pure_form
-        if pure is None or pure.signature(symbol).uses_refs:
+        if pure is None or call_signature(pure, symbol).uses_refs:
             return core.jaxpr_as_fun(program.exporter.jaxpr(symbol))(*args)
         program = pure
     return _call(program.callee(symbol), args)
@@ -199,7 +200,7 @@ def _call(callee: Callee, args: list[Any]) -> list[Any]:
 # --- transformation rules: the passes, applied to the called function ------------------------
 
 
-def _bind(program: Program, symbol: str, args: list[Any]) -> list[Any]:
+def _bind(program: Module, symbol: str, args: list[Any]) -> list[Any]:
     return _bind_callee(program.callee(symbol), args)
 
 
@@ -246,7 +247,7 @@ def _linearize(
     is_vjp: bool, nonzeros: Any, *primals: Any, callee: Callee, placement: Any
 ) -> tuple[list[Any], list[bool], list[Any], Any]:
     results = _results(callee, primals)
-    operands = callee.program.signature(callee.symbol).operands
+    operands = call_signature(callee.program, callee.symbol).operands
     active = tuple(
         nz and a.to_tangent_aval().dtype != jax.dtypes.float0
         for nz, a in zip(nonzeros, operands, strict=True)
@@ -398,7 +399,7 @@ class Stubs:
     Functions that take or make references keep their equations (see :func:`call`).
     """
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Module):
         self.program = program
         self._jaxprs: dict[Any, Any] = {}
         # Who verifies a program reads what it may not run; lowering asks before it begins.
@@ -408,7 +409,7 @@ class Stubs:
     def jaxpr(self, symbol: str) -> Any:
         found = self._jaxprs.get(symbol)
         if found is None:
-            signature = self.program.signature(symbol)
+            signature = call_signature(self.program, symbol)
             if signature.uses_refs:
                 found = self._exporter.jaxpr(symbol)
             else:
@@ -427,7 +428,7 @@ class Stubs:
     def reduced(self, op: Any, cut: Cut) -> ir.Operation:
         """What remains of an op of the program, to be read by this reader."""
         with context():
-            return reduced(op, cut, self._name, self.program.liveness, ip=False)
+            return reduced(op, cut, self._name, liveness_of(self.program), ip=False)
 
     def _name(self, variant: Variant) -> str:
         """What stands for a variant of a function, which has no symbol."""
@@ -435,7 +436,7 @@ class Stubs:
         masks = ["".join("01"[kept] for kept in mask) for mask in (arguments, results)]
         name = f"{symbol} {masks[0]} -> {masks[1]}"
         if name not in self._jaxprs:
-            if self.program.signature(symbol).uses_refs:
+            if call_signature(self.program, symbol).uses_refs:
                 whole = self._exporter.jaxpr(symbol)
                 found, _ = pe.dce_jaxpr(whole.jaxpr, results, instantiate=arguments)
                 self._jaxprs[name] = close_jaxpr(found)

@@ -20,7 +20,7 @@ from jaxmlir.passes.base import Pass
 from jaxmlir.support.integers import integer
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 POLICIES = ("error", "checkpointed")
 
@@ -41,13 +41,13 @@ class CheckpointWhile(Pass):
     checkpoints: int
     func: str = ""
 
-    def run(self, program: Program) -> None:
+    def run(self, program: Module) -> None:
         symbol = program.function(program.chosen(self.func)).name.value
         checkpoint_while(program, symbol, "checkpointed", self.checkpoints)
 
 
 def checkpoint_while(
-    program: Program, symbol: str, while_loops: str, checkpoints: int | None
+    program: Module, symbol: str, while_loops: str, checkpoints: int | None
 ) -> None:
     """Prepares the loops of ``@symbol`` for reverse mode, as an option of a transformation says.
 

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.dialect.builder import OF_PRIVATE, Uses, clone_function, references
+from jaxmlir.dialect.builder import Uses, references
 from jaxmlir.dialect.ir import body_of, func, ir, is_private
 from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.transforms.new_function import OF_PRIVATE, clone_function
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules

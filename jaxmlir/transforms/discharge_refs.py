@@ -20,7 +20,7 @@ from jaxmlir.dialect.ir import functions, ir, scope
 from jaxmlir.passes.base import Pass
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 MAKERS = frozenset({"jaxpr.new_ref", "jaxpr.empty_ref"})
 """The ops that make references."""
@@ -31,11 +31,11 @@ class DischargeRefs(Pass):
 
     name: ClassVar[str] = "jaxpr-discharge-refs"
 
-    def run(self, program: Program) -> None:
+    def run(self, program: Module) -> None:
         discharge_refs(program)
 
 
-def makes_references(program: Program) -> bool:
+def makes_references(program: Module) -> bool:
     """Whether functions of the module make references."""
     with scope():
         for function in functions(program.module_as_is).values():
@@ -46,7 +46,7 @@ def makes_references(program: Program) -> bool:
     return False
 
 
-def discharge_refs(program: Program) -> None:
+def discharge_refs(program: Module) -> None:
     """Rewrites the functions that make references, under the names they have.
 
     Raises:

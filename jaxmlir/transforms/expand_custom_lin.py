@@ -24,7 +24,7 @@ from jaxmlir.transforms.templates import Rules, has_tangent
 from jaxmlir.transforms.transpose import transpose
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class ExpandCustomLin(Pass):
@@ -32,7 +32,7 @@ class ExpandCustomLin(Pass):
 
     name: ClassVar[str] = "jaxpr-expand-custom-lin"
 
-    def run(self, program: Program) -> None:
+    def run(self, program: Module) -> None:
         with scope():
             expand_custom_lin(Rules(program))
         program.changed()

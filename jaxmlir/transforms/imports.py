@@ -25,21 +25,15 @@ from jaxmlir.caching.configuration_key import setting
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import Uses, named_ops, ops_with_symbols, reachable, symbols_of
 from jaxmlir.dialect.ir import free_symbol, func, functions, ir, scope
-from jaxmlir.rewriting.dedupe import rename_uses, short_name
+from jaxmlir.rewriting.dedupe import Copy, ExportedFunction, rename_uses, short_name
 from jaxmlir.transforms.discharge_refs import makes_references
 from jaxmlir.transforms.higher_order import rule_of
 from jaxmlir.transforms.higher_order.call import Call
 from jaxmlir.transforms.memo import Copied
-from jaxmlir.transforms.shared_functions import (
-    Copy,
-    ExportedFunction,
-    SharedFunctions,
-    Unavailable,
-    has_custom_rules,
-)
+from jaxmlir.transforms.shared_functions import SharedFunctions, Unavailable, has_custom_rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
     from jaxmlir.transforms.templates import Rules
 
 P = ParamSpec("P")
@@ -167,7 +161,7 @@ class Loans:
         self._origin[symbol] = volume, inner
         program = self._rules.program
         program.taken_names.add(symbol)
-        program.lent[symbol] = program._functions[symbol] = volume.function(inner)
+        program.imports[symbol] = program._functions[symbol] = volume.function(inner)
 
 
 # --- which functions have a volume ----------------------------------------------------------------
@@ -203,7 +197,7 @@ def _forget(volume: SharedFunctions) -> None:
 
 
 def volumes_for(
-    program: Program, *, reverse: bool, rules_wait: bool
+    program: Module, *, reverse: bool, rules_wait: bool
 ) -> tuple[dict[str, SharedFunctions], set[str]]:
     """The functions that the library has for a program that is to be transformed: such as are
     called, and are not used in another way.  And if there are any, what is reached without them.
@@ -252,7 +246,7 @@ def _uses(function: func.FuncOp) -> Iterator[tuple[bool, str | None]]:
 
 
 def _volume(
-    program: Program, symbol: str, here: object, reverse: bool, rules_wait: bool
+    program: Module, symbol: str, here: object, reverse: bool, rules_wait: bool
 ) -> SharedFunctions | None:
     """The volume of a function; made where its jaxpr is met for the second time."""
     reference = program.jaxprs.get(symbol)
@@ -287,7 +281,7 @@ def _volume(
     return volume if table is not None and table.config == volume.config else None
 
 
-def _is_portable(program: Program, symbol: str, custom: bool) -> bool:
+def _is_portable(program: Module, symbol: str, custom: bool) -> bool:
     """Whether a function and those that it reaches name nothing that only their program has.
 
     Args:

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jaxmlir._compat import core
-from jaxmlir.dialect.builder import NewFunction, drop_dead_ops, filled, inline, reachable
+from jaxmlir.analysis.call_signature import call_signature
+from jaxmlir.dialect.builder import drop_dead_ops, filled, inline, reachable
 from jaxmlir.dialect.ir import free_symbol, func, functions, ir, scope
 from jaxmlir.dialect.types import type_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function, named_arguments
 from jaxmlir.transforms.inverses.invert import Inverted, invert
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class Inverse(Pass):
@@ -41,7 +43,7 @@ class Inverse(Pass):
     known: tuple[int, ...] = ()
     log_det: bool = False
 
-    def run(self, program: Program) -> None:
+    def run(self, program: Module) -> None:
         with scope():
             symbol = program.chosen(self.func)
             argnums, known = self.argnums, self.known
@@ -70,7 +72,7 @@ def inverse(
         there is no log-determinant; names the op and the user's line.
     """
     program = rules.program
-    signature = program.signature(symbol)
+    signature = call_signature(program, symbol)
     operands, results = signature.operands, signature.results
     dtype = None
     if log_det:

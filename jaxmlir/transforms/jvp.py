@@ -12,7 +12,7 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from jaxmlir.dialect.builder import NewFunction, copy, set_attribute, zeros
+from jaxmlir.dialect.builder import copy, set_attribute, zeros
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of, type_of
@@ -20,10 +20,11 @@ from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function, named_arguments
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.discharge_refs import discharge_refs
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Emitter, Rules, Template, has_tangent
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class Jvp(Pass):
@@ -44,7 +45,7 @@ class Jvp(Pass):
     argnums: tuple[int, ...] = ()
     custom_vjp_forward: Literal["error", "transpose"] = "error"
 
-    def run(self, program: Program) -> None:
+    def run(self, program: Module) -> None:
         from jaxmlir.transforms.expand_custom_lin import expand_custom_lin
 
         discharge_refs(program)
@@ -56,7 +57,7 @@ class Jvp(Pass):
         program.changed()
 
 
-def active_arguments(program: Program, symbol: str, argnums: tuple[int, ...]) -> tuple[bool, ...]:
+def active_arguments(program: Module, symbol: str, argnums: tuple[int, ...]) -> tuple[bool, ...]:
     """Which flat arguments are differentiated: those asked for, by default all with tangents.
 
     Raises:

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from jaxmlir.dialect.builder import NewFunction, clone, copy, is_constant, set_attribute, zeros
+from jaxmlir.dialect.builder import clone, copy, is_constant, set_attribute, zeros
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.passes.base import Pass
 from jaxmlir.support.masks import chosen
@@ -20,10 +20,11 @@ from jaxmlir.transforms.activity import Activity, backward
 from jaxmlir.transforms.checkpoint_while import checkpoint_while
 from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.jvp import active_arguments, tangent_type_of
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Linearization, Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class Linearize(Pass):
@@ -49,7 +50,7 @@ class Linearize(Pass):
     checkpoints: int | None = None
     custom_vjp_forward: Literal["error", "transpose"] = "error"
 
-    def run(self, program: Program) -> None:
+    def run(self, program: Module) -> None:
         from jaxmlir.transforms.expand_custom_lin import expand_custom_lin
 
         discharge_refs(program)

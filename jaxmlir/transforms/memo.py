@@ -16,13 +16,13 @@ from jaxmlir.transforms.activity import Activity, active_results, forward, used_
 from jaxmlir.transforms.effects import GivenEffects
 
 if TYPE_CHECKING:
+    from jaxmlir.rewriting.dedupe import Copy
     from jaxmlir.transforms.clone_plan import ClonePlan
     from jaxmlir.transforms.higher_order.custom_rules import BatchedRules
     from jaxmlir.transforms.higher_order.residuals import Forwarded
     from jaxmlir.transforms.imports import Loans
     from jaxmlir.transforms.inverses.invert import Inverted
     from jaxmlir.transforms.linearize import Linearized
-    from jaxmlir.transforms.shared_functions import Copy
     from jaxmlir.transforms.templates import Rules
 
 

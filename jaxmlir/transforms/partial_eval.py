@@ -11,17 +11,18 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.dialect.builder import NewFunction, clone, copy, is_constant, set_attribute
+from jaxmlir.dialect.builder import clone, copy, is_constant, set_attribute
 from jaxmlir.dialect.custom_rule_ops import OPS as OF_RULES
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import named_arguments
 from jaxmlir.support.masks import chosen
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
     from jaxmlir.transforms.higher_order import PartialEvaluation
 
 
@@ -40,7 +41,7 @@ class PartialEval(Pass):
     unknown: tuple[int, ...]
     func: str = ""
 
-    def run(self, program: Program) -> None:
+    def run(self, program: Module) -> None:
         with scope():
             symbol = program.chosen(self.func)
             unknown = named_arguments(program, symbol, self.unknown)

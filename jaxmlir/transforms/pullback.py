@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import locations
-from jaxmlir.dialect.builder import NewFunction
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.errors import TransformError
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.jvp import tangent_type_of
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules, Template
 from jaxmlir.transforms.transpose import transpose_function
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from jaxmlir.dialect.builder import ops_with_symbols, reachable
 from jaxmlir.dialect.custom_rule_ops import OPS
 from jaxmlir.dialect.ir import clone_module, free_symbol, func, ir, scope
 from jaxmlir.rewriting.dedupe import (
-    Shape,
+    ExportedFunction,
     equal_functions,
     outline_of,
     rename_uses,
@@ -27,8 +27,7 @@ from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
     from jaxmlir._compat import ConfigSnapshot
-    from jaxmlir.bridge.custom_rules.pending import Source
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class Unavailable(BaseException):
@@ -38,7 +37,7 @@ class Unavailable(BaseException):
     """
 
 
-def has_custom_rules(program: Program, symbol: str) -> bool:
+def has_custom_rules(program: Module, symbol: str) -> bool:
     """Whether a function reaches ops that have custom rules, traced or not."""
     known = program._functions
     return any(
@@ -46,31 +45,6 @@ def has_custom_rules(program: Program, symbol: str) -> bool:
         for reached in reachable(known, symbol)
         for _, name in ops_with_symbols(known[reached])
     )
-
-
-class ExportedFunction(NamedTuple):
-    """A function of a volume as it is copied."""
-
-    function: func.FuncOp
-    """Private, in no module, under a short name; refers to others by theirs."""
-    name: str
-    outline: tuple[ir.FunctionType, str]
-    """See :func:`outline_of`."""
-    uses: tuple[str, ...]
-    """The functions of the volume that it refers to."""
-    sources: Mapping[int, Source]
-    """The custom rules that its ops lack, by the marks that they have."""
-    shape: Shape
-    verified: set[object]
-    """The settings (:func:`setting`) under which a copy was found valid."""
-
-
-class Copy(NamedTuple):
-    """What is known of a function of a program that is the copy of a leaf."""
-
-    leaf: ExportedFunction
-    uses: tuple[str, ...]
-    """The functions of the program that it refers to."""
 
 
 class SharedFunctions:
@@ -83,7 +57,7 @@ class SharedFunctions:
 
     def __init__(
         self,
-        program: Program,
+        program: Module,
         symbol: str,
         reverse: bool,
         rules_wait: bool,
@@ -98,13 +72,11 @@ class SharedFunctions:
           custom: some ops that it reaches have custom rules, traced or not.
           forget: takes the volume out of the library.
         """
-        from jaxmlir.program.program import Program
-
         known = program._functions
         within = reachable(known, symbol)
         tracing = program.rule_tracing
         sources = tracing.sources(known[name] for name in within)
-        own = Program(clone_module(program.module_as_is, within))
+        own = type(program)(clone_module(program.module_as_is, within))
         own._functions[symbol].attributes["sym_visibility"] = ir.StringAttr.get("public")
         self.symbol = symbol
         self.config: ConfigSnapshot | None = tracing.table.config if custom else None

@@ -35,22 +35,22 @@ from jaxmlir._compat import (
 from jaxmlir.analysis import pointwise
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.bridge import exporter as exporting
-from jaxmlir.bridge.custom_rules.pending import MARK, is_untraced
 from jaxmlir.bridge.importer import Importer
+from jaxmlir.caching import rule_cache
 from jaxmlir.caching.configuration_key import kept_for_settings, setting
 from jaxmlir.dialect import custom_rule_ops, locations, op_signature
 from jaxmlir.dialect.builder import inline, ops_with_symbols, reachable, symbols_of, zeros
+from jaxmlir.dialect.custom_rule_ops import MARK, is_untraced
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of, widths_of
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError, cause_of
-from jaxmlir.support.cache_directory import rule_cache
 from jaxmlir.transforms import higher_order, jax_rules
 from jaxmlir.transforms.higher_order import Emitter, Linearization, PartialEvaluation
 from jaxmlir.transforms.memo import Functions
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
     from jaxmlir.transforms.linearize import LinearOp
     from jaxmlir.transforms.template_cache import KeptRules
 
@@ -95,7 +95,7 @@ class Rules:
 
     def __init__(
         self,
-        program: Program,
+        program: Module,
         *,
         reverse: bool = False,
         prepare: Callable[[str], None] = lambda symbol: None,
@@ -350,7 +350,7 @@ class Rules:
         while len(self._own) > own:
             self._own.popitem()
         self.functions.undo(memos)
-        others = self.importer.symbols() | self.program.lent.keys()
+        others = self.importer.symbols() | self.program.imports.keys()
         for symbol in list(self.program.functions)[functions:]:
             if symbol not in others:
                 self.program.functions.pop(symbol).operation.erase()

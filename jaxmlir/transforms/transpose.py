@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import codec, locations
-from jaxmlir.dialect.builder import NewFunction, copy, set_attribute, zeros
+from jaxmlir.dialect.builder import copy, set_attribute, zeros
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.types import aval_of, linear_aval, type_of
 from jaxmlir.errors import Diagnostic, TransformError
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function, named_arguments
 from jaxmlir.support.masks import chosen
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Emitter, Rules, Template
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class Transpose(Pass):
@@ -40,7 +41,7 @@ class Transpose(Pass):
     func: str = ""
     linear: tuple[int, ...] = ()
 
-    def run(self, program: Program) -> None:
+    def run(self, program: Module) -> None:
         with scope():
             symbol = program.chosen(self.func)
             function = program.function(symbol)

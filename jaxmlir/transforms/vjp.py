@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.dialect.builder import NewFunction, clone, filled, set_attribute, zeros
+from jaxmlir.dialect.builder import clone, filled, set_attribute, zeros
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function
@@ -22,11 +22,12 @@ from jaxmlir.transforms.checkpoint_while import checkpoint_while
 from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.jvp import active_arguments
 from jaxmlir.transforms.linearize import LinearOp, distinct_residuals, write_primals
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import Cotangents, cotangent_type
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class Vjp(Pass):
@@ -46,7 +47,7 @@ class Vjp(Pass):
     while_: Literal["error", "checkpointed"] = "error"
     checkpoints: int | None = None
 
-    def run(self, program: Program) -> None:
+    def run(self, program: Module) -> None:
         discharge_refs(program)
         with scope():
             symbol = program.chosen(self.func)
@@ -79,7 +80,7 @@ class Grad(Pass):
     while_: Literal["error", "checkpointed"] = "error"
     checkpoints: int | None = None
 
-    def run(self, program: Program) -> None:
+    def run(self, program: Module) -> None:
         discharge_refs(program)
         with scope():
             symbol = program.chosen(self.func)

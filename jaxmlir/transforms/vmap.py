@@ -12,9 +12,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from jaxmlir._compat import batching, core
+from jaxmlir.analysis.call_signature import call_signature
 from jaxmlir.analysis.liveness import FunctionView
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import NewFunction, attribute, named_ops, reachable, symbols_of
+from jaxmlir.dialect.builder import attribute, named_ops, reachable, symbols_of
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.types import aval_of, type_of
@@ -23,10 +24,11 @@ from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function
 from jaxmlir.transforms.clone_plan import ClonePlan, places
 from jaxmlir.transforms.discharge_refs import discharge_refs
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 Axes = tuple[int | None, ...]
 Shared = Literal["sum", "first"]
@@ -50,11 +52,11 @@ class Vmap(Pass):
     out_axes: tuple[int, ...] = ()
     axis_name: str = ""
 
-    def run(self, program: Program) -> None:
+    def run(self, program: Module) -> None:
         discharge_refs(program)
         with scope():
             symbol = program.chosen(self.func)
-            signature = program.signature(symbol)
+            signature = call_signature(program, symbol)
             if not 0 <= self.axis_size < 2**63:
                 raise TransformError(f"axis-size: expected 0 to 2^63 - 1, got {self.axis_size}")
             in_axes = _axes("in-axes", self.in_axes, signature.operands)

@@ -30,7 +30,6 @@ import numpy as np
 
 from jaxmlir._compat import config, core, dtypes, effects, named_axes, pe
 from jaxmlir.bridge import params
-from jaxmlir.bridge.custom_rules.pending import MARK
 from jaxmlir.caching.configuration_key import configuration
 from jaxmlir.dialect import (
     codec,
@@ -43,6 +42,7 @@ from jaxmlir.dialect import (
     pytrees,
 )
 from jaxmlir.dialect.constants import Unread
+from jaxmlir.dialect.custom_rule_ops import MARK
 from jaxmlir.dialect.ir import context, func, ir, is_foreign, is_private, symbol_uses, verify_module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of, element_of, type_of
@@ -58,7 +58,7 @@ from jaxmlir.errors import (
 from jaxmlir.verify import attribute_kinds, signatures
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # More than these say nothing that the first ones do not.
 MAX_DIAGNOSTICS = 20
@@ -68,7 +68,7 @@ MAX_DIAGNOSTICS = 20
 _valid: dict[Any, set[Any]] = {}
 
 
-def verify(program: Program, filename: str = "-") -> None:
+def verify(program: Module, filename: str = "-") -> None:
     """Checks a program, with the custom rules that were traced.
 
     Args:
@@ -103,7 +103,7 @@ class _Full(Exception):
 class _Verifier:
     """Walks every function of one program once, callers before the functions they name."""
 
-    def __init__(self, program: Program, filename: str):
+    def __init__(self, program: Module, filename: str):
         self.program = program
         self.filename = filename
         self.functions = program._functions
@@ -389,7 +389,7 @@ class _Verifier:
         )
 
 
-def evaluate(program: Program, op: Any, name: str, check_vma: bool) -> tuple[Any, list[Any], Any]:
+def evaluate(program: Module, op: Any, name: str, check_vma: bool) -> tuple[Any, list[Any], Any]:
     """The primitive, and the results' abstract values and effects that JAX computes."""
     primitive, parameters = params.of_op(op, name, program.stubs)
     attributes = op.attributes
@@ -533,7 +533,7 @@ def _tree_errors(function: func.FuncOp) -> Iterator[str]:
             )
 
 
-def _constant_errors(program: Program, op: Any) -> Iterator[str]:
+def _constant_errors(program: Module, op: Any) -> Iterator[str]:
     """What is wrong with a ``jaxpr.constant``; a value that is absent is missed when it is used."""
     attributes = op.attributes
     operands, results = len(op.operands), len(op.results)
@@ -562,7 +562,7 @@ def _constant_errors(program: Program, op: Any) -> Iterator[str]:
         yield f": {_paragraph(e)}"
 
 
-def _stored_aval(program: Program, name: str) -> Any | None:
+def _stored_aval(program: Module, name: str) -> Any | None:
     """What the side table has under a name; nothing is read from an artifact for this."""
     value = program._constants.unread(name)
     if isinstance(value, Unread):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from jaxmlir.passes.base import Pass
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class Verify(Pass):
@@ -19,6 +19,6 @@ class Verify(Pass):
 
     name: ClassVar[str] = "jaxpr-verify"
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         program.verify()
         return False

@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 import jaxmlir
 from jaxmlir.errors import ArgumentError, EvaluationError
-from jaxmlir.interpret.interpreter import Hook, Interpreter
+from jaxmlir.interpret import Hook, Interpreter
 
 pytestmark = pytest.mark.compat
 

@@ -14,7 +14,7 @@ import jaxmlir
 pytestmark = pytest.mark.compat
 
 MODULES = (
-    jaxmlir.interpret.interpreter,
+    jaxmlir.interpret,
     jaxmlir.backend,
     jaxmlir.debug,
     jaxmlir.errors,

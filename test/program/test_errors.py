@@ -33,7 +33,7 @@ from jaxmlir.errors import (
     TransformError,
     VerificationError,
 )
-from jaxmlir.interpret.interpreter import Hook, Interpreter
+from jaxmlir.interpret import Hook, Interpreter
 
 TEXT = """\
 func.func private @double(%x: tensor<4xf32>) -> tensor<4xf32> {

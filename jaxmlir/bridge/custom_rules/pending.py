@@ -17,21 +17,21 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import functools
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from jaxmlir._compat import ConfigSnapshot, core
-from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES, OPS
+from jaxmlir.dialect.custom_rule_ops import MARK, is_choosy, is_untraced, marked_ops
 from jaxmlir.dialect.ir import functions, ir
 from jaxmlir.errors import JaxmlirError, UntracedRuleError
 
 if TYPE_CHECKING:
     from jaxmlir.bridge.custom_rules.identity import Identities
     from jaxmlir.bridge.importer import Importer
-    from jaxmlir.program.program import Program
-    from jaxmlir.transforms.templates import Rules
+    from jaxmlir.dialect.module import Module
+
+T = TypeVar("T")
 
 # How often a rule is traced within itself, for other arguments each time: how many derivatives
 # there are.  Each of an ODE's is several times the program of the one before, so only short rules
@@ -40,22 +40,8 @@ MAX_ORDER = 2
 MAX_ORDER_OF_SHORT = 8
 SHORT = 100
 
-# On an op that lacks its rules, or whose rules can be asked for more: their number.
-MARK = "jaxpr.untraced"
-_FOUND = ATTRIBUTES | {"jvp_error", "fwd_error", "bwd_error"}
 # No number is that of other rules in another program, which a mark may get to.
 _numbers = itertools.count()
-
-
-def is_untraced(op: Any) -> bool:
-    """Whether an op of :data:`jaxmlir.dialect.custom_rule_ops.OPS` lacks its rules."""
-    attributes = op.attributes
-    return MARK in attributes and not any(name in attributes for name in _FOUND)
-
-
-def is_choosy(op: Any) -> bool:
-    """Whether the rules of an op are told which tangents are zero."""
-    return "symbolic_zeros" in op.attributes
 
 
 Attributes = dict[str, ir.Attribute]
@@ -148,14 +134,6 @@ def _mark(number: int) -> ir.IntegerAttr:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
 
 
-def marked_ops(functions: Iterable[Any]) -> Iterator[Any]:
-    """The ops of some functions that have marks."""
-    for function in functions:
-        for op in function.entry_block.operations:
-            if type(op) is ir.OpView and op.name in OPS and MARK in op.attributes:
-                yield op
-
-
 class Backward(NamedTuple):
     """The rules of a custom_lin: the backward rules of a forward rule that was told zeros."""
 
@@ -191,7 +169,7 @@ class Pending:
       program: whose module the importer writes to, once there is one.
     """
 
-    def __init__(self, importer: Importer, program: Program | None = None):
+    def __init__(self, importer: Importer, program: Module | None = None):
         self._importer = importer
         self.program = program
         self.table: Untraced | None = None
@@ -200,6 +178,7 @@ class Pending:
         self._check_vma = False
         self._traced: dict[str, Any] = {}
         self._first: dict[Any, Any] = {}
+        self._made: dict[Callable[[Module], Any], Any] = {}
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -273,7 +252,7 @@ class Pending:
         """
         if not self._queue:
             return
-        self.__dict__.pop("rules", None)
+        self._made.clear()
         self._trace_round(within)
         while within is None and self._queue:
             self._trace_round(None)
@@ -313,12 +292,11 @@ class Pending:
             attributes = dict(op.attributes.items())
             return dict(self.table.of(op).tell(attributes, self, zeros))
 
-    @functools.cached_property
-    def rules(self) -> Rules:
-        """To transform traced rules, while the rest is traced."""
-        from jaxmlir.transforms.templates import Rules
-
-        return Rules(self.program)
+    def once(self, make: Callable[[Module], T]) -> T:
+        """``make(program)``, made once while the rules at hand are traced."""
+        if make not in self._made:
+            self._made[make] = make(self.program)
+        return self._made[make]
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:

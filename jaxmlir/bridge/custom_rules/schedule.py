@@ -16,16 +16,17 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir.bridge.custom_rules.pending import MARK, Untraced, is_choosy, is_untraced, marked_ops
+from jaxmlir.bridge.custom_rules.pending import Untraced
 from jaxmlir.bridge.importer import Importer
 from jaxmlir.dialect.builder import put_in_order
+from jaxmlir.dialect.custom_rule_ops import MARK, is_choosy, is_untraced, marked_ops
 from jaxmlir.dialect.ir import func, functions, ir, scope
 from jaxmlir.rewriting.dedupe import merge_functions
 
 if TYPE_CHECKING:
     from jaxmlir._compat import ConfigSnapshot
     from jaxmlir.bridge.custom_rules.pending import Pending, Source
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class RuleTracing:
@@ -43,7 +44,7 @@ class RuleTracing:
     """
 
     def __init__(
-        self, program: Program, table: Untraced | None = None, importer: Importer | None = None
+        self, program: Module, table: Untraced | None = None, importer: Importer | None = None
     ):
         self.program = program
         self.table = table
@@ -59,7 +60,7 @@ class RuleTracing:
         self.table = self._importer = None
         self.waiting = False
 
-    def of_clone(self, program: Program, held: bool) -> RuleTracing:
+    def of_clone(self, program: Module, held: bool) -> RuleTracing:
         """That of a copy of the program."""
         result = RuleTracing(program, self.table)
         result.waiting, result.marked, result.held = self.waiting, self.marked, held

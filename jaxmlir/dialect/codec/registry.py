@@ -57,6 +57,20 @@ class _NoModule:
 
 NO_MODULE = _NoModule()
 
+
+class _Symbols:
+    """A ``Reader`` for which a function is its symbol."""
+
+    def jaxpr(self, symbol: str) -> str:
+        return symbol
+
+    def bound(self, symbol: str, values: str) -> str:
+        return symbol
+
+
+SYMBOLS: Any = _Symbols()
+
+
 Encoder = Callable[[Any, Writer], ir.Attribute]
 Decoder = Callable[[ir.Attribute, Reader], Any]
 

@@ -26,7 +26,7 @@ from jaxmlir.optimize.algebra.products import MIN_GAIN, distribute_program
 from jaxmlir.passes.base import Amount, Pass
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class Distribute(Pass):
@@ -39,10 +39,10 @@ class Distribute(Pass):
     name: ClassVar[str] = "jaxpr-distribute"
     min_gain: Amount = MIN_GAIN
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return distribute(program, self.min_gain) > 0
 
 
-def distribute(program: Program, min_gain: float = MIN_GAIN) -> int:
+def distribute(program: Module, min_gain: float = MIN_GAIN) -> int:
     """Distributes products over sums in place; how many."""
     return distribute_program(program, min_gain)

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from jaxmlir.analysis.call_graph import outside_kernels
+from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import elements, is_plain_op
 from jaxmlir.dialect.builder import drop_dead_ops, is_used, only_user, ops_of
 from jaxmlir.dialect.ir import func, ir, scope
@@ -45,7 +45,7 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # How much of a sum of products may be used, at most, to take slices of the products. Gradients of
 # 100 steps of an LSTM cell with 128 units, with / without, on two cores, jax 0.10 and 0.12:
@@ -70,11 +70,11 @@ class GatherDot(Pass):
     min_gain: Amount = MIN_GAIN
     sure_gain: Amount = SURE_GAIN
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return gather_dot(program, self.min_gain, self.sure_gain) > 0
 
 
-def gather_dot(program: Program, min_gain: float = MIN_GAIN, sure_gain: float = SURE_GAIN) -> int:
+def gather_dot(program: Module, min_gain: float = MIN_GAIN, sure_gain: float = SURE_GAIN) -> int:
     """Moves selections of rows in place; how many products were written anew."""
     with scope():
         rules = Rules(program)

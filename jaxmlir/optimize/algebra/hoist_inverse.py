@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jax import lax
 
-from jaxmlir.analysis.call_graph import SCANS, outside_kernels
+from jaxmlir.analysis.call_graph import SCANS
+from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import drop_dead_ops, ops_of, returned
 from jaxmlir.dialect.ir import func, ir, is_private, scope
@@ -41,7 +42,7 @@ from jaxmlir.transforms.higher_order.scan_op import ScanOp
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # How long the loop has to be, for each row of the matrix.  Microseconds on a core, jax 0.12:
 #   rows                                    16    64   128   256   512
@@ -69,11 +70,11 @@ class HoistInverse(Pass):
     name: ClassVar[str] = "jaxpr-hoist-inverse"
     min_iterations: Amount = MIN_ITERATIONS
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return solve_once(program, self.min_iterations) > 0
 
 
-def solve_once(program: Program, min_iterations: float = MIN_ITERATIONS) -> int:
+def solve_once(program: Module, min_iterations: float = MIN_ITERATIONS) -> int:
     """Replaces solves in loops by products, in place; how many."""
     functions = outside_kernels(program, {SOLVE})
     if not functions:
@@ -90,7 +91,7 @@ def solve_once(program: Program, min_iterations: float = MIN_ITERATIONS) -> int:
 class _Systems:
     """The systems in the loops of a program."""
 
-    def __init__(self, program: Program, min_iterations: float):
+    def __init__(self, program: Module, min_iterations: float):
         self._program = program
         self._rules = Rules(program)
         self._min_iterations = min_iterations
@@ -102,7 +103,7 @@ class _Systems:
             for op, name, operands in ops_of(function):
                 if name == "jaxpr.scan":
                     bodies.setdefault(ScanOp.of(op).body, []).append(operands)
-        uses = program.reading.graph.counts()
+        uses = analyses_of(program).graph.counts()
         for symbol, calls in bodies.items():
             body = program.function(symbol)
             if uses[symbol] == len(calls) and is_private(body):

@@ -29,7 +29,7 @@ import numpy as np
 from jax import lax
 
 from jaxmlir._compat import dtypes
-from jaxmlir.analysis.call_graph import outside_kernels
+from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_array, is_plain_op
 from jaxmlir.dialect.builder import converted, drop_dead_ops, ops_of
 from jaxmlir.dialect.ir import func, ir, scope
@@ -41,7 +41,7 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # In how many times the time of adding two elements one is gathered, and its cotangent scattered to
 # where it came from: on a CPU core, of 2^20 floats 2^15 to 2^17, 4 to 10 ns against 0.3 to 0.45.
@@ -58,11 +58,11 @@ class HoistSlices(Pass):
     name: ClassVar[str] = "jaxpr-hoist-slices"
     factor: Count = FACTOR
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return select_early(program, self.factor) > 0
 
 
-def select_early(program: Program, factor: int = FACTOR) -> int:
+def select_early(program: Module, factor: int = FACTOR) -> int:
     """Moves selections in front of elementwise ops, in place; how many."""
     with scope():
         rules = Rules(program)

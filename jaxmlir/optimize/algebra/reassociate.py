@@ -28,7 +28,7 @@ from jaxmlir.optimize.algebra.products import DENSE, MIN_GAIN, rewrite_program
 from jaxmlir.passes.base import Amount, Pass
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class Reassociate(Pass):
@@ -41,10 +41,10 @@ class Reassociate(Pass):
     name: ClassVar[str] = "jaxpr-reassociate"
     min_gain: Amount = MIN_GAIN
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return reassociate(program, self.min_gain) > 0
 
 
-def reassociate(program: Program, min_gain: float = MIN_GAIN) -> int:
+def reassociate(program: Module, min_gain: float = MIN_GAIN) -> int:
     """Reassociates products in place; how many."""
     return rewrite_program(program, DENSE, lambda tree: True, min_gain)

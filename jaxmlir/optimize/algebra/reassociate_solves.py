@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jax import lax
 
-from jaxmlir.analysis.call_graph import outside_kernels
+from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import converted, drop_dead_ops, ops_of, returned
 from jaxmlir.dialect.ir import func, ir, scope
@@ -36,7 +36,7 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Times the estimate must fall. An LU solve of 384 unknowns with 384 right sides is 5 ms, with one
 # 0.1 ms; the estimate is off by less than this where few vectors are left.
@@ -53,11 +53,11 @@ class ReassociateSolves(Pass):
     name: ClassVar[str] = "jaxpr-reassociate-solves"
     min_gain: Amount = MIN_GAIN
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return solve_late(program, self.min_gain) > 0
 
 
-def solve_late(program: Program, min_gain: float = MIN_GAIN) -> int:
+def solve_late(program: Module, min_gain: float = MIN_GAIN) -> int:
     """Solves for vectors instead of matrices, in place; how many solutions of matrices went."""
     with scope():
         rules = Rules(program)

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jax import lax
 
-from jaxmlir.analysis.call_graph import outside_kernels
+from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import build, drop_dead_ops, only_user
@@ -52,7 +52,7 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 _PRODUCT, _SUM, _TRANSPOSE = "jaxpr.dot_general", "jaxpr.reduce_sum", "jaxpr.transpose"
@@ -69,12 +69,12 @@ class DotTo2d(Pass):
     name: ClassVar[str] = "jaxpr-dot-to-2d"
     platform: str = ""
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         on_cpu = platform_or_default(self.platform) == "cpu"
         return on_cpu and flatten_products(program) > 0
 
 
-def flatten_products(program: Program) -> int:
+def flatten_products(program: Module) -> int:
     """Merges dimensions of products in place; of how many."""
     count = replace_ops(program, {_PRODUCT, _TRANSPOSE}, _replaced)
     if count:

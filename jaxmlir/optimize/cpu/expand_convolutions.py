@@ -60,7 +60,7 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Milliseconds of XLA / of this, a CPU core, jax 0.10; forward, gradients in the array and in the
 # kernel.  With jax 0.12 XLA takes as long, and this 0.9 to 2.0 times as long:
@@ -114,11 +114,11 @@ class ExpandConvolutions(Pass):
     name: ClassVar[str] = "jaxpr-expand-convolutions"
     platform: str = ""
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return is_for_cpu(self.platform) and expand_convolutions(program) > 0
 
 
-def expand_convolutions(program: Program) -> int:
+def expand_convolutions(program: Module) -> int:
     """Expands ops in place; how many."""
     return replace_ops(program, {"jaxpr.conv_general_dilated"}, _expanded)
 

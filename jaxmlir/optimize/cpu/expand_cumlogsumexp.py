@@ -34,7 +34,7 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Nanoseconds an element of XLA / of this, a CPU core, jax 0.10 and 0.12:
 #   20,000           353, 37   359, 27     128 x 512, first axis   315, 7    324, 6
@@ -60,14 +60,14 @@ class ExpandCumlogsumexp(Pass):
     min_length: Count = MIN_LENGTH
     min_elements: Count = MIN_ELEMENTS
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         if not is_for_cpu(self.platform):
             return False
         return expand_cumlogsumexp(program, self.min_length, self.min_elements) > 0
 
 
 def expand_cumlogsumexp(
-    program: Program, min_length: int = MIN_LENGTH, min_elements: int = MIN_ELEMENTS
+    program: Module, min_length: int = MIN_LENGTH, min_elements: int = MIN_ELEMENTS
 ) -> int:
     """Expands ops in place; how many."""
     put = fences(program, "cpu")

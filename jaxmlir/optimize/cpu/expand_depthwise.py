@@ -36,7 +36,7 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Milliseconds of a convolution with its gradients, XLA's and this one's, a CPU core, jax 0.10 and
 # 0.12; bytes are 0.8 to 1.7 times XLA's:
@@ -75,11 +75,11 @@ class ExpandDepthwise(Pass):
     name: ClassVar[str] = "jaxpr-expand-depthwise"
     platform: str = ""
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return is_for_cpu(self.platform) and expand_depthwise(program) > 0
 
 
-def expand_depthwise(program: Program) -> int:
+def expand_depthwise(program: Module) -> int:
     """Expands ops in place; how many."""
     put = fences(program, "cpu")
 

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from jax import lax
 
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.op_view import OpView
@@ -43,7 +44,7 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Microseconds of CPU time by the library / entry by entry, float32, two CPU cores, jax 0.12 and
 # 0.10, of a step of a loop with one, and of a program that is nothing but one:
@@ -95,14 +96,14 @@ class ExpandFactorizations(Pass):
     platform: str = ""
     max_size: Count = MAX_SIZE
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return is_for_cpu(self.platform) and expand_factorizations(program, self.max_size) > 0
 
 
-def expand_factorizations(program: Program, max_size: int = MAX_SIZE) -> int:
+def expand_factorizations(program: Module, max_size: int = MAX_SIZE) -> int:
     """Expands factorizations and solutions in place; how many."""
     with scope():
-        graph = program.reading.graph
+        graph = analyses_of(program).graph
         if not graph.outside_kernels(_NAMES):
             return 0
         repeated = graph.run_by(LOOPS)

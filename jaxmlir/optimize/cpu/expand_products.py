@@ -40,7 +40,7 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Microseconds of a step of a loop with one product, by the library / elementwise, float32, two CPU
 # cores, jax 0.10 and 0.12; batches of matrices (rows, summed, columns):
@@ -77,11 +77,11 @@ class ExpandProducts(Pass):
     platform: str = ""
     max_size: Count = MAX_SIZE
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return is_for_cpu(self.platform) and expand_products(program, self.max_size) > 0
 
 
-def expand_products(program: Program, max_size: int = MAX_SIZE) -> int:
+def expand_products(program: Module, max_size: int = MAX_SIZE) -> int:
     """Expands products in place; how many."""
 
     def expanded(rules: Rules, node: OpView) -> ir.Value | None:

@@ -36,7 +36,7 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Milliseconds of XLA's scatter / of this, two CPU cores, jax 0.10 and 0.12, rows x elements: alone,
 # and where ``exp(x)`` is subtracted from it.
@@ -64,11 +64,11 @@ class ExpandScatter(Pass):
     platform: str = ""
     max_length: Count = MAX_LENGTH
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return is_for_cpu(self.platform) and expand_scatter(program, self.max_length) > 0
 
 
-def expand_scatter(program: Program, max_length: int = MAX_LENGTH) -> int:
+def expand_scatter(program: Module, max_length: int = MAX_LENGTH) -> int:
     """Expands ops in place; how many."""
 
     def expanded(rules: Rules, node: OpView) -> ir.Value | None:

@@ -49,7 +49,7 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Milliseconds of XLA / of this, a CPU core, jax 0.10 and 0.12.  Windows at strides of their size:
 #   16 x 64 x 64 x 16, 2 x 2  11.7, 5.8   12.0, 3.4   4 x 32 x 32 x 8, 4 x 4  0.22, 0.08  0.25, 0.08
@@ -79,11 +79,11 @@ class ExpandSelectAndScatter(Pass):
     name: ClassVar[str] = "jaxpr-expand-select-and-scatter"
     platform: str = ""
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return is_for_cpu(self.platform) and expand_select_and_scatter(program) > 0
 
 
-def expand_select_and_scatter(program: Program) -> int:
+def expand_select_and_scatter(program: Module) -> int:
     """Expands ops in place; how many."""
     put = fences(program, "cpu")
 

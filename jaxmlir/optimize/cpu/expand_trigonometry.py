@@ -46,7 +46,7 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Milliseconds of XLA / of this for a million elements, two CPU cores: sin 7.5 to 12, 1.5; tan 13 to
 # 20, 1.5; sin and cos of the same 9 to 15, 1.8.  Microseconds of a program that is nothing but a
@@ -87,11 +87,11 @@ class ExpandTrigonometry(Pass):
     platform: str = ""
     min_elements: Count = MIN_ELEMENTS
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return is_for_cpu(self.platform) and expand_trigonometry(program, self.min_elements) > 0
 
 
-def expand_trigonometry(program: Program, min_elements: int = MIN_ELEMENTS) -> int:
+def expand_trigonometry(program: Module, min_elements: int = MIN_ELEMENTS) -> int:
     """Expands ops in place; how many."""
     known: dict[ir.Value, bool] = {}
 

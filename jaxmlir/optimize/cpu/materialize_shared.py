@@ -48,6 +48,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.function_view import FunctionView, PutIn
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import aval_if_any, elements
 from jaxmlir.dialect.builder import build
 from jaxmlir.dialect.ir import body_of, ir, scope
@@ -63,7 +64,7 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.targets.fusion import FEW_ELEMENTS, FUSED, MOVED, SLOW, inlined_calls
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class MaterializeShared(Pass):
@@ -81,12 +82,12 @@ class MaterializeShared(Pass):
     # 30 / 56 / 83 / 82, a stencil 61 / 80 / 82 / 6; programs of matrix products do not care.
     threshold: Count = 16
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return fence(program, platform_or_default(self.platform), self.threshold) > 0
 
 
 def fence(
-    program: Program, platform: str = "cpu", threshold: int = MaterializeShared.threshold
+    program: Module, platform: str = "cpu", threshold: int = MaterializeShared.threshold
 ) -> int:
     """Puts fences into a program, in place; how many."""
     together = fences_together(program, platform)
@@ -131,7 +132,7 @@ def fence(
 class _Bodies:
     """The functions of a program, each read once."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Module):
         self._program = program
         self._found: dict[str, FunctionView] = {}
 
@@ -139,7 +140,7 @@ class _Bodies:
         found = self._found.get(symbol)
         if found is None:
             function = self._program.function(symbol)
-            found = self._found[symbol] = self._program.reading.body(function)
+            found = self._found[symbol] = analyses_of(self._program).body(function)
         return found
 
     def put_in(self, symbol: str, fences: Iterable[PutIn]) -> None:

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from jaxmlir.analysis.call_graph import outside_kernels
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import elements
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.optimize.loops.scan_editor import LOOPS, body_symbol, loops_of
@@ -28,7 +28,7 @@ from jaxmlir.targets.fusion import FUSED, MOVED, inlined_calls
 from jaxmlir.targets.parallel_loops import ATTRIBUTE
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Milliseconds of 20 steps, one kernel / a loop of kernels, two CPU cores, jax 0.12:
 #                            256 x 256     512 x 512    1024 x 1024
@@ -60,11 +60,11 @@ class ParallelLoops(Pass):
     name: ClassVar[str] = "jaxpr-parallel-loops"
     platform: str = ""
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return is_for_cpu(self.platform) and parallel_loops(program) > 0
 
 
-def parallel_loops(program: Program) -> int:
+def parallel_loops(program: Module) -> int:
     """Marks loops in place; how many."""
     count = 0
     with scope():
@@ -86,7 +86,7 @@ def parallel_loops(program: Program) -> int:
 class _Steps:
     """What functions of a program take, and of how many kernels they are."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Module):
         self._program = program
         self._prices = Prices(program)
         self._found: dict[str, tuple[float, int]] = {}
@@ -98,7 +98,7 @@ class _Steps:
             # A function that calls itself: how often is not known.
             self._found[symbol] = 0.0, 0
             function = self._program.function(symbol)
-            found = self._found[symbol] = self._of(self._program.reading.body(function))
+            found = self._found[symbol] = self._of(analyses_of(self._program).body(function))
         return found
 
     def _of(self, body: FunctionView) -> tuple[float, int]:

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jax import lax
 
 from jaxmlir._compat import dtypes, jax_version
-from jaxmlir.analysis.call_graph import outside_kernels
+from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import drop_dead_ops, only_user
 from jaxmlir.dialect.ir import ir, scope
@@ -53,7 +53,7 @@ from jaxmlir.targets.fusion import SLOW
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Times of a reduction / of slices, of squares of float32 on a CPU core, jax 0.10 and 0.12:
 #   384 x 384 x 2, last axis   12, 6.1      20,000 x 3          4.9, 5.6
@@ -114,14 +114,14 @@ class UnrollReductions(Pass):
     max_kept: Count = MAX_KEPT
     min_results: Count = MIN_RESULTS
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         if not is_for_cpu(self.platform):
             return False
         return unroll_reductions(program, self.max_size, self.max_kept, self.min_results) > 0
 
 
 def unroll_reductions(
-    program: Program,
+    program: Module,
     max_size: int = MAX_SIZE,
     max_kept: int = MAX_KEPT,
     min_results: int = MIN_RESULTS,

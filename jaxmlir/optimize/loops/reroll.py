@@ -34,8 +34,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jaxmlir.analysis.call_graph import outside_kernels
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import KERNEL, Work, is_array, size
 from jaxmlir.analysis.repeated_blocks import OpString, Place, RepeatedBlock
 from jaxmlir.dialect.builder import erase, is_used, ops_of
@@ -55,7 +55,7 @@ from jaxmlir.transforms.higher_order.scan_op import ScanOp
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Iterations, at least.  Time of the gradient straight / in the loop on two cores, with jax 0.10 and
 # 0.12 alike, of 6, 16, 40 and 80 iterations; straight code runs what is independent side by side:
@@ -103,7 +103,7 @@ class Reroll(Pass):
     min_length: Count | None = None
     platform: str = ""
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         if self.min_length is None and not is_for_cpu(self.platform):
             return False
         min_length = MIN_LENGTH if self.min_length is None else self.min_length
@@ -111,7 +111,7 @@ class Reroll(Pass):
 
 
 def reroll(
-    program: Program,
+    program: Module,
     stored: float = STORED,
     max_work: float = MAX_WORK,
     min_length: int = MIN_LENGTH,
@@ -126,7 +126,7 @@ def reroll(
             return _reroll(rules, work, fused_calls, body, stored, max_work, min_length)
 
         count = sum(
-            with_dynamic_slices(program, program.reading.body(function), search)
+            with_dynamic_slices(program, analyses_of(program).body(function), search)
             for function in outside_kernels(program)
             # Shorter ones, such as the bodies of most loops, need not be read.
             if len(function.entry_block.operations) > min_length

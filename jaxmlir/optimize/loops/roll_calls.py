@@ -17,10 +17,10 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir._compat import jax_version
-from jaxmlir.analysis.call_graph import outside_kernels
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import elements, is_array, size
-from jaxmlir.dialect.builder import NewFunction, erase, is_used, named_ops, reachable
+from jaxmlir.dialect.builder import erase, is_used, named_ops, reachable
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of
@@ -30,10 +30,11 @@ from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark
 from jaxmlir.targets.fusion import FEW_ELEMENTS, inlined_calls
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Six masks, or six arrays of normal numbers, each used once, on two cores: CPU time to run in the
 # loop / apart, and seconds to compile apart, in the loop.
@@ -65,16 +66,16 @@ class RollCalls(Pass):
     min_calls: Count = MIN_CALLS
     platform: str = ""
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return is_for_cpu(self.platform) and map_calls(program, self.min_calls) > 0
 
 
-def map_calls(program: Program, min_calls: int = MIN_CALLS) -> int:
+def map_calls(program: Module, min_calls: int = MIN_CALLS) -> int:
     """Maps functions over keys in place; how many loops were made."""
     with scope():
         mapping, count = _Mapping(Rules(program), min_calls), 0
         for function in outside_kernels(program, {"jaxpr.jit"}):
-            made = mapping.visit(program.reading.body(function))
+            made = mapping.visit(analyses_of(program).body(function))
             while made:
                 count += made
                 # Calls that were computed above one of these loops may be together in one.

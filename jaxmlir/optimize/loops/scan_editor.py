@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir.analysis.call_graph import SCANS, CallGraph, outside_kernels
+from jaxmlir.analysis.call_graph import SCANS, CallGraph
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import (
     Uses,
-    copy_function,
     drop_dead_ops,
     erase,
     is_used,
@@ -33,9 +33,10 @@ from jaxmlir.support.masks import split
 from jaxmlir.transforms.clone_plan import ClonePlan
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
+from jaxmlir.transforms.new_function import copy_function
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
     from jaxmlir.transforms.templates import Rules
 
 
@@ -120,7 +121,7 @@ def body_symbol(op: Any, name: str) -> str:
     return op.attributes["jaxpr" if name == "jaxpr.scan" else "body_jaxpr"].value
 
 
-def loop_constants(program: Program) -> dict[ir.Value, int]:
+def loop_constants(program: Module) -> dict[ir.Value, int]:
     """The arguments of the bodies of scans that are the same in each iteration, and of how many
     iterations at least."""
     # LoopEditor by the attributes of the scans, which are few: loops may be many.

@@ -41,6 +41,7 @@ from jax import lax
 
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.call_graph import SCANS, CallGraph, visit_functions
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import Work, is_plain_array, is_plain_op, size
 from jaxmlir.dialect import codec, op_signature
 from jaxmlir.dialect.builder import (
@@ -71,7 +72,7 @@ from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # A sum of fewer bytes stays in the loop: it stays in cache, too. Gradients of h' = tanh(h w + x),
 # rows x columns of h, time in the loop / after it, XLA of jax 0.10 and 0.12 on a CPU core:
@@ -105,19 +106,19 @@ class SinkReductions(Pass):
     moved: Amount = MOVED
     memory: Amount = MEMORY
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return defer_sums(program, self.min_bytes, self.moved, self.memory) > 0
 
 
 def defer_sums(
-    program: Program,
+    program: Module,
     min_bytes: int = MIN_BYTES,
     moved: float = MOVED,
     memory: float = MEMORY,
 ) -> int:
     """Takes sums out of the loops of a program, in place; how many terms have left one."""
     with scope():
-        graph = program.reading.graph
+        graph = analyses_of(program).graph
         deferral = _Deferral(program, graph, min_bytes, moved, memory)
         visit_functions(program, deferral.visit, graph, SCANS)
     return deferral.count
@@ -187,7 +188,7 @@ class _Deferral:
     """Takes sums out of the loops of one program."""
 
     def __init__(
-        self, program: Program, graph: CallGraph, min_bytes: int, moved: float, memory: float
+        self, program: Module, graph: CallGraph, min_bytes: int, moved: float, memory: float
     ):
         self.count = 0
         self.min_bytes = min_bytes

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.ir import scope
 from jaxmlir.optimize.memory.remat.peak import known_bytes, total
 from jaxmlir.optimize.memory.remat.price import CALL, KEPT, TRAFFIC, TRAFFIC_KEPT, Prices
@@ -34,7 +35,7 @@ from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.options import platform_or_default
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Twice of what the library keeps.  How long mapping takes depends on whether the system has large
 # pages left: attention that takes 33 MiB takes 0.6 to 1.2 times as long in segments, from one
@@ -57,17 +58,17 @@ class CheckpointSegments(Pass):
     platform: str = ""
     min_peak: Count = MIN_PEAK
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return segment(program, platform_or_default(self.platform), self.min_peak) > 0
 
 
-def segment(program: Program, platform: str = "cpu", min_peak: int = MIN_PEAK) -> int:
+def segment(program: Module, platform: str = "cpu", min_peak: int = MIN_PEAK) -> int:
     """Cuts forward passes into segments, in place; how many of them."""
     if platform != "cpu" or total(program) < min_peak:
         return 0
     found = 0
     with scope():
-        for symbol in program.reading.graph.entry_points():
+        for symbol in analyses_of(program).graph.entry_points():
             if not is_short(program, program.function(symbol)):
                 continue
             steps = Timeline(program, program.function(symbol))

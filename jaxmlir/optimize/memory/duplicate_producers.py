@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from jaxmlir.analysis.call_graph import outside_kernels
+from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op, size
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.builder import copy, is_constant, ops_of, returned
@@ -44,7 +44,7 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.targets.fusion import SLOW
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # A C library keeps a freed block of up to 32 MiB for the next call. A larger one is mapped anew,
 # and each of its pages zeroed when it is first touched. Losses of a similarity matrix s by the
@@ -83,13 +83,13 @@ class DuplicateProducers(Pass):
     min_peak: Count = MIN_PEAK
     min_bytes: Count = MIN_BYTES
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         platform = platform_or_default(self.platform)
         return recompute(program, platform, self.min_peak, self.min_bytes) > 0
 
 
 def recompute(
-    program: Program,
+    program: Module,
     platform: str = "cpu",
     min_peak: int = MIN_PEAK,
     min_bytes: int = MIN_BYTES,

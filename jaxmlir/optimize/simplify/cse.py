@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jaxmlir._compat import core
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.purity import Counted
 from jaxmlir.dialect import codec, ops
 from jaxmlir.dialect.ir import scope
@@ -29,7 +30,7 @@ from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class Cse(Pass):
@@ -37,15 +38,17 @@ class Cse(Pass):
 
     name: ClassVar[str] = "jaxpr-cse"
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return cse(program) > 0
 
 
-def cse(program: Program) -> int:
+def cse(program: Module) -> int:
     """Merges common subexpressions in place; how many ops went."""
     with scope():
         counted = Counted(program)
-        merged = sum(_merge(program.reading.body(f), counted) for f in program.functions.values())
+        merged = sum(
+            _merge(analyses_of(program).body(f), counted) for f in program.functions.values()
+        )
     if merged:
         program.changed()
     return merged

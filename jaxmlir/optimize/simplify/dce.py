@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.analysis.liveness import Cut, Liveness, Mask, Variant, whole
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect import codec, ops
 from jaxmlir.dialect.builder import erase
 from jaxmlir.dialect.ir import free_symbol, func, ir, scope
@@ -25,7 +26,7 @@ from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.support.masks import chosen
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class Dce(Pass):
@@ -33,27 +34,27 @@ class Dce(Pass):
 
     name: ClassVar[str] = "jaxpr-dce"
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return dce(program)
 
 
-def dce(program: Program) -> bool:
+def dce(program: Module) -> bool:
     """Removes dead ops, operands, arguments, results and functions in place; whether there are
     any."""
     with scope():
         functions = program.functions
-        liveness = Liveness(functions, read=program.reading.body)
-        entries = program.reading.graph.entry_points()
+        liveness = Liveness(functions, read=analyses_of(program).body)
+        entries = analyses_of(program).graph.entry_points()
         return _keep(program, liveness, [whole(functions[symbol]) for symbol in entries])
 
 
-def prune(program: Program, entry: Variant) -> None:
+def prune(program: Module, entry: Variant) -> None:
     """Cuts a program down to one variant of one function, in place; this keeps its name."""
     with scope():
         _keep(program, Liveness(program.functions), [entry])
 
 
-def _keep(program: Program, liveness: Liveness, entries: Sequence[Variant]) -> bool:
+def _keep(program: Module, liveness: Liveness, entries: Sequence[Variant]) -> bool:
     functions = liveness.functions
     variants = _variants(liveness, entries)
     made = _make(program, variants)
@@ -76,7 +77,7 @@ def _variants(liveness: Liveness, entries: Sequence[Variant]) -> dict[str, list[
     return {symbol: sorted(found[symbol], reverse=True) for symbol in functions if symbol in found}
 
 
-def _make(program: Program, variants: dict[str, list[Variant]]) -> dict[Variant, func.FuncOp]:
+def _make(program: Module, variants: dict[str, list[Variant]]) -> dict[Variant, func.FuncOp]:
     """A function for each variant, all of them whole yet; the first keeps the name."""
     functions = program.functions
     taken = set(functions)

@@ -25,7 +25,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxmlir.analysis.call_graph import SCANS, outside_kernels, visit_functions
+from jaxmlir.analysis.call_graph import SCANS, visit_functions
+from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import is_narrow, is_plain_array, is_plain_op, with_shape
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect import codec
@@ -41,7 +42,7 @@ from jaxmlir.transforms.higher_order.scan_op import ScanOp
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 Shape = tuple[int, ...]
 
@@ -51,11 +52,11 @@ class FoldUnitDims(Pass):
 
     name: ClassVar[str] = "jaxpr-fold-unit-dims"
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return drop_unit_dims(program) > 0
 
 
-def drop_unit_dims(program: Program) -> int:
+def drop_unit_dims(program: Module) -> int:
     """Writes ops without dimensions of size 1, in place; how many."""
     with scope():
         rows = _drop_of_rows(program)
@@ -65,10 +66,10 @@ def drop_unit_dims(program: Program) -> int:
     return rows + count
 
 
-def _drop_of_rows(program: Program) -> int:
+def _drop_of_rows(program: Module) -> int:
     """Has loops go over rows without dimensions of size 1, of arrays whose rows they reshape; how
     many arrays."""
-    graph = program.reading.graph
+    graph = analyses_of(program).graph
     bodies = LoopEditor(Rules(program), graph)
     count = 0
 
@@ -105,7 +106,7 @@ def _drop_of(op: Any, rows: Sequence[int], bodies: LoopEditor) -> None:
     loop.finish()
 
 
-def _reshaped_rows(program: Program, op: Any) -> list[int]:
+def _reshaped_rows(program: Module, op: Any) -> list[int]:
     """Of which arrays that a loop goes over the rows have dimensions of size 1 and are reshaped."""
     scan = ScanOp.of(op)
     body = program.function(scan.body)

@@ -33,7 +33,7 @@ from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class MatmulPrecision(Pass):
@@ -55,7 +55,7 @@ class MatmulPrecision(Pass):
     exact: str = ""
     ops: tuple[str, ...] = ("dot_general", "conv_general_dilated")
 
-    def run(self, program: Program) -> None:
+    def run(self, program: Module) -> None:
         with scope():
             narrow = self.checked()
             names = {f"jaxpr.{name}" for name in self.ops}

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from jaxmlir.analysis.call_graph import outside_kernels
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.repeated_blocks import Place, RepeatedBlock
 from jaxmlir.dialect.builder import erase
 from jaxmlir.dialect.ir import ir, scope
@@ -34,7 +34,7 @@ from jaxmlir.targets.fusion import kept_call
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Estimates, not measured one by one: XLA inlines the calls, so they decide about the work of
 # lowering and of later passes only.
@@ -58,15 +58,15 @@ class Outline(Pass):
     min_ops: Count = MIN_OPS
     keep_calls: bool = False
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return outline(program, self.min_ops, self.keep_calls) > 0
 
 
-def outline(program: Program, min_ops: int = MIN_OPS, keep_calls: bool = False) -> int:
+def outline(program: Module, min_ops: int = MIN_OPS, keep_calls: bool = False) -> int:
     """Outlines repeated blocks in place; how many functions were made of them."""
     with scope():
         rules = Rules(program)
-        pending = [program.reading.body(function) for function in outside_kernels(program)]
+        pending = [analyses_of(program).body(function) for function in outside_kernels(program)]
         count = 0
         while pending:
             made = _outline(rules, pending.pop(), min_ops, keep_calls)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from jaxmlir._compat import batching
 from jaxmlir.analysis.call_graph import keep_reachable
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import KERNEL, Work, is_plain_signature, size
 from jaxmlir.analysis.purity import Counted, is_pure, is_same_in_a_batch
 from jaxmlir.dialect import codec, custom_rule_ops, ops, primitives
@@ -20,7 +21,7 @@ from jaxmlir.transforms.higher_order import has_rule
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Gradients of blocks apart / batched, on two cores with the XLA of jax 0.10: k blocks, each of two
 # products of b x n numbers with matrices of n x n, unless it is attention.
@@ -59,7 +60,7 @@ _CALLS = frozenset(
 )
 
 
-def can_batch(program: Program, signature: Signature) -> bool:
+def can_batch(program: Module, signature: Signature) -> bool:
     """Whether there are rules for ops of a signature on batches: of calls with custom derivatives
     also for all that these do, which are batched with them.
 
@@ -99,7 +100,7 @@ class SharedRules:
     It does if they get nothing that differs between these.  Alone, each has a cotangent of its own.
     """
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Module):
         self._program = program
         self._counted = Counted(program)
 
@@ -234,7 +235,7 @@ def is_slow_alone(dimension_numbers: ir.Attribute, result: ir.Type) -> bool:
 
 
 def make_batches(
-    program: Program, search: Callable[[Rules, Work], Callable[[FunctionView], int]], rounds: int
+    program: Module, search: Callable[[Rules, Work], Callable[[FunctionView], int]], rounds: int
 ) -> int:
     """Has a search make batches of what the functions of a program do; how many it made.
 
@@ -244,11 +245,11 @@ def make_batches(
     """
     count = 0
     with scope():
-        graph = program.reading.graph
+        graph = analyses_of(program).graph
         entries = graph.entry_points()
         batched = search(Rules(program), Work(program))
         for function in graph.outside_kernels():
-            body = program.reading.body(function)
+            body = analyses_of(program).body(function)
             for _ in range(rounds):
                 made = batched(body)
                 count += made

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jaxmlir.analysis.repeated_blocks import OpString, Place, RepeatedBlock
-from jaxmlir.dialect.builder import NewFunction, clone
+from jaxmlir.dialect.builder import clone
 from jaxmlir.dialect.ir import ir
 from jaxmlir.optimize.vectorize.windows import Windows
+from jaxmlir.transforms.new_function import NewFunction
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules

@@ -23,7 +23,7 @@ from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import type_of
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # How many blocks there are at least.
 MIN_BLOCKS = 4
@@ -33,7 +33,7 @@ _INDEX = core.ShapedArray((), np.dtype(np.int32))
 
 
 def with_dynamic_slices(
-    program: Program, body: FunctionView, search: Callable[[FunctionView], int]
+    program: Module, body: FunctionView, search: Callable[[FunctionView], int]
 ) -> int:
     """What a search finds in a function in which such slices are dynamic ones: how many changes it
     made.  Without any the function stays as it is.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from jaxmlir.dialect.builder import adapt, reachable
+from jaxmlir.dialect.builder import reachable
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.types import aval_of, type_of
 from jaxmlir.errors import ArgumentError
@@ -19,6 +19,7 @@ from jaxmlir.transforms.jvp import active_arguments, tangent_type_of
 from jaxmlir.transforms.jvp import jvp as jvp_function
 from jaxmlir.transforms.linearize import Linearized
 from jaxmlir.transforms.linearize import linearize as linearize_function
+from jaxmlir.transforms.new_function import adapt
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import cotangent_type
 from jaxmlir.transforms.vjp import Pullback

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import dtypes
-from jaxmlir.bridge.custom_rules.pending import MARK, Given, is_choosy, is_untraced
+from jaxmlir.bridge.custom_rules.pending import Given
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import attribute
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES as OF_RULES
+from jaxmlir.dialect.custom_rule_ops import MARK, is_choosy, is_untraced
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError
@@ -240,7 +241,7 @@ class _Batched:
     def _batched(self, attributes: Attributes, traced: Attributes, pending: Pending) -> Given:
         """The rules that were traced, batched, in place of those."""
         attributes = attributes | traced
-        rules = pending.rules
+        rules = pending.once(Rules)
         # The rules that were just traced are to outlive a failure.
         rules.program.reread()
         before = rules.mark()

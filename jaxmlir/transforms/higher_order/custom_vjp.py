@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxmlir.bridge.custom_rules.pending import MARK, Backward
+from jaxmlir.bridge.custom_rules.pending import Backward
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import attribute, zeros
-from jaxmlir.dialect.custom_rule_ops import backward_rules, fitting, refused, vjp_rules
+from jaxmlir.dialect.custom_rule_ops import MARK, backward_rules, fitting, refused, vjp_rules
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.rewriting.dedupe import rename
 from jaxmlir.support.masks import chosen

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import NewFunction, attribute, inline, zeros
+from jaxmlir.dialect.builder import attribute, inline, zeros
 from jaxmlir.dialect.ir import ir
 from jaxmlir.transforms.higher_order.custom_rules import Dims, create, error_at, symbol_ref
 from jaxmlir.transforms.higher_order.rule import Emitter, HigherOrderRule, Linearization
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import has_tangent
 from jaxmlir.transforms.transpose import linear_type
 from jaxmlir.transforms.vmap import vmap

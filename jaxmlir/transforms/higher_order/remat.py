@@ -20,20 +20,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import jax
 
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import (
-    NewFunction,
-    attribute,
-    drop_dead_ops,
-    inline,
-    returned,
-    set_results,
-)
+from jaxmlir.dialect.builder import attribute, drop_dead_ops, inline, returned, set_results
 from jaxmlir.dialect.ir import ir
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.higher_order.call import call
 from jaxmlir.transforms.higher_order.custom_rules import Dims, create, symbol_ref
 from jaxmlir.transforms.higher_order.rule import Emitter, HigherOrderRule, Linearization
 from jaxmlir.transforms.linearize import linearize
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.partial_eval import partial_eval
 from jaxmlir.transforms.transpose import linear_type, transpose_nonzero
 

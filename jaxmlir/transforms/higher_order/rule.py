@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from jaxmlir.bridge.custom_rules.pending import MARK
+from jaxmlir.dialect.custom_rule_ops import MARK
 from jaxmlir.dialect.ir import ir
 
 if TYPE_CHECKING:

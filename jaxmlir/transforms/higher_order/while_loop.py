@@ -17,13 +17,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import NewFunction, inline
+from jaxmlir.dialect.builder import inline
 from jaxmlir.dialect.ir import ir
 from jaxmlir.support.masks import fixpoint, split
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.higher_order.loops import present, tangents_of
 from jaxmlir.transforms.higher_order.rule import Emitter, HigherOrderRule, Linearization
 from jaxmlir.transforms.jvp import jvp
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.vmap import move
 
 if TYPE_CHECKING:

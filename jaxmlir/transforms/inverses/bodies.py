@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxmlir._compat import core
-from jaxmlir.dialect.builder import NewFunction, drop_dead_ops, filled, inline
+from jaxmlir.dialect.builder import drop_dead_ops, filled, inline
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import type_of
+from jaxmlir.transforms.new_function import NewFunction
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.inverses.invert import Inverted

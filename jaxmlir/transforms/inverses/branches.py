@@ -9,12 +9,13 @@ import numpy as np
 
 from jaxmlir._compat import core
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import NewFunction, inline
+from jaxmlir.dialect.builder import inline
 from jaxmlir.dialect.dense import dense
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import type_of
 from jaxmlir.transforms.inverses.bodies import rearranged, some, symbol_of, zero
 from jaxmlir.transforms.inverses.rule import NotInvertible, rule
+from jaxmlir.transforms.new_function import NewFunction
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.inverses.invert import Inverted

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.dialect import locations
-from jaxmlir.dialect.builder import NewFunction, copy, drop_dead_ops, ops_of, returned
+from jaxmlir.dialect.builder import copy, drop_dead_ops, ops_of, returned
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.errors import Diagnostic, TransformError
 from jaxmlir.transforms.inverses import calls
 from jaxmlir.transforms.inverses.solver import Site, Solver
+from jaxmlir.transforms.new_function import NewFunction
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules

@@ -12,7 +12,7 @@ import functools
 import importlib
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +21,17 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxmlir._compat import core
+from jaxmlir.bridge.importer import import_jaxpr
 from jaxmlir.caching.configuration_key import setting
 from jaxmlir.dialect import custom_rule_ops
 from jaxmlir.dialect.builder import ops_of, returned
+from jaxmlir.dialect.ir import func, functions
 from jaxmlir.dialect.types import aval_of, widths_of
 from jaxmlir.transforms.inverses import formulas as _formulas
 from jaxmlir.transforms.inverses.numerics import log_difference
 from jaxmlir.transforms.inverses.rule import Formula, Formulas, NotInvertible
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
     from jaxmlir.transforms.inverses.solver import Site
 
 
@@ -133,7 +134,7 @@ def learn(site: Site, symbol: str) -> bool:
         return False
     if "library" not in site.memory:
         avals = tuple(aval_of(v.type) for v in site.operands)
-        text = _text(site.solver.rules.program, symbol)
+        text = _text(site.solver.rules.program.functions, symbol)
         site.memory["library"] = text == _traced(name, avals, setting())
     if not site.memory["library"]:
         return False
@@ -155,8 +156,6 @@ def _defaults(name: str) -> dict[str, Any]:
 @functools.cache
 def _traced(name: str, avals: tuple[Any, ...], _: object) -> str | None:
     """JAX's function for arguments of these types, as :func:`_text` gives it in a setting."""
-    from jaxmlir.program.staging import from_jaxpr
-
     function = _function(name)
     if function is None or not all(isinstance(a, core.ShapedArray) for a in avals):
         return None
@@ -164,24 +163,30 @@ def _traced(name: str, avals: tuple[Any, ...], _: object) -> str | None:
     with widths_of(avals), jax.disable_jit(False):
         args = [jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
         try:
-            program = from_jaxpr(jax.make_jaxpr(lambda *xs: function(*xs))(*args))
+            closed = jax.make_jaxpr(lambda *xs: function(*xs))(*args)
         except TypeError:  # Not for arguments of this kind.
             return None
-    found = [s for s in program.functions if re.fullmatch(rf"{name}(_\d+)*", s)]
-    return _text(program, found[-1]) if found else None
+    traced = functions(import_jaxpr(closed, "main").module)
+    found = [s for s in traced if re.fullmatch(rf"{name}(_\d+)*", s)]
+    return _text(traced, found[-1]) if found else None
 
 
 # Rules of derivatives say nothing about the value.
-_DERIVATIVES = custom_rule_ops.ATTRIBUTES | {"jvp_error", "fwd_error", "bwd_error"}
+_DERIVATIVES = custom_rule_ops.ATTRIBUTES | {
+    "jvp_error",
+    "fwd_error",
+    "bwd_error",
+    custom_rule_ops.MARK,
+}
 _SYMBOL = re.compile(r"@([\w.]+)")
 
 
-def _text(program: Program, symbol: str) -> str:
+def _text(functions: Mapping[str, func.FuncOp], symbol: str) -> str:
     """A function and those it calls as a text that does not depend on their names."""
     numbers = {symbol: 0}
     lines = []
     for name in (pending := [symbol]):
-        function = program.function(name)
+        function = functions[name]
         values = {v: i for i, v in enumerate(function.arguments)}
         lines.append(str(function.type))
         for op, op_name, operands in ops_of(function):

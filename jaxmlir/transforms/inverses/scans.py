@@ -15,11 +15,12 @@ import jax.numpy as jnp
 
 from jaxmlir._compat import core
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import NewFunction, inline
+from jaxmlir.dialect.builder import inline
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of, type_of
 from jaxmlir.transforms.inverses.bodies import rearranged, some, symbol_of
 from jaxmlir.transforms.inverses.rule import NotInvertible, rule
+from jaxmlir.transforms.new_function import NewFunction
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.inverses.invert import Inverted

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.analysis.call_graph import keep_reachable
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.builder import converted, drop_dead_ops
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.types import aval_of
@@ -49,7 +50,7 @@ from jaxmlir.rewriting.inline import inlined
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class FactorLinearSums(Pass):
@@ -62,14 +63,14 @@ class FactorLinearSums(Pass):
     name: ClassVar[str] = "jaxpr-factor-linear-sums"
     min_gain: Amount = MIN_GAIN
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return collapse(program, self.min_gain) > 0
 
 
-def collapse(program: Program, min_gain: float = MIN_GAIN) -> int:
+def collapse(program: Module, min_gain: float = MIN_GAIN) -> int:
     """Rewrites sums in place; how many."""
     with scope():
-        graph = program.reading.graph
+        graph = analyses_of(program).graph
         entries, kernels = graph.entry_points(), graph.kernels()
         count = sum(
             _rewrite(program, symbol, min_gain)
@@ -104,10 +105,10 @@ def _may_gain(ops: Sequence[tuple[Any, str]]) -> bool:
     return sum([name in CONTRACTING for _, name in ops]) > 1
 
 
-def _rewrite(program: Program, symbol: str, min_gain: float) -> int:
+def _rewrite(program: Module, symbol: str, min_gain: float) -> int:
     """Rewrites a function, with what is called in it inlined if need be; how many sums."""
     function = program.function(symbol)
-    reading = Reading(program.reading.inlined(function))
+    reading = Reading(analyses_of(program).inlined(function))
     changes = _changes(reading, min_gain)
     if not changes:
         return 0

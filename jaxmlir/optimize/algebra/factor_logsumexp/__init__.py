@@ -28,11 +28,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jax import lax
 
 from jaxmlir import toolbox
-from jaxmlir.analysis.call_graph import SCANS, keep_reachable, outside_kernels
+from jaxmlir.analysis.call_graph import SCANS, keep_reachable
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import Work
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import NewFunction, Uses, clone, converted, inline, named_ops
+from jaxmlir.dialect.builder import Uses, clone, converted, inline, named_ops
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.optimize.algebra.factor_logsumexp.plan import (
     MIN_ELEMENTS,
@@ -52,10 +53,11 @@ from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.clone_plan import ClonePlan
 from jaxmlir.transforms.higher_order.custom_rules import create, symbol_ref
 from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class FactorLogsumexp(Pass):
@@ -72,18 +74,18 @@ class FactorLogsumexp(Pass):
     min_elements: Amount = MIN_ELEMENTS
     min_ratio: Amount = MIN_RATIO
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return log_products(program, self.min_iterations, self.min_elements, self.min_ratio) > 0
 
 
 def log_products(
-    program: Program,
+    program: Module,
     min_iterations: float = MIN_ITERATIONS,
     min_elements: float = MIN_ELEMENTS,
     min_ratio: float = MIN_RATIO,
 ) -> int:
     """Gives loops a second version, in place; how many."""
-    graph = program.reading.graph
+    graph = analyses_of(program).graph
     if not any(names >= NEEDED for names in graph.names.values()):
         return 0
     with scope():
@@ -143,11 +145,11 @@ class _Loops:
     """The loops of a program."""
 
     def __init__(
-        self, program: Program, min_iterations: float, min_elements: float, min_ratio: float
+        self, program: Module, min_iterations: float, min_elements: float, min_ratio: float
     ):
         self._program = program
         self._rules = Rules(program)
-        self._graph = program.reading.graph
+        self._graph = analyses_of(program).graph
         self._bodies = LoopEditor(self._rules, self._graph)
         self._splits = Splits(self._rules, self._graph, self._bodies, GROWTH)
         self._plans = Plans(Work(program), min_elements, min_ratio)
@@ -232,7 +234,7 @@ class _Loops:
         if not can_change(function):
             return None
         is_as_read = symbol in self.uses
-        body = self._program.reading.body(function) if is_as_read else FunctionView(function)
+        body = analyses_of(self._program).body(function) if is_as_read else FunctionView(function)
         plan = self._plans.of(body, num_consts)
         if plan is None:
             return None

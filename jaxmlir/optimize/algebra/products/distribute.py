@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import elements, size, with_shape
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import build, conversion, drop_dead_ops, only_user
@@ -21,19 +22,19 @@ from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # A sum of more terms than this is a matrix.
 MAX_TERMS = 8
 
 
-def distribute_program(program: Program, min_gain: float) -> int:
+def distribute_program(program: Module, min_gain: float) -> int:
     """Distributes products over sums in place; how many.
 
     Args:
       min_gain: how many times faster the sum of products has to be in the estimate.
     """
-    graph = program.reading.graph
+    graph = analyses_of(program).graph
     functions = graph.outside_kernels(("jaxpr.dot_general",))
     if not functions:
         return 0

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.builder import converted, drop_dead_ops
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.optimize.algebra.products.cost import Cost
@@ -24,7 +25,7 @@ from jaxmlir.optimize.loops.scan_editor import loop_constants
 from jaxmlir.passes.remarks import remark, remarks_wanted
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
     from jaxmlir.transforms.templates import Rules
 
 # How often all values with several users are looked at.
@@ -34,7 +35,7 @@ MAX_USERS = 8
 
 
 def rewrite_program(
-    program: Program,
+    program: Module,
     readers: Mapping[str, Rule],
     wanted: Callable[[Tree], bool],
     min_gain: float,
@@ -54,7 +55,7 @@ def rewrite_program(
     from jaxmlir.transforms.templates import Rules
 
     needed = needed or {name for name, reader in readers.items() if reader.contracts}
-    graph = program.reading.graph
+    graph = analyses_of(program).graph
     functions = graph.outside_kernels(needed)
     if not functions:
         return 0

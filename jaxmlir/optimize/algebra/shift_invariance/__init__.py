@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jaxmlir._compat import dtypes
-from jaxmlir.analysis.call_graph import outside_kernels
+from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_array
 from jaxmlir.dialect.builder import ops_of, returned
 from jaxmlir.dialect.ir import func, ir, scope
@@ -41,7 +41,7 @@ from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class ShiftInvariance(Pass):
@@ -49,11 +49,11 @@ class ShiftInvariance(Pass):
 
     name: ClassVar[str] = "jaxpr-shift-invariance"
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return stop_shifts(program) > 0
 
 
-def stop_shifts(program: Program) -> int:
+def stop_shifts(program: Module) -> int:
     """Stops the derivatives of shifts, in place; of how many."""
     with scope():
         count = sum(map(_stop, outside_kernels(program, ("jaxpr.reduce_max",))))

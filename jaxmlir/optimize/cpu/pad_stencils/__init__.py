@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from jaxmlir.analysis.call_graph import outside_kernels
+from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.dialect.builder import drop_dead_ops
 from jaxmlir.dialect.ir import scope
 from jaxmlir.optimize.barriers import fences
@@ -44,7 +44,7 @@ from jaxmlir.passes.options import platform_or_default
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Gradients of a few steps of stencils, without / with a halo, on two cores, jax 0.10 and 0.12:
 #   2-D periodic, 64 x 64      1.5, 1.5      Lorenz-96, 10,000     1.2, 1.5
@@ -74,13 +74,13 @@ class PadStencils(Pass):
     min_elements: Count = MIN_ELEMENTS
     margin: Amount = MARGIN
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         platform = platform_or_default(self.platform)
         return halo(program, platform, self.min_elements, self.margin) > 0
 
 
 def halo(
-    program: Program,
+    program: Module,
     platform: str = "cpu",
     min_elements: int = MIN_ELEMENTS,
     margin: float = MARGIN,

@@ -14,7 +14,7 @@ from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.op_view import OpView
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 MOVES = frozenset({"jaxpr.concatenate", "jaxpr.pad"})
 _PARTS = frozenset({"jaxpr.slice", "jaxpr.split"})
@@ -42,7 +42,7 @@ class Moves:
       order: the concatenations and padded arrays, in the order of the function.
     """
 
-    def __init__(self, program: Program, function: func.FuncOp):
+    def __init__(self, program: Module, function: func.FuncOp):
         self._program = program
         self.nodes: dict[ir.Value, OpView] = {}
         self.order: list[OpView] = []

@@ -19,7 +19,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.analysis.call_graph import SCANS, keep_reachable
-from jaxmlir.dialect.builder import NewFunction, copy, erase, is_used, ops_of, returned
+from jaxmlir.analysis.manager import analyses_of
+from jaxmlir.dialect.builder import copy, erase, is_used, ops_of, returned
 from jaxmlir.dialect.ir import body_of, func, ir, scope
 from jaxmlir.optimize.loops.fuse_scans.groups import Finder, Group
 from jaxmlir.optimize.vectorize.windows import Windows
@@ -27,11 +28,12 @@ from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Two to four scans of 50 iterations, h' = tanh(x + h w), on two cores and with the XLA of jax 0.10
 # and 0.12: time apart / time of the batch of the gradient, with rows x columns, flops of a body.
@@ -54,14 +56,14 @@ class FuseScans(Pass):
     name: ClassVar[str] = "jaxpr-fuse-scans"
     max_work: Amount = MAX_WORK
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return batch_scans(program, self.max_work) > 0
 
 
-def batch_scans(program: Program, max_work: float = MAX_WORK) -> int:
+def batch_scans(program: Module, max_work: float = MAX_WORK) -> int:
     """Batches scans in place; how many scans went."""
     with scope():
-        graph = program.reading.graph
+        graph = analyses_of(program).graph
         entries = graph.entry_points()
         batches = _Batches(program, max_work)
         uses = graph.uses_in(program)
@@ -75,7 +77,7 @@ def batch_scans(program: Program, max_work: float = MAX_WORK) -> int:
 
 
 class _Batches:
-    def __init__(self, program: Program, max_work: float):
+    def __init__(self, program: Module, max_work: float):
         self.rules = Rules(program)
         self.finder = Finder(program, max_work)
         self.count = 0

@@ -7,6 +7,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import KERNEL, Work, is_array, size
 from jaxmlir.analysis.purity import is_pure, is_same_in_a_batch
 from jaxmlir.dialect import codec, ops
@@ -17,7 +18,7 @@ from jaxmlir.optimize.vectorize.batchable import SharedRules, called, can_batch
 from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Bytes that are put together and taken apart for each flop of the loop, at most.
 MOVED = 1.0
@@ -117,7 +118,7 @@ class Finder:
       max_work: loops with bodies of more flops are left alone.
     """
 
-    def __init__(self, program: Program, max_work: float):
+    def __init__(self, program: Module, max_work: float):
         self._program = program
         self._max_work = max_work
         self._work = Work(program)
@@ -220,13 +221,13 @@ class Finder:
     def _read(self, function: func.FuncOp) -> FunctionView:
         if function.name.value in self._changed:
             return FunctionView(function)
-        return self._program.reading.body(function)
+        return analyses_of(self._program).body(function)
 
     def body(self, symbol: str) -> FunctionView | None:
         """The body of a scan that is in a group, if it is as it was when it was read."""
         if symbol in self._changed:
             return None
-        return self._program.reading.body(self._program.function(symbol))
+        return analyses_of(self._program).body(self._program.function(symbol))
 
     def constants(self, symbol: str) -> list[Any]:
         """The ops of the constants in the body of a scan that is in a group."""

@@ -32,6 +32,7 @@ from jaxmlir._compat import core
 from jaxmlir.analysis.call_graph import SCANS, CallGraph, visit_functions
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.liveness import count_of
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_plain_array
 from jaxmlir.dialect.builder import build, drop_dead_ops, erase, filled
 from jaxmlir.dialect.ir import body_of, func, ir, scope
@@ -55,7 +56,7 @@ from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class InplaceScans(Pass):
@@ -69,14 +70,14 @@ class InplaceScans(Pass):
     name: ClassVar[str] = "jaxpr-inplace-scans"
     platform: str = ""
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return is_for_cpu(self.platform) and scan_in_place(program) > 0
 
 
-def scan_in_place(program: Program) -> int:
+def scan_in_place(program: Module) -> int:
     """Has scans read and write in place; how many arrays are not copied any more."""
     with scope():
-        graph = program.reading.graph
+        graph = analyses_of(program).graph
         scans = _Scans(program, graph)
         visit_functions(program, scans.visit, graph, SCANS, scans.uses)
     return scans.count
@@ -126,7 +127,7 @@ class _Edited(NamedTuple):
 class _Scans:
     """The scans of a program."""
 
-    def __init__(self, program: Program, graph: CallGraph):
+    def __init__(self, program: Module, graph: CallGraph):
         self._program = program
         self._bodies = LoopEditor(Rules(program), graph)
         # Of the function's values, which may be read by as many scans as there are: what
@@ -163,7 +164,7 @@ class _Scans:
             return
         self.count += read + written
         remark(op, f"arrays read in place: {read}, written in place: {written}")
-        body = self._program.reading.one_of_many(scan.body)
+        body = analyses_of(self._program).one_of_many(scan.body)
         key = body and (loop.likeness, body.likeness)
         known = self._edited.get(key)
         if known is not None:

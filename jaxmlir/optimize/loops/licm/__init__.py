@@ -42,9 +42,10 @@ import numpy as np
 from jaxmlir import toolbox
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.call_graph import CallGraph, visit_functions
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import size
 from jaxmlir.dialect import codec, op_signature
-from jaxmlir.dialect.builder import NewFunction, inline, named_ops, returned
+from jaxmlir.dialect.builder import inline, named_ops, returned
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of
@@ -55,10 +56,11 @@ from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.targets.fusion import FUSED, MOVED
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
 from jaxmlir.transforms.higher_order.while_loop import WhileOp
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Flops per byte.  Gradients of loops of 100 iterations on two cores, speed and memory against no
 # code motion, at 1 / 0: an outer product in the body 1.0 and 1.0 / 1.9 and 1.8, half of a matrix
@@ -78,14 +80,14 @@ class Licm(Pass):
     name: ClassVar[str] = "jaxpr-licm"
     growth: Amount = GROWTH
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return licm(program, self.growth) > 0
 
 
-def licm(program: Program, growth: float = GROWTH) -> int:
+def licm(program: Module, growth: float = GROWTH) -> int:
     """Moves invariant code out of the loops of a program, in place; how many values are kept."""
     with scope():
-        graph = program.reading.graph
+        graph = analyses_of(program).graph
         motion = _Motion(program, graph, growth)
         visit_functions(program, motion.visit, graph, LOOPS)
     return motion.count
@@ -94,7 +96,7 @@ def licm(program: Program, growth: float = GROWTH) -> int:
 class _Motion:
     """Code motion in one program."""
 
-    def __init__(self, program: Program, graph: CallGraph, growth: float):
+    def __init__(self, program: Module, graph: CallGraph, growth: float):
         self.count = 0
         self._program = program
         self._rules = Rules(program)

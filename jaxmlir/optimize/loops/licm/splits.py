@@ -8,20 +8,21 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jaxmlir import toolbox
-from jaxmlir.analysis.call_graph import CallGraph
+from jaxmlir.analysis.call_graph import CallGraph, is_plain_call
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import Work
 from jaxmlir.analysis.purity import Counted
 from jaxmlir.dialect import op_signature
-from jaxmlir.dialect.builder import NewFunction, inline, is_constant, is_used
+from jaxmlir.dialect.builder import inline, is_constant, is_used
 from jaxmlir.dialect.ir import body_of, func, ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.optimize.loops.licm.choice import Choice, can_move
 from jaxmlir.optimize.loops.scan_editor import LoopEditor, can_change
-from jaxmlir.rewriting.inline import is_plain_call
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
 
@@ -163,7 +164,9 @@ class Splits:
     def _read(self, function: func.FuncOp) -> FunctionView:
         is_unchanged = function.name.value in self._unchanged
         return (
-            self._rules.program.reading.body(function) if is_unchanged else FunctionView(function)
+            analyses_of(self._rules.program).body(function)
+            if is_unchanged
+            else FunctionView(function)
         )
 
     def _split(self, body: FunctionView, uses: Uses, in_remat: bool) -> Split | None:

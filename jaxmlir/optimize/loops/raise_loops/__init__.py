@@ -22,6 +22,7 @@ import functools
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.analysis.call_graph import CallGraph, visit_functions
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.builder import named_ops
 from jaxmlir.dialect.ir import body_of, func, scope
 from jaxmlir.optimize.loops.scan_editor import (
@@ -38,9 +39,9 @@ from jaxmlir.transforms.higher_order.scan_op import ScanOp
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
     from jaxmlir.optimize.loops.raise_loops.known import Known
     from jaxmlir.optimize.loops.raise_loops.maps import Maps
-    from jaxmlir.program.program import Program
 
 # Of the values of a batch of iterations.  Gradients of 500 vectors times a matrix of 64 rows on two
 # cores, speed and memory against the loop, at 256 KiB / 4 MiB: a map 1.9 and 1.5 / 1.7 to 2.8 and
@@ -62,14 +63,14 @@ class RaiseLoops(Pass):
     batch_bytes: Count = BATCH_BYTES
     platform: str = ""
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return raise_loops(program, self.batch_bytes, platform_or_default(self.platform)) > 0
 
 
-def raise_loops(program: Program, batch_bytes: int = BATCH_BYTES, platform: str = "cpu") -> int:
+def raise_loops(program: Module, batch_bytes: int = BATCH_BYTES, platform: str = "cpu") -> int:
     """Raises the loops of a program, in place; how many are other loops now, or none."""
     with scope():
-        graph = program.reading.graph
+        graph = analyses_of(program).graph
         raiser = _Raiser(program, graph, batch_bytes, platform)
         visit_functions(program, raiser.visit, graph, LOOPS)
     return raiser.count
@@ -78,7 +79,7 @@ def raise_loops(program: Program, batch_bytes: int = BATCH_BYTES, platform: str 
 class _Raiser:
     """Raises the loops of one program."""
 
-    def __init__(self, program: Program, graph: CallGraph, batch_bytes: int, platform: str):
+    def __init__(self, program: Module, graph: CallGraph, batch_bytes: int, platform: str):
         from jaxmlir.optimize.loops.raise_loops.alike import Alike
         from jaxmlir.optimize.loops.raise_loops.gain import Gains
         from jaxmlir.optimize.loops.raise_loops.known import Contexts

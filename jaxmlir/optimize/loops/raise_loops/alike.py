@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir import toolbox
 from jaxmlir.dialect import op_signature
-from jaxmlir.dialect.builder import NewFunction, inline
+from jaxmlir.dialect.builder import inline
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.errors import Diagnostic
 from jaxmlir.optimize.loops.raise_loops.known import Known
 from jaxmlir.passes.remarks import recording, repeat
+from jaxmlir.transforms.new_function import NewFunction
 
 if TYPE_CHECKING:
     import numpy as np

@@ -29,7 +29,7 @@ from jaxmlir.optimize.vectorize.batchable import can_batch, is_slow_alone
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Flops that going around a loop once costs.
 ITERATION = 1000
@@ -73,7 +73,7 @@ _GAINING = frozenset({"jaxpr.conv_general_dilated", "jaxpr.dot_general"})
 class Gains:
     """What is gained by batching the bodies of a program's loops."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Module):
         self.program = program
         self._work = Work(program)
         self.counted = Counted(program)

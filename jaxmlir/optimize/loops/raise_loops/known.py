@@ -27,7 +27,7 @@ from jaxmlir.transforms.higher_order.scan_op import ScanOp
 
 if TYPE_CHECKING:
     from jaxmlir.analysis.call_graph import CallGraph
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 MAX_ELEMENTS = 1 << 20
 """Larger arrays of known integers are not looked at."""
@@ -153,7 +153,7 @@ def room(start: int, step: int, dtype: np.dtype) -> int | None:
 class Contexts:
     """What is known in each function of a program."""
 
-    def __init__(self, program: Program, graph: CallGraph):
+    def __init__(self, program: Module, graph: CallGraph):
         self._program = program
         # The scan that a function is the body of, and the function that it is in.
         callers: dict[str, list[tuple[str, Any]]] = {}

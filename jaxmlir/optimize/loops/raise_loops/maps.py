@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.op_counts import is_array
-from jaxmlir.dialect.builder import NewFunction, converted, erase, inline, named_ops, returned
+from jaxmlir.dialect.builder import converted, erase, inline, named_ops, returned
 from jaxmlir.dialect.ir import body_of, func, ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.loops.raise_loops.gain import Gains, may_pay
@@ -33,6 +33,7 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.clone_plan import ClonePlan, places
 from jaxmlir.transforms.higher_order.loops import stacked
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.vmap import batch_axis, vmap
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.analysis.call_graph import SCANS, keep_reachable
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.builder import Uses
 from jaxmlir.dialect.ir import func, scope
 from jaxmlir.errors import PipelineError, count
@@ -37,7 +38,7 @@ from jaxmlir.transforms.clone_plan import ClonePlan
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class Remat(Pass):
@@ -56,13 +57,13 @@ class Remat(Pass):
     memory_budget: float | None = None
     measure: bool = False
 
-    def run(self, program: Program) -> bool | None:
+    def run(self, program: Module) -> bool | None:
         if self.memory_budget is not None and not self.memory_budget > 0:
             raise PipelineError(
                 f"memory-budget of {self.name} is a fraction of the memory that the program takes, "
                 f"or bytes: a positive number, got {self.memory_budget}"
             )
-        if self.memory_budget is None and not program.reading.graph.outside_kernels(SCANS):
+        if self.memory_budget is None and not analyses_of(program).graph.outside_kernels(SCANS):
             return False
         return remat(program, self.memory_budget, self.measure)
 
@@ -71,7 +72,7 @@ class Remat(Pass):
 _SHARES = (1.0, 0.5, 0.25, 0.125, 0.0)
 
 
-def remat(program: Program, memory_budget: float | None = None, measure: bool = False) -> bool:
+def remat(program: Module, memory_budget: float | None = None, measure: bool = False) -> bool:
     """Rewrites a program in place: its loops, and, where a budget is not met by these alone, its
     batches and straight-line code; whether there was anything to rewrite."""
     with scope():
@@ -81,24 +82,24 @@ def remat(program: Program, memory_budget: float | None = None, measure: bool = 
         return way is not None and _go(program, way)
 
 
-def _go(program: Program, way: Way) -> bool:
+def _go(program: Module, way: Way) -> bool:
     # It is written on top of this package.
     from jaxmlir.optimize.memory.tile import tile
 
     tiled = way.tile_bytes is not None and tile(program, None, way.tile_bytes, 0) > 0
     changed = _in_loops(program, way.price, way.depth, inf) or tiled
     if way.segments > 1:
-        for symbol in program.reading.graph.entry_points():
+        for symbol in analyses_of(program).graph.entry_points():
             changed |= in_segments(program, symbol, way.segments)
     if way.fences:
         changed |= fence(program, platform_or_default("")) > 0
     return changed
 
 
-def _in_loops(program: Program, price: float, depth: int, slowdown: float) -> bool:
+def _in_loops(program: Module, price: float, depth: int, slowdown: float) -> bool:
     functions = program.functions
     before = {*functions}
-    graph = program.reading.graph
+    graph = analyses_of(program).graph
     entries = graph.entry_points()
     of_traffic = functools.cache(lambda: traffic(program))
     uses = graph.uses_in(program)
@@ -201,7 +202,7 @@ class _Loops:
     def _like_others(self, pair: Pair, depth: int) -> tuple[Choice, Parts] | None:
         """What :meth:`_cheapest` says, which is asked once of bodies that differ in constants."""
         program = self.rules.program
-        bodies = [program.reading.one_of_many(symbol) for symbol in pair.symbols]
+        bodies = [analyses_of(program).one_of_many(symbol) for symbol in pair.symbols]
         if None in bodies:
             return self._cheapest(pair, depth)
         key = depth, pair.likeness, *(body.likeness for body in bodies)

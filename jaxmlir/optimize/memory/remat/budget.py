@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from jaxmlir.analysis.call_graph import SCANS
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.ir import module_bytecode
 from jaxmlir.errors import JaxmlirError, message_of
 from jaxmlir.optimize.memory.remat.peak import in_units, peak_beside_results
@@ -22,7 +23,7 @@ from jaxmlir.optimize.memory.remat.straight import SEGMENTS
 from jaxmlir.passes.remarks import listening, remark, remarks_wanted
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Of straight-line code an estimate is to be so much below the budget, a part of it, if it can be.
 # At 0.05, programs took 0.41 to 0.60 of their memory for a budget of 0.5, at 0.2 up to 0.51, where
@@ -67,7 +68,7 @@ _LOOPS = (
 
 
 def within(
-    program: Program, budget: float, measure: bool, apply: Callable[[Program, Way], bool]
+    program: Module, budget: float, measure: bool, apply: Callable[[Module, Way], bool]
 ) -> Way | None:
     """The first way that is within a budget, or else takes least; ``None``: as it is.
 
@@ -102,8 +103,8 @@ class _Search:
       known: the same of compiled programs.
     """
 
-    program: Program
-    apply: Callable[[Program, Way], bool]
+    program: Module
+    apply: Callable[[Module, Way], bool]
     allowed: float
     off: float | None
     estimates: dict[Way | None, float]
@@ -112,7 +113,7 @@ class _Search:
 
     @classmethod
     def of(
-        cls, program: Program, budget: float, measure: bool, apply: Callable[[Program, Way], bool]
+        cls, program: Module, budget: float, measure: bool, apply: Callable[[Module, Way], bool]
     ) -> _Search:
         estimate, size = peak_beside_results(program), None
         if measure:
@@ -145,7 +146,7 @@ class _Search:
 
     def _ways(self) -> Iterator[Way]:
         """Ways, those that run fastest before those that take least memory."""
-        have_loops = self.program.reading.graph.outside_kernels(SCANS)
+        have_loops = analyses_of(self.program).graph.outside_kernels(SCANS)
         yield from _LOOPS if have_loops else _LOOPS[:1]
         least = self._least()
         for share in TILES:
@@ -158,7 +159,7 @@ class _Search:
         """The way that takes least, by estimates."""
         return min(self.estimates, key=self.estimates.__getitem__) or Way()
 
-    def _gone(self, way: Way) -> Program:
+    def _gone(self, way: Way) -> Module:
         trial = self.program.clone()
         with listening(None, ""):
             self.apply(trial, way)
@@ -204,7 +205,7 @@ def _first_of_least(sizes: dict[Way | None, float]) -> Way | None:
 _NOT_COMPILED = (JaxmlirError, RuntimeError, ValueError, NotImplementedError)
 
 
-def _compiled(program: Program) -> float:
+def _compiled(program: Module) -> float:
     """The bytes that a program takes besides arguments and results, by the compiler."""
     analysis = program.lower().compile().memory_analysis()
     if analysis is None:

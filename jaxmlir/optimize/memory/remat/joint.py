@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import op_signature
-from jaxmlir.dialect.builder import NewFunction, Uses, erase, inline, named_ops, returned
+from jaxmlir.dialect.builder import Uses, erase, inline, named_ops, returned
 from jaxmlir.dialect.ir import body_of, func, ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.optimize.memory.remat.price import size_of
 from jaxmlir.support.masks import split
 from jaxmlir.transforms.clone_plan import ClonePlan
 from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
+from jaxmlir.transforms.new_function import NewFunction
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
     from jaxmlir.transforms.templates import Rules
 
 
@@ -279,7 +280,7 @@ def _is_argument(value: ir.Value) -> bool:
     return True
 
 
-def name_of(program: Program, value: ir.Value) -> str | None:
+def name_of(program: Module, value: ir.Value) -> str | None:
     """The name that the user gave a value, in this function or in one that gives it."""
     op = value.owner
     if isinstance(op, ir.Block):
@@ -287,7 +288,7 @@ def name_of(program: Program, value: ir.Value) -> str | None:
     return name_of_result(program, op, op.operation.name, value.result_number)
 
 
-def name_of_result(program: Program, op: Any, name: str, number: int) -> str | None:
+def name_of_result(program: Module, op: Any, name: str, number: int) -> str | None:
     """The same of a result of an op whose name the caller has read."""
     if name == "jaxpr.name":
         return op.attributes["name"].value
@@ -333,7 +334,7 @@ class Parts:
     types: tuple[list[ir.Type], list[ir.Type]]
     """Of what they return."""
 
-    def patterns(self, program: Program, ops: Sequence[Signature]) -> list[ClonePlan]:
+    def patterns(self, program: Module, ops: Sequence[Signature]) -> list[ClonePlan]:
         """The bodies, as patterns for others.
 
         Args:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.builder import ops_of, returned, symbols_of
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.optimize.memory.remat.price import (
     CACHED,
@@ -26,26 +28,25 @@ from jaxmlir.optimize.memory.remat.price import (
     TRAFFIC_KEPT,
     size_of,
 )
-from jaxmlir.program.program import Program
 from jaxmlir.targets.fusion import FUSED, MOVED
 
 if TYPE_CHECKING:
     from jaxmlir.analysis.function_view import FunctionView
 
 
-def peak(program: Program) -> float:
+def peak(program: Module) -> float:
     """Bytes that a program needs at once: its public function, or that which needs most of those
     that others call from elsewhere."""
-    peaks, entries = Peaks(program), program.reading.graph.entry_points()
+    peaks, entries = Peaks(program), analyses_of(program).graph.entry_points()
     return max(map(peaks.of, entries), default=0.0)
 
 
-def peak_beside_results(program: Program) -> float:
+def peak_beside_results(program: Module) -> float:
     """Likewise, of what comes nearer to what XLA does: a value is read by the kernel that its
     readers are fused into, and the memory of results is used for others before they are there."""
     peaks, found = Peaks(program), [0.0]
-    for symbol in program.reading.graph.entry_points():
-        body = program.reading.body(program.function(symbol))
+    for symbol in analyses_of(program).graph.entry_points():
+        body = analyses_of(program).body(program.function(symbol))
         readers = users(body)
         most = memory(body, readers, kernels(body, readers))
         for index, name in enumerate(body.names):
@@ -116,7 +117,7 @@ def in_units(count: float) -> str:
     return f"{count:.3g} GiB"
 
 
-def traffic(program: Program) -> float:
+def traffic(program: Module) -> float:
     """What a stored byte takes in a program, in nanoseconds: the compiler has one block of memory
     for all that is not an argument or a result."""
     # Where that is little, the bytes of all values are no less, and quickly added up.
@@ -128,7 +129,7 @@ def traffic(program: Program) -> float:
     return TRAFFIC_KEPT if most < KEPT else TRAFFIC
 
 
-def total(program: Program) -> float:
+def total(program: Module) -> float:
     """The bytes of all values that the ops of a program give: no less than it needs at once."""
     found = 0.0
     for function in program.functions.values():
@@ -138,7 +139,7 @@ def total(program: Program) -> float:
 
 
 class Peaks:
-    def __init__(self, program: Program):
+    def __init__(self, program: Module):
         self._program = program
         self._found: dict[str, float] = {}
 

@@ -20,12 +20,13 @@ from jaxmlir.dialect import op_signature, ops
 from jaxmlir.dialect.builder import ops_of, symbols_of, trip_count
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.op_view import OpView
 from jaxmlir.dialect.ops import may_have_functions
-from jaxmlir.interpret.plans import Node
+from jaxmlir.dialect.types import aval_of
 
 if TYPE_CHECKING:
     from jaxmlir.analysis.function_view import FunctionView
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 ELEMENT = 0.05
 """An arithmetic operation on one element, fused with others: 0.01, a division up to 0.15."""
@@ -111,7 +112,7 @@ class Prices:
         for a reason that is not known.
     """
 
-    program: Program
+    program: Module
     memory: float = MEMORY
     traffic: float = TRAFFIC
     fence: float = inf
@@ -140,13 +141,13 @@ class Prices:
             if signature.is_lasting or _is_distinct(name):
                 found = inf
             elif may_have_functions(name) and any(True for _ in symbols_of(op)):
-                return self._calling(Node(op, name, "", (), ()))
+                return self._calling(OpView(op, name, ()))
             else:
-                found = _leaf(Node(op, name, "", (), ()), name.removeprefix("jaxpr."))
+                found = _leaf(OpView(op, name, ()), name.removeprefix("jaxpr."))
             _leaves[signature] = found
         return found
 
-    def _calling(self, node: Node) -> float:
+    def _calling(self, node: OpView) -> float:
         match node.name.removeprefix("jaxpr."):
             case "scan":
                 count = trip_count(node.get("length"))
@@ -186,14 +187,16 @@ def _is_distinct(name: str) -> bool:
 _leaves: dict[Signature, float] = {}
 
 
-def _leaf(node: Node, name: str) -> float:
+def _leaf(node: OpView, name: str) -> float:
     if name == "constant":
         return 0.0
     cost, counted = leaf_cost(node, name)
     if not all(isinstance(n, Real) for n in (cost.flops, cost.transcendentals, cost.bytes)):
         return inf
     if name in MOVES:
-        return MOVES[name] * max(math.prod(v.shape) for v in node.avals())
+        return MOVES[name] * max(
+            math.prod(v.shape) for v in [aval_of(v.type) for v in node.op.results]
+        )
     if not counted:
         return UNKNOWN * cost.bytes / 4
     if name in _CONTRACTIONS:

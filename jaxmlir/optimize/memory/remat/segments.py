@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from jax import lax
 
-from jaxmlir.dialect.builder import NewFunction
 from jaxmlir.dialect.ir import ir
 from jaxmlir.optimize.memory.remat.joint import Loop, Pair, replace_results
 from jaxmlir.support.masks import split
 from jaxmlir.transforms.higher_order.loops import stacked
+from jaxmlir.transforms.new_function import NewFunction
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules

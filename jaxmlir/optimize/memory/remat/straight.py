@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_plain_array
 from jaxmlir.analysis.purity import Counted, is_pure
 from jaxmlir.dialect.builder import copy, is_used
@@ -38,13 +39,13 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.targets.fusion import FUSED, MOVED
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 SEGMENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """How many segments are tried: the more there are, the more is computed twice, up to all."""
 
 
-def in_segments(program: Program, symbol: str, number: int) -> bool:
+def in_segments(program: Module, symbol: str, number: int) -> bool:
     """Cuts a function into segments, in place; whether there was anything to compute again."""
     line = Line.of(program, symbol)
     again = line.segments(number)
@@ -92,8 +93,8 @@ class Line:
     fixed: set[int] = field(default_factory=set)
 
     @classmethod
-    def of(cls, program: Program, symbol: str) -> Line:
-        body = program.reading.body(program.function(symbol))
+    def of(cls, program: Module, symbol: str) -> Line:
+        body = analyses_of(program).body(program.function(symbol))
         readers = users(body)
         sizes = [*map(known_bytes, body.types)]
         # Sums of derivatives will be stored on the way.
@@ -300,7 +301,7 @@ class Line:
     def _is_computed(self, value: int) -> bool:
         return is_plain_array(self.body.types[value]) and not self._is_constant(value)
 
-    def write(self, program: Program, segments: Sequence[Segment], platform: str = "") -> None:
+    def write(self, program: Module, segments: Sequence[Segment], platform: str = "") -> None:
         """Computes values of segments again before they are read."""
         wait = waiting(program, platform)
         ends = [*(segment.first for segment in segments[1:]), len(self.body.ops)]

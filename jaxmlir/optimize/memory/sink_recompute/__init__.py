@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.builder import copy
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.optimize.barriers import Wait, waiting
@@ -45,7 +46,7 @@ from jaxmlir.passes.options import platform_or_default
 from jaxmlir.passes.remarks import remark
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # What programs need that caches hold, and values that are worth a call.
 MIN_PEAK = 1_048_576
@@ -75,11 +76,11 @@ class SinkRecompute(Pass):
     slowdown: Amount = SLOWDOWN
     min_gain: Amount = MIN_GAIN
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return compute_late(program, self) > 0
 
 
-def compute_late(program: Program, options: SinkRecompute | None = None) -> int:
+def compute_late(program: Module, options: SinkRecompute | None = None) -> int:
     """Has values computed late, in place; how many."""
     options = options or SinkRecompute()
     platform = platform_or_default(options.platform)
@@ -88,7 +89,7 @@ def compute_late(program: Program, options: SinkRecompute | None = None) -> int:
     count = 0
     with scope():
         wait = waiting(program, platform)
-        for symbol in program.reading.graph.entry_points():
+        for symbol in analyses_of(program).graph.entry_points():
             function = program.function(symbol)
             if not is_short(program, function):
                 continue

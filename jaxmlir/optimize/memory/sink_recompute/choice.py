@@ -16,7 +16,7 @@ from jaxmlir.optimize.memory.sink_recompute.timeline import EXPENSIVE, FUSED, Ti
 from jaxmlir.targets.fusion import SLOW
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Ops that compute one value from what there is, and the expensive ones among them.
 MAX_OPS = 12
@@ -60,7 +60,7 @@ class Late(NamedTuple):
 class Choice:
     """The values of a function that are computed late."""
 
-    def __init__(self, program: Program, line: Timeline, memory: np.ndarray, min_bytes: int):
+    def __init__(self, program: Module, line: Timeline, memory: np.ndarray, min_bytes: int):
         self._line = line
         self._memory = memory
         self._min_bytes = min_bytes

@@ -28,7 +28,7 @@ from jaxmlir.targets.fusion import MOVED, SLOW, is_inlined
 
 if TYPE_CHECKING:
     from jaxmlir.analysis.function_view import FunctionView
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # Elementwise functions that are not computed in several kernels. Powers may be quotients.
 EXPENSIVE = FUNCTIONS | SLOW.keys() | {"jaxpr.integer_pow"}
@@ -56,12 +56,12 @@ class Step(NamedTuple):
     """Which of the function's own ops it is, or is called by."""
 
 
-def is_short(program: Program, function: func.FuncOp) -> bool:
+def is_short(program: Module, function: func.FuncOp) -> bool:
     """Whether a function has no more than ``MAX_STEPS`` steps."""
     lengths: dict[str, int] = {}
 
     def length(of: func.FuncOp) -> int:
-        body = program.reading.body(of)
+        body = analyses_of(program).body(of)
         found = len(body.ops)
         for op, name in zip(body.ops, body.names, strict=True):
             symbol = _callee(op, name)
@@ -91,9 +91,9 @@ class Timeline:
       returned: the values that the function returns.
     """
 
-    def __init__(self, program: Program, function: func.FuncOp):
+    def __init__(self, program: Module, function: func.FuncOp):
         self._program = program
-        self.body = program.reading.body(function)
+        self.body = analyses_of(program).body(function)
         self.flat = flat = self.body.with_calls_inlined(_Callees(program))
         self.types = flat.types
         self.outer: dict[int, list[int]] = {}
@@ -234,7 +234,7 @@ class Timeline:
 class _Callees:
     """The functions that ops call and that XLA inlines, with their own calls inlined."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Module):
         self._program = program
         self._found: dict[str, FunctionView | None] = {}
 
@@ -245,7 +245,7 @@ class _Callees:
         if symbol not in self._found:
             # In itself a function stays a call.
             self._found[symbol] = None
-            body = self._program.reading.body(self._program.function(symbol))
+            body = analyses_of(self._program).body(self._program.function(symbol))
             self._found[symbol] = body.with_calls_inlined(self)
         return self._found[symbol]
 

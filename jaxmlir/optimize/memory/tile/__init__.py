@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.analysis.call_graph import CallGraph, keep_reachable
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import size
 from jaxmlir.dialect.ir import scope
 from jaxmlir.errors import PipelineError
@@ -40,7 +41,7 @@ from jaxmlir.rewriting.inline import inlined
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class Tile(Pass):
@@ -60,7 +61,7 @@ class Tile(Pass):
     min_peak: Count = MIN_PEAK
     platform: str = ""
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         if self.tile_size is not None and self.tile_size < 1:
             raise PipelineError(
                 f"tile-size of {self.name} is a number of rows: a positive number, got "
@@ -71,7 +72,7 @@ class Tile(Pass):
 
 
 def tile(
-    program: Program,
+    program: Module,
     tile_size: int | None = None,
     tile_bytes: int = TILE_BYTES,
     min_peak: int = MIN_PEAK,
@@ -82,7 +83,7 @@ def tile(
       tile_size: rows of a tile, by default chosen, where it pays.
     """
     with scope():
-        graph = program.reading.graph
+        graph = analyses_of(program).graph
         if _total(graph) < min_peak:
             return 0
         entries, kernels = graph.entry_points(), graph.kernels()
@@ -105,11 +106,11 @@ def _total(graph: CallGraph) -> int:
 
 
 def _tile(
-    program: Program, symbol: str, tile_size: int | None, tile_bytes: int, min_peak: int
+    program: Module, symbol: str, tile_size: int | None, tile_bytes: int, min_peak: int
 ) -> int:
     """Rewrites a function, with what is called in it inlined if need be; how many loops it got."""
     function = program.function(symbol)
-    uses = Uses(program.reading.inlined(function))
+    uses = Uses(analyses_of(program).inlined(function))
     plan = best_plan(program, uses, tile_size, tile_bytes, min_peak)
     if plan is None:
         return 0

@@ -28,7 +28,7 @@ from jaxmlir.optimize.memory.tile.regions import Region, Schedule, Uses, grow
 from jaxmlir.optimize.memory.tile.write import Tiles
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # The values from which regions grow: of so many types the first one of each, the largest first.
 SEEDS = 3
@@ -79,7 +79,7 @@ class Plan:
 
 
 def best_plan(
-    program: Program, uses: Uses, tile_size: int | None, tile_bytes: int, min_peak: int
+    program: Module, uses: Uses, tile_size: int | None, tile_bytes: int, min_peak: int
 ) -> Plan | None:
     """The plan for a function; ``None`` if there is nothing to gain, or less than ``min_peak``
     bytes are stored at once.

@@ -21,12 +21,13 @@ import numpy as np
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.op_counts import with_shape
-from jaxmlir.dialect.builder import NewFunction, build, clone, converted, erase, filled, is_constant
+from jaxmlir.dialect.builder import build, clone, converted, erase, filled, is_constant
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.types import aval_of, type_of
 from jaxmlir.optimize.memory.tile.regions import Schedule
 from jaxmlir.support.masks import split
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
 

@@ -22,11 +22,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.analysis.call_graph import keep_reachable
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.ir import scope
 from jaxmlir.passes.base import Pass
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 MAX_SWEEPS = 10
 """A safeguard: three are enough for every program that was tried."""
@@ -42,13 +43,13 @@ class Canonicalize(Pass):
     name: ClassVar[str] = "jaxpr-canonicalize"
     fast_math: bool = False
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         before = program.state
         canonicalize(program, self.fast_math)
         return program.state is not before
 
 
-def canonicalize(program: Program, fast_math: bool = False) -> int:
+def canonicalize(program: Module, fast_math: bool = False) -> int:
     """Simplifies a program in place; how often the function that took longest was walked."""
     from jaxmlir.optimize.simplify.canonicalize import (  # noqa: F401
         constants,
@@ -62,7 +63,7 @@ def canonicalize(program: Program, fast_math: bool = False) -> int:
 
     most, changed = 0, False
     with scope():
-        graph = program.reading.graph
+        graph = analyses_of(program).graph
         entries, skipped = graph.entry_points(), graph.kernels()
         returned: dict = {}
         variants: dict = {}

@@ -23,8 +23,8 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.remarks import remark, remarks_wanted
 
 if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
     from jaxmlir.optimize.simplify.canonicalize.written import Written
-    from jaxmlir.program.program import Program
 
 Rewrite = Callable[["Rewriter", "Node"], "Sequence[ir.Value] | None"]
 
@@ -79,7 +79,7 @@ class Rewriter:
 
     def __init__(
         self,
-        program: Program,
+        program: Module,
         function: func.FuncOp,
         fast_math: bool,
         returned: dict[str, list[Any]],
@@ -281,7 +281,7 @@ class Rewriter:
                     pending.append(source)
 
 
-def _unused_name(program: Program, symbol: str) -> str:
+def _unused_name(program: Module, symbol: str) -> str:
     program.changed()
     return free_symbol(symbol, program.functions)
 

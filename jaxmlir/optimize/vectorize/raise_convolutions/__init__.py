@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from jaxmlir.analysis.call_graph import outside_kernels
+from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import ADDITIONS, is_plain_op, with_shape
 from jaxmlir.dialect.builder import build, converted, drop_dead_ops, only_user, ops_of
 from jaxmlir.dialect.ir import func, ir, scope
@@ -38,7 +38,7 @@ from jaxmlir.toolbox import replace
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
 class RaiseConvolutions(Pass):
@@ -52,11 +52,11 @@ class RaiseConvolutions(Pass):
     name: ClassVar[str] = "jaxpr-raise-convolutions"
     platform: str = ""
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return is_for_cpu(self.platform) and raise_convolutions(program) > 0
 
 
-def raise_convolutions(program: Program) -> int:
+def raise_convolutions(program: Module) -> int:
     """Raises sums in place; how many convolutions there are then."""
     count = 0
     with scope():

@@ -35,7 +35,7 @@ from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # How often a function is read again after something of it has been packed: how deep loops are.
 MAX_ROUNDS = 6
@@ -53,11 +53,11 @@ class SlpVectorize(Pass):
     min_gain: Amount = MIN_GAIN
     stacked: Amount = STACKED
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return slp_vectorize(program, self.min_gain, self.stacked) > 0
 
 
-def slp_vectorize(program: Program, min_gain: float = MIN_GAIN, stacked: float = STACKED) -> int:
+def slp_vectorize(program: Module, min_gain: float = MIN_GAIN, stacked: float = STACKED) -> int:
     """Packs ops in place; how many batches were made."""
 
     def search(rules: Rules, work: Work) -> Callable[[FunctionView], int]:

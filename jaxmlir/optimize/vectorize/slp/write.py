@@ -8,12 +8,13 @@ from typing import Any
 from jax import lax
 
 from jaxmlir import toolbox
-from jaxmlir.dialect.builder import NewFunction, build, converted, inline
+from jaxmlir.dialect.builder import build, converted, inline
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of, type_of
 from jaxmlir.optimize.vectorize.slp.lanes import Lanes, Tree
 from jaxmlir.optimize.vectorize.stacking import JOINS, joined, rows_of, stack, total_of
 from jaxmlir.passes.remarks import remark
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis
 

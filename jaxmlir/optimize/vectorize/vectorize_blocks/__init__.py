@@ -42,7 +42,7 @@ from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 # How often a function is read again after blocks of it have been batched.
 MAX_ROUNDS = 4
@@ -60,11 +60,11 @@ class VectorizeBlocks(Pass):
     min_gain: Amount = MIN_GAIN
     stacked: Amount = STACKED
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         return batch_blocks(program, self.min_gain, self.stacked) > 0
 
 
-def batch_blocks(program: Program, min_gain: float = MIN_GAIN, stacked: float = STACKED) -> int:
+def batch_blocks(program: Module, min_gain: float = MIN_GAIN, stacked: float = STACKED) -> int:
     """Batches blocks in place; how many batches were made."""
 
     def search(rules: Rules, work: Work) -> Callable[[FunctionView], int]:

@@ -1,0 +1,114 @@
+"""Writing functions of a module beside those that they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from jaxmlir.dialect.builder import take_in, write_return, zeros
+from jaxmlir.dialect.ir import func, ir, new_function
+
+if TYPE_CHECKING:
+    from jaxmlir.transforms.templates import Rules
+
+
+class NewFunction:
+    """A function under construction: arguments first, result types when it is finished.
+
+    A ``detached`` one is not in the module, but copied in piecewise.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        name: str,
+        arg_types: Sequence[ir.Type],
+        like: func.FuncOp,
+        *,
+        reserved: bool = False,
+        detached: bool = False,
+    ):
+        """
+        Args:
+          name: the symbol, or, unless it is ``reserved``, what it is made from.
+          like: the function whose location the new one has.
+        """
+        self._rules = rules
+        self.name = name if reserved or detached else rules.importer.unique_symbol(name)
+        arg_types = list(arg_types)
+        ip = False if detached else ir.InsertionPoint(rules.program.module.body)
+        self.op, self.block = new_function(self.name, arg_types, [], like.location, ip)
+        if not detached:
+            # Found without going through the module again.
+            rules.program.functions[self.name] = self.op
+        self.args = list(self.block.arguments)
+
+    @contextmanager
+    def body(self) -> Iterator[None]:
+        """Ops built meanwhile go to the end of the function."""
+        with ir.InsertionPoint(self.block):
+            yield
+
+    def finish(self, results: Sequence[ir.Value]) -> str:
+        """Returns the results; gives the symbol."""
+        with ir.InsertionPoint(self.block):
+            write_return(results)
+        type_ = ir.FunctionType.get([v.type for v in self.args], [v.type for v in results])
+        self.op.attributes["function_type"] = ir.TypeAttr.get(type_)
+        self._rules.functions.given_effects.list_in(self.op)
+        return self.name
+
+
+OF_PRIVATE = frozenset({"function_type", "sym_name", "sym_visibility"})
+"""The attributes of a private function of which nothing else is known."""
+
+
+def copy_function(rules: Rules, symbol: str) -> func.FuncOp:
+    """A private function of the same ops, of which nothing else is known."""
+    _, new = clone_function(rules, rules.program.function(symbol), symbol)
+    attributes = new.attributes
+    for key in set(attributes.keys()) - OF_PRIVATE:
+        del attributes[key]
+    attributes["sym_visibility"] = ir.StringAttr.get("private")
+    return new
+
+
+def clone_function(rules: Rules, function: func.FuncOp, name: str) -> tuple[str, func.FuncOp]:
+    """A function again, under a symbol that is made from a name."""
+    program = rules.program
+    with ir.InsertionPoint(program.module.body):
+        new = function.operation.clone()
+    symbol = rules.importer.unique_symbol(name)
+    new.attributes["sym_name"] = ir.StringAttr.get(symbol)
+    program.functions[symbol] = new
+    rules.functions.given_effects.list_in(new)
+    return symbol, new
+
+
+def adapt(
+    rules: Rules,
+    symbol: str,
+    name: str,
+    arguments: Sequence[tuple[ir.Type, bool]],
+    results: Sequence[tuple[ir.Type, bool]],
+) -> str:
+    """``@symbol`` with arguments it ignores and results that are zero, written as ``@name`` if
+    there are any.
+
+    Args:
+      arguments: each argument's type, and whether ``@symbol`` takes it.
+      results: each result's type, and whether ``@symbol`` gives it.
+    """
+    function = rules.program.function(symbol)
+    if all(taken for _, taken in (*arguments, *results)):
+        # It is no part of a derivative any more, but a function of its own.
+        for key in {"jaxpr.active", "jaxpr.num_res"}.intersection(function.attributes.keys()):
+            del function.attributes[key]
+        return symbol
+    new = NewFunction(rules, name, [type_ for type_, _ in arguments], function)
+    args = [v for v, (_, taken) in zip(new.args, arguments, strict=True) if taken]
+    with new.body(), function.location:
+        outs = iter(take_in(function, args))
+        full = [next(outs) if given else zeros(type_) for type_, given in results]
+    return new.finish(full)
