@@ -1,14 +1,47 @@
-"""Lint: outside `jaxmlir/_compat.py`, `# noqa: TID251` may excuse one internal package only.
+"""Lint of imports: rooms import downwards, modules in no circle, JAX's internals in one file.
 
-Ruff bans `jax._src` and its like everywhere (see pyproject.toml). Tools, tests and benchmarks may
-lift that ban, line by line, for `jax._src.internal_test_util`: JAX's test harnesses are an oracle.
+A room of `jaxmlir/` (a folder, or a module beside the folders) imports from itself and from rooms
+before it in `ROOMS`. No modules import each other in a circle. Imports count wherever they stand:
+at module level, inside functions, under `TYPE_CHECKING`.
+
+Ruff bans `jax._src` and its like everywhere (see pyproject.toml). Outside `jaxmlir/_compat.py`,
+`# noqa: TID251` may lift that ban in tools, tests and benchmarks, line by line, for
+`jax._src.internal_test_util`: JAX's test harnesses are an oracle.
 """
 
+import ast
+import graphlib
 import re
 import sys
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
+
+# From the ground up: what each may know stands before it.
+ROOMS = (
+    "errors",
+    "_compat",
+    "support",
+    "dialect",
+    "caching",
+    "passes",
+    "analysis",
+    "targets",
+    "rewriting",
+    "bridge",
+    "verify",
+    "transforms",
+    "toolbox",
+    "optimize",
+    "lowering",
+    "interpret",
+    "runtime",
+    "artifact",
+    "program",
+    "debug",
+    "backend",
+    "cli",
+)
 
 # `noqa` naming the rule, for a line or a whole file, or silencing every rule.
 EXCUSE = re.compile(r"#\s*(?:ruff:\s*|flake8:\s*)?noqa(?!:)|#.*noqa:.*\bTID251\b", re.IGNORECASE)
@@ -30,6 +63,55 @@ def violations(root: Path) -> Iterator[str]:
                 )
 
 
+def layer_violations(root: Path) -> Iterator[str]:
+    """Imports of rooms above one's own, and circles of modules."""
+    files = {_module(root, path): path for path in sorted((root / "jaxmlir").rglob("*.py"))}
+    graph: dict[str, set[str]] = {}
+    for module, path in files.items():
+        graph[module] = set()
+        for line, imported in _imports(module, path, files):
+            graph[module].add(imported)
+            own, other = _room(module), _room(imported)
+            if own not in ROOMS:
+                yield f"{path.relative_to(root)}:1: error: the room '{own}' is not in ROOMS"
+                break
+            if other not in ROOMS[: ROOMS.index(own) + 1]:
+                yield (
+                    f"{path.relative_to(root)}:{line}: error: {own} imports {imported}, of a room "
+                    "above it; move what is needed down, or what needs it up"
+                )
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as e:
+        yield f"jaxmlir: error: modules import each other: {' <- '.join(e.args[1])}"
+
+
+def _module(root: Path, path: Path) -> str:
+    return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _room(module: str) -> str:
+    return module.split(".")[1]
+
+
+def _imports(module: str, path: Path, known: dict[str, Path]) -> Iterator[tuple[int, str]]:
+    """The modules of jaxmlir that a module imports, but for the package itself."""
+    if module == "jaxmlir":
+        return
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            while name and name not in known:
+                name = name.rpartition(".")[0]
+            if name not in ("", "jaxmlir", module):
+                yield node.lineno, name
+
+
 def excused_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines with a comment, not a docstring, that silences the ban."""
     with tokenize.open(path) as source:
@@ -39,7 +121,8 @@ def excused_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def main() -> int:
-    found = list(violations(Path(__file__).resolve().parent.parent))
+    root = Path(__file__).resolve().parent.parent
+    found = [*violations(root), *layer_violations(root)]
     print("\n".join(found), end="\n" if found else "", file=sys.stderr)
     return 1 if found else 0
 

@@ -86,6 +86,26 @@ def test_only_test_utilities_are_excused(tmp_path, folder, line, allowed):
     assert (list(lint_imports.violations(tmp_path)) == []) == allowed
 
 
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("import jaxmlir.program", "dialect imports jaxmlir.program, of a room above it"),
+        ("def f():\n    from jaxmlir import program", "dialect imports jaxmlir.program"),
+        ("if TYPE_CHECKING:\n    from jaxmlir.program import Program", "imports jaxmlir.program"),
+        ("from jaxmlir.dialect import b", "modules import each other: jaxmlir.dialect"),
+        ("from jaxmlir.support import c", None),
+    ],
+)
+def test_a_room_imports_downwards_and_modules_in_no_circle(tmp_path, line, message):
+    for room in ("dialect", "program", "support"):
+        (tmp_path / "jaxmlir" / room).mkdir(parents=True)
+        (tmp_path / "jaxmlir" / room / "__init__.py").touch()
+    (tmp_path / "jaxmlir" / "dialect" / "a.py").write_text(line + "\n")
+    (tmp_path / "jaxmlir" / "dialect" / "b.py").write_text("from jaxmlir.dialect import a\n")
+    found = list(lint_imports.layer_violations(tmp_path))
+    assert found == [] if message is None else message in found[0]
+
+
 def test_a_file_that_is_not_there_is_an_error(tmp_path, capsys):
     with pytest.raises(SystemExit):
         lint_lit.main([str(tmp_path), str(tmp_path / "no.mlir")])
