@@ -105,7 +105,7 @@ def shell(**files: str) -> Iterator[Callable[[str], subprocess.CompletedProcess]
             (work / name).write_text(text)
         for tool in ("opt", "translate", "run"):
             script = tools / f"jaxmlir-{tool}"
-            script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m jaxmlir.{tool} "$@"\n')
+            script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m jaxmlir.cli.{tool} "$@"\n')
             script.chmod(0o755)
         path = os.pathsep.join([str(tools), os.environ["PATH"]])
         env = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
