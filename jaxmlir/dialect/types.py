@@ -120,6 +120,11 @@ def is_wide(aval: Any) -> bool:
     return getattr(aval, "dtype", None) in _WIDE
 
 
+def is_key(aval: Any) -> bool:
+    """Whether a value is an array of typed random keys."""
+    return isinstance(getattr(aval, "dtype", None), prng.KeyTy)
+
+
 def is_narrowed(aval: Any) -> bool:
     """Whether JAX makes such a value narrower, as ``jax_enable_x64`` is off."""
     return not config.enable_x64.value and is_wide(aval)

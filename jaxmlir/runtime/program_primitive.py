@@ -16,6 +16,7 @@ from jaxmlir._compat import (
     ad_util,
     batching,
     close_jaxpr,
+    config,
     core,
     debug_info,
     defer_mhlo_classes,
@@ -65,7 +66,13 @@ def _impl(*args: Any, **params: Any) -> list[Any]:
     def jitted() -> Any:
         # What it is traced to is not to keep it.
         twin = params | {"callee": callee.twin()}
-        return jax.jit(lambda *xs: call_p.bind(*xs, **twin))
+
+        def traced(*xs: Any) -> list[Any]:
+            # A call without arguments would be evaluated, here again.
+            with config.eager_constant_folding(False):
+                return call_p.bind(*xs, **twin)
+
+        return jax.jit(traced)
 
     # The same function each time, which JAX compiles once.
     return callee.once(("jitted", params["placement"]), jitted)(*args)

@@ -103,7 +103,7 @@ def _outline(rules: Rules, body: FunctionView, min_ops: int, keep_calls: bool) -
 
 def _long_enough(word: RepeatedBlock, min_ops: int) -> RepeatedBlock:
     """The word, or several in a row as one."""
-    turns = math.ceil(min_ops / word.length)
+    turns = max(1, math.ceil(min_ops / word.length))
     if turns == 1 or not word.is_tandem:
         return word
     count = len(word.starts) // turns
