@@ -156,6 +156,9 @@ class Interpreter:
     def run(self, symbol: str, args: Sequence[Any]) -> list[Any]:
         """The results of ``@symbol`` for flat arguments.
 
+        What an op raises while it runs (a callback's error, JAX's ``FloatingPointError``) goes
+        through as it is, with a note that names the op and the user's line.
+
         Raises:
           ArgumentError: the function takes another number of arguments.
           EvaluationError: an op cannot be evaluated; names it and the user's line.
@@ -220,8 +223,12 @@ class Interpreter:
             return self.leaf(node, operands)
         except EvaluationError:
             raise
-        except Exception as e:
+        except (JaxmlirError, NotImplementedError) as e:
             raise _located(e, node) from e
+        except Exception as e:
+            # Raised while the op ran: a NaN that JAX looks for, a callback's own error.
+            e.add_note(str(Diagnostic("note", f"raised by '{node.name}' op", *_position(node))))
+            raise
 
     # -- the domain of values: arrays; subclasses override these --
 
@@ -270,13 +277,14 @@ def _is_key(value: Any) -> bool:
 
 def _located(error: Exception, node: Node) -> EvaluationError:
     """The error as one about the op."""
-    with context():
-        position = locations.position(node.op.location)
     text = message_of(error).strip().partition("\n")[0]
-    plain = isinstance(error, (NotImplementedError, JaxmlirError))
-    kind = "" if plain else type(error).__name__
-    message = f"'{node.name}' op cannot be evaluated: {kind + ': ' if kind else ''}{text}"
-    return EvaluationError([Diagnostic("error", message, *position)])
+    message = f"'{node.name}' op cannot be evaluated: {text}"
+    return EvaluationError([Diagnostic("error", message, *_position(node))])
+
+
+def _position(node: Node) -> tuple[str, int, int]:
+    with context():
+        return locations.position(node.op.location)
 
 
 __all__ = ["Frame", "Hook", "Interpreter", "Step"]

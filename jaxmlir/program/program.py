@@ -612,6 +612,9 @@ class Program(Module):
     def eval(self, *args: Any, hooks: Sequence[Hook] = (), **kwargs: Any) -> Any:
         """The result, computed op by op, into every called function, loop and branch.
 
+        What an op raises while it runs (a callback's error, JAX's ``FloatingPointError``) goes
+        through as it is, with a note that names the op and the user's line.
+
         Args:
           hooks: see :class:`jaxmlir.interpret.interpreter.Hook`; each is called before and after
           every op.

@@ -35,6 +35,7 @@ class NewFunction:
           like: the function whose location the new one has.
         """
         self._rules = rules
+        self._detached = detached
         self.name = name if reserved or detached else rules.importer.unique_symbol(name)
         arg_types = list(arg_types)
         ip = False if detached else ir.InsertionPoint(rules.program.module.body)
@@ -46,8 +47,12 @@ class NewFunction:
 
     @contextmanager
     def body(self) -> Iterator[None]:
-        """Ops built meanwhile go to the end of the function."""
-        with ir.InsertionPoint(self.block):
+        """Ops built meanwhile go to the end of the function, and are where it is unless they, or
+        who builds them, are somewhere else.  Those of a detached one are where it is copied to."""
+        place = ir.Location.current
+        if isinstance(place, ir.UnknownLoc) and not self._detached:
+            place = self.op.location
+        with ir.InsertionPoint(self.block), place:
             yield
 
     def finish(self, results: Sequence[ir.Value]) -> str:

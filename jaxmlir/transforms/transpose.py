@@ -239,12 +239,13 @@ class Cotangents:
         return [ct for ct in found if ct is not None], tuple([ct is not None for ct in found])
 
     def add(self, value: int, cotangent: ir.Value, location: ir.Location | None = None) -> None:
+        """Adds what a value is handed, where the op is that hands it: by default the return."""
         known = self.sums[value]
         if known is not None:
             if known.type != cotangent.type:
                 self._check(value, known.type)
                 self._check(value, cotangent.type)
-            operands = [known, cotangent]
+            operands, location = [known, cotangent], location or self._body.function.location
             add = ir.Operation.create("jaxpr.add_any", [known.type], operands, loc=location)
             cotangent = add.result
         self.sums[value] = cotangent

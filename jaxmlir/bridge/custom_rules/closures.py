@@ -47,7 +47,7 @@ from jaxmlir.bridge.custom_rules import hijax
 from jaxmlir.bridge.exporter import Exporter
 from jaxmlir.bridge.origins import chain_of
 from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL, PRIMITIVES
-from jaxmlir.program.program import Program
+from jaxmlir.dialect.module import Module
 
 THUNKS = ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd")
 """The parameters of equations that are rules."""
@@ -287,7 +287,7 @@ _PARTS: dict[Any, Callable[[Any], Iterable[Any]]] = {
         *(str, bytes, int, float, complex, type(None), types.ModuleType),
         *(np.generic, np.dtype, jax.Array, tree_util.PyTreeDef),
         *(core.Trace, core.Tracer, core.DebugInfo, core.AbstractValue),
-        *(lu.Store, lu.EqualStore, stages.Traced, hijax.Called, Exporter, Program),
+        *(lu.Store, lu.EqualStore, stages.Traced, hijax.Called, Exporter, Module),
     ): _nothing,
     # Static arguments of the function stand in its transforms.
     lu.WrappedFun: lambda value: (value.f, *rule_transforms(value)),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxmlir._compat import dtypes
+from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import filled, inline, is_used
 from jaxmlir.dialect.dense import dense
 from jaxmlir.dialect.effect_attributes import has_lasting_effects
@@ -189,10 +190,15 @@ class Rewriter:
         """A constant."""
         return self.build("constant", [], type_, {"value": dense(array)})
 
-    def inline(self, function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
-        """A copy of a function's ops in place of its call, for the next walk."""
+    def inline(self, function: func.FuncOp, args: Sequence[ir.Value], scope: str) -> list[ir.Value]:
+        """A copy of a function's ops in place of its call, for the next walk.
+
+        Args:
+          scope: what JAX's lowering of the call names them by: ``"cond/branch_0_fun"``.
+        """
         self._inlined = self.changed = True
-        with ir.InsertionPoint(self._at.op), self._at.op.location:
+        location = locations.of_body(self._at.op.location, scope)
+        with ir.InsertionPoint(self._at.op), location:
             return inline(function, args)
 
     def drop_effects(self) -> None:

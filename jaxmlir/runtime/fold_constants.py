@@ -29,11 +29,11 @@ import jax
 import numpy as np
 
 from jaxmlir import toolbox
-from jaxmlir.analysis.call_graph import outside_kernels
+from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import Work, is_plain_signature, size
 from jaxmlir.analysis.purity import is_pure
 from jaxmlir.dialect import custom_calls, ops
-from jaxmlir.dialect.builder import NewFunction, copy, drop_dead_ops, reachable, symbols_of
+from jaxmlir.dialect.builder import copy, drop_dead_ops, reachable, symbols_of
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.types import aval_of, is_key, widths_of
 from jaxmlir.errors import LoweringError, count
@@ -41,12 +41,13 @@ from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.options import platform_or_default
 from jaxmlir.passes.remarks import remark
 from jaxmlir.runtime.program_primitive import call
+from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
     from jaxmlir.analysis.function_view import FunctionView
+    from jaxmlir.dialect.module import Module
     from jaxmlir.dialect.op_signature import Signature
-    from jaxmlir.program.program import Program
 
 MIN_WORK = 10_000
 """The least work that is worth to be done before: about that of starting a kernel."""
@@ -77,16 +78,14 @@ class FoldConstants(Pass):
     min_work: Amount = MIN_WORK
     max_work: Amount = MAX_WORK
 
-    def run(self, program: Program) -> bool:
+    def run(self, program: Module) -> bool:
         if platform_or_default(self.platform) != jax.default_backend():
             return False
         with scope():
             return fold_constants(program, self.min_work, self.max_work)
 
 
-def fold_constants(
-    program: Program, min_work: float = MIN_WORK, max_work: float = MAX_WORK
-) -> bool:
+def fold_constants(program: Module, min_work: float = MIN_WORK, max_work: float = MAX_WORK) -> bool:
     """Folds constants in all functions of a program, in place; whether there was anything.
 
     Args:
@@ -95,7 +94,7 @@ def fold_constants(
     foldable, work = _Foldable(program), Work(program)
     lines = []
     for function in outside_kernels(program, {_CONSTANT}):
-        line = _Line(program.reading.body(function), foldable, work)
+        line = _Line(analyses_of(program).body(function), foldable, work)
         line.choose(min_work, max_work)
         if line.chosen:
             lines.append(line)
@@ -110,7 +109,7 @@ def fold_constants(
     return True
 
 
-def _evaluated(program: Program, lines: Sequence[_Line]) -> Iterator[np.ndarray] | None:
+def _evaluated(program: Module, lines: Sequence[_Line]) -> Iterator[np.ndarray] | None:
     """The values that were chosen, as XLA computes them; ``None`` where it cannot."""
     scratch = program.clone(hold_rules=True)
     new = NewFunction(Rules(scratch), "constants", [], lines[0].body.function)
@@ -136,7 +135,7 @@ def _evaluated(program: Program, lines: Sequence[_Line]) -> Iterator[np.ndarray]
 class _Foldable:
     """Which ops of a program may be computed before it runs, if their operands are known."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Module):
         self._program = program
         self._functions: dict[str, bool] = {}
 
@@ -169,7 +168,7 @@ class _Foldable:
             self._functions[symbol] = all(
                 self._may_run(op, name)
                 for reached in reachable(functions, symbol, custom_rules=False)
-                for op, name in self._program.reading.graph.ops[reached]
+                for op, name in analyses_of(self._program).graph.ops[reached]
             )
         return self._functions[symbol]
 
@@ -244,7 +243,7 @@ class _Line:
             there.update(zip(range(*body.results[index]), results, strict=True))
         return [there[v] for v in self.chosen]
 
-    def replace(self, program: Program, value: int, array: np.ndarray) -> None:
+    def replace(self, program: Module, value: int, array: np.ndarray) -> None:
         """Reads an array where a value was read."""
         op, old = self.body.ops[self.body.makers[value]], self.body.value(value)
         remark(op, f"computed once: {count(len(self._cone(value)), 'op')} on constants")
