@@ -76,8 +76,8 @@ class Program(Functions, Transformations, Running):
         which the traced call must not keep in turn.
     """
 
-    # These are not in the state.
-    __slots__ = ("_callees", "_jitted")
+    # These are not in the state: JAX keeps it, and must not keep what keeps its function.
+    __slots__ = ("_callees", "_jitted", "derived")
 
     def __init__(
         self,
@@ -163,6 +163,16 @@ class Program(Functions, Transformations, Running):
         for name in ("_functions", "liveness", "reading"):
             self.__dict__.pop(name, None)
 
+    def become(self, other: Program) -> None:
+        """Has the module of another program, which computes the same: what was compiled stays."""
+        self._module = other._module
+        self._constants, self._handles = other._constants, other._handles
+        forget_analyses(self)
+        self._signatures = {}
+        self.copies, self.jaxprs = other.copies, other.jaxprs
+        for program in (self, self.core):
+            program._callees = {}
+
     def changed(self, functions: dict[str, func.FuncOp] | None = None) -> None:
         """Forgets what was derived from the module.
 
@@ -172,7 +182,8 @@ class Program(Functions, Transformations, Running):
         self._signatures: dict[str, Signature] = {}
         self.forget_calls()
         self._specialized: dict[Any, Program] = {}
-        self.derived: dict[Any, Any] = {}
+        for program in (self, self.core):
+            program.derived = {}
         self.jaxprs: dict[str, weakref.ref[Any]] = {}
         self.lent: dict[str, func.FuncOp] = {}
         self.copies: dict[str, Copy] = {}
@@ -292,8 +303,9 @@ class Program(Functions, Transformations, Running):
     ) -> Program:
         """The program after the passes of an optimization level; see ``jaxmlir.passes.LEVELS``.
 
-        Custom rules that are still to be traced wait on, and are not optimized when they are.  A
-        program that is still to be differentiated does without ``jaxmlir.passes.STORAGE``.
+        Custom rules that are still to be traced wait on; who looks at the result gets what these
+        passes make of the program with its rules.  A program that is still to be differentiated
+        does without ``jaxmlir.passes.STORAGE``.
 
         Args:
           level: 0 does nothing; 1 is cheap and changes no bit of a result.
@@ -342,7 +354,9 @@ class Program(Functions, Transformations, Running):
         if memory_budget is not None:
             option = f"{{memory-budget={memory_budget} measure={measure}}}".lower()
         pipeline = f"jaxpr-inline,jaxpr-remat{option}"
-        return self._after_passes(pipeline, remarks)
+        # Who looks at the result is not to wait for it to be compiled again.
+        compiles = measure and memory_budget is not None
+        return self._after_passes(pipeline, remarks, hold_rules=not compiles)
 
     def clone(self, *, hold_rules: bool = False, among: Collection[str] | None = None) -> Program:
         """A copy whose module can be changed; constants and handles are shared.
@@ -354,7 +368,7 @@ class Program(Functions, Transformations, Running):
         """
         hold_rules = hold_rules or self.rule_tracing.held
         if not hold_rules:
-            self.trace_rules()
+            self.rule_tracing.looked_at()
         with self.rule_tracing.lock:
             module = mlir_ir.clone_module(self._module, among)
         result = Program(module, self._constants, self._handles, self.custom_calls)

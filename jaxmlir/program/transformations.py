@@ -172,7 +172,10 @@ class Transformations:
         while_loops: str = "error",
         checkpoints: int | None = None,
     ) -> Program:
-        """The second derivatives, forward over reverse; options as for ``jax.hessian``.
+        """The second derivatives; options as for ``jax.hessian``.
+
+        Forward over reverse; of a program in which a function with a custom VJP rule is in the way
+        of forward mode, such as a solver of ODEs, reverse over reverse.
 
         The Jacobian of the Jacobian: its leaves have the shapes of the result, the argument and the
         argument again.  Errors as for :meth:`jacfwd`, ``while_loops`` and ``checkpoints`` as for
