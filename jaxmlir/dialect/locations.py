@@ -132,8 +132,13 @@ def position(location: ir.Location) -> tuple[str, int, int]:
     Where all are, the innermost: ``("", 0, 0)`` without any.
     """
     found = frames_of(location)
-    own = (p for p in found if not p[0].startswith(_JAX))
+    own = (p for p in found if not is_of_jax(p[0]))
     return next(own, found[0] if found else ("", 0, 0))
+
+
+def is_of_jax(file: str) -> bool:
+    """Whether a Python file is one of JAX's."""
+    return file.startswith(_JAX)
 
 
 def split(location: ir.Location) -> tuple[str, ir.Location]:

@@ -56,6 +56,11 @@ class Source(Protocol):
     def in_rule(self) -> bool:
         """Whether the op came with the rule of another."""
 
+    @property
+    def function(self) -> str:
+        """The function that has the rules, or the rule of a custom_lin, as JAX tells of it:
+        ``f at model.py:3``."""
+
     def trace(self, attributes: Attributes, pending: Pending) -> Given:
         """What its rules add to the attributes of an op; writes their functions."""
 
@@ -143,6 +148,10 @@ class Backward(NamedTuple):
     @property
     def in_rule(self) -> bool:
         return self.of.in_rule
+
+    @property
+    def function(self) -> str:
+        return self.of.function
 
     def numbered_by(self, identity: Identities) -> Backward:
         return self._replace(of=self.of.numbered_by(identity))

@@ -15,7 +15,7 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import zeros
 from jaxmlir.dialect.ir import ir
 from jaxmlir.transforms.higher_order.call import call
-from jaxmlir.transforms.higher_order.custom_rules import Dims, create, joined, symbol_ref
+from jaxmlir.transforms.higher_order.custom_rules import Dims, create, error_at, joined, symbol_ref
 from jaxmlir.transforms.higher_order.rule import (
     Emitter,
     HigherOrderRule,
@@ -104,28 +104,33 @@ class CustomLinearSolve(HigherOrderRule):
     def partial_eval(self, rules: Rules, op: Any, unknown: Flags) -> PartialEvaluation:
         return waiting(op, unknown)
 
-    def transpose(self, rules: Rules, op: Any, linear: Flags, nonzero: Flags) -> Emitter | None:
+    def transpose(self, rules: Rules, op: Any, linear: Flags, nonzero: Flags) -> Emitter:
+        """The solve with the transpose of A, whose right-hand side is the cotangent of x.
+
+        A solver may be given what is linear in the tangents, such as the first guess 0 b: a
+        solution does not depend on it, and zero is as good.
+        """
         solve = Solve.read(op)
-        if (
-            solve.symbols["transpose_solve"] is None
-            or any(linear[: solve.num_consts])
-            or any(nonzero[solve.size :])
-        ):
-            return None
+        _check_transposable(op, solve, linear)
         transposed = solve.transposed(rules)
         types = list(map(linear_type, solve.results[: solve.size]))
+        of_consts = [v.type for v in list(op.operands)[: solve.num_consts]]
         # A part of b that is not linear is zero in a tangent.
         wanted = solve.right(linear)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            count = wanted.count(False)
-            given = iter(args[solve.num_consts + count :])
+            known = iter(args[: linear.count(False)])
+            given = iter(args[linear.count(False) :])
             right = [next(given) if nz else zeros(t) for t, nz in zip(types, nonzero, strict=False)]
-            consts = [v for name in _NAMES for v in solve.of(args, _TRANSPOSE[name])]
+            values = [
+                zeros(t) if lin else next(known) for t, lin in zip(of_consts, linear, strict=False)
+            ]
+            consts = [v for name in _NAMES for v in solve.of(values, _TRANSPOSE[name])]
             outs = transposed.create([*consts, *right])
             return [v for v, want in zip(outs, wanted, strict=False) if want]
 
-        return Emitter((True,) * sum(wanted), write)
+        pattern = (False,) * sum(linear[: solve.num_consts]) + (True,) * sum(wanted)
+        return Emitter(pattern, write)
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
         solve, out_dims = Solve.read(op), self.batched(rules, op, dims, axis)
@@ -160,6 +165,24 @@ class CustomLinearSolve(HigherOrderRule):
             if found == vector:
                 return (*vector, *map(_at_front, own["solve"][solve.size :]))
             vector = found
+
+
+def _check_transposable(op: Any, solve: Solve, linear: Flags) -> None:
+    """Raises an error if the transpose of A is not known, or A itself is linear in the tangents."""
+    if solve.symbols["transpose_solve"] is None:
+        raise error_at(
+            op,
+            "it cannot be transposed: transpose_solve required for backwards mode automatic "
+            "differentiation of custom_linear_solve, and it has none; give it one, or "
+            "symmetric=True where the transpose of A is A",
+        )
+    for name in ("matvec", "vecmat"):
+        if any(solve.of(linear, name)):
+            raise error_at(
+                op,
+                f"it cannot be transposed: its {name}, @{solve.symbols[name]}, depends on a value "
+                "that is to be transposed; it is linear in the right-hand side alone",
+            )
 
 
 def _dims_of_functions(

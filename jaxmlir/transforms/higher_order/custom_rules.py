@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Dims = tuple[int | None, ...]
 
 _TANGENT_ALONE = (
-    "it gives a tangent for each element of a batch of a result that is the same for all; trace "
+    "it has a derivative for each element of a batch of a result that is the same for all; trace "
     "the rules before batching: program.trace_rules()"
 )
 CANNOT_ASK = (
@@ -206,6 +206,10 @@ class _Batched:
     @property
     def in_rule(self) -> bool:
         return self.of.in_rule
+
+    @property
+    def function(self) -> str:
+        return self.of.function
 
     def numbered_by(self, identity: Identities) -> _Batched:
         return replace(self, of=self.of.numbered_by(identity))

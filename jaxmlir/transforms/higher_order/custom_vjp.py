@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jaxmlir.bridge.custom_rules.pending import Backward
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import attribute, zeros
-from jaxmlir.dialect.custom_rule_ops import MARK, backward_rules, fitting, refused, vjp_rules
+from jaxmlir.dialect.custom_rule_ops import (
+    MARK,
+    backward_rules,
+    fitting,
+    forward_mode_error,
+    refused,
+    vjp_rules,
+)
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.rewriting.dedupe import rename
 from jaxmlir.support.masks import chosen
@@ -149,11 +156,8 @@ class CustomLin(HigherOrderRule):
         """A linear map is its own derivative; in its residuals it has none that is known."""
         num_res = attribute(op, "num_res", 0)
         if any(active[:num_res]):
-            bwd = op.attributes["bwd"].value if "bwd" in op.attributes else "bwd"
-            raise error_at(
-                op,
-                f"it is the derivative of a custom_vjp function, of which only the transpose is "
-                f"known, @{bwd}: it cannot be differentiated with respect to the residuals",
+            raise forward_mode_error(
+                rules.program, op, "it cannot be differentiated with respect to the residuals"
             )
         attributes = dict(op.attributes.items())
         name, types = op.operation.name, [v.type for v in op.results]
@@ -383,7 +387,8 @@ def _batch_rules(
 
     Where these are settled, a rule may still need that another result is batched.  That result is
     the same for the whole batch, so it is the first element's: the forward rule gives that one, and
-    the backward rule takes the cotangent for that one's.
+    the backward rule takes the cotangent for that one's.  Not so where an operand that is batched
+    has a cotangent from it: what each element's is, the sum of them does not say.
     """
     wanted, fixed = entry.out_dims, entry.out_dims if settled else None
 
@@ -439,8 +444,24 @@ def _batch_rules(
                 for i, (dim, need) in enumerate(zip(rule_dims, needed, strict=True))
                 if dim is None and need is not None and not is_float0(types[i])
             ]
+            if _is_of_each(rules, bwd, of_first, dims, axis):
+                return wanted
             _batch_bwd(rules, bwd, rule_dims, dims, axis, symbol, of_first)
     return fixed or wanted
+
+
+def _is_of_each(
+    rules: Rules, bwd: str, arguments: Collection[int], out_dims: Dims, axis: Any
+) -> bool:
+    """Whether some arguments of a backward rule matter for a cotangent that is batched."""
+    if not arguments:
+        return False
+    function = rules.program.function(bwd)
+    given = tuple(0 if i in arguments else None for i in range(len(function.type.inputs)))
+    found = rules.functions.batched(bwd, given, axis)
+    zeros = out_zeros(function, len(out_dims))
+    wanted = [d for d, zero in zip(out_dims, zeros, strict=True) if not zero]
+    return any(w is not None and f is not None for w, f in zip(wanted, found, strict=True))
 
 
 def _dims_of_bwd(
