@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
 
@@ -17,17 +17,28 @@ from jaxmlir.caching.configuration_key import setting
 from jaxmlir.errors import TransformError, deep_calls_as
 from jaxmlir.support.collector import collector_paused
 
-if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
-
 Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class _Derivable(Protocol):
+    """A program, as far as what is derived from it depends on it.
+
+    Attributes:
+      custom_calls: what it may reach beyond XLA.
+      state: another object after each change.
+      derived: what was derived from it, by the method and its arguments.
+    """
+
+    custom_calls: frozenset[str] | None
+    state: object
+    derived: dict[Any, _Derived]
 
 
 class _Derived(NamedTuple):
     """What a method gave, and the state that each program in it was in."""
 
     result: Any
-    states: list[tuple[Program, object]]
+    states: list[tuple[_Derivable, object]]
 
     def is_as_given(self) -> bool:
         return all(program.state is state for program, state in self.states)
@@ -48,7 +59,7 @@ def derived_once(method: Method) -> Method:
     # In one go: what comes between two pauses would set off a collection of what the first made.
     @collector_paused
     @functools.wraps(method)
-    def derived(program: Program, *args: Any, **kwargs: Any) -> Any:
+    def derived(program: _Derivable, *args: Any, **kwargs: Any) -> Any:
         by_position = dict(zip(positional, args, strict=False))
         bound = defaults | by_position | kwargs
         fits = len(args) == len(by_position) and len(bound) == len(defaults)
