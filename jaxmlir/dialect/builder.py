@@ -115,6 +115,20 @@ def put_instead(op: Any, values: Sequence[ir.Value]) -> None:
     op.operation.erase()
 
 
+def rename_call(op: Any, name: str, own: Mapping[str, ir.Attribute] = {}) -> None:
+    """Makes an op one of another name that calls a function.
+
+    Args:
+      own: the attributes that it has and the op has not.
+    """
+    kept = ("call_jaxpr", "jaxpr.effects", "jaxpr.ctx")
+    attributes = {key: op.attributes[key] for key in kept if key in op.attributes} | dict(own)
+    types, operands = list(op.results.types), list(op.operands)
+    with ir.InsertionPoint(op):
+        new = ir.Operation.create(name, types, operands, attributes, loc=op.location)
+    put_instead(op, new.results)
+
+
 def build(name: str, operands: Sequence[ir.Value], type_: ir.Type, **attributes: Any) -> ir.Value:
     """A ``jaxpr.<name>`` of one result, given its attributes as Python values."""
     encoded = {key: codec.encode(value) for key, value in attributes.items()}
