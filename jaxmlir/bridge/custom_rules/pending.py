@@ -28,7 +28,6 @@ from jaxmlir.errors import JaxmlirError, UntracedRuleError
 
 if TYPE_CHECKING:
     from jaxmlir.bridge.custom_rules.identity import Identities
-    from jaxmlir.bridge.importer import Importer
     from jaxmlir.dialect.module import Module
 
 T = TypeVar("T")
@@ -159,6 +158,15 @@ class Backward(NamedTuple):
         raise NotImplementedError("a backward rule has none of its own")
 
 
+class _Importer(Protocol):
+    """What writes rules: a :class:`jaxmlir.bridge.importer.Importer`."""
+
+    module: ir.Module
+    origins: dict[Any, Any]
+
+    def rule(self, key: Any, hint: str, trace: Any) -> str: ...
+
+
 class Pending:
     """The ops that an importer has written and that lack their rules.
 
@@ -169,7 +177,7 @@ class Pending:
       program: whose module the importer writes to, once there is one.
     """
 
-    def __init__(self, importer: Importer, program: Module | None = None):
+    def __init__(self, importer: _Importer, program: Module | None = None):
         self._importer = importer
         self.program = program
         self.table: Untraced | None = None
@@ -183,14 +191,20 @@ class Pending:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def add(self, op: ir.Operation, eqn: Any) -> None:
-        """Puts off the rules of the op of a custom-derivative equation."""
-        from jaxmlir.bridge.custom_rules.tracing import OfEquation
+    def add(
+        self,
+        op: ir.Operation,
+        source: Callable[[collections.Counter[str], bool, Identities], Source],
+    ) -> None:
+        """Puts off the rules of the op of a custom-derivative equation.
 
+        Args:
+          source: makes what they are made of, given where the op is (:attr:`place`), and the
+            numbers of equal rules.
+        """
         if self.table is None:
             self.table = Untraced()
-        source = OfEquation(eqn, self._within, self._check_vma, self.table.identity)
-        self.table.add(op, source)
+        self.table.add(op, source(*self.place, self.table.identity))
         self._queue.append(op)
 
     def resume(self, functions: Iterable[Any], table: Untraced) -> None:
