@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from jaxmlir._compat import core
-from jaxmlir.dialect import pytrees
+from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.types import constraints_of, is_narrowed, widths_of
 from jaxmlir.errors import ArgumentError
 from jaxmlir.program import specialize as specialization

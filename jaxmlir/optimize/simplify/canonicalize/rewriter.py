@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxmlir._compat import dtypes
 from jaxmlir.dialect.builder import filled, inline, is_used
-from jaxmlir.dialect.dense import dense
+from jaxmlir.dialect.codec.dense import dense
 from jaxmlir.dialect.effect_attributes import has_lasting_effects
 from jaxmlir.dialect.ir import free_symbol, func, ir
 from jaxmlir.dialect.op_view import OpView, array_of, number_of
