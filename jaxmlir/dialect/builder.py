@@ -129,6 +129,18 @@ def rename_call(op: Any, name: str, own: Mapping[str, ir.Attribute] = {}) -> Non
     put_instead(op, new.results)
 
 
+def symbol_ref(symbol: str) -> ir.Attribute:
+    """The attribute that names the function ``@symbol``."""
+    return ir.FlatSymbolRefAttr.get(symbol)
+
+
+def create(
+    name: str, types: Sequence[ir.Type], args: Sequence[ir.Value], attributes: dict[str, Any]
+) -> list[ir.Value]:
+    """Writes an op at the current insertion point; its results."""
+    return list(ir.Operation.create(name, list(types), list(args), attributes).results)
+
+
 def build(name: str, operands: Sequence[ir.Value], type_: ir.Type, **attributes: Any) -> ir.Value:
     """A ``jaxpr.<name>`` of one result, given its attributes as Python values."""
     encoded = {key: codec.encode(value) for key, value in attributes.items()}

@@ -24,13 +24,16 @@ from jaxmlir.dialect.codec.types import (
     symbolic_shape,
     type_of,
 )
+from jaxmlir.dialect.ir import ir
 
 __all__ = [
     "aval_of",
+    "batched_type",
     "constraints_of",
     "dtype_called",
     "dtype_of",
     "element_of",
+    "has_tangent",
     "holds",
     "in_scope",
     "is_narrowed",
@@ -38,9 +41,45 @@ __all__ = [
     "linear_aval",
     "remember_scope",
     "symbolic_shape",
+    "tangent_type",
+    "tangent_type_of",
     "type_of",
     "widths_of",
 ]
+
+
+def has_tangent(value: ir.Value) -> bool:
+    """Whether a value's type has a nontrivial tangent type: not integers, booleans or keys."""
+    return _has_tangent(value.type)
+
+
+@functools.cache
+def _has_tangent(type_: ir.Type) -> bool:
+    aval = aval_of(type_)
+    return isinstance(aval, core.ShapedArray) and aval.to_tangent_aval().dtype != dtypes.float0
+
+
+def tangent_type(value: ir.Value) -> ir.Type:
+    """The type of a value's tangents."""
+    return tangent_type_of(value.type)
+
+
+@functools.cache
+def tangent_type_of(type_: ir.Type) -> ir.Type:
+    """The type of tangents of values of a type; ``float0`` for integers."""
+    return type_of(aval_of(type_).to_tangent_aval())
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def batched_type(type_: ir.Type, dim: int | None, size: int, mesh_axis: Any = None) -> ir.Type:
+    """The type with a dimension of ``size`` inserted at ``dim``.
+
+    Args:
+      mesh_axis: the explicit axis, or axes, of a mesh that the dimension is sharded over.
+    """
+    if dim is None:
+        return type_
+    return type_of(core.unmapped_aval(size, dim, aval_of(type_), mesh_axis))
 
 
 def linear_aval(aval: Any) -> Any:
