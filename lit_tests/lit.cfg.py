@@ -41,7 +41,7 @@ def substitute_tool(name: str, command: str) -> None:
 # Quoted, as a checkout's path may hold spaces.
 python = f"'{sys.executable}'"
 for tool in ("opt", "translate", "run"):
-    substitute_tool(f"jaxmlir-{tool}", f"{python} -m jaxmlir.{tool}")
+    substitute_tool(f"jaxmlir-{tool}", f"{python} -m jaxmlir.cli.{tool}")
 # One pattern for both spellings: a second one would find the module's name in its result.
 substitute_tool("(?:FileCheck|filecheck)", f"{python} -m filecheck")
 config.substitutions.append(("%python", python))

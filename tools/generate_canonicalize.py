@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 from jaxmlir.dialect import ops  # noqa: E402
 
 PAGE = Path("docs/canonicalize.md")
-REWRITES = ROOT / "jaxmlir" / "passes" / "canonicalize"
+REWRITES = ROOT / "jaxmlir" / "optimize" / "simplify" / "canonicalize"
 
 _HEADER = """\
 # What canonicalization rewrites

@@ -86,6 +86,16 @@ def layer_violations(root: Path) -> Iterator[str]:
         yield f"jaxmlir: error: modules import each other: {' <- '.join(e.args[1])}"
 
 
+def room_imports(root: Path) -> dict[str, set[str]]:
+    """The other rooms that each room imports."""
+    files = {_module(root, path): path for path in (root / "jaxmlir").rglob("*.py")}
+    found: dict[str, set[str]] = {room: set() for room in ROOMS}
+    for module, path in files.items():
+        for _, imported in _imports(module, path, files):
+            found[_room(module)].add(_room(imported))
+    return {room: others - {room} for room, others in found.items()}
+
+
 def _module(root: Path, path: Path) -> str:
     return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from jaxmlir.caching.rule_cache import RuleCache
 
 
-def rule_cache() -> RuleCache | None:
+def disk_cache() -> RuleCache | None:
     """The cache on disk for the present configuration; ``None`` where nothing is to be kept, and
     then its module is not imported."""
     if not directory():

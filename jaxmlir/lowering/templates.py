@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import mlir
 from jaxmlir.analysis.pointwise import Kind, Shape
-from jaxmlir.caching import rule_cache
+from jaxmlir.caching import disk_cache
 from jaxmlir.dialect.ir import bytecode, ir
 from jaxmlir.dialect.op_signature import Signature
 
@@ -107,7 +107,7 @@ def kept_leaves(module_context: Any, platforms: Any) -> KeptLeaves | None:
     is_plain = type(axes) is mlir.sharding_impls.ShardingContext and (mesh is None or mesh.empty)
     if not is_plain or parameters.override_lowering_rules:
         return None
-    cache, backend = rule_cache(), module_context.backend
+    cache, backend = disk_cache(), module_context.backend
     if cache is None:
         return None
     client = backend and (backend.platform, backend.platform_version)

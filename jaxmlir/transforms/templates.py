@@ -34,7 +34,7 @@ from jaxmlir._compat import (
 from jaxmlir.analysis import pointwise
 from jaxmlir.bridge import exporter as exporting
 from jaxmlir.bridge.importer import Importer
-from jaxmlir.caching import rule_cache
+from jaxmlir.caching import disk_cache
 from jaxmlir.caching.configuration_key import kept_for_settings, setting
 from jaxmlir.dialect import custom_rule_ops, locations, op_signature
 from jaxmlir.dialect.builder import inline, ops_with_symbols, reachable, symbols_of, zeros
@@ -431,7 +431,7 @@ class Rules:
     @functools.cached_property
     def _disk(self) -> KeptRules | None:
         """What other processes have kept."""
-        cache = rule_cache()
+        cache = disk_cache()
         if cache is None:
             return None
         from jaxmlir.transforms.template_cache import KeptRules

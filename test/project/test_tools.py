@@ -114,7 +114,7 @@ def test_as_mlir_opt(tmp_path, capfdbinary, text, flags):
 
 def test_the_tools_are_modules():
     for tool in ("opt", "translate", "run"):
-        command = [sys.executable, "-m", f"jaxmlir.{tool}", "--version"]
+        command = [sys.executable, "-m", f"jaxmlir.cli.{tool}", "--version"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert done.stdout.startswith(f"jaxmlir-{tool}: jaxmlir ")
 
@@ -122,7 +122,7 @@ def test_the_tools_are_modules():
 @pytest.mark.parametrize("tool", ["opt", "run"])
 def test_output_that_cannot_be_written(tool):
     """A reader that went away is no news; a full device is."""
-    command = [sys.executable, "-m", f"jaxmlir.{tool}", "--help"]
+    command = [sys.executable, "-m", f"jaxmlir.cli.{tool}", "--help"]
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "wb") as closed, open("/dev/full", "wb") as full:
