@@ -20,8 +20,6 @@ from jaxmlir.dialect.codec.types import (
     dtype_called,
     dtype_of,
     element_of,
-    remember_scope,
-    symbolic_shape,
     type_of,
 )
 from jaxmlir.dialect.ir import ir
@@ -39,8 +37,6 @@ __all__ = [
     "is_narrowed",
     "is_wide",
     "linear_aval",
-    "remember_scope",
-    "symbolic_shape",
     "tangent_type",
     "tangent_type_of",
     "type_of",
