@@ -56,7 +56,7 @@ class _WithRules:
       options: the method's, by name.
     """
 
-    def __init__(self, method: Callable[..., Any], program: Module, options: dict[str, Any]):
+    def __init__(self, method: Callable[..., Any], program: Any, options: dict[str, Any]):
         # Not the program itself, which has the function that calls it.
         self._method, self._of, self._state = method, program.core, program.state
         # What was done has been said.
@@ -64,7 +64,7 @@ class _WithRules:
         self._config = ConfigSnapshot()
 
     @functools.cached_property
-    def programs(self) -> tuple[Module, ...]:
+    def programs(self) -> tuple[Any, ...]:
         """These; none where the program has been changed since, or cannot be derived from with its
         rules: that is no error before somebody asks for them."""
         if self._of.state is not self._state:
@@ -76,7 +76,7 @@ class _WithRules:
         except JaxmlirError:
             return ()
 
-    def program(self, i: int) -> Module | None:
+    def program(self, i: int) -> Any | None:
         """One of them."""
         return self.programs[i] if self.programs else None
 
