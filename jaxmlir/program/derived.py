@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import jax
@@ -67,8 +67,29 @@ def derived_once(method: Method) -> Method:
             return known.result
         result = method(program, *args, **kwargs)
         programs = result if isinstance(result, tuple) else (result,)
+        _keep_target(program, programs, bound, derived)
         if all(isinstance(p, type(program)) for p in programs) and not any(map(callable, leaves)):
             program.derived[key] = _Derived(result, [(p, p.state) for p in programs])
         return result
 
     return derived  # type: ignore[return-value]
+
+
+def _keep_target(
+    program: Program,
+    programs: Sequence[Any],
+    bound: Mapping[str, Any],
+    method: Callable[..., Program],
+) -> None:
+    """Has what was made of a program be for the same target, or made again for others as it is."""
+    if bound.get("target") is not None:
+        return
+    if program.recipe is None:
+        for result in programs:
+            if isinstance(result, type(program)) and result._target is None:
+                result._target = program._target
+    elif len(programs) == 1 and isinstance(programs[0], type(program)):
+        (result,) = programs
+        if result.recipe is None:
+            again = bound | ({"remarks": None} if "remarks" in bound else {})
+            result.recipe = program.recipe.then(lambda p, target, stored: method(p, **again))

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jaxmlir import targets
 from jaxmlir.analysis.liveness import Liveness
 from jaxmlir.bridge.custom_rules.pending import MARK, marked_ops
 from jaxmlir.bridge.custom_rules.schedule import RuleTracing
@@ -26,6 +27,7 @@ from jaxmlir.dialect.ir import context, func, functions, ir
 from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError, TransformError
 from jaxmlir.program.derived import derived_once
 from jaxmlir.program.functions import Functions, Signature
+from jaxmlir.program.recipes import Recipe, at_level
 from jaxmlir.program.running import Running
 from jaxmlir.program.transformations import Transformations
 from jaxmlir.runtime.placement import placement_of
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from jaxmlir.analysis.manager import AnalysisManager
     from jaxmlir.bridge.importer import Importer
     from jaxmlir.passes import Pipeline
+    from jaxmlir.targets import Target
     from jaxmlir.transforms.shared_functions import Copy
 
 
@@ -64,6 +67,8 @@ class Program(Functions, Transformations, Running):
 
     Attributes:
       rule_tracing: traces custom derivative rules when they are needed.
+      recipe: of a program that was optimized for a target nobody named, how it is made for others.
+      when_lowered: passes that run where the program is lowered, and where one derived from it is.
       custom_calls: of a program that somebody else wrote, what it may reach beyond XLA (see
         :mod:`jaxmlir.dialect.custom_calls`); ``None`` of one's own.
       derived: what :mod:`jaxmlir.program.derived` keeps of transformations.
@@ -95,13 +100,21 @@ class Program(Functions, Transformations, Running):
         # Of a program for symbolic sizes of a caller: the scope that these are of.
         self.sizes_scope: Any | None = None
         self.rule_tracing = RuleTracing(self.core)
-        # Passes that run where the program is lowered, and where one derived from it is.
         self.when_lowered: Pipeline | None = None
+        self._target: Target | None = None
         self.changed()
 
     @classmethod
-    def _of_import(cls, importer: Importer) -> Program:
+    def _of_import(cls, importer: Importer, again: Callable[[Target], Program]) -> Program:
+        """The program that was imported.
+
+        Args:
+          again: imports it for another target, which programs that it calls may depend on.
+        """
         program = cls(importer.module)
+        program._target = importer.target
+        if importer.versions_for is not None and importer.target is None:
+            program.recipe = Recipe(importer.versions_for, again)
         # The rules that are still to be traced bring constants and handles of their own.
         program._constants, program._handles = importer.constants, importer.handles
         program.jaxprs = importer.jaxprs
@@ -177,6 +190,7 @@ class Program(Functions, Transformations, Running):
         self.lent: dict[str, func.FuncOp] = {}
         self.copies: dict[str, Copy] = {}
         self.state = object()
+        self.recipe: Recipe | None = None
         forget_analyses(self)
         if functions is not None:
             self._functions = functions
@@ -245,21 +259,32 @@ class Program(Functions, Transformations, Running):
         pipeline: str,
         *,
         verify_each: bool = True,
+        target: str | Target | None = None,
         remarks: Callable[[Diagnostic], None] | None = None,
     ) -> Program:
         """The program after a pipeline of passes, e.g. ``"jaxpr-grad,cse"``; this one is as it was.
 
         Args:
           verify_each: check the program after each pass.
+          target: what the passes take the program to be compiled for, such as ``"cuda:h100"``; by
+            default its own, which is JAX's default device where it was given none.
           remarks: takes what the passes say they did, for example ``print``.
 
         Raises:
+          ArgumentError: there is no such target.
           PipelineError: the pipeline is malformed, or names a pass that does not exist.
           PassError: a pass failed, or left an invalid module.
         """
-        result = self._after_passes(pipeline, remarks, verify_each=verify_each, hold_rules=False)
+        found = None if target is None else targets.target(target)
+        options: Any = {"verify_each": verify_each, "hold_rules": False}
+        program = self if found is None else self.version(found)
+        result = program._after_passes(pipeline, remarks, target=found, **options)
         # What passes have done to custom rules is not done to those that would be traced now.
         result.rule_tracing.forget()
+        if found is None and self.recipe is not None:
+            result.recipe = self.recipe.then(
+                lambda p, target, stored: p.run_passes(pipeline, verify_each=verify_each)
+            )
         return result
 
     @collector_paused
@@ -268,18 +293,29 @@ class Program(Functions, Transformations, Running):
         pipeline: str,
         remarks: Callable[[Diagnostic], None] | None,
         *,
+        target: Target | None = None,
+        default: Target | None = None,
         verify_each: bool = False,
         hold_rules: bool = True,
     ) -> Program:
+        """The program after a pipeline.
+
+        Args:
+          target: that which it is given.
+          default: what passes take for its target where it has none.
+        """
         from jaxmlir.passes import Instrumentation, parse_pipeline
 
         if remarks is not None and not callable(remarks):
             raise ArgumentError(f"remarks: expected a function of a Diagnostic, got {remarks!r}")
         result = self.clone(hold_rules=hold_rules)
+        kept = target or self._target
+        result._target = kept or default or (self.recipe and self.recipe.target)
         instrumentation = Instrumentation(verify_each=verify_each, remarks=remarks)
         with result.rule_tracing.holding():
             parse_pipeline(pipeline).run(result, instrumentation)
             result.changed()
+        result._target = kept
         return result
 
     @derived_once
@@ -288,6 +324,7 @@ class Program(Functions, Transformations, Running):
         level: int = 1,
         *,
         without: Collection[str] = (),
+        target: str | Target | None = None,
         remarks: Callable[[Diagnostic], None] | None = None,
     ) -> Program:
         """The program after the passes of an optimization level; see ``jaxmlir.passes.LEVELS``.
@@ -298,15 +335,62 @@ class Program(Functions, Transformations, Running):
         Args:
           level: 0 does nothing; 1 is cheap and changes no bit of a result.
           without: names of passes to leave out.
+          target: what it is optimized for, such as ``"cuda:h100"`` or ``"tpu:v5e:2x2"``.  By
+            default that is JAX's default device, and where the result is lowered for another one,
+            this program is optimized for that.
           remarks: takes what the passes say they did, for example ``print``.
 
         Raises:
+          ArgumentError: there is no such target.
           PipelineError: there is no such level or pass.
         """
         from jaxmlir.passes import level_pipeline
 
         pipeline = level_pipeline(level, without)
-        return self._after_passes(pipeline, remarks)
+        found = None if target is None else targets.target(target)
+        program = self if found is None else self.version(found)
+        recipe = self.recipe
+        # No pass of level 1 asks for what it is.
+        if found is None and recipe is None and self._target is None and level > 1:
+            recipe = Recipe(targets.default_target(), self._snapshot())
+        default = recipe and recipe.target
+        result = program._after_passes(pipeline, remarks, target=found, default=default)
+        if level > 1:
+            result.when_lowered = None
+        if found is None and recipe is not None:
+            result.recipe = recipe.then(at_level(level, without))
+        return result
+
+    def structured(self, level: int, without: Collection[str], target: Target) -> Program:
+        """The program after the passes of a level that derivatives profit from, for a target; the
+        others run where it is lowered, for what it is lowered for."""
+        from jaxmlir.passes import level_stages, parse_pipeline
+
+        result = self.clone(hold_rules=True)
+        structure, storage = map(parse_pipeline, level_stages(level, without))
+        result.decide(structure, storage if level > 1 else self.when_lowered, default=target)
+        return result
+
+    def decide(self, structure: Pipeline, storage: Pipeline | None, default: Target | None) -> None:
+        """Runs passes in place, and has others run where the program is lowered.
+
+        Args:
+          default: what the former take for its target where it has none; the others take what it is
+            lowered for.
+        """
+        from jaxmlir.passes import Instrumentation
+
+        given, self._target = self._target, self._target or default
+        with self.rule_tracing.holding():
+            structure.run(self, Instrumentation(verify_each=False))
+        self._target = given
+        self.when_lowered = storage if storage is not None and storage.passes else None
+
+    def _snapshot(self) -> Callable[[Target], Program]:
+        """Gives the program as it is now, whatever is done to it."""
+        program = self.clone(hold_rules=True)
+        program.rule_tracing.held = False
+        return lambda target: program
 
     @derived_once
     def remat(
@@ -328,7 +412,8 @@ class Program(Functions, Transformations, Running):
           memory_budget: the memory to get along with besides arguments and results: a fraction of
             what the program takes, or, from 2 on, bytes.  By default what is stored is what pays.
           measure: compile it for JAX's default backend, two to sixteen times, to see what memory it
-            takes; otherwise, and where that cannot compile it, the memory is estimated.
+            takes; otherwise, and where that cannot compile it or is not its target, the memory is
+            estimated.
           remarks: takes what was done, for example ``print``.
 
         Raises:
@@ -359,15 +444,18 @@ class Program(Functions, Transformations, Running):
             module = mlir_ir.clone_module(self._module, among)
         result = Program(module, self._constants, self._handles, self.custom_calls)
         result.when_lowered = self.when_lowered
+        result._target = self._target
         result.sizes_scope = self.sizes_scope
         result.rule_tracing = self.rule_tracing.of_clone(result.core, hold_rules)
         return result
 
     def __copy__(self) -> Program:
-        return self.clone()
+        result = self.clone()
+        result.recipe = self.recipe
+        return result
 
     def __deepcopy__(self, memo: Any) -> Program:
-        return self.clone()
+        return self.__copy__()
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -375,17 +463,66 @@ class Program(Functions, Transformations, Running):
             "jaxmlir.load(path) reads in another process"
         )
 
+    # -- targets --
+
+    @property
+    def target(self) -> Target:
+        """What passes take the program to be compiled for: what was given, or else JAX's default
+        device."""
+        if self._target is not None:
+            return self._target
+        return self.recipe.target if self.recipe is not None else targets.default_target()
+
+    @target.setter
+    def target(self, target: Target) -> None:
+        self._target = target
+
     @analysis
-    def lowered_form(self) -> Program:
-        """What is lowered: the program after the passes that wait until then."""
+    def _versions(self) -> dict[tuple[Target, bool], Program]:
+        """What :meth:`version` has made."""
+        return {}
+
+    def version(self, target: Target, *, stored: bool = True) -> Program:
+        """The program for a target: itself, unless it was optimized for one that nobody named.
+
+        Args:
+          stored: of another one, decide what is stored now; otherwise that is done where it is
+            lowered.
+        """
+        # Passes do not ask yet on how many devices a program runs.
+        if self.recipe is None or target.on(1) == self.target.on(1):
+            return self
+        key = target, stored
+        if key not in self._versions:
+            self._versions[key] = self.recipe.make(target, stored=stored)
+        return self._versions[key]
+
+    @analysis
+    def portable(self) -> Program:
+        """The program before it was decided what is stored, for derivatives: what is forward and
+        what is backward must fit together on every target."""
+        if self.recipe is None or self.when_lowered is not None:
+            return self
+        return self.recipe.make(self.recipe.target, stored=False)
+
+    @analysis
+    def _lowered_forms(self) -> dict[Target, Program]:
+        """What :meth:`lowered_form` has made."""
+        return {}
+
+    def lowered_form(self, target: Target) -> Program:
+        """What is lowered for a target: the program after the passes that wait until then."""
         if self.when_lowered is None:
             return self
-        from jaxmlir.passes import Instrumentation
+        target = self._target or target
+        if target not in self._lowered_forms:
+            from jaxmlir.passes import Instrumentation
 
-        result = self.clone(hold_rules=True)
-        result.when_lowered = None
-        self.when_lowered.run(result, Instrumentation(verify_each=False))
-        return result
+            result = self.clone(hold_rules=True)
+            result.when_lowered, result._target = None, target
+            self.when_lowered.run(result, Instrumentation(verify_each=False))
+            self._lowered_forms[target] = result
+        return self._lowered_forms[target]
 
     @analysis
     def pure_form(self) -> Program | None:
@@ -397,6 +534,8 @@ class Program(Functions, Transformations, Running):
             discharge_refs(result)
         except TransformError:
             return None
+        if self.recipe is not None:
+            result.recipe = self.recipe.then(lambda p, target, stored: p.pure_form or p)
         return result
 
     def to_jaxpr(self) -> Any:

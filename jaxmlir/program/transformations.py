@@ -55,7 +55,7 @@ class Transformations:
         Raises:
           ArgumentError, TransformError: as for :meth:`jvp`.
         """
-        return _transforms().linearize(self, while_loops, checkpoints, custom_vjp_forward)
+        return _transforms().linearize(self.portable, while_loops, checkpoints, custom_vjp_forward)
 
     @derived_once
     def vjp(
@@ -73,7 +73,7 @@ class Transformations:
           ArgumentError: the program takes keyword arguments, or an option is wrong.
           TransformError: an op cannot be transposed; names it and the user's line.
         """
-        return _transforms().vjp(self, while_loops, checkpoints)
+        return _transforms().vjp(self.portable, while_loops, checkpoints)
 
     @derived_once
     def grad(

@@ -58,7 +58,6 @@ from jaxmlir.optimize.cpu.materialize_slices import read_in_two_ways, slices_of_
 from jaxmlir.optimize.cpu.order_in_place_updates import loop_bodies, overwritten, read_first
 from jaxmlir.optimize.cpu.split_wide_sums import MAX_READ, crowded_sums
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.options import platform_or_default
 from jaxmlir.passes.remarks import remark
 from jaxmlir.targets.fusion import FEW_ELEMENTS, FUSED, MOVED, SLOW, inlined_calls
 
@@ -70,26 +69,23 @@ class MaterializeShared(Pass):
     """Store expensive values that are read several times, where XLA would compute them for each.
 
     Options:
-      platform: what the program will be compiled for; by default JAX's default backend.  Compilers
-        other than the CPU's weigh recomputation themselves, and get no fences.
       threshold: the cost of an element, in ops, over which a value is fenced.
     """
 
     name: ClassVar[str] = "jaxpr-materialize-shared"
-    platform: str = ""
+    # Other compilers weigh recomputation themselves.
+    compilers: ClassVar = ("cpu",)
     # Gradients on two cores, speed against no fences, at 4 / 8 / 16 / 32: an unrolled Lorenz-96
     # 30 / 56 / 83 / 82, a stencil 61 / 80 / 82 / 6; programs of matrix products do not care.
     threshold: Count = 16
 
     def run(self, program: Program) -> bool:
-        return fence(program, platform_or_default(self.platform), self.threshold) > 0
+        return fence(program, self.threshold) > 0
 
 
-def fence(
-    program: Program, platform: str = "cpu", threshold: int = MaterializeShared.threshold
-) -> int:
+def fence(program: Program, threshold: int = MaterializeShared.threshold) -> int:
     """Puts fences into a program, in place; how many."""
-    together = fences_together(program, platform)
+    together = fences_together(program)
     if together is None:
         return 0
     put = alone(together)

@@ -22,7 +22,6 @@ from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.optimize.loops.scan_editor import LOOPS, body_symbol, loops_of
 from jaxmlir.optimize.memory.remat.price import Prices
 from jaxmlir.passes.base import Pass
-from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark
 from jaxmlir.targets.fusion import FUSED, MOVED, inlined_calls
 from jaxmlir.targets.parallel_loops import ATTRIBUTE
@@ -50,18 +49,13 @@ _WRITTEN = frozenset(
 
 
 class ParallelLoops(Pass):
-    """Mark loops whose steps are large enough for several threads.
-
-    Options:
-      platform: what the program will be compiled for; by default JAX's default backend. Others than
-        the CPU are left alone.
-    """
+    """Mark loops whose steps are large enough for several threads."""
 
     name: ClassVar[str] = "jaxpr-parallel-loops"
-    platform: str = ""
+    compilers: ClassVar = ("cpu",)
 
     def run(self, program: Program) -> bool:
-        return is_for_cpu(self.platform) and parallel_loops(program) > 0
+        return parallel_loops(program) > 0
 
 
 def parallel_loops(program: Program) -> int:

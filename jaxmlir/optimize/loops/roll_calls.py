@@ -26,7 +26,6 @@ from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.vectorize.stacking import row_of, stack
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark
 from jaxmlir.targets.fusion import FEW_ELEMENTS, inlined_calls
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
@@ -57,16 +56,15 @@ class RollCalls(Pass):
 
     Options:
       min-calls: fewer calls are left alone.
-      platform: what the program will be compiled for; by default JAX's default backend. Others than
-        the CPU are left alone: on a GPU each iteration of a loop starts its kernels.
     """
 
     name: ClassVar[str] = "jaxpr-roll-calls"
+    # On a GPU each iteration of a loop starts its kernels.
+    compilers: ClassVar = ("cpu",)
     min_calls: Count = MIN_CALLS
-    platform: str = ""
 
     def run(self, program: Program) -> bool:
-        return is_for_cpu(self.platform) and map_calls(program, self.min_calls) > 0
+        return map_calls(program, self.min_calls) > 0
 
 
 def map_calls(program: Program, min_calls: int = MIN_CALLS) -> int:

@@ -39,7 +39,6 @@ from jaxmlir.dialect.op_view import OpView
 from jaxmlir.optimize.barriers import Together, written_again
 from jaxmlir.optimize.memory.remat.peak import peak
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.options import platform_or_default
 from jaxmlir.passes.remarks import remark
 from jaxmlir.targets.fusion import SLOW
 
@@ -72,30 +71,27 @@ class DuplicateProducers(Pass):
     """Compute large elementwise values in each kernel that reads them, instead of storing them.
 
     Options:
-      platform: what the program will be compiled for; by default JAX's default backend. Compilers
-        other than the CPU's decide by themselves.
       min-peak: programs that need fewer bytes at once store all values.
       min-bytes: values of fewer bytes are stored.
     """
 
     name: ClassVar[str] = "jaxpr-duplicate-producers"
-    platform: str = ""
+    # Other compilers decide by themselves.
+    compilers: ClassVar = ("cpu",)
     min_peak: Count = MIN_PEAK
     min_bytes: Count = MIN_BYTES
 
     def run(self, program: Program) -> bool:
-        platform = platform_or_default(self.platform)
-        return recompute(program, platform, self.min_peak, self.min_bytes) > 0
+        return recompute(program, self.min_peak, self.min_bytes) > 0
 
 
 def recompute(
     program: Program,
-    platform: str = "cpu",
     min_peak: int = MIN_PEAK,
     min_bytes: int = MIN_BYTES,
 ) -> int:
     """Has large values computed in several kernels, in place; how often once more."""
-    again = written_again(program, platform)
+    again = written_again(program)
     if again is None:
         return 0
     count = 0

@@ -300,9 +300,9 @@ class Line:
     def _is_computed(self, value: int) -> bool:
         return is_plain_array(self.body.types[value]) and not self._is_constant(value)
 
-    def write(self, program: Program, segments: Sequence[Segment], platform: str = "") -> None:
+    def write(self, program: Program, segments: Sequence[Segment]) -> None:
         """Computes values of segments again before they are read."""
-        wait = waiting(program, platform)
+        wait = waiting(program)
         ends = [*(segment.first for segment in segments[1:]), len(self.body.ops)]
         for segment, end in zip(segments, ends, strict=True):
             self._write(segment, end, wait)
