@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
@@ -127,6 +127,7 @@ def derived_once(method: Method) -> Method:
             program.rule_tracing.looked_at()
             result = method(program, **bound)
         programs = _programs(result)
+        _keep_target(program, programs, bound, derived)
         if not all(isinstance(p, type(program)) for p in programs):
             return result
         if not (known_rules or program.rule_tracing.is_read):
@@ -138,3 +139,23 @@ def derived_once(method: Method) -> Method:
         return result
 
     return derived  # type: ignore[return-value]
+
+
+def _keep_target(
+    program: Any,
+    programs: Sequence[Any],
+    bound: Mapping[str, Any],
+    method: Callable[..., Any],
+) -> None:
+    """Has what was made of a program be for the same target, or made again for others as it is."""
+    if bound.get("target") is not None:
+        return
+    if program.recipe is None:
+        for result in programs:
+            if isinstance(result, type(program)) and result._target is None:
+                result._target = program._target
+    elif len(programs) == 1 and isinstance(programs[0], type(program)):
+        (result,) = programs
+        if result.recipe is None:
+            again = bound | ({"remarks": None} if "remarks" in bound else {})
+            result.recipe = program.recipe.then(lambda p, target, stored: method(p, **again))

@@ -41,7 +41,6 @@ from jaxmlir.dialect.op_view import OpView
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.replace import replace_ops
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
@@ -78,17 +77,15 @@ class ExpandTrigonometry(Pass):
     """Write sines, cosines and tangents of 32-bit floats as polynomials.
 
     Options:
-      platform: what the program will be compiled for; by default JAX's default backend. Others than
-        the CPU are left alone.
       min-elements: functions of fewer elements are left alone.
     """
 
     name: ClassVar[str] = "jaxpr-expand-trigonometry"
-    platform: str = ""
+    compilers: ClassVar = ("cpu",)
     min_elements: Count = MIN_ELEMENTS
 
     def run(self, program: Module) -> bool:
-        return is_for_cpu(self.platform) and expand_trigonometry(program, self.min_elements) > 0
+        return expand_trigonometry(program, self.min_elements) > 0
 
 
 def expand_trigonometry(program: Module, min_elements: int = MIN_ELEMENTS) -> int:

@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.fusion import FUSED, MOVED, SLOW
 from jaxmlir.analysis.op_counts import elements
 from jaxmlir.dialect.builder import ops_of, returned
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import transcendental
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.targets.fusion import FUSED, MOVED, SLOW
 
 # Times with the summed value stored / with the shared one, jax 0.10 and 0.12, two cores; sums of
 # t (x - m) along the first axis, where t is stored and x - m is read by others as well:

@@ -48,6 +48,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.function_view import FunctionView, PutIn
+from jaxmlir.analysis.fusion import FEW_ELEMENTS, FUSED, MOVED, SLOW, inlined_calls
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import aval_if_any, elements
 from jaxmlir.dialect.builder import build
@@ -59,9 +60,7 @@ from jaxmlir.optimize.cpu.materialize_slices import read_in_two_ways, slices_of_
 from jaxmlir.optimize.cpu.order_in_place_updates import loop_bodies, overwritten, read_first
 from jaxmlir.optimize.cpu.split_wide_sums import MAX_READ, crowded_sums
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.options import platform_or_default
 from jaxmlir.passes.remarks import remark
-from jaxmlir.targets.fusion import FEW_ELEMENTS, FUSED, MOVED, SLOW, inlined_calls
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -71,26 +70,23 @@ class MaterializeShared(Pass):
     """Store expensive values that are read several times, where XLA would compute them for each.
 
     Options:
-      platform: what the program will be compiled for; by default JAX's default backend.  Compilers
-        other than the CPU's weigh recomputation themselves, and get no fences.
       threshold: the cost of an element, in ops, over which a value is fenced.
     """
 
     name: ClassVar[str] = "jaxpr-materialize-shared"
-    platform: str = ""
+    # Other compilers weigh recomputation themselves.
+    compilers: ClassVar = ("cpu",)
     # Gradients on two cores, speed against no fences, at 4 / 8 / 16 / 32: an unrolled Lorenz-96
     # 30 / 56 / 83 / 82, a stencil 61 / 80 / 82 / 6; programs of matrix products do not care.
     threshold: Count = 16
 
     def run(self, program: Module) -> bool:
-        return fence(program, platform_or_default(self.platform), self.threshold) > 0
+        return fence(program, self.threshold) > 0
 
 
-def fence(
-    program: Module, platform: str = "cpu", threshold: int = MaterializeShared.threshold
-) -> int:
+def fence(program: Module, threshold: int = MaterializeShared.threshold) -> int:
     """Puts fences into a program, in place; how many."""
-    together = fences_together(program, platform)
+    together = fences_together(program)
     if together is None:
         return 0
     put = alone(together)

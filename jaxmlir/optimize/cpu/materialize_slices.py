@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.fusion import FUSED, MOVED
 from jaxmlir.analysis.op_counts import elements
-from jaxmlir.targets.fusion import FUSED, MOVED
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
 
 # Functions of all differences of the 200 elements of a slice / of an array, jax 0.10 and 0.12, us:

@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.fusion import FUSED
 from jaxmlir.analysis.op_counts import elements, is_plain_array
 from jaxmlir.dialect.ir import ir
 from jaxmlir.optimize.loops.scan_editor import LOOPS, body_symbol
 from jaxmlir.passes.remarks import remark
-from jaxmlir.targets.fusion import FUSED
 
 # Of the array: a copy of fewer takes less time than a kernel.  Gradients of loops of 40 steps that
 # set a row of 50 numbers to a function of those around, times with fences / without, jax 0.10 and

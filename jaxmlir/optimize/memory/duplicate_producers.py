@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from jaxmlir.analysis.fusion import SLOW
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op, size
 from jaxmlir.analysis.pointwise import ELEMENTWISE
@@ -39,12 +40,12 @@ from jaxmlir.dialect.op_view import OpView
 from jaxmlir.optimize.barriers import Together, written_again
 from jaxmlir.optimize.memory.remat.peak import peak
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.options import platform_or_default
 from jaxmlir.passes.remarks import remark
-from jaxmlir.targets.fusion import SLOW
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
+
+    pass
 
 # A C library keeps a freed block of up to 32 MiB for the next call. A larger one is mapped anew,
 # and each of its pages zeroed when it is first touched. Losses of a similarity matrix s by the
@@ -72,30 +73,27 @@ class DuplicateProducers(Pass):
     """Compute large elementwise values in each kernel that reads them, instead of storing them.
 
     Options:
-      platform: what the program will be compiled for; by default JAX's default backend. Compilers
-        other than the CPU's decide by themselves.
       min-peak: programs that need fewer bytes at once store all values.
       min-bytes: values of fewer bytes are stored.
     """
 
     name: ClassVar[str] = "jaxpr-duplicate-producers"
-    platform: str = ""
+    # Other compilers decide by themselves.
+    compilers: ClassVar = ("cpu",)
     min_peak: Count = MIN_PEAK
     min_bytes: Count = MIN_BYTES
 
     def run(self, program: Module) -> bool:
-        platform = platform_or_default(self.platform)
-        return recompute(program, platform, self.min_peak, self.min_bytes) > 0
+        return recompute(program, self.min_peak, self.min_bytes) > 0
 
 
 def recompute(
     program: Module,
-    platform: str = "cpu",
     min_peak: int = MIN_PEAK,
     min_bytes: int = MIN_BYTES,
 ) -> int:
     """Has large values computed in several kernels, in place; how often once more."""
-    again = written_again(program, platform)
+    again = written_again(program)
     if again is None:
         return 0
     count = 0

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.fusion import kept_call
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.repeated_blocks import Place, RepeatedBlock, op_string_of
 from jaxmlir.dialect.builder import erase
@@ -30,7 +31,6 @@ from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.optimize.vectorize.blocks import Blocks
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
-from jaxmlir.targets.fusion import kept_call
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:

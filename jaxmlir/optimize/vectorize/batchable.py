@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from jaxmlir._compat import batching
 from jaxmlir.analysis.call_graph import keep_reachable
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.fusion import FUSED, MOVED
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import KERNEL, Work, is_plain_signature, size
 from jaxmlir.analysis.purity import Counted, is_pure, is_same_in_a_batch
@@ -16,7 +17,6 @@ from jaxmlir.dialect.builder import named_ops, reachable
 from jaxmlir.dialect.ir import ir, scope, symbol_uses
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.errors import ExportError
-from jaxmlir.targets.fusion import FUSED, MOVED
 from jaxmlir.transforms.higher_order import has_rule
 from jaxmlir.transforms.templates import Rules
 

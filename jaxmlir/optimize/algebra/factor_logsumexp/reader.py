@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.fusion import FUSED, MOVED
 from jaxmlir.analysis.op_counts import elements, is_plain_signature
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import only_user
 from jaxmlir.dialect.op_view import OpView, number_of
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.factor_logsumexp.sum import LogSumExp, Term
-from jaxmlir.targets.fusion import FUSED, MOVED
 
 NEEDED = frozenset({"jaxpr.exp", "jaxpr.log", "jaxpr.reduce_max", "jaxpr.reduce_sum"})
 """The names of the ops of which there is one in each."""

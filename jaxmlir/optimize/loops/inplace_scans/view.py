@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import toolbox
+from jaxmlir.analysis.fusion import FUSED, MOVED
 from jaxmlir.analysis.op_counts import elements, is_plain_array, size, with_shape
 from jaxmlir.dialect.builder import build, copy, erase, filled
 from jaxmlir.dialect.ir import ir
-from jaxmlir.targets.fusion import FUSED, MOVED
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules

@@ -30,6 +30,7 @@ from jaxmlir.transforms.higher_order.scan_op import ScanOp
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
+    from jaxmlir.targets import Target
 
 # Flops that going around a loop once costs.
 ITERATION = 1000
@@ -52,16 +53,16 @@ class Gain:
     indexed: int = 0
     """Elements read or written at a position of the iteration's own."""
 
-    def pays(self, platform: str) -> bool:
-        if platform != "cpu":
+    def pays(self, target: Target) -> bool:
+        if not target.is_cpu:
             return True
         return self.shared > max(LEAST, INDEXED * self.indexed)
 
 
-def may_pay(ops: Sequence[tuple[Any, str]], platform: str) -> bool:
+def may_pay(ops: Sequence[tuple[Any, str]], target: Target) -> bool:
     """Whether a body of some ops has any at all that a batch gains by: it need not be read
     otherwise."""
-    if platform != "cpu":
+    if not target.is_cpu:
         return True
     names = {name for _, name in ops}
     return not _GAINING.isdisjoint(names) or any(map(may_have_functions, names))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jaxmlir.analysis.fusion import FUSED, MOVED
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.builder import ops_of, returned, symbols_of
 from jaxmlir.dialect.ir import ir
@@ -28,7 +29,6 @@ from jaxmlir.optimize.memory.remat.price import (
     TRAFFIC_KEPT,
     size_of,
 )
-from jaxmlir.targets.fusion import FUSED, MOVED
 
 if TYPE_CHECKING:
     from jaxmlir.analysis.function_view import FunctionView

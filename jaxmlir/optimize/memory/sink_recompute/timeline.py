@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from jaxmlir.analysis.fusion import MOVED, SLOW, is_inlined
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import size
 from jaxmlir.analysis.pointwise import ELEMENTWISE
@@ -25,7 +26,6 @@ from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.optimize.memory.duplicate_producers import FUNCTIONS, REDUCTIONS, VIEWS
 from jaxmlir.optimize.memory.remat.peak import Peaks
-from jaxmlir.targets.fusion import MOVED, SLOW, is_inlined
 
 if TYPE_CHECKING:
     from jaxmlir.analysis.function_view import FunctionView

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
+from jaxmlir.analysis.fusion import MOVED, SLOW
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.optimize.cpu.materialize_shared import MaterializeShared
@@ -20,7 +21,6 @@ from jaxmlir.optimize.memory.duplicate_producers import FUNCTIONS
 from jaxmlir.optimize.memory.remat.price import TRAFFIC, Prices
 from jaxmlir.optimize.memory.tile.regions import Schedule, Uses
 from jaxmlir.optimize.memory.tile.write import Tiles
-from jaxmlir.targets.fusion import MOVED, SLOW
 
 # A C library keeps a freed block of up to 32 MiB for the next call; a larger one is mapped anew,
 # and each of its pages zeroed when it is first touched.  CPU time of tiles / of the entire batch,
