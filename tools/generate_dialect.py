@@ -13,7 +13,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import EllipsisType, ModuleType
+from types import ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -24,7 +24,7 @@ from jaxmlir.dialect import ops  # noqa: E402
 
 _IRDL_HEADER = """\
 // The jaxpr dialect for stock MLIR tools: mlir-opt --irdl-file=dialect/jaxpr.irdl.mlir program.mlir
-// Generated from the op table, jaxmlir/ops, by tools/generate_dialect.py. Do not edit.
+// Generated from the op table, jaxmlir/dialect/ops, by tools/generate_dialect.py. Do not edit.
 //
 // IRDL states how many operands and results an op has, and which attributes it cannot do without.
 // What it cannot state: attributes that may be absent, and a list of operands of any length whose
@@ -109,7 +109,8 @@ def _irdl_operation(op: ops.Op) -> str:
     lines = [f"%{i} = {text}" for i, text in enumerate(constraints)]
     lines += [clause for clause in clauses if clause]
     inside = "".join(f"    {line}\n" for line in lines)
-    return f"  // {op.summary}\n  irdl.operation @{op.name} {{\n{inside}  }}\n"
+    traits = f"  // Traits: {', '.join(map(_trait, op.traits))}.\n" if op.traits else ""
+    return f"  // {op.summary}\n{traits}  irdl.operation @{op.name} {{\n{inside}  }}\n"
 
 
 def _irdl_attribute(attribute: ops.Attr) -> str:
@@ -141,13 +142,18 @@ The columns of the tables:
 - **attributes**: name, kind, and default after `=`; one in **bold** has none and is always there. A
   kind that ends in `?` allows `none`; `absent` is the default of a param that JAX may leave out.
   The kinds are explained in `jaxmlir/dialect/ops/record.py`.
-- **linear in**: the operands, counted from 0, in which the op is jointly linear.
+- **linear in**: the operands, counted from 0, in which the op is jointly linear; in *or*, those in
+  each of which it is linear, the others held fixed.
+- **traits**: what the op has in common with others, as in the table below.
 - **inverse**: what undoes it, z being the result of x and y, or why nothing does (docs/inverse.md).
 - **JAX**: the versions whose primitives include it, where that is not all; an attribute's stand
   after `@`.
 
 Marked with † are ops whose lowering looks into the equations of their functions, and so does not
 accept a mere call of another function in their place.
+
+| trait | meaning |
+|---|---|
 """
 
 
@@ -160,7 +166,9 @@ def reference() -> str:
     ]
     count = f"{len(ops.OPS)} ops in {len(ops.FAMILIES)} families:\n"
     sections = [section for family in ops.FAMILIES for section in _section(family)]
-    return "\n".join([_REFERENCE_HEADER, count, *contents, "", *sections])
+    traits = [f"| {_trait(trait)} | {trait.value} |" for trait in ops.Trait]
+    header = _REFERENCE_HEADER + "\n".join([*traits, ""])
+    return "\n".join([header, count, *contents, "", *sections])
 
 
 def _title(family: ModuleType) -> str:
@@ -170,8 +178,8 @@ def _title(family: ModuleType) -> str:
 def _section(family: ModuleType) -> Iterator[str]:
     yield f"## {_title(family)}\n"
     yield f"{(family.__doc__ or '').strip()}\n"
-    yield "| op | meaning | in | out | attributes | linear in | inverse | JAX |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "| op | meaning | in | out | attributes | linear in | traits | inverse | JAX |"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for op in family.OPS:
         cells = [
             f"`{op.name}`" + ("†" if op.functions and op.bodies == "inspected" else ""),
@@ -179,7 +187,8 @@ def _section(family: ModuleType) -> Iterator[str]:
             _count(op.operands),
             _count(op.results),
             "<br>".join(map(_attribute, op.attributes)),
-            _linear(op.linear),
+            _linear(op),
+            ", ".join(map(_trait, op.traits)) + (f" by `{op.combine}`" if op.combine else ""),
             op.inverse + (f", where {op.domain}" if op.domain else ""),
             "none: the dialect's own" if op.jax == ops.OURS else op.jax,
         ]
@@ -209,8 +218,14 @@ def _default(attribute: ops.Attr) -> str:
     return "none" if value is None else str(value).lower()
 
 
-def _linear(linear: tuple[int | EllipsisType, ...] | None) -> str:
-    return ", ".join("..." if i is ... else str(i) for i in linear or ())
+def _linear(op: ops.Op) -> str:
+    if op.linear_each:
+        return " *or* ".join(map(str, op.linear_each))
+    return ", ".join("..." if i is ... else str(i) for i in op.linear or ())
+
+
+def _trait(trait: ops.Trait) -> str:
+    return trait.name.lower().replace("_", " ")
 
 
 # --- the inverses ---------------------------------------------------------------------------------

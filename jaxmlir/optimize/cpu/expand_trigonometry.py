@@ -43,6 +43,7 @@ from jaxmlir.optimize.replace import replace_ops
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark
+from jaxmlir.targets.fusion import LIBRARY_REDUCTIONS
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
@@ -61,7 +62,6 @@ MIN_ELEMENTS = 256
 # which it vectorizes: a million elements, ``sum(sin(x))`` of XLA / of this, ms, jax 0.10 7.5, 1.5,
 # 0.11 0.2, 0.8, 0.12 0.35, 1.5.  Not if anything else uses the sine, or another op is on the way.
 _REDUCTIONS_SINCE = (0, 11)
-_REDUCTIONS = frozenset(f"jaxpr.reduce_{name}" for name in ("max", "min", "sum"))
 _FUSED_BEFORE = frozenset(
     f"jaxpr.{name}"
     for name in (
@@ -120,7 +120,7 @@ def _is_reduced(op: Any, known: dict[ir.Value, bool]) -> bool:
     while True:
         user = only_user(value)
         if user is None or user.name not in _FUSED_BEFORE:
-            found = user is not None and user.name in _REDUCTIONS
+            found = user is not None and user.name in LIBRARY_REDUCTIONS
             break
         (value,) = user.results
         if value in known:

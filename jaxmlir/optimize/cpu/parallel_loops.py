@@ -24,7 +24,7 @@ from jaxmlir.optimize.memory.remat.price import Prices
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark
-from jaxmlir.targets.fusion import FUSED, MOVED, inlined_calls
+from jaxmlir.targets.fusion import FUSIBLE, inlined_calls
 from jaxmlir.targets.parallel_loops import ATTRIBUTE
 
 if TYPE_CHECKING:
@@ -119,4 +119,4 @@ class _Steps:
         return time, kernels + len(results)
 
 
-_COMPUTED = FUSED | MOVED | _WRITTEN
+_COMPUTED = FUSIBLE | _WRITTEN

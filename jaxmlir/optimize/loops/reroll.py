@@ -50,7 +50,7 @@ from jaxmlir.optimize.vectorize.stacking import row_of, stack
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark
-from jaxmlir.targets.fusion import FUSED, MOVED
+from jaxmlir.targets.fusion import FUSED, FUSIBLE
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
 from jaxmlir.transforms.templates import Rules
 
@@ -312,7 +312,7 @@ class _Loop(Blocks):
             # What has been written over is there no more, unless the array is copied before.
             if operands[0] != array or not versions.isdisjoint(operands[1:]):
                 return False
-            if body.names[i] in WRITES:
+            if body.names[i] in _WRITES:
                 (array,) = range(*body.results[i])
                 versions.add(array)
             elif body.names[i] not in READS:
@@ -350,7 +350,7 @@ class _Loop(Blocks):
     def is_fused(self, op: Any, name: str) -> bool:
         """Whether XLA fuses an op with others; of a call, all ops of its function."""
         if name != "jaxpr.jit":
-            return name in FUSED or name in MOVED
+            return name in FUSIBLE
         symbol = op.attributes["jaxpr"].value
         found = self.fused_calls.get(symbol)
         if found is None:
@@ -415,3 +415,7 @@ def _result_before(sources: Sequence[Place | None], word: RepeatedBlock) -> Plac
         return None
     (place,) = found
     return place if place is not None and 0 <= place[0] < word.length else None
+
+
+# Their derivatives need nothing of the array: not so what multiplies in place, or takes a maximum.
+_WRITES = WRITES - {f"jaxpr.scatter_{kind}" for kind in ("max", "min", "mul")}

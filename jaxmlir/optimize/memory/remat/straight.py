@@ -36,7 +36,7 @@ from jaxmlir.errors import count
 from jaxmlir.optimize.barriers import Wait, waiting
 from jaxmlir.optimize.memory.remat.peak import kernels, known_bytes, memory, users
 from jaxmlir.passes.remarks import remark
-from jaxmlir.targets.fusion import FUSED, MOVED
+from jaxmlir.targets.fusion import FUSIBLE
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -276,7 +276,7 @@ class Line:
         found = {}
         for index in range(start, end):
             name = self.body.names[index]
-            if name in FUSED or name in MOVED:
+            if name in FUSIBLE:
                 continue
             for v in self.body.operands[index]:
                 maker = self.body.makers[v]
