@@ -101,14 +101,17 @@ class Trait(enum.Enum):
     CUMULATIVE = "Each element of the result combines those before it along an axis, and itself."
     CUSTOM_CALL = "The op runs code that is not part of XLA: it has to be allowed in a loaded file."
     ELEMENTWISE = (
-        "Each element of the result is computed of the operands' elements at its place; a scalar "
-        "operand serves every place."
+        "Each element of the result is computed of those at its place in the operands; a scalar, or a "
+        "dimension of size 1, serves every place."
     )
     IMPURE = "What the op does depends on where it stands, or is seen by others: it is not moved."
     JOINING = "The result is the operands side by side."
     MOVEMENT = "Each element of the results is an element of an operand, or a fill value."
     REDUCTION = "Elements are combined along `axes`, which disappear."
-    RESHAPE = "The result has the operand's elements in row-major order in another shape."
+    RESHAPE = (
+        "The result has the operand's elements in row-major order in another shape, unless an "
+        "attribute `dimensions` permutes them first."
+    )
     SLICING = "The result is a part of the first operand."
     SPLITTING = "The results are the parts of the operand along an axis."
     TRANSCENDENTAL = "An elementwise function that takes a series or a library call."

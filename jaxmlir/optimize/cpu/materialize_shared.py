@@ -439,7 +439,7 @@ def _computed_once(body: FunctionView, calls: Mapping[int, str]) -> set[int]:
                 continue
             if is_fused and len(results) == 1 and shapes[body.types[v]] == shape:
                 where |= places
-            elif is_fused or name in MOVED or index in calls:
+            elif name in MOVED or index in calls:
                 # Each element may be read several times.
                 where |= {*results[:1], name}
             else:
