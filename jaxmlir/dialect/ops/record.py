@@ -101,8 +101,8 @@ class Trait(enum.Enum):
     CUMULATIVE = "Each element of the result combines those before it along an axis, and itself."
     CUSTOM_CALL = "The op runs code that is not part of XLA: it has to be allowed in a loaded file."
     ELEMENTWISE = (
-        "Each element of the result is computed of those at its place in the operands; a scalar, or "
-        "a dimension of size 1, serves every place."
+        "Each element of the result is computed of those at its place in the operands; "
+        "scalars and dimensions of size 1 serve every place."
     )
     IMPURE = "What the op does depends on where it stands, or is seen by others: it is not moved."
     JOINING = "The result is the operands side by side."
