@@ -138,6 +138,11 @@ class EvaluationError(DiagnosticError):
     """An op cannot be evaluated."""
 
 
+class ForwardModeError(LoweringError, EvaluationError, TransformError, TypeError):
+    """A function with a custom VJP rule is differentiated in forward mode: a ``TypeError``, as in
+    JAX."""
+
+
 def cause_of(located: BaseException, error: BaseException) -> BaseException | None:
     """What to raise ``located`` from, the form of ``error`` that names a place.
 
@@ -185,6 +190,7 @@ __all__ = [
     "DiagnosticError",
     "EvaluationError",
     "ExportError",
+    "ForwardModeError",
     "ImportingError",
     "JaxmlirError",
     "LoweringError",

@@ -143,8 +143,9 @@ def saved_summaries(docs: Path) -> list[Summary]:
 _INTRODUCTION = """\
 # Conformance
 
-JAX's own test harnesses (`jax._src.internal_test_util.test_harnesses`), each a configured use of a
-primitive with its arguments, go through the whole way: `tools/conformance.py` generated this page.
+JAX has test harnesses (`jax._src.internal_test_util.test_harnesses`): each is one use of a
+primitive with its arguments. Here, all of them go through every step of jaxmlir.
+`tools/conformance.py` generated this page.
 
 | step | passes when |
 |---|---|
@@ -160,18 +161,18 @@ primitive with its arguments, go through the whole way: `tools/conformance.py` g
 | vjp | `program.vjp()` gives what `jax.vjp` gives, for random cotangents |
 | vmap | `program.vmap(...)` gives what `jax.vmap` gives: batched over all operands, over each |
 
-Results are compared bit for bit (a NaN equals a NaN). Where the lowered text is the one `jax.jit`
-itself lowers, but for names, locations and uses that share a constant, they are the same by
-construction; of those, one in twenty is compiled and run all the same.
+Results are compared bit for bit (a NaN equals a NaN). Often the lowered text is the same as that of
+`jax.jit`, except for names, locations and uses that share a constant. Then results are the same by
+construction, and only one in twenty of these programs is compiled and run.
 
-A step without a column below is run on a fixed sample, by the test suite. Batches are along the
-first dimension and along the last. Of transformations, what does not lower to JAX's text is
-compared up to 64 roundings of the largest number in a result. Where JAX refuses, so do we, and our
-error names the op.
+A step without a column below is run by the test suite, on a fixed sample. Batches are along the
+first dimension and along the last. If a transformed program does not lower to JAX's text, results
+may differ by 64 roundings of the largest number in a result. Where JAX refuses, jaxmlir refuses
+too, with an error that names the op.
 
-A program evaluated op by op need not round where the compiled one does: XLA fuses. Where the two
-differ, what it is compared with, bit for bit too, is JAX's own evaluation op by op
-(`jax.disable_jit`).
+XLA fuses ops, so a program that is evaluated op by op may be rounded differently from the compiled
+one. Where the two differ, the result is compared with JAX's own evaluation op by op
+(`jax.disable_jit`), also bit for bit.
 """
 
 

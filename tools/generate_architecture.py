@@ -34,6 +34,7 @@ _PURPOSES = {
     "optimize.vectorize": "Vectorise",
     "optimize.algebra": "Algebra",
     "optimize.memory": "Memory",
+    "runtime": "Constants",
     "optimize.cpu": "For XLA's CPU compiler",
     "transforms": "Differentiate, batch, invert",
     "analysis": "Analyse",

@@ -26,23 +26,24 @@ REWRITES = ROOT / "jaxmlir" / "optimize" / "simplify" / "canonicalize"
 _HEADER = """\
 # What canonicalization rewrites
 
-`jaxpr-canonicalize` replaces ops by simpler ones of the same value, by the equations below, from
-left to right. They are exact: NaN, infinities and the sign of zero stay what they are, integers
-wrap as before, and a value takes the place of another of the same type only, weak types and
-shardings included. What holds of real numbers but not of every float is marked `fast-math` and used
-with `--jaxpr-canonicalize=fast-math=true`.
+For example, `sub(x, neg(y))` becomes `add(x, y)`. `jaxpr-canonicalize` replaces ops by simpler ones
+of the same value. This page lists its equations; they are applied from left to right. They are
+exact: NaN, infinities and the sign of zero stay the same, and integers wrap as before. A value
+replaces another one only if both have the same type, weak types and shardings included. An equation
+that holds for real numbers, but not for every float, is marked `fast-math`. It is used with
+`--jaxpr-canonicalize=fast-math=true`.
 
-A derivative that is taken afterwards is that of the simpler program. It may be finite where JAX's
-multiplies zeros by infinities: what is carried by a loop has a cotangent, though it be zero, and a
-loop of one iteration is replaced by its body.
+A derivative that is taken afterwards is the derivative of the simpler program. It may be finite
+where JAX multiplies zeros by infinities. For example, a loop of one iteration is replaced by its
+body; in the loop, a carried value has a cotangent even if it is zero.
 
-This page is written by `tools/generate_canonicalize.py` from the lines above the rewrites.
+`tools/generate_canonicalize.py` generates this page from the equations in the source.
 
 ## Arithmetic, logic and comparison
 
-`0` is the positive zero of floats, `-0.0` the negative one, `~0` all bits set, which of booleans is
-true. A variable that occurs twice is one value; operands of commutative ops may stand in either
-order. The condition is about the type of the first variable.
+`0` is the positive zero of floats, `-0.0` the negative one. `~0` has all bits set; for booleans it
+is true. A variable that occurs twice is the same value in both places. Operands of commutative ops
+may be in either order. The condition is about the type of the first variable.
 
 | equation | where |
 |---|---|

@@ -123,34 +123,36 @@ def _irdl_attribute(attribute: ops.Attr) -> str:
 _REFERENCE_HEADER = """\
 # The jaxpr dialect: reference of its ops
 
-Generated from the op table, `jaxmlir/dialect/ops`, by `tools/generate_dialect.py`.
+`tools/generate_dialect.py` generates this page from the op table, `jaxmlir/dialect/ops`.
 
-An equation of a jaxpr is one op, `jaxpr.<primitive>`; its params are attributes under JAX's names;
-a sub-jaxpr is a private function that the attribute names. An attribute that is equal to its
-default is not printed. Ops print in MLIR's generic form:
+An equation of a jaxpr is one op, `jaxpr.<primitive>`. Its params are attributes with JAX's names. A
+sub-jaxpr is a private function, and an attribute names it. An attribute that equals its default is
+not printed. Ops print in MLIR's generic form:
 
 ```mlir
 %2 = "jaxpr.reduce_sum"(%1) {axes = array<i64: 1>} : (tensor<8x128xf32>) -> tensor<8xf32>
 ```
 
-Any op may have besides `jaxpr.effects`, its side effects; `jaxpr.ctx`, where the configuration that
-it was traced under is not JAX's default; and `jaxpr.primitive`, where two primitives have one name.
+Any op may also have `jaxpr.effects`, its side effects; `jaxpr.ctx`, if it was traced under a
+configuration that is not JAX's default; and `jaxpr.primitive`, if two primitives have the same
+name.
 
 The columns of the tables:
 
-- **in**, **out**: how many operands and results; *n* is any number.
-- **attributes**: name, kind, and default after `=`; one in **bold** has none and is always there. A
-  kind that ends in `?` allows `none`; `absent` is the default of a param that JAX may leave out.
-  The kinds are explained in `jaxmlir/dialect/ops/record.py`.
+- **in**, **out**: the numbers of operands and results; *n* is any number.
+- **attributes**: name, kind, and the default after `=`. An attribute in **bold** has no default and
+  is always present. A kind that ends in `?` allows `none`. `absent` is the default of a param that
+  JAX may leave out. The kinds are explained in `jaxmlir/dialect/ops/record.py`.
 - **linear in**: the operands, counted from 0, in which the op is jointly linear; in *or*, those in
   each of which it is linear, the others held fixed.
 - **traits**: what the op has in common with others, as in the table below.
-- **inverse**: what undoes it, z being the result of x and y, or why nothing does (docs/inverse.md).
-- **JAX**: the versions whose primitives include it, where that is not all; an attribute's stand
-  after `@`.
+- **inverse**: the inverse of the op, where z is the result of x and y, or the reason why there is
+  none (docs/inverse.md).
+- **JAX**: the versions that have the primitive, if not all do. Versions of an attribute are after
+  `@`.
 
-Marked with † are ops whose lowering looks into the equations of their functions, and so does not
-accept a mere call of another function in their place.
+† marks ops whose lowering reads the equations of their functions. It does not accept a function
+that only calls another one.
 
 | trait | meaning |
 |---|---|

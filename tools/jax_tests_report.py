@@ -166,25 +166,27 @@ _COUNTED = ("tests", "passed", "broken", "listed")
 _INTRODUCTION = """\
 # JAX's own tests
 
-Test files of JAX's repository, on CPU, at the tag of the version, with ten generated cases
-(`JAX_NUM_GENERATED_CASES`): plain, and with every compilation going through the dialect
-([backend.md](backend.md)). `tools/jax_tests.py` ran them, `tools/jax_tests_report.py` wrote this
-page, but for the sections on runs with four generated cases, which are kept by hand.
+Test files of JAX's repository were run twice on CPU: in plain JAX, and with every compilation
+through the dialect ([backend.md](backend.md)). They are those at the tag of the version, with ten
+generated cases (`JAX_NUM_GENERATED_CASES`). `tools/jax_tests.py` ran them, and
+`tools/jax_tests_report.py` wrote this page; the sections on runs with four generated cases are kept
+by hand.
 
-Those of jax 0.12.0.1 are of commit `cec06d116c05`, before 0.11.1: what has changed since does not
-pass plainly. Names that are gone since were taken out of the imports of `api_test` (`custom_remat`,
-`SaveOnlyTheseNames`) and `hijax_test` (`HiPrimitive`; `VJPHiPrimitive` is `HiPrim` now).
+The tests of jax 0.12.0.1 are those of commit `cec06d116c05`, before 0.11.1, because tests that have
+changed since do not pass in plain JAX. Names that no longer exist were removed from the imports of
+`api_test` (`custom_remat`, `SaveOnlyTheseNames`) and `hijax_test` (`HiPrimitive`; `VJPHiPrimitive`
+is `HiPrim` now).
 
-- *run*: of the file's tests, those that were run: all, or every n-th.
-- *pass plainly*: of these, without the dialect. The others are mostly skipped, wanting an
-  accelerator.
-- *pass*: of these, through the dialect; *listed*: those that do not, and cannot, see below.
-- *by passes*: of these, where derivatives and batches are taken by the passes, those of which
-  every function that JAX was to transform went through them; *in part*: those of which some did,
-  and others could not be staged out, as they look at the values that they are given. What is in
-  neither transforms nothing, or nothing that can be staged out.
-- *time*: processor time of the tests that pass both ways, through the dialect : plain, where the
-  whole file was run.
+- *run*: how many of the file's tests were run: all, or every n-th.
+- *pass plainly*: how many of these pass in plain JAX. The others are mostly skipped, because they
+  need an accelerator.
+- *pass*: how many of these pass through the dialect. *listed*: how many cannot pass (see below).
+- *by passes* and *in part*, where the passes take derivatives and batches: tests all of whose
+  transformed functions went through the passes, and tests of which some did. The other functions
+  could not be staged out, because they look at the values of their arguments. The rest of the tests
+  transform nothing, or nothing that can be staged out.
+- *time*: processor time through the dialect, divided by that in plain JAX, for the tests that pass
+  in both, where the whole file was run.
 """
 
 

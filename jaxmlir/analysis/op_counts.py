@@ -18,7 +18,7 @@ from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.cost import Counter
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import Trait, may_have_functions, with_trait
-from jaxmlir.dialect.types import aval_of, type_of
+from jaxmlir.dialect.types import aval_of, is_key, type_of
 from jaxmlir.errors import JaxmlirError
 
 if TYPE_CHECKING:
@@ -101,10 +101,16 @@ def elements(type_: ir.Type) -> int:
 def size(type_: ir.Type) -> int:
     """How many bytes a value of a type takes; 0 if that is not known."""
     aval = aval_if_any(type_)
-    dtype = getattr(aval, "dtype", None)
-    if isinstance(dtype, dtypes.ExtendedDType):
+    if is_key(aval):
+        aval = core.physical_aval(aval)
+        return elements(type_of(aval)) * aval.dtype.itemsize
+    if _is_extended(type_):
         return 8 * elements(type_)
-    return elements(type_) * getattr(dtype, "itemsize", 0)
+    return elements(type_) * getattr(getattr(aval, "dtype", None), "itemsize", 0)
+
+
+def _is_extended(type_: ir.Type) -> bool:
+    return isinstance(getattr(aval_if_any(type_), "dtype", None), dtypes.ExtendedDType)
 
 
 @functools.cache
@@ -136,10 +142,18 @@ def _with_shape(type_: ir.Type, shape: tuple[int, ...]) -> ir.Type:
 
 
 def is_plain_array(type_: ir.Type) -> bool:
-    """Whether a type says nothing of an array but shape, dtype, and that it is weak."""
+    """Whether a type says nothing of an array but shape, dtype, and that it is weak.
+
+    The elements are numbers or typed random keys: there are zeros of them, and one of two such
+    arrays can be selected, which JAX does not say of other extended dtypes.
+    """
     found = _plain.get(type_)
     if found is None:
-        found = is_array(type_) and with_shape(type_, aval_of(type_).shape) == type_
+        found = (
+            is_array(type_)
+            and with_shape(type_, aval_of(type_).shape) == type_
+            and (is_key(aval_of(type_)) or not _is_extended(type_))
+        )
         _plain[type_] = found
     return found
 

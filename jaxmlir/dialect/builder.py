@@ -11,11 +11,11 @@ import numpy as np
 
 from jaxmlir._compat import core, dtypes, jax_mlir_ext
 from jaxmlir.dialect import codec, locations
+from jaxmlir.dialect.codec.dense import dense
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES
-from jaxmlir.dialect.dense import dense
 from jaxmlir.dialect.ir import body_of, func, inner_ops, ir, is_private, symbol_uses
 from jaxmlir.dialect.ops import may_have_functions
-from jaxmlir.dialect.types import aval_of, type_of
+from jaxmlir.dialect.types import aval_of, is_key, type_of
 from jaxmlir.errors import Diagnostic, PassError
 
 if TYPE_CHECKING:
@@ -115,6 +115,32 @@ def put_instead(op: Any, values: Sequence[ir.Value]) -> None:
     op.operation.erase()
 
 
+def rename_call(op: Any, name: str, own: Mapping[str, ir.Attribute] = {}) -> None:
+    """Makes an op one of another name that calls a function.
+
+    Args:
+      own: the attributes that it has and the op has not.
+    """
+    kept = ("call_jaxpr", "jaxpr.effects", "jaxpr.ctx")
+    attributes = {key: op.attributes[key] for key in kept if key in op.attributes} | dict(own)
+    types, operands = list(op.results.types), list(op.operands)
+    with ir.InsertionPoint(op):
+        new = ir.Operation.create(name, types, operands, attributes, loc=op.location)
+    put_instead(op, new.results)
+
+
+def symbol_ref(symbol: str) -> ir.Attribute:
+    """The attribute that names the function ``@symbol``."""
+    return ir.FlatSymbolRefAttr.get(symbol)
+
+
+def create(
+    name: str, types: Sequence[ir.Type], args: Sequence[ir.Value], attributes: dict[str, Any]
+) -> list[ir.Value]:
+    """Writes an op at the current insertion point; its results."""
+    return list(ir.Operation.create(name, list(types), list(args), attributes).results)
+
+
 def build(name: str, operands: Sequence[ir.Value], type_: ir.Type, **attributes: Any) -> ir.Value:
     """A ``jaxpr.<name>`` of one result, given its attributes as Python values."""
     encoded = {key: codec.encode(value) for key, value in attributes.items()}
@@ -167,7 +193,11 @@ def erase(op: Any) -> None:
 
 
 def filled(type_: ir.Type, value: float) -> ir.Value:
-    """A tensor of a type with every element ``value``."""
+    """A tensor of a type with every element ``value``; random keys have it in every word."""
+    keys = _key_data(type_)
+    if keys is not None:
+        name, type_of_words, attributes = keys
+        return ir.Operation.create(name, [type_], [filled(type_of_words, value)], attributes).result
     # Not floats: what is equal to 0.0 may be -0.0.
     how = _filled if type(value) is int else _filled.__wrapped__
     scalar, value_attr, spread = how(type_, value)
@@ -190,8 +220,19 @@ def _filled(type_: ir.Type, value: float) -> tuple[ir.Type, ir.Attribute, dict[s
     return type_of(scalar), dense(np.full((), value, aval.dtype)), spread
 
 
+@functools.cache
+def _key_data(type_: ir.Type) -> tuple[str, ir.Type, dict[str, ir.Attribute]] | None:
+    """The op that makes typed random keys of their words, the type of these, and its attributes;
+    ``None`` of a type of other values."""
+    aval = aval_of(type_)
+    if not is_key(aval):
+        return None
+    words = core.physical_aval(aval)
+    return "jaxpr.random_wrap", type_of(words), {"impl": codec.encode(aval.dtype._impl)}
+
+
 def zeros(type_: ir.Type) -> ir.Value:
-    """A tensor of zeros."""
+    """A tensor of zeros; of random keys, those whose words are zeros."""
     return filled(type_, 0)
 
 

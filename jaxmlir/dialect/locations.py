@@ -132,8 +132,13 @@ def position(location: ir.Location) -> tuple[str, int, int]:
     Where all are, the innermost: ``("", 0, 0)`` without any.
     """
     found = frames_of(location)
-    own = (p for p in found if not p[0].startswith(_JAX))
+    own = (p for p in found if not is_of_jax(p[0]))
     return next(own, found[0] if found else ("", 0, 0))
+
+
+def is_of_jax(file: str) -> bool:
+    """Whether a Python file is one of JAX's."""
+    return file.startswith(_JAX)
 
 
 def split(location: ir.Location) -> tuple[str, ir.Location]:
@@ -152,6 +157,29 @@ def name_stack(location: ir.Location) -> Any:
     """JAX's name stack of an op's location."""
     name, _ = split(location)
     return _name_stack(name) if name else _NO_STACK
+
+
+_of_bodies: dict[Any, ir.Location] = {}
+
+
+def of_body(call: ir.Location, scope: str) -> ir.Location:
+    """The location to copy the ops of a called function to: that of the call, with one more scope
+    on its name stack, as the lowered call has.
+
+    Args:
+      scope: ``"jit(layer)"``.
+    """
+    key = (scope, call.attr)
+    found = _of_bodies.get(key)
+    if found is None:
+        name, frames = split(call)
+        stack = _name_stack(name) if name else _NO_STACK
+        if isinstance(frames, ir.FileLineColLoc):
+            # Directly on a file position, it would be the name of a Python function.
+            frames = ir.Location.callsite(frames, [ir.Location.unknown()])
+        found = ir.Location.name(str(stack.extend(scope)), childLoc=frames)
+        _of_bodies[key] = found
+    return found
 
 
 _OPEN_TRANSFORMS = r"((?:[^()/]+\()+)(\)+)"

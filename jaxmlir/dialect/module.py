@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import jax
 
-from jaxmlir.dialect import handles, locations, pytrees
+from jaxmlir.dialect import handles, locations
 from jaxmlir.dialect import ir as mlir_ir
+from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.constants import Constants
 from jaxmlir.dialect.custom_rule_ops import MARK, marked_ops
 from jaxmlir.dialect.ir import context, func, functions, ir, is_private
@@ -159,6 +160,14 @@ class Module:
         self.__dict__.pop("_functions", None)
         self._analyses.clear()
 
+    def become(self, other: Module) -> None:
+        """Has the module of another program, which computes the same: what was compiled stays."""
+        self._module = other._module
+        self._constants, self._handles = other._constants, other._handles
+        self._analyses.clear()
+        forget_analyses(self)
+        self.copies, self.jaxprs = other.copies, other.jaxprs
+
     def changed(self, functions: dict[str, func.FuncOp] | None = None) -> None:
         """Forgets what was derived from the module.
 
@@ -184,7 +193,7 @@ class Module:
         """
         hold_rules = hold_rules or self.rule_tracing.held
         if not hold_rules:
-            self.trace_rules()
+            self.rule_tracing.looked_at()
         with self.rule_tracing.lock:
             module = mlir_ir.clone_module(self._module, among)
         result = type(self)(module, self._constants, self._handles, self.custom_calls)

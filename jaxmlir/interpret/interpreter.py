@@ -13,7 +13,7 @@ say how loops and branches read them; calls and control flow are inherited.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -32,39 +32,12 @@ from jaxmlir.errors import (
     deep_calls_as,
     message_of,
 )
-from jaxmlir.interpret import control_flow
+from jaxmlir.interpret.control_flow import INTERPRETATIONS, Frame
 from jaxmlir.interpret.plans import Node, array_of, constant_of, plan_of
 from jaxmlir.support.source_files import source_line
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-
-
-class Frame(NamedTuple):
-    """One level of the stack of functions that are being evaluated."""
-
-    symbol: str
-    """The function."""
-    caller: Node | None
-    """The op that calls it; ``None`` for the function that was asked for."""
-    iteration: int | None = None
-    """Which pass of a loop this is, from 0, in the order of execution."""
-    length: int | None = None
-    """The loop's trip count, where it is known."""
-    index: int | None = None
-    """Which slice of a scan this is, where the scan runs backwards; or which branch of a cond."""
-
-    def __str__(self) -> str:
-        if self.caller is None:
-            return f"@{self.symbol}"
-        kind = self.caller.name.removeprefix("jaxpr.")
-        if self.iteration is not None:
-            total = "" if self.length is None else f" of {self.length}"
-            slices = "" if self.index is None else f" (slice {self.index})"
-            return f"@{self.symbol}, iteration {self.iteration}{total}{slices} of {kind}"
-        if self.index is not None:
-            return f"@{self.symbol}, branch {self.index} of {kind}"
-        return f"@{self.symbol}, called by {kind}"
 
 
 class Step:
@@ -156,6 +129,9 @@ class Interpreter:
     def run(self, symbol: str, args: Sequence[Any]) -> list[Any]:
         """The results of ``@symbol`` for flat arguments.
 
+        What an op raises while it runs (a callback's error, JAX's ``FloatingPointError``) goes
+        through as it is, with a note that names the op and the user's line.
+
         Raises:
           ArgumentError: the function takes another number of arguments.
           EvaluationError: an op cannot be evaluated; names it and the user's line.
@@ -211,7 +187,7 @@ class Interpreter:
         return step.results
 
     def _evaluate(self, node: Node, operands: list[Any]) -> list[Any]:
-        control = control_flow.INTERPRETATIONS.get(node.name)
+        control = INTERPRETATIONS.get(node.name)
         if control is not None:
             outs = control(self, node, operands)
             if outs is not None:
@@ -220,8 +196,12 @@ class Interpreter:
             return self.leaf(node, operands)
         except EvaluationError:
             raise
-        except Exception as e:
+        except (JaxmlirError, NotImplementedError) as e:
             raise _located(e, node) from e
+        except Exception as e:
+            # Raised while the op ran: a NaN that JAX looks for, a callback's own error.
+            e.add_note(str(Diagnostic("note", f"raised by '{node.name}' op", *_position(node))))
+            raise
 
     # -- the domain of values: arrays; subclasses override these --
 
@@ -270,13 +250,14 @@ def _is_key(value: Any) -> bool:
 
 def _located(error: Exception, node: Node) -> EvaluationError:
     """The error as one about the op."""
-    with context():
-        position = locations.position(node.op.location)
     text = message_of(error).strip().partition("\n")[0]
-    plain = isinstance(error, (NotImplementedError, JaxmlirError))
-    kind = "" if plain else type(error).__name__
-    message = f"'{node.name}' op cannot be evaluated: {kind + ': ' if kind else ''}{text}"
-    return EvaluationError([Diagnostic("error", message, *position)])
+    message = f"'{node.name}' op cannot be evaluated: {text}"
+    return EvaluationError([Diagnostic("error", message, *_position(node))])
+
+
+def _position(node: Node) -> tuple[str, int, int]:
+    with context():
+        return locations.position(node.op.location)
 
 
 __all__ = ["Frame", "Hook", "Interpreter", "Step"]

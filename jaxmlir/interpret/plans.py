@@ -136,7 +136,7 @@ def _bind_of(program: Module, op: Any, name: str) -> Callable[..., list[Any]]:
 
 def _make_bind(program: Module, op: Any, name: str) -> Callable[..., list[Any]]:
     if name == "jaxpr.custom_lin":
-        refuse_custom_lin(op)
+        refuse_custom_lin(program, op, "evaluated")
     primitive, parameters = params.of_op(op, name, program.exporter)
     attributes = op.attributes
     ctx = effect_attributes.decode_ctx(

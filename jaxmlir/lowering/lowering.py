@@ -28,20 +28,12 @@ import numpy as np
 from jaxlib.mlir.dialects import func as func_dialect
 
 from jaxmlir import errors
-from jaxmlir._compat import (
-    ad,
-    config,
-    core,
-    effects,
-    jax_mlir_ext,
-    jaxlib_jax,
-    mlir,
-    source_info_util,
-)
+from jaxmlir._compat import config, core, effects, jax_mlir_ext, jaxlib_jax, mlir, source_info_util
 from jaxmlir.analysis import pointwise
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.liveness import Live, Mask, liveness_of
 from jaxmlir.bridge import params
+from jaxmlir.bridge.custom_rules.pending import forward_mode_error
 from jaxmlir.bridge.exporter import constant_value
 from jaxmlir.dialect import codec, custom_calls, effect_attributes, locations, op_signature, ops
 from jaxmlir.dialect.ir import (
@@ -56,7 +48,7 @@ from jaxmlir.dialect.ir import (
 )
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of, widths_of
-from jaxmlir.errors import JaxmlirError, LoweringError, cause_of
+from jaxmlir.errors import Diagnostic, JaxmlirError, LoweringError, cause_of
 from jaxmlir.lowering.deferred_bodies import Nesting
 from jaxmlir.lowering.templates import KeptLeaves, Template, kept_leaves
 from jaxmlir.support.cache_directory import directory
@@ -426,7 +418,7 @@ class _Lowering:
           shared: it means the same in every program.
         """
         if name == "jaxpr.custom_lin":
-            refuse_custom_lin(op)
+            refuse_custom_lin(self.program, op, "lowered")
         reader = self.program.stubs if _bodies(name) == "opaque" else self.program.exporter
         with context():
             primitive, parameters = params.of_op(op, name, reader)
@@ -539,7 +531,15 @@ def _at_op(error: Exception, op: Any, name: str) -> LoweringError:
     position = locations.position(op.location)
     if not isinstance(error, (errors.JaxmlirError, NotImplementedError)):
         error = LoweringError(f"{type(error).__name__}: {error}")
-    return errors.at_op(LoweringError, error, name, position, "op cannot be lowered")
+    located = errors.at_op(LoweringError, error, name, position, "op cannot be lowered")
+    first, *others = located.diagnostics
+    if locations.is_of_jax(first.file) and not locations.is_of_jax(position[0]):
+        # An op of a function of JAX's: who calls that is the user.
+        file, line, col = position
+        place = Diagnostic("note", "the op is here", first.file, first.line, first.col)
+        first = first._replace(file=file, line=line, col=col, notes=(*first.notes, place))
+        return type(located)([first, *others])
+    return located
 
 
 class _Equation(NamedTuple):
@@ -564,19 +564,20 @@ class _Equation(NamedTuple):
         return widths_of((*self.avals_in, *self.avals_out))
 
 
-def refuse_custom_lin(op: Any) -> NoReturn:
-    """Fails on a linear map of which only the transpose is known."""
-    attributes = op.attributes
-    bwd = f", {attributes['bwd']}" if "bwd" in attributes else ""
-    try:
-        ad.raise_custom_vjp_error_on_jvp()
-    except TypeError as e:
-        raise LoweringError(
-            "it is the derivative of a custom_vjp function, of which only the transpose is known"
-            f"{bwd}: forward-mode differentiation (jvp) of such a function is not defined; "
-            "custom_vjp_forward='transpose' (of a pass: custom-vjp-forward=transpose) takes the "
-            "transpose of its backward rule"
-        ) from e
+def refuse_custom_lin(program: Module, op: Any, verb: str) -> NoReturn:
+    """Fails on a linear map of which only the transpose is known.
+
+    Args:
+      verb: what it cannot be.
+    """
+    raise forward_mode_error(
+        program,
+        op,
+        "take it in reverse mode (grad, vjp, jacrev), or have jvp and linearize take the transpose "
+        "of its backward rule: custom_vjp_forward='transpose' (of a pass: "
+        "custom-vjp-forward=transpose)",
+        f"op cannot be {verb}",
+    )
 
 
 # By signature, of every program: those that name no function and no Python object.

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import jax_version
+from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import filled, zeros
 from jaxmlir.dialect.ir import free_symbol, func, ir
 from jaxmlir.passes.options import platform_or_default
@@ -144,7 +145,9 @@ class _Calls:
             self._symbols[key] = symbol = free_symbol(name, self._taken, self._numbers[name])
             self._taken.maps[1][symbol] = None
             signature = ([*types, *waits], types)
-            with ir.InsertionPoint(self._program.module.body), ir.Location.unknown():
+            # It, and what is in it, is where it is called first; lowered, where it is called.
+            _, place = locations.split(ir.Location.current)
+            with ir.InsertionPoint(self._program.module.body), place:
                 function = func.FuncOp(symbol, signature, visibility="private")
                 with ir.InsertionPoint(function.add_entry_block()):
                     func.ReturnOp(_barrier(function.arguments)[: len(types)])

@@ -69,6 +69,7 @@ BUILTIN_PASSES = (
     ("jaxpr-expand-trigonometry", "jaxmlir.optimize.cpu.expand_trigonometry:ExpandTrigonometry"),
     ("jaxpr-factor-linear-sums", "jaxmlir.optimize.algebra.factor_linear_sums:FactorLinearSums"),
     ("jaxpr-factor-logsumexp", "jaxmlir.optimize.algebra.factor_logsumexp:FactorLogsumexp"),
+    ("jaxpr-fold-constants", "jaxmlir.runtime.fold_constants:FoldConstants"),
     ("jaxpr-fold-unit-dims", "jaxmlir.optimize.simplify.fold_unit_dims:FoldUnitDims"),
     ("jaxpr-fuse-scans", "jaxmlir.optimize.loops.fuse_scans:FuseScans"),
     ("jaxpr-gather-dot", "jaxmlir.optimize.algebra.gather_dot:GatherDot"),

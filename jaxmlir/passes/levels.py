@@ -22,6 +22,8 @@ CLEAN_UP = (
 # Of a program before it is differentiated; what they leave behind is cleaned up in turn.
 STRUCTURE = (
     "jaxpr-licm",
+    # What is known costs nothing where others look at what ops cost.
+    "jaxpr-fold-constants",
     "jaxpr-raise-loops",
     "jaxpr-hoist-inverse",
     "jaxpr-raise-convolutions",

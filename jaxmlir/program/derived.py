@@ -2,6 +2,10 @@
 
 ``program.grad()(x)`` in a loop differentiates and compiles the first time, as ``jax.grad`` of a
 ``jax.jit`` function does.
+
+What is derived while custom rules wait to be traced is not what is derived when they are there:
+passes change and merge rules, too.  So whoever looks at it gets it derived again, from the program
+with its rules, and reads the same whatever was read before.
 """
 
 from __future__ import annotations
@@ -9,28 +13,76 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
 
+from jaxmlir._compat import ConfigSnapshot
 from jaxmlir.caching.configuration_key import setting
-from jaxmlir.errors import TransformError, deep_calls_as
+from jaxmlir.errors import JaxmlirError, TransformError, deep_calls_as
 from jaxmlir.support.collector import collector_paused
 
-if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
-
 Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class _Derivable(Protocol):
+    """A program, as far as what is derived from it depends on it.
+
+    Attributes:
+      custom_calls: what it may reach beyond XLA.
+      state: another object after each change.
+      derived: what was derived from it, by the method and its arguments.
+    """
+
+    custom_calls: frozenset[str] | None
+    state: object
+    derived: dict[Any, _Derived]
 
 
 class _Derived(NamedTuple):
     """What a method gave, and the state that each program in it was in."""
 
     result: Any
-    states: list[tuple[Program, object]]
+    states: list[tuple[_Derivable, object]]
 
     def is_as_given(self) -> bool:
         return all(program.state is state for program, state in self.states)
+
+
+class _WithRules:
+    """What a method gives of a program whose custom rules are traced.
+
+    Args:
+      options: the method's, by name.
+    """
+
+    def __init__(self, method: Callable[..., Any], program: Any, options: dict[str, Any]):
+        # Not the program itself, which has the function that calls it.
+        self._method, self._of, self._state = method, program.core, program.state
+        # What was done has been said.
+        self._options = options | ({"remarks": None} if "remarks" in options else {})
+        self._config = ConfigSnapshot()
+
+    @functools.cached_property
+    def programs(self) -> tuple[Any, ...]:
+        """These; none where the program has been changed since, or cannot be derived from with its
+        rules: that is no error before somebody asks for them."""
+        if self._of.state is not self._state:
+            return ()
+        self._of.rule_tracing.looked_at()
+        try:
+            with self._config.restored():
+                return _programs(self._method(self._of, **self._options))
+        except JaxmlirError:
+            return ()
+
+    def program(self, i: int) -> Any | None:
+        """One of them."""
+        return self.programs[i] if self.programs else None
+
+
+def _programs(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
 
 
 def derived_once(method: Method) -> Method:
@@ -48,7 +100,7 @@ def derived_once(method: Method) -> Method:
     # In one go: what comes between two pauses would set off a collection of what the first made.
     @collector_paused
     @functools.wraps(method)
-    def derived(program: Program, *args: Any, **kwargs: Any) -> Any:
+    def derived(program: _Derivable, *args: Any, **kwargs: Any) -> Any:
         by_position = dict(zip(positional, args, strict=False))
         bound = defaults | by_position | kwargs
         fits = len(args) == len(by_position) and len(bound) == len(defaults)
@@ -65,9 +117,23 @@ def derived_once(method: Method) -> Method:
             return method(program, *args, **kwargs)
         if known is not None and known.is_as_given():
             return known.result
-        result = method(program, *args, **kwargs)
-        programs = result if isinstance(result, tuple) else (result,)
-        if all(isinstance(p, type(program)) for p in programs) and not any(map(callable, leaves)):
+        known_rules = program.rule_tracing.is_read
+        try:
+            result = method(program, **bound)
+        except TransformError:
+            # A batch may be of too little for what its rules, traced since, turn out to need.
+            if not program.rule_tracing.reads_as_another:
+                raise
+            program.rule_tracing.looked_at()
+            result = method(program, **bound)
+        programs = _programs(result)
+        if not all(isinstance(p, type(program)) for p in programs):
+            return result
+        if not (known_rules or program.rule_tracing.is_read):
+            with_rules = _WithRules(method, program, bound)
+            for i, p in enumerate(programs):
+                p.rule_tracing.read_as(functools.partial(with_rules.program, i))
+        if not any(map(callable, leaves)):
             program.derived[key] = _Derived(result, [(p, p.state) for p in programs])
         return result
 

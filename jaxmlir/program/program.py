@@ -86,8 +86,8 @@ class Program(Module):
       when_lowered: passes that run where the program is lowered, and where one derived from it is.
     """
 
-    # These are not in the state.
-    __slots__ = ("_callees", "_jitted")
+    # These are not in the state: JAX keeps it, and must not keep what keeps its function.
+    __slots__ = ("_callees", "_jitted", "derived")
 
     when_lowered: Pipeline | None = None
 
@@ -97,8 +97,14 @@ class Program(Module):
     def changed(self, functions: dict[str, func.FuncOp] | None = None) -> None:
         self.forget_calls()
         self._specialized: dict[Any, Program] = {}
-        self.derived: dict[Any, Any] = {}
+        for program in (self, self.core):
+            program.derived = {}
         super().changed(functions)
+
+    def become(self, other: Module) -> None:
+        super().become(other)
+        for program in (self, self.core):
+            program._callees = {}
 
     def clone(self, *, hold_rules: bool = False, among: Collection[str] | None = None) -> Program:
         result = super().clone(hold_rules=hold_rules, among=among)
@@ -196,8 +202,9 @@ class Program(Module):
     ) -> Program:
         """The program after the passes of an optimization level; see ``jaxmlir.passes.LEVELS``.
 
-        Custom rules that are still to be traced wait on, and are not optimized when they are.  A
-        program that is still to be differentiated does without ``jaxmlir.passes.STORAGE``.
+        Custom rules that are still to be traced wait on; who looks at the result gets what these
+        passes make of the program with its rules.  A program that is still to be differentiated
+        does without ``jaxmlir.passes.STORAGE``.
 
         Args:
           level: 0 does nothing; 1 is cheap and changes no bit of a result.
@@ -246,7 +253,9 @@ class Program(Module):
         if memory_budget is not None:
             option = f"{{memory-budget={memory_budget} measure={measure}}}".lower()
         pipeline = f"jaxpr-inline,jaxpr-remat{option}"
-        return self._after_passes(pipeline, remarks)
+        # Who looks at the result is not to wait for it to be compiled again.
+        compiles = measure and memory_budget is not None
+        return self._after_passes(pipeline, remarks, hold_rules=not compiles)
 
     def __copy__(self) -> Program:
         return self.clone()
@@ -487,7 +496,10 @@ class Program(Module):
         while_loops: str = "error",
         checkpoints: int | None = None,
     ) -> Program:
-        """The second derivatives, forward over reverse; options as for ``jax.hessian``.
+        """The second derivatives; options as for ``jax.hessian``.
+
+        Forward over reverse; of a program in which a function with a custom VJP rule is in the way
+        of forward mode, such as a solver of ODEs, reverse over reverse.
 
         The Jacobian of the Jacobian: its leaves have the shapes of the result, the argument and the
         argument again.  Errors as for :meth:`jacfwd`, ``while_loops`` and ``checkpoints`` as for
@@ -611,6 +623,9 @@ class Program(Module):
 
     def eval(self, *args: Any, hooks: Sequence[Hook] = (), **kwargs: Any) -> Any:
         """The result, computed op by op, into every called function, loop and branch.
+
+        What an op raises while it runs (a callback's error, JAX's ``FloatingPointError``) goes
+        through as it is, with a note that names the op and the user's line.
 
         Args:
           hooks: see :class:`jaxmlir.interpret.interpreter.Hook`; each is called before and after

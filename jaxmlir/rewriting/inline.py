@@ -9,11 +9,13 @@ than calls.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.analysis.call_graph import CALLS, callee_of
 from jaxmlir.analysis.manager import analyses_of
+from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.builder import inline as inline_body
 from jaxmlir.dialect.builder import ops_with_symbols, put_instead, references
 from jaxmlir.dialect.ir import func, ir, is_private, new_function, scope
@@ -67,7 +69,7 @@ def inline(program: Module, max_ops: int = 8, single_use: bool = True) -> int:
                     waiting[callee] = symbol
                     grown += sizes[callee] - 1
                     continue
-                _inline(op, functions[callee])
+                _inline(op, name, functions[callee])
                 if uses[callee] == 0 and is_private(functions[callee]):
                     functions[callee].operation.erase()
                 else:
@@ -117,7 +119,7 @@ def _inline_all(
             op.operation.move_before(last.operation)
             continue
         apart, block = new_function(callee, [], [], op.location, False)
-        with ir.InsertionPoint(block), op.location:
+        with ir.InsertionPoint(block), _location(op, name):
             values = inline_body(functions[callee], list(op.operands))
         put_instead(op, values)
         stack.append((iter(list(block.operations)), apart.operation))
@@ -127,7 +129,21 @@ def _reason(once: bool, size: int) -> str:
     return "called here only" if once else f"it is small ({size} ops)"
 
 
-def _inline(op: Any, function: func.FuncOp) -> None:
-    with ir.InsertionPoint(op), op.location:
+def _inline(op: Any, name: str, function: func.FuncOp) -> None:
+    with ir.InsertionPoint(op), _location(op, name):
         values = inline_body(function, list(op.operands))
     put_instead(op, values)
+
+
+def _location(op: Any, name: str) -> ir.Location:
+    """Where the ops of a called function go: profiles name the function, as they do without us."""
+    attributes = op.attributes
+    called = attributes["name"] if "name" in attributes else None
+    return locations.of_body(op.location, _scope(name, called))
+
+
+@functools.cache
+def _scope(name: str, called: ir.Attribute | None) -> str:
+    """What JAX's lowering adds to the name stack: ``jit(layer)``, ``closed_call``."""
+    scope = name.removeprefix("jaxpr.")
+    return scope if called is None else f"{scope}({codec.decode(called)})"

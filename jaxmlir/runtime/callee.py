@@ -177,6 +177,17 @@ class Pruned(Callee):
 @collector_paused
 def derive(program: Module, symbol: str, transformation: str, pattern: Any) -> Any:
     """A copy of the program with the transformed function in it, and what the pass says of it."""
+    try:
+        return _derive(program, symbol, transformation, pattern)
+    except TransformError:
+        # As methods of the program do: see `derived_once`.
+        if not program.rule_tracing.reads_as_another or symbol != program.name:
+            raise
+        program.rule_tracing.looked_at()
+        return _derive(program, symbol, transformation, pattern)
+
+
+def _derive(program: Module, symbol: str, transformation: str, pattern: Any) -> Any:
     from jaxmlir.dialect.builder import reachable
     from jaxmlir.transforms.higher_order.residuals import linearize_call, partial_eval_call
     from jaxmlir.transforms.jvp import jvp

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir._compat import close_jaxpr, core, debug_info, dispatch, named_sharding
-from jaxmlir.bridge import params
+from jaxmlir._compat import close_jaxpr, core, debug_info, dispatch, named_sharding, pe
+from jaxmlir.bridge.exporter import equation
 from jaxmlir.dialect.ir import context
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import JaxmlirError, LoweringError
@@ -36,18 +36,16 @@ def placement_of(program: Module, ops: Iterable[tuple[Any, str]]) -> Any | None:
     with context():
         for op, name in ops:
             if name in names:
-                primitive, parameters = params.of_op(op, name, program.stubs)
-                if name != "jaxpr.jit" or _has_shardings(parameters):
-                    invars = [core.Var(aval_of(v.type)) for v in op.operands]
-                    outvars = [core.Var(aval_of(v.type)) for v in op.results]
-                    eqns.append(
-                        core.new_jaxpr_eqn(invars, outvars, primitive, parameters, core.no_effects)
-                    )
+                invars = [core.Var(aval_of(v.type)) for v in op.operands]
+                eqn = equation(program.stubs, op, name, invars)
+                if name != "jaxpr.jit" or _has_shardings(eqn.params):
+                    eqns.append(eqn)
     if not eqns:
         return None
     invars = [v for eqn in eqns for v in eqn.invars]
     info = debug_info("jit", "placement", len(invars), 0)
-    return close_jaxpr(core.Jaxpr([], invars, [], eqns, core.no_effects, info))
+    effects = pe.make_jaxpr_effects([], invars, [], eqns)
+    return close_jaxpr(core.Jaxpr([], invars, [], eqns, effects, info))
 
 
 @contextlib.contextmanager

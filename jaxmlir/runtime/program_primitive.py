@@ -16,6 +16,7 @@ from jaxmlir._compat import (
     ad_util,
     batching,
     close_jaxpr,
+    config,
     core,
     debug_info,
     defer_mhlo_classes,
@@ -56,16 +57,22 @@ def _impl(*args: Any, **params: Any) -> list[Any]:
     callee = params["callee"]
     if jax.config.jax_disable_jit:
         return core.jaxpr_as_fun(callee.closed_jaxpr)(*args)
-    if jax.config.jax_debug_nans or jax.config.jax_debug_infs:
-        # JAX comes here where a compiled call gave one, to be told which op it was.
-        from jaxmlir.interpret.interpreter import Interpreter
-
-        return Interpreter(callee.program).run(callee.symbol, args)
 
     def jitted() -> Any:
         # What it is traced to is not to keep it.
-        twin = params | {"callee": callee.twin()}
-        return jax.jit(lambda *xs: call_p.bind(*xs, **twin))
+        twin = callee.twin()
+
+        def called(*xs: Any) -> list[Any]:
+            if isinstance(core.trace_ctx.trace, core.EvalTrace):
+                # The compiled function gave a NaN, and JAX asks which op it was.
+                from jaxmlir.interpret.interpreter import Interpreter
+
+                return Interpreter(twin.program).run(twin.symbol, xs)
+            # A call without arguments would be evaluated, here again.
+            with config.eager_constant_folding(False):
+                return call_p.bind(*xs, **params | {"callee": twin})
+
+        return jax.jit(called)
 
     # The same function each time, which JAX compiles once.
     return callee.once(("jitted", params["placement"]), jitted)(*args)

@@ -35,6 +35,7 @@ class NewFunction:
           like: the function whose location the new one has.
         """
         self._rules = rules
+        self._detached = detached
         self.name = name if reserved or detached else rules.importer.unique_symbol(name)
         arg_types = list(arg_types)
         ip = False if detached else ir.InsertionPoint(rules.program.module.body)
@@ -46,8 +47,12 @@ class NewFunction:
 
     @contextmanager
     def body(self) -> Iterator[None]:
-        """Ops built meanwhile go to the end of the function."""
-        with ir.InsertionPoint(self.block):
+        """Ops built meanwhile go to the end of the function, and are where it is unless they, or
+        who builds them, are somewhere else.  Those of a detached one are where it is copied to."""
+        place = ir.Location.current
+        if isinstance(place, ir.UnknownLoc) and not self._detached:
+            place = self.op.location
+        with ir.InsertionPoint(self.block), place:
             yield
 
     def finish(self, results: Sequence[ir.Value]) -> str:
@@ -112,3 +117,15 @@ def adapt(
         outs = iter(take_in(function, args))
         full = [next(outs) if given else zeros(type_) for type_, given in results]
     return new.finish(full)
+
+
+def call(rules: Rules, symbol: str, args: Sequence[ir.Value]) -> list[ir.Value]:
+    """Writes a call of ``@symbol`` at the current insertion point; its results."""
+    # What profilers show is the user's name.
+    name, _, _ = symbol.partition(".")
+    attributes = {"jaxpr": ir.FlatSymbolRefAttr.get(symbol), "name": ir.StringAttr.get(name)}
+    effects = rules.functions.given_effects.of_call(symbol)
+    if effects is not None:
+        attributes["jaxpr.effects"] = effects
+    types = list(rules.program.function(symbol).type.results)
+    return list(ir.Operation.create("jaxpr.jit", types, list(args), attributes).results)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import re
 
 import jax
+import jax.experimental.ode
 import jax.extend
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +19,7 @@ import jaxmlir
 from jaxmlir import backend
 from jaxmlir._compat import jax_version
 from jaxmlir.bridge.custom_rules import pending
-from jaxmlir.errors import JaxmlirError, LoweringError, TransformError
+from jaxmlir.errors import ForwardModeError, JaxmlirError, LoweringError, TransformError
 
 compat = pytest.mark.compat
 
@@ -628,3 +630,115 @@ def test_a_rule_that_cannot_be_traced_fails_when_it_is_used():
     assert program(1.0) == 2.0
     with pytest.raises(TransformError, match="no derivative today"):
         jax.grad(program)(1.0)
+
+
+def _lifted(x):
+    return jnp.zeros((1, *x.shape)).at[0].set(x)
+
+
+def _constant(x):
+    return jnp.zeros(2)
+
+
+@compat
+@pytest.mark.parametrize(
+    ("fun", "rule", "shape"),
+    [
+        # JAX leaves out what is set where it is empty.
+        (_lifted, lambda p, t: (p[0][None], t[0][None]), (1, 0)),
+        (_lifted, lambda p, t: (p[0][None], t[0][None]), (2, 0)),
+        (_constant, lambda p, t: (0 * p[0], t[0]), (3, 2)),
+        (_constant, lambda p, t: (jnp.zeros(2), t[0]), (3, 2)),
+    ],
+)
+def test_a_jvp_rule_that_is_batched_alone(fun, rule, shape):
+    """``jax.vmap`` batches a rule's results, and not those of a function that depends on nothing
+    batched; JAX cannot differentiate what it stages out of that."""
+    with_rule = jax.custom_jvp(fun)
+    with_rule.defjvp(rule)
+    x = jnp.ones(shape)
+    batched = jax.vmap(with_rule)
+    with pytest.raises(TypeError, match="broadcast_dimensions"):
+        jax.jvp(jax.jit(batched), (x,), (x,))
+    program = jaxmlir.trace(batched)(x)
+    program.verify()
+    for p in (program, program.optimize(2), reread(program)):
+        np.testing.assert_array_equal(p(x), batched(x))
+        with pytest.raises(TransformError, match=r"(?s)test_custom_rules.py:\d+.*jax.vmap makes"):
+            p.jvp()
+    wanted = jax.jvp(batched, (x,), (x,))
+    same(jaxmlir.trace(with_rule)(x[0]).vmap(axis_size=len(x)).jvp()((x,), (x,)), wanted)
+
+
+@compat
+def test_a_forward_rule_that_is_batched_alone():
+    with_rule = jax.custom_vjp(_constant)
+    with_rule.defvjp(lambda x: (0 * x, x), lambda x, ct: (ct * x,))
+    x = jnp.ones((3, 2))
+    batched = jax.vmap(with_rule)
+    with pytest.raises(TypeError, match="broadcast_dimensions"):
+        jax.vjp(jax.jit(batched), x)
+    program = jaxmlir.trace(batched)(x)
+    program.verify()
+    for p in (program, program.optimize(2), reread(program)):
+        np.testing.assert_array_equal(p(x), batched(x))
+        with pytest.raises(TransformError, match=r"(?s)test_custom_rules.py:\d+.*jax.vmap makes"):
+            p.vjp()
+    wanted = jax.vjp(batched, x)[1](2 * x)
+    for read in (False, True):
+        program = jaxmlir.trace(with_rule)(x[0])
+        if read:
+            program.trace_rules()
+        ours = program.vmap(axis_size=len(x))
+        same(jax.vjp(ours, x)[1](2 * x), wanted)
+        fwd, bwd = ours.vjp()
+        same(bwd(fwd(x)[1], 2 * x), wanted)
+
+
+def _of_ode(y0):
+    def right_side(y, t):
+        return -jnp.sin(y)
+
+    return jnp.sum(jax.experimental.ode.odeint(right_side, y0, jnp.linspace(0.0, 1.0, 4)) ** 2)
+
+
+def _of_doubles(x):
+    return jnp.sum(double(x) ** 2)
+
+
+@compat
+def test_the_hessian_of_a_function_whose_vjp_rule_calls_it_is_in_reverse_mode():
+    x = jnp.array([0.3, 0.8])
+    wanted = jax.jacrev(jax.jacrev(_of_ode))(x)
+    with pytest.raises(TypeError, match="forward-mode"):
+        jax.hessian(_of_ode)(x)
+    program = jaxmlir.trace(_of_ode)(x)
+    for p in (program, reread(program)):
+        np.testing.assert_allclose(p.hessian()(x), wanted, rtol=1e-5)
+    same(jaxmlir.trace(_of_doubles)(x).hessian()(x), jax.hessian(_of_doubles)(x))
+
+
+@compat
+@pytest.mark.parametrize("fun", [_of_ode, _of_doubles])
+def test_forward_mode_over_a_vjp_rule_says_what_jax_says_and_where(fun):
+    x = jnp.array([0.3, 0.8])
+    with pytest.raises(TypeError) as caught:
+        jax.jvp(fun, (x,), (x,))
+    said = re.escape(str(caught.value).removesuffix("."))
+    line = fun.__code__.co_firstlineno
+    program = jaxmlir.trace(fun)(x)
+    ways = (
+        lambda: program.jacfwd(),
+        lambda: program.jvp()((x,), (x,)),
+        lambda: jax.jvp(program, (x,), (x,)),
+    )
+    for way in ways:
+        with pytest.raises(ForwardModeError, match=rf"transpose is known, .*: {said}") as caught:
+            way()
+        assert isinstance(caught.value, TypeError)
+        assert isinstance(caught.value, LoweringError)
+        first = caught.value.diagnostics[0]
+        assert first.file == __file__
+        assert line < first.line <= line + 4
+    with pytest.raises(ForwardModeError, match=said):
+        program.jvp().eval((x,), (x,))

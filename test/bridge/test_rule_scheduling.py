@@ -5,6 +5,7 @@ import threading
 import time
 
 import jax
+import jax.experimental.ode
 import jax.extend
 import jax.numpy as jnp
 import numpy as np
@@ -100,6 +101,93 @@ def test_optimizing_a_program_traces_no_rule(level):
         second, jax.jvp(jax.grad(loss), (matrix(),), (matrix(),))[1], rtol=1e-4, atol=1e-4
     )
     assert "jvp_jaxpr = @square_jvp" in optimized.as_text()
+
+
+@jax.custom_vjp
+def scaled_tanh(x, w):
+    return jnp.tanh(x) * w
+
+
+scaled_tanh.defvjp(
+    lambda x, w: (scaled_tanh(x, w), (x, w)),
+    lambda r, ct: (ct * r[1] / jnp.cosh(r[0]) ** 2, ct * jnp.tanh(r[0])),
+)
+
+
+def alike_in_a_row(x, w):
+    return jnp.sum(jnp.stack([scaled_tanh(x * i, w) for i in range(17)]))
+
+
+def in_a_loop(x, w):
+    def step(c, _):
+        return jax.nn.silu(c) * jax.nn.relu(w), scaled_tanh(c, w)
+
+    return jnp.sum(lax.scan(step, x, None, 4)[1])
+
+
+def with_a_solver(x, w):
+    def right_side(y, t, w):
+        return -w * jnp.sin(y)
+
+    return jnp.sum(jax.experimental.ode.odeint(right_side, x, jnp.linspace(0.0, 1.0, 4), w))
+
+
+DERIVED = {
+    "level 1": lambda p: p.optimize(1),
+    "level 2": lambda p: p.optimize(2),
+    "with remarks": lambda p: p.optimize(2, remarks=lambda remark: None),
+    "gradient": lambda p: p.grad(),
+    "gradient of level 2": lambda p: p.optimize(2).grad(),
+    "level 2 of gradient": lambda p: p.grad().optimize(2),
+    "forward half": lambda p: p.vjp()[0],
+    "backward half": lambda p: p.vjp()[1],
+    "batch": lambda p: p.vmap(axis_size=3),
+    "level 2 of batch of level 1": lambda p: p.optimize(1).vmap(axis_size=3).optimize(2),
+    "remat": lambda p: p.grad().remat(),
+}
+
+
+@pytest.mark.parametrize("fun", [alike_in_a_row, in_a_loop, with_a_solver])
+@pytest.mark.parametrize("derive", DERIVED.values(), ids=DERIVED)
+def test_what_is_derived_reads_the_same_whatever_was_read_before(fun, derive):
+    args = np.linspace(0.3, 0.9, 3, dtype=np.float32), np.float32([0.5, 0.7, 0.9])
+    fresh, read, late = (jaxmlir.trace(fun)(*args) for _ in range(3))
+    read.as_text()
+    wanted = derive(read).as_text(debug_info=True)
+    assert derive(fresh).as_text(debug_info=True) == wanted
+    # The program is read once there is what is derived from it.
+    derived = derive(late)
+    late.as_text()
+    assert derived.as_text(debug_info=True) == wanted
+
+
+def test_a_program_that_was_read_computes_what_it_did():
+    args = np.linspace(0.3, 0.9, 3, dtype=np.float32), np.float32([0.5, 0.7, 0.9])
+    wanted = jax.grad(alike_in_a_row, (0, 1))(*args)
+    optimized = jaxmlir.trace(alike_in_a_row)(*args).optimize(2)
+    jitted = jax.jit(lambda *args: optimized(*args))
+    for _ in range(2):
+        for run in (optimized, jitted):
+            np.testing.assert_allclose(run(*args), alike_in_a_row(*args), rtol=1e-6)
+        for gradient in (optimized.grad(argnums=(0, 1)), jax.jit(jax.grad(optimized, (0, 1)))):
+            for ours, theirs in zip(gradient(*args), wanted, strict=True):
+                np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+        optimized.verify()
+        assert jaxmlir.parse(optimized.as_text()).as_text() == optimized.as_text()
+
+
+def test_what_was_derived_from_a_program_that_changed_since_stays():
+    square, _ = square_with_counted_rule()
+    program = jaxmlir.trace(lambda x: square(x) + 1)(matrix())
+    derived = program.optimize(1)
+    (add,) = (op for op in program.function(program.name).entry_block if op.name == "jaxpr.add")
+    add.results[0].replace_all_uses_with(add.operands[0])
+    program.changed()
+    np.testing.assert_array_equal(program(matrix()), matrix() @ matrix())
+    assert "jvp_jaxpr = @square_jvp" in derived.as_text()
+    np.testing.assert_array_equal(
+        jaxmlir.parse(derived.as_text())(matrix()), matrix() @ matrix() + 1
+    )
 
 
 def test_rules_are_traced_under_the_configuration_of_the_import():

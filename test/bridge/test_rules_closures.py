@@ -2,6 +2,7 @@
 gives where it differentiates while these values are at hand."""
 
 import collections
+import contextlib
 import functools
 import operator
 import types
@@ -14,6 +15,7 @@ import pytest
 from jax import lax
 
 import jaxmlir
+from jaxmlir.bridge.custom_rules import closures
 from jaxmlir.errors import TransformError
 
 pytestmark = pytest.mark.compat
@@ -485,6 +487,7 @@ HOLDERS = {
     "array of objects": (_array_with, lambda held: held[0]),
     "private slot": (WithSlots, WithSlots.value),
     "behind numbers": (_behind_numbers, lambda held: held()),
+    "jaxpr": (lambda value: jax.make_jaxpr(lambda: 1 * value)(), lambda held: held.consts[0]),
 }
 
 
@@ -512,6 +515,151 @@ def test_what_holds_values_that_rules_close_over(hold, read, kind):
 
     wanted = jax.grad(loss)(Y, X)
     np.testing.assert_allclose(jaxmlir.trace(loss)(Y, X).grad()(Y, X), wanted, rtol=1e-6)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def scaled(z, scales):
+    return jnp.sin(z) * scales["outer"][0]
+
+
+@scaled.defjvp
+def scaled_jvp(scales, primals, tangents):
+    return scaled(*primals, scales), 3.0 * tangents[0] * scales["outer"][0] * jnp.cos(primals[0])
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnames=("function",))
+def applied_with_jvp(function, z):
+    return function(z)
+
+
+@applied_with_jvp.defjvp
+def applied_jvp(function, primals, tangents):
+    tangent = jax.jvp(function, primals, tangents)[1]
+    return applied_with_jvp(function, *primals), 3.0 * tangent
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def applied_with_vjp(function, z):
+    return function(z)
+
+
+applied_with_vjp.defvjp(
+    lambda function, z: (applied_with_vjp(function, z), z),
+    lambda function, z, ct: (3.0 * jax.vjp(function, z)[1](ct)[0],),
+)
+
+GIVEN = {
+    "arrays": lambda x: lambda z: scaled(z, {"outer": (x, 2)}),
+    "a function, JVP": lambda x: functools.partial(applied_with_jvp, lambda z: jnp.sin(z * x)),
+    "a function, VJP": lambda x: functools.partial(applied_with_vjp, lambda z: jnp.sin(z * x)),
+    "a partial": lambda x: functools.partial(
+        applied_with_vjp, functools.partial(lambda z, slope: jnp.sin(z * slope), slope=x)
+    ),
+    "a function with one of its own": lambda x: functools.partial(
+        applied_with_vjp, lambda z: scaled(z, {"outer": (x, 2)}) * x
+    ),
+}
+
+
+def in_while(x, y, make):
+    def body(carry):
+        i, slope, z = carry
+        return i + 1, 1.5 * slope, make(slope)(z) * z
+
+    return lax.while_loop(lambda carry: carry[0] < 3, body, (0, x, y))[2]
+
+
+@pytest.mark.parametrize("make", GIVEN.values(), ids=GIVEN)
+@pytest.mark.parametrize("place", PLACES)
+def test_arguments_that_are_not_differentiated(place, make):
+    function = loss(place, make)
+    program = jaxmlir.trace(function)(X, Y)
+    want = of_jax(jax.grad(function, 1), X, Y)
+    np.testing.assert_allclose(program.grad(1)(X, Y), want, 1e-5, 1e-6)
+    np.testing.assert_allclose(jaxmlir.parse(str(program)).grad(1)(X, Y), want, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("make", GIVEN.values(), ids=GIVEN)
+@pytest.mark.parametrize("place", ["straight", "in jit", "in scan", "in cond"])
+def test_second_derivatives_past_arguments_that_are_not_differentiated(place, make):
+    function = loss(place, make)
+    want = of_jax(jax.jacrev(jax.grad(function, 1), 1), X, Y)
+    gradient = jaxmlir.trace(function)(X, Y).grad(1)
+    np.testing.assert_allclose(jax.jacrev(gradient, 1)(X, Y), want, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("kind", ["arrays", "a function, JVP"])
+def test_arguments_that_are_not_differentiated_in_while_loops(kind):
+    def total(x, y):
+        return jnp.sum(in_while(x, y, GIVEN[kind]))
+
+    _, want = jax.jvp(lambda y: of_jax(total, X, y), (Y,), (X,))
+    program = jaxmlir.trace(total)(X, Y)
+    np.testing.assert_allclose(jax.jvp(lambda y: program(X, y), (Y,), (X,))[1], want, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("before", ["nothing", "jit of grad", "grad of jit"])
+def test_what_a_process_did_before_makes_no_difference_to_rules(before):
+    @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+    def f(z, slope):
+        return z * slope
+
+    f.defjvp(lambda slope, primals, tangents: (primals[0] * slope, 2 * slope * tangents[0]))
+
+    @jax.jit
+    def total(z, slope):
+        return jnp.sum(f(z, slope))
+
+    if before == "jit of grad":
+        jax.jit(jax.grad(total.__wrapped__))(Y, X)
+    elif before == "grad of jit":
+        # JAX itself runs the rule when the value that it is given is gone.
+        with contextlib.suppress(TypeError, jax.errors.UnexpectedTracerError):
+            jax.grad(total)(Y, X)
+    np.testing.assert_allclose(jaxmlir.trace(total)(Y, X).grad()(Y, X), 2 * X, 1e-6)
+
+
+def test_a_pseudoinverse_with_a_traced_cutoff():
+    matrix = np.array([[1.0, 2.0], [3.0, 4.5], [0.5, 1.0]], np.float32)
+    cutoff = np.float32(1e-4)
+
+    def total(a, rtol):
+        return jnp.sum(jnp.linalg.pinv(a, rtol=rtol))
+
+    want = jax.jit(jax.grad(total))(matrix, cutoff)
+    got = jaxmlir.trace(total)(matrix, cutoff).grad()(matrix, cutoff)
+    np.testing.assert_allclose(got, want, 1e-4, 1e-5)
+
+
+def walks_of_second_derivatives(calls, monkeypatch):
+    """How many values each walk over what rules close over sees, in a second derivative of so many
+    calls."""
+    found = []
+
+    def counted(rules):
+        values = list(made_of(rules))
+        found.append(len(values))
+        return iter(values)
+
+    def total(x, y):
+        f = with_jvp(x)
+        for _ in range(calls):
+            y = jax.jit(lambda z: f(z) + f(2 * z))(y)
+        return jnp.sum(y)
+
+    made_of = closures.made_of
+    with monkeypatch.context() as patch:
+        patch.setattr(closures, "made_of", counted)
+        gradient = jaxmlir.trace(total)(X, Y).grad(1)
+        jaxmlir.trace(lambda x, y: jnp.sum(jnp.cos(gradient(x, y))))(X, Y).grad(1)
+    return found
+
+
+def test_what_rules_close_over_is_no_program(monkeypatch):
+    """A rule that was exported has its program, which may be large, and refers to other rules."""
+    few, many = (walks_of_second_derivatives(calls, monkeypatch) for calls in (2, 8))
+    assert len(many) <= 4 * len(few)
+    assert max(many) == max(few) < 100
 
 
 def test_rules_that_close_over_what_cannot_be_looked_into():

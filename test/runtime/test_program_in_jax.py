@@ -18,7 +18,7 @@ from comparing import reread, same
 from jax import lax
 
 import jaxmlir
-from jaxmlir.errors import ArgumentError, EvaluationError
+from jaxmlir.errors import ArgumentError
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.callee import Callee
 
@@ -373,13 +373,14 @@ def test_functions_that_are_not_staged_out():
         # Such a function may look at its arguments.
         looking = jaxmlir.jit(lambda x, n: x * n if x > 0 else -x, static_argnums=1)
         assert looking(x, 3) == 7.5 and jax.grad(looking)(x, 3) == 3.0
-    nan = r"test_program_in_jax.py:\d+.*'jaxpr.log' op .*FloatingPointError: invalid value \(nan\)"
+    nan = r"(?s)invalid value \(nan\).*test_program_in_jax.py:\d+.*raised by 'jaxpr.log' op"
     for run in (program, program.value_and_grad()):
-        with jax.debug_nans(True), pytest.raises(EvaluationError, match=nan):
+        with jax.debug_nans(True), pytest.raises(FloatingPointError, match=nan):
             run(x - 3, y)
     with jax.debug_nans(True), pytest.raises(FloatingPointError):
         ours(x - 3, 2, y)
-    with jax.debug_infs(True), pytest.raises(EvaluationError, match=r"jaxpr.log.*\(inf\)"):
+    inf = r"(?s)\(inf\).*raised by 'jaxpr.log' op"
+    with jax.debug_infs(True), pytest.raises(FloatingPointError, match=inf):
         program(x - 1.5, y)
 
 

@@ -32,10 +32,22 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxmlir._compat import atom_of, close_jaxpr, core, lu, open_jaxpr, rebound, stages, tree_util
+from jaxmlir._compat import (
+    atom_of,
+    close_jaxpr,
+    core,
+    lu,
+    open_jaxpr,
+    rebound,
+    rule_transforms,
+    stages,
+    tree_util,
+)
 from jaxmlir.bridge.custom_rules import hijax
+from jaxmlir.bridge.exporter import Exporter
 from jaxmlir.bridge.origins import chain_of
 from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL, PRIMITIVES
+from jaxmlir.dialect.module import Module
 
 THUNKS = ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd")
 """The parameters of equations that are rules."""
@@ -268,14 +280,17 @@ _PARTS: dict[Any, Callable[[Any], Iterable[Any]]] = {
     types.FunctionType: _of_function,
     np.ndarray: _of_array,
     type: _of_class,
-    # What closes over nothing, or over what is not the rule's.
+    core.Jaxpr: lambda jaxpr: open_jaxpr(jaxpr)[1],
+    # What closes over nothing, or over what is not the rule's, as a program does that it was
+    # exported from or calls.
     (
         *(str, bytes, int, float, complex, type(None), types.ModuleType),
         *(np.generic, np.dtype, jax.Array, tree_util.PyTreeDef),
-        *(core.Trace, core.Tracer, core.Jaxpr, core.DebugInfo, core.AbstractValue),
-        *(lu.Store, lu.EqualStore, stages.Traced, hijax.Called),
+        *(core.Trace, core.Tracer, core.DebugInfo, core.AbstractValue),
+        *(lu.Store, lu.EqualStore, stages.Traced, hijax.Called, Exporter, Module),
     ): _nothing,
-    lu.WrappedFun: lambda value: (value.f,),
+    # Static arguments of the function stand in its transforms.
+    lu.WrappedFun: lambda value: (value.f, *rule_transforms(value)),
     jax.custom_jvp: lambda value: (value.fun, value.jvp),
     jax.custom_vjp: lambda value: (value.fun, value.fwd, value.bwd),
     hijax.FUNCTIONS: hijax.function_parts,

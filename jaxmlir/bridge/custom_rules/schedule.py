@@ -7,13 +7,16 @@ Differentiating it traces those of its own ops; those of the ops in these rules 
 derivative is differentiated or looked at.  Batching it traces none, but JVP rules by which more may
 have to be batched.  A rule that is told which tangents are zero is traced for those that a
 derivative meets.
+
+Whoever looks at what was derived from a program whose rules wait gets it as it is derived from the
+program with its rules (:mod:`jaxmlir.program.derived`): no text depends on what was read before.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.bridge.custom_rules.pending import Untraced
@@ -54,10 +57,29 @@ class RuleTracing:
         self._importer = importer
         self._under_way = False
         self._pending: Pending | None = None
+        self._read_as: Callable[[], Module | None] | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the program is what whoever looks at it sees."""
+        return not (self.waiting or self.reads_as_another)
+
+    @property
+    def reads_as_another(self) -> bool:
+        """Whether the program is derived again before somebody looks at it."""
+        return self._read_as is not None
+
+    def read_as(self, make: Callable[[], Module | None]) -> None:
+        """Has the program become another that computes the same when somebody looks at it.
+
+        Args:
+          make: gives that program, or ``None`` if this one is to stay as it is.
+        """
+        self._read_as = make
 
     def forget(self) -> None:
         """Takes the rules of the module, which is another one now, for traced."""
-        self.table = self._importer = None
+        self.table = self._importer = self._read_as = None
         self.waiting = False
 
     def of_clone(self, program: Module, held: bool) -> RuleTracing:
@@ -102,8 +124,29 @@ class RuleTracing:
 
     def looked_at(self) -> None:
         """Traces the rules of ops for somebody who may look for them."""
-        if not self.held:
-            self.trace()
+        if self.held:
+            return
+        if self.reads_as_another:
+            self._become_as_read()
+        self.trace()
+
+    def _become_as_read(self) -> None:
+        with self.lock:
+            # Another thread may have done it meanwhile; and a rule that looks at the program it
+            # belongs to sees it as far as it is.
+            if self._read_as is None or self._under_way:
+                return
+            self._under_way = True
+            try:
+                other = self._read_as()
+                if other is not None:
+                    other.rule_tracing.looked_at()
+                    self.program.become(other)
+                    self.table, self._importer = other.rule_tracing.table, None
+                    self.marked, self.waiting = other.rule_tracing.marked, False
+                self._read_as = None
+            finally:
+                self._under_way = False
 
     def trace(self, *, within: Collection[str] | None = None, of: Any = None) -> None:
         """Traces rules: see :meth:`Program.trace_rules`."""

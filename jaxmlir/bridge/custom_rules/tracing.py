@@ -78,6 +78,10 @@ def _jvp_rule(eqn: Any, pending: Pending) -> Told:
         with _Turns.at(thunk).lock:
             jaxpr, consts, out_zeros = library.trace_jvp(eqn, in_avals, in_zeros[fixed:])
         _check_count(len(out_zeros), eqn)
+        tangents = [v.aval.to_tangent_aval() for v in eqn.outvars]
+        nonzero = [aval for aval, zero in zip(tangents, out_zeros, strict=True) if not zero]
+        _check_types("result", [v.aval for v in eqn.outvars], jaxpr.outvars)
+        _check_types("nonzero tangent", nonzero, jaxpr.outvars[len(eqn.outvars) :])
         read = closures.reads(consts, constants.chains)
         jaxpr, consts = closures.bound(jaxpr, consts, in_avals, constants.chains, pending.origins)
         # It may have a tangent, and makes no difference, where it is not read.
@@ -157,6 +161,28 @@ def _check_count(count: int, eqn: Any) -> None:
     """
     if count != len(eqn.outvars):
         raise JaxmlirError(f"the function gives {len(eqn.outvars)} results, and its rule {count}")
+
+
+def _check_types(what: str, wanted: Sequence[Any], given: Sequence[Any]) -> None:
+    """Raises an error if a rule gives values of other types than its function does.
+
+    JAX's ``vmap`` batches a function and its rule each for itself, and never compares them.
+    """
+    for i, (want, have) in enumerate(zip(wanted, given, strict=False)):
+        if core.typematch(want, have.aval):
+            continue
+        message = (
+            f"expected the rule to give {want.str_short()} for {what} #{i}, as the function does, "
+            f"got {have.aval.str_short()}"
+        )
+        shape = have.aval.shape
+        if want.shape in (shape[:axis] + shape[axis + 1 :] for axis in range(len(shape))):
+            message += (
+                "; this is what jax.vmap makes of a function whose result is the same for the "
+                "whole batch, and whose rule gives one for each element: jaxmlir.trace the "
+                "function, and batch the program by its vmap"
+            )
+        raise JaxmlirError(message)
 
 
 def _zeros(tangible: Sequence[bool], few: bool = True) -> Iterator[tuple[bool, ...]]:
@@ -311,7 +337,10 @@ class _VjpRules:
         # JAX counts forwarded operands with the constants in front; fwd does not take these.
         start = self.fixed - self.constants.own
         operands = [i if i is None else start + i for i in input_fwds]
-        _check_count(len(jaxpr.outvars) - operands.count(None), self.eqn)
+        num_own = operands.count(None)
+        _check_count(len(jaxpr.outvars) - num_own, self.eqn)
+        results = [v.aval for v in self.eqn.outvars]
+        _check_types("result", results, jaxpr.outvars[num_own:])
         read = closures.reads(consts, self.constants.chains)
         jaxpr, consts = closures.bound(
             jaxpr, consts, self.in_avals, self.constants.chains, self.pending.origins
@@ -591,6 +620,13 @@ class OfEquation:
     @property
     def in_rule(self) -> bool:
         return bool(self.within)
+
+    @property
+    def function(self) -> str:
+        params = self.eqn.params
+        if "call_jaxpr" in params:
+            return params["call_jaxpr"].jaxpr.debug_info.func_src_info
+        return params["bwd"].debug_info.func_src_info
 
     def numbered_by(self, identity: Identities) -> OfEquation:
         return replace(self, identity=identity)

@@ -93,3 +93,6 @@ OPS: tuple[Op, ...] = (
 OPS = with_traits(
     without_inverse("no rule: what a reference held before is not kept", OPS), Trait.IMPURE
 )
+
+MAKERS = frozenset({"jaxpr.new_ref", "jaxpr.empty_ref"})
+"""The ops that make references."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 
 from jaxmlir._compat import core
+from jaxmlir.analysis.liveness import liveness_of, whole
 from jaxmlir.dialect.builder import returned, set_results, zeros
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.errors import JaxmlirError
@@ -147,18 +148,47 @@ def jacobian(
     These are compositions of jvp, vjp and vmap with pytree bookkeeping: JAX composes them, and the
     passes do the work, for a program inside JAX code is transformed by them.
 
+    A Hessian is forward over reverse, and reverse over reverse where a function with a custom VJP
+    rule, which has no derivative in forward mode, is in the way.
+
     Raises:
       ArgumentError: ``argnums`` name no argument.
+      ForwardModeError: such a function is in the way of ``jax.jacfwd``.
       TransformError: an argument or result has no such derivative, or an op cannot be
         differentiated.
     """
-    from jaxmlir.program.staging import trace
-
     to_differentiate(options["argnums"], program.in_tree.children()[0])
     program, _, _ = start(program, while_loops, checkpoints, custom_rules="all")
+    found = _composed(program, kind, getattr(jax, kind)(program, **options))
+    if not _needs_forward_mode(found):
+        return found
+    if kind == "hessian":
+        return _composed(program, kind, jax.jacrev(jax.jacrev(program, **options), **options))
+    # Lowering says of which function, and on what line of the user's.
+    by_keyword = program.in_tree.children()[1].num_leaves
+    (found if by_keyword else program.jvp()).lower()
+    return found
+
+
+def _needs_forward_mode(program: Program) -> bool:
+    """Whether running a program meets a custom_lin that was not transposed."""
+    liveness = liveness_of(program)
+    if not any(name == "jaxpr.custom_lin" for _, name in liveness.all_ops()):
+        return False
+    for symbol, results, _ in liveness.needed([whole(program._function(program.name))]):
+        dead = liveness.of(symbol, results).dead
+        ops = enumerate(liveness.ops(symbol))
+        if any(name == "jaxpr.custom_lin" and i not in dead for i, (_, name) in ops):
+            return True
+    return False
+
+
+def _composed(program: Program, kind: str, of_jax: Callable[..., Any]) -> Program:
+    """What JAX's composition of transformations makes of a program, as a program."""
+    from jaxmlir.program.staging import trace
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
-        return getattr(jax, kind)(program, **options)(*args, **kwargs)
+        return of_jax(*args, **kwargs)
 
     transformed = arguments.called(program, transformed, f"{program.name}.{kind}")
     try:

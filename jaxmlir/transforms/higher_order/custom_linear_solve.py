@@ -12,20 +12,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import zeros
+from jaxmlir.dialect.builder import create, symbol_ref, zeros
 from jaxmlir.dialect.ir import ir
-from jaxmlir.transforms.higher_order.call import call
-from jaxmlir.transforms.higher_order.custom_rules import Dims, create, joined, symbol_ref
-from jaxmlir.transforms.higher_order.rule import (
-    Emitter,
-    HigherOrderRule,
-    Linearization,
-    PartialEvaluation,
-    waiting,
-)
-from jaxmlir.transforms.jvp import tangent_type_of
+from jaxmlir.dialect.types import batched_type, tangent_type_of
+from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, waiting
+from jaxmlir.transforms.higher_order.custom_rules import Dims, error_at, joined
+from jaxmlir.transforms.higher_order.residuals import linearize_call_of
+from jaxmlir.transforms.higher_order.rule import HigherOrderRule
+from jaxmlir.transforms.new_function import call
 from jaxmlir.transforms.transpose import linear_type
-from jaxmlir.transforms.vmap import batched_type, move
+from jaxmlir.transforms.vmap import batched_results, move, vmap_of
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
@@ -71,8 +67,8 @@ class CustomLinearSolve(HigherOrderRule):
         types = [tangent_type_of(v.type) for v in solve.right(list(op.operands))]
         product = None
         if any(of_matrix):
-            product = rules.functions.linearize_call(
-                solve.symbols["matvec"], (*of_matrix, *[False] * size), (True,) * size
+            product = linearize_call_of(
+                rules, solve.symbols["matvec"], (*of_matrix, *[False] * size), (True,) * size
             )
 
         def primal(args: Sequence[ir.Value]) -> list[ir.Value]:
@@ -104,28 +100,33 @@ class CustomLinearSolve(HigherOrderRule):
     def partial_eval(self, rules: Rules, op: Any, unknown: Flags) -> PartialEvaluation:
         return waiting(op, unknown)
 
-    def transpose(self, rules: Rules, op: Any, linear: Flags, nonzero: Flags) -> Emitter | None:
+    def transpose(self, rules: Rules, op: Any, linear: Flags, nonzero: Flags) -> Emitter:
+        """The solve with the transpose of A, whose right-hand side is the cotangent of x.
+
+        A solver may be given what is linear in the tangents, such as the first guess 0 b: a
+        solution does not depend on it, and zero is as good.
+        """
         solve = Solve.read(op)
-        if (
-            solve.symbols["transpose_solve"] is None
-            or any(linear[: solve.num_consts])
-            or any(nonzero[solve.size :])
-        ):
-            return None
+        _check_transposable(op, solve, linear)
         transposed = solve.transposed(rules)
         types = list(map(linear_type, solve.results[: solve.size]))
+        of_consts = [v.type for v in list(op.operands)[: solve.num_consts]]
         # A part of b that is not linear is zero in a tangent.
         wanted = solve.right(linear)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            count = wanted.count(False)
-            given = iter(args[solve.num_consts + count :])
+            known = iter(args[: linear.count(False)])
+            given = iter(args[linear.count(False) :])
             right = [next(given) if nz else zeros(t) for t, nz in zip(types, nonzero, strict=False)]
-            consts = [v for name in _NAMES for v in solve.of(args, _TRANSPOSE[name])]
+            values = [
+                zeros(t) if lin else next(known) for t, lin in zip(of_consts, linear, strict=False)
+            ]
+            consts = [v for name in _NAMES for v in solve.of(values, _TRANSPOSE[name])]
             outs = transposed.create([*consts, *right])
             return [v for v, want in zip(outs, wanted, strict=False) if want]
 
-        return Emitter((True,) * sum(wanted), write)
+        pattern = (False,) * sum(linear[: solve.num_consts]) + (True,) * sum(wanted)
+        return Emitter(pattern, write)
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
         solve, out_dims = Solve.read(op), self.batched(rules, op, dims, axis)
@@ -134,7 +135,7 @@ class CustomLinearSolve(HigherOrderRule):
         for name, own in _dims_of_functions(rules, solve, dims, vector, axis).items():
             out_axes = (*vector, *map(_at_front, own[solve.size :]))
             arguments = (*solve.of(dims, name), *vector)
-            symbols[name], _ = rules.functions.batch(solve.symbols[name], arguments, axis, out_axes)
+            symbols[name], _ = vmap_of(rules, solve.symbols[name], arguments, axis, out_axes)
         results = zip(solve.results, out_dims, strict=True)
         types = [
             batched_type(type_, dim, axis.size, axis.explicit_mesh_axis) for type_, dim in results
@@ -162,12 +163,30 @@ class CustomLinearSolve(HigherOrderRule):
             vector = found
 
 
+def _check_transposable(op: Any, solve: Solve, linear: Flags) -> None:
+    """Raises an error if the transpose of A is not known, or A itself is linear in the tangents."""
+    if solve.symbols["transpose_solve"] is None:
+        raise error_at(
+            op,
+            "it cannot be transposed: transpose_solve required for backwards mode automatic "
+            "differentiation of custom_linear_solve, and it has none; give it one, or "
+            "symmetric=True where the transpose of A is A",
+        )
+    for name in ("matvec", "vecmat"):
+        if any(solve.of(linear, name)):
+            raise error_at(
+                op,
+                f"it cannot be transposed: its {name}, @{solve.symbols[name]}, depends on a value "
+                "that is to be transposed; it is linear in the right-hand side alone",
+            )
+
+
 def _dims_of_functions(
     rules: Rules, solve: Solve, dims: Dims, vector: Dims, axis: Any
 ) -> dict[str, Dims]:
     """The dimensions of what each function gives, where x and b are batched like that."""
     return {
-        name: rules.functions.batched(symbol, (*solve.of(dims, name), *vector), axis)
+        name: batched_results(rules, symbol, (*solve.of(dims, name), *vector), axis)
         for name, symbol in solve.symbols.items()
         if symbol is not None
     }

@@ -16,14 +16,21 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxmlir.bridge.custom_rules.pending import Backward
+from jaxmlir.bridge.custom_rules.pending import Backward, forward_mode_error
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import attribute, zeros
-from jaxmlir.dialect.custom_rule_ops import MARK, backward_rules, fitting, refused, vjp_rules
+from jaxmlir.dialect.builder import attribute, create, symbol_ref, zeros
+from jaxmlir.dialect.custom_rule_ops import (
+    MARK,
+    backward_rules,
+    fitting,
+    refused,
+    vjp_rules,
+)
 from jaxmlir.dialect.ir import func, ir, symbol_uses
+from jaxmlir.dialect.types import batched_type, has_tangent, tangent_type
 from jaxmlir.rewriting.dedupe import rename
 from jaxmlir.support.masks import chosen
-from jaxmlir.transforms.higher_order.call import call
+from jaxmlir.transforms.emitters import Emitter, Linearization
 from jaxmlir.transforms.higher_order.custom_rules import (
     Attributes,
     BatchedRules,
@@ -31,7 +38,6 @@ from jaxmlir.transforms.higher_order.custom_rules import (
     batch_call,
     batch_rules,
     batched_with_rules,
-    create,
     error_at,
     in_zeros,
     is_float0,
@@ -39,13 +45,11 @@ from jaxmlir.transforms.higher_order.custom_rules import (
     keep_attributes,
     out_zeros,
     rule_symbol,
-    symbol_ref,
     with_batched_rules,
 )
-from jaxmlir.transforms.higher_order.rule import Emitter, HigherOrderRule, Linearization
-from jaxmlir.transforms.jvp import tangent_type
-from jaxmlir.transforms.templates import has_tangent
-from jaxmlir.transforms.vmap import batched_type, vmap
+from jaxmlir.transforms.higher_order.rule import HigherOrderRule
+from jaxmlir.transforms.new_function import call
+from jaxmlir.transforms.vmap import batched_results, vmap
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
@@ -149,11 +153,8 @@ class CustomLin(HigherOrderRule):
         """A linear map is its own derivative; in its residuals it has none that is known."""
         num_res = attribute(op, "num_res", 0)
         if any(active[:num_res]):
-            bwd = op.attributes["bwd"].value if "bwd" in op.attributes else "bwd"
-            raise error_at(
-                op,
-                f"it is the derivative of a custom_vjp function, of which only the transpose is "
-                f"known, @{bwd}: it cannot be differentiated with respect to the residuals",
+            raise forward_mode_error(
+                rules.program, op, "it cannot be differentiated with respect to the residuals"
             )
         attributes = dict(op.attributes.items())
         name, types = op.operation.name, [v.type for v in op.results]
@@ -383,7 +384,8 @@ def _batch_rules(
 
     Where these are settled, a rule may still need that another result is batched.  That result is
     the same for the whole batch, so it is the first element's: the forward rule gives that one, and
-    the backward rule takes the cotangent for that one's.
+    the backward rule takes the cotangent for that one's.  Not so where an operand that is batched
+    has a cotangent from it: what each element's is, the sum of them does not say.
     """
     wanted, fixed = entry.out_dims, entry.out_dims if settled else None
 
@@ -404,7 +406,7 @@ def _batch_rules(
         # They have to agree.
         before = wanted
         for function in functions:
-            own = rules.functions.batched(function.name.value, dims, axis)
+            own = batched_results(rules, function.name.value, dims, axis)
             settle(_Forward(function), own)
         if wanted == before:
             break
@@ -439,8 +441,24 @@ def _batch_rules(
                 for i, (dim, need) in enumerate(zip(rule_dims, needed, strict=True))
                 if dim is None and need is not None and not is_float0(types[i])
             ]
+            if _is_of_each(rules, bwd, of_first, dims, axis):
+                return wanted
             _batch_bwd(rules, bwd, rule_dims, dims, axis, symbol, of_first)
     return fixed or wanted
+
+
+def _is_of_each(
+    rules: Rules, bwd: str, arguments: Collection[int], out_dims: Dims, axis: Any
+) -> bool:
+    """Whether some arguments of a backward rule matter for a cotangent that is batched."""
+    if not arguments:
+        return False
+    function = rules.program.function(bwd)
+    given = tuple(0 if i in arguments else None for i in range(len(function.type.inputs)))
+    found = batched_results(rules, bwd, given, axis)
+    zeros = out_zeros(function, len(out_dims))
+    wanted = [d for d, zero in zip(out_dims, zeros, strict=True) if not zero]
+    return any(w is not None and f is not None for w, f in zip(wanted, found, strict=True))
 
 
 def _dims_of_bwd(
@@ -472,7 +490,7 @@ def _sums(
     wanted = [d for d, zero in zip(out_dims, zeros, strict=True) if not zero]
     if None not in wanted:
         return False
-    found = rules.functions.batched(bwd, (*residuals, *cotangents), axis)
+    found = batched_results(rules, bwd, (*residuals, *cotangents), axis)
     return any(w is None and f is not None for w, f in zip(wanted, found, strict=True))
 
 

@@ -97,16 +97,15 @@ def cond_of_constant(r: Rewriter, node: Node) -> list[ir.Value] | None:
     if index is None or index.ndim:
         return None
     # StableHLO's `case` takes the last branch for an index out of range.
-    which = int(index) if 0 <= index < len(symbols) else -1
-    return _branch(r, node, symbols[which])
+    return _branch(r, node, int(index) if 0 <= index < len(symbols) else len(symbols) - 1)
 
 
-def _branch(r: Rewriter, node: Node, symbol: str) -> list[ir.Value] | None:
+def _branch(r: Rewriter, node: Node, index: int) -> list[ir.Value] | None:
     """A copy of a branch in place of a ``cond``, whose effects are those of the copy."""
-    function = r.program.function(symbol)
+    function = r.program.function(list(symbol_uses(node.attributes["branches"]))[index])
     if list(function.type.results) != [v.type for v in node.results]:
         return None
-    outs = r.inline(function, node.operands[1:])
+    outs = r.inline(function, node.operands[1:], f"cond/branch_{index}_fun")
     r.drop_effects()
     return outs
 
@@ -124,7 +123,7 @@ def cond_of_platform(r: Rewriter, node: Node) -> list[ir.Value] | None:
     left = [i for i, names in enumerate(platforms) if names is None or {*names} - _OF_KERNELS]
     if len(left) != 1:
         return None
-    return _branch(r, node, list(symbol_uses(node.attributes["branches"]))[left[0]])
+    return _branch(r, node, left[0])
 
 
 # Names by which a lowering inside a kernel asks for its branch.
@@ -296,7 +295,8 @@ def scan_of_one(r: Rewriter, node: Node) -> list[ir.Value] | None:
         return None
     dimensions = {"dimensions": codec.encode((0,))}
     first = [r.build("squeeze", [v], t, dimensions) for v, t in zip(rows, types, strict=True)]
-    outs = r.inline(body, [*node.operands[: consts + carry], *first])
+    operands = [*node.operands[: consts + carry], *first]
+    outs = r.inline(body, operands, "while/body/closed_call")
     stacked = []
     for out, y in zip(outs[carry:], ys, strict=True):
         shape = tuple(aval_of(y.type).shape)

@@ -9,13 +9,15 @@ copied in.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxmlir._compat import dtypes
+from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import filled, inline, is_used
-from jaxmlir.dialect.dense import dense
+from jaxmlir.dialect.codec.dense import dense
 from jaxmlir.dialect.effect_attributes import has_lasting_effects
 from jaxmlir.dialect.ir import free_symbol, func, ir
 from jaxmlir.dialect.op_view import OpView, array_of, number_of
@@ -24,7 +26,6 @@ from jaxmlir.passes.remarks import remark, remarks_wanted
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-    from jaxmlir.optimize.simplify.canonicalize.written import Written
 
 Rewrite = Callable[["Rewriter", "Node"], "Sequence[ir.Value] | None"]
 
@@ -64,6 +65,25 @@ class Node(OpView):
     def type(self) -> ir.Type:
         """Of the only result."""
         return self.results[0].type
+
+
+@dataclass
+class Written:
+    """What a chain of writes has left of an array.
+
+    Attributes:
+      under: the array before the first of them.
+      sizes: of each part.
+      first: where the one that begins nearest to 0 can begin, by dimension: below the size.
+      parts: what was written, by the part's place among all.
+      last: the write after which this is true.
+    """
+
+    under: ir.Value
+    sizes: tuple[int, ...]
+    first: tuple[int, ...]
+    parts: dict[tuple[int, ...], ir.Value]
+    last: Node
 
 
 class Rewriter:
@@ -189,10 +209,15 @@ class Rewriter:
         """A constant."""
         return self.build("constant", [], type_, {"value": dense(array)})
 
-    def inline(self, function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
-        """A copy of a function's ops in place of its call, for the next walk."""
+    def inline(self, function: func.FuncOp, args: Sequence[ir.Value], scope: str) -> list[ir.Value]:
+        """A copy of a function's ops in place of its call, for the next walk.
+
+        Args:
+          scope: what JAX's lowering of the call names them by: ``"cond/branch_0_fun"``.
+        """
         self._inlined = self.changed = True
-        with ir.InsertionPoint(self._at.op), self._at.op.location:
+        location = locations.of_body(self._at.op.location, scope)
+        with ir.InsertionPoint(self._at.op), location:
             return inline(function, args)
 
     def drop_effects(self) -> None:
