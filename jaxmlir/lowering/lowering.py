@@ -697,7 +697,7 @@ def _translate_frames(location: ir.Location, known: dict[Any, Any]) -> ir.Locati
 
 @functools.cache
 def _bodies(name: str) -> str:
-    record = ops.OPS.get(name.removeprefix("jaxpr."))
+    record = ops.record_of(name)
     # A primitive nobody knows may look into the jaxprs it is given.
     return record.bodies if record is not None else "inspected"
 

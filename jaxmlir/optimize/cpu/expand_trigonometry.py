@@ -34,6 +34,7 @@ import numpy as np
 from jax import lax
 
 from jaxmlir._compat import jax_version
+from jaxmlir.analysis.fusion import LIBRARY_REDUCTIONS
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import only_user
 from jaxmlir.dialect.ir import ir
@@ -60,7 +61,6 @@ MIN_ELEMENTS = 256
 # which it vectorizes: a million elements, ``sum(sin(x))`` of XLA / of this, ms, jax 0.10 7.5, 1.5,
 # 0.11 0.2, 0.8, 0.12 0.35, 1.5.  Not if anything else uses the sine, or another op is on the way.
 _REDUCTIONS_SINCE = (0, 11)
-_REDUCTIONS = frozenset(f"jaxpr.reduce_{name}" for name in ("max", "min", "sum"))
 _FUSED_BEFORE = frozenset(
     f"jaxpr.{name}"
     for name in (
@@ -117,7 +117,7 @@ def _is_reduced(op: Any, known: dict[ir.Value, bool]) -> bool:
     while True:
         user = only_user(value)
         if user is None or user.name not in _FUSED_BEFORE:
-            found = user is not None and user.name in _REDUCTIONS
+            found = user is not None and user.name in LIBRARY_REDUCTIONS
             break
         (value,) = user.results
         if value in known:

@@ -48,11 +48,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.function_view import FunctionView, PutIn
-from jaxmlir.analysis.fusion import FEW_ELEMENTS, FUSED, MOVED, SLOW, inlined_calls
+from jaxmlir.analysis.fusion import FEW_ELEMENTS, FUSED, FUSIBLE, MOVED, SLOW, inlined_calls
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import aval_if_any, elements
 from jaxmlir.dialect.builder import build
 from jaxmlir.dialect.ir import body_of, ir, scope
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.barriers import alone, fences_together
 from jaxmlir.optimize.cpu.materialize_reduction_inputs import summed_apart
@@ -278,7 +279,7 @@ class _Costs:
         for index, (name, operands, (first, last)) in enumerate(
             zip(names, ops, body.results, strict=True)
         ):
-            is_reshape = name in _RESHAPES and _is_reshape(body, index, counts)
+            is_reshape = name in _RESHAPES and counts[first] == counts[operands[0]]
             of_slow = is_reshape and operands[0] in slow
             if of_slow or (name in SLOW and name not in _TAKEN_FOR_QUICK):
                 slow.add(first)
@@ -397,7 +398,7 @@ def _of_op(name: str, callee: _Cost | None, read: list[tuple[int, int]]) -> list
 
 def _is_part_of_users(name: str) -> bool:
     """Whether XLA computes an op in what uses it."""
-    return name in FUSED or name in MOVED
+    return name in FUSIBLE
 
 
 # Kernels of more ops than this gain by fences, and smaller ones lose: ten steps of Newton's method
@@ -469,7 +470,7 @@ GATHERED_FACTOR = 4
 # 2.3 / 3.2 to 4.7; of 200,000 0.8 to 2.4 / 1.2 to 2.3 / 1.9 to 5.  Where two kernels read it, 0.6
 # to 1.4.
 JOINED = 32
-_JOINS = ("jaxpr.concatenate", "jaxpr.stack")
+_JOINS = with_trait(Trait.JOINING)
 
 
 def _spread(
@@ -499,7 +500,7 @@ def _spread(
                     if 1 < counts[v] <= size // 2:
                         read = parts[views.get(v, v)]
                         read[v] = read.get(v, False) or is_gather
-        if name in _VIEWS or (name in _RESHAPES and _is_reshape(body, index, counts)):
+        if name in _VIEWS and counts[first] <= counts[operands[0]]:
             views[first] = views.get(operands[0], operands[0])
     for whole, read in parts.items():
         # Of what is read part by part, all is stored at once.
@@ -530,20 +531,8 @@ def _shape(type_: ir.Type) -> Any:
 # of a matrix of 1000 x 1000 times functions of 1000 numbers, jax 0.10 and 0.12, ms: cos 1.0, 2.0;
 # sin 3.1, 1.3; tan 12, 20; and the others, stored, 0.1 to 0.2.
 _TAKEN_FOR_QUICK = frozenset(f"jaxpr.{name}" for name in ("cos", "sin", "tan"))
-_VIEWS = ("jaxpr.reshape", "jaxpr.slice", "jaxpr.squeeze", "jaxpr.transpose")
-_RESHAPES = ("jaxpr.reshape", "jaxpr.squeeze", "jaxpr.broadcast_in_dim")
-
-
-def _is_reshape(body: FunctionView, index: int, counts: Sequence[int]) -> bool:
-    """Whether an op of :data:`_RESHAPES` gives its operand's elements in their order."""
-    signature, operands = body.signatures[index], body.operands[index]
-    if len(operands) != 1 or (
-        signature.name == "jaxpr.reshape"
-        and any(key == "dimensions" for key, _ in signature.attributes)
-    ):
-        return False
-    count = counts[body.results[index][0]]
-    return count > 0 and count == counts[operands[0]]
+_VIEWS = with_trait(Trait.VIEW) | {"jaxpr.slice"}
+_RESHAPES = with_trait(Trait.RESHAPE) | {"jaxpr.broadcast_in_dim"}
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.analysis.fusion import FUSED, MOVED, inlined_calls
+from jaxmlir.analysis.fusion import FUSIBLE, inlined_calls
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import elements
 from jaxmlir.analysis.parallel_loops import ATTRIBUTE
@@ -113,4 +113,4 @@ class _Steps:
         return time, kernels + len(results)
 
 
-_COMPUTED = FUSED | MOVED | _WRITTEN
+_COMPUTED = FUSIBLE | _WRITTEN

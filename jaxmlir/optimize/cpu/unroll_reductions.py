@@ -43,7 +43,7 @@ from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import drop_dead_ops, only_user
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.op_view import OpView, node_of
-from jaxmlir.dialect.ops import bitwise, comparison, elementwise
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, made_of
 from jaxmlir.optimize.replace import replace_ops
@@ -88,12 +88,7 @@ MAX_KEPT = 4
 # So many ops are on the way from the smaller arrays.
 MAX_WAY = 32
 
-_CHEAP = frozenset(
-    f"jaxpr.{op.name}"
-    for family in (bitwise, comparison, elementwise)
-    for op in family.OPS
-    if op.results == 1
-) - SLOW.keys() | {"jaxpr.broadcast_in_dim"}
+_CHEAP = COMPUTING - with_trait(Trait.TRANSCENDENTAL) - SLOW.keys()
 
 
 class UnrollReductions(Pass):

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.analysis.fusion import FUSED, MOVED
+from jaxmlir.analysis.fusion import FUSED, FUSIBLE
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import KERNEL, Work, is_array, size
 from jaxmlir.analysis.repeated_blocks import OpString, Place, RepeatedBlock, op_string_of
@@ -309,7 +309,7 @@ class _Loop(Blocks):
             # What has been written over is there no more, unless the array is copied before.
             if operands[0] != array or not versions.isdisjoint(operands[1:]):
                 return False
-            if body.names[i] in WRITES:
+            if body.names[i] in _WRITES:
                 (array,) = range(*body.results[i])
                 versions.add(array)
             elif body.names[i] not in READS:
@@ -347,7 +347,7 @@ class _Loop(Blocks):
     def is_fused(self, op: Any, name: str) -> bool:
         """Whether XLA fuses an op with others; of a call, all ops of its function."""
         if name != "jaxpr.jit":
-            return name in FUSED or name in MOVED
+            return name in FUSIBLE
         symbol = op.attributes["jaxpr"].value
         found = self.fused_calls.get(symbol)
         if found is None:
@@ -412,3 +412,7 @@ def _result_before(sources: Sequence[Place | None], word: RepeatedBlock) -> Plac
         return None
     (place,) = found
     return place if place is not None and 0 <= place[0] < word.length else None
+
+
+# Their derivatives need nothing of the array: not so what multiplies in place, or takes a maximum.
+_WRITES = WRITES - {f"jaxpr.scatter_{kind}" for kind in ("max", "min", "mul")}

@@ -402,7 +402,7 @@ class Site:
         """Why the op has not given its operands."""
         if self.failure is not None:
             return str(self.failure)
-        record = ops.OPS.get(self.name.removeprefix("jaxpr."))
+        record = ops.record_of(self.name)
         if self._has_state:
             return "it reads or writes a reference, whose history cannot be undone"
         if self.rule is None:

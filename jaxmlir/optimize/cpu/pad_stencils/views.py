@@ -14,7 +14,6 @@ from jaxmlir.dialect.op_view import OpView
 from jaxmlir.optimize.cpu.pad_stencils.moves import Moves
 
 # Ops that read their operands element by element.
-_READERS = FUSED | {"jaxpr.select_n"}
 
 
 @dataclass(frozen=True)
@@ -137,4 +136,4 @@ def _margin(x: ir.Value, margins: Sequence[tuple[int, int]]) -> float:
 
 def _is_fused(value: ir.Value) -> bool:
     """Whether an elementwise op reads a value."""
-    return any(use.owner.name in _READERS for use in value.uses)
+    return any(use.owner.name in FUSED for use in value.uses)

@@ -42,7 +42,7 @@ import numpy as np
 from jaxmlir import toolbox
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.call_graph import CallGraph, visit_functions
-from jaxmlir.analysis.fusion import FUSED, MOVED
+from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import size
 from jaxmlir.dialect import codec, op_signature
@@ -228,7 +228,7 @@ def _may_be_in_vain(split: Split) -> bool:
     )
 
 
-_QUICK = FUSED | MOVED | {"jaxpr.constant"}
+_QUICK = FUSIBLE | {"jaxpr.constant"}
 
 
 def _as_index(predicate: Any) -> list[Any]:

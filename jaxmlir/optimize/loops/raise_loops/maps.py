@@ -25,6 +25,7 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.op_counts import is_array
 from jaxmlir.dialect.builder import converted, erase, inline, named_ops, returned
 from jaxmlir.dialect.ir import body_of, func, ir
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.loops.raise_loops.gain import Gains, may_pay
 from jaxmlir.optimize.loops.raise_loops.known import Known
@@ -223,7 +224,7 @@ def _added(arg: ir.Value, out: ir.Value) -> ir.Value | None:
     return added if out.type.shape == arg.type.shape == added.type.shape else None
 
 
-_SUMS = frozenset({"jaxpr.add", "jaxpr.add_any", "jaxpr.sub"})
+_SUMS = with_trait(Trait.ADDITIVE)
 
 
 def _strong(value: ir.Value) -> ir.Value:

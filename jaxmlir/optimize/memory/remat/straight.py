@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.analysis.fusion import FUSED, MOVED
+from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_plain_array
 from jaxmlir.analysis.purity import Counted, is_pure
@@ -276,7 +276,7 @@ class Line:
         found = {}
         for index in range(start, end):
             name = self.body.names[index]
-            if name in FUSED or name in MOVED:
+            if name in FUSIBLE:
                 continue
             for v in self.body.operands[index]:
                 maker = self.body.makers[v]
