@@ -29,6 +29,7 @@ import jax
 import numpy as np
 
 from jaxmlir import toolbox
+from jaxmlir.analysis.call_signature import call_signature
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import Work, is_plain_signature, size
 from jaxmlir.analysis.purity import is_pure
@@ -114,7 +115,7 @@ def _evaluated(program: Module, lines: Sequence[_Line]) -> Iterator[np.ndarray] 
     with new.body():
         symbol = new.finish([v for line in lines for v in line.write()])
     scratch.changed()
-    avals = scratch.signature(symbol).results
+    avals = call_signature(scratch, symbol).results
     # Constants are known in a function that is being traced, too.  Where a value is not finite, the
     # debugging flags say so when the program runs.
     with (

@@ -28,7 +28,7 @@
 // STORED-COUNT-4: "jaxpr.tanh"
 // STORED-NOT:     "jaxpr.tanh"
 
-// REMARK: segment.mlir:{{[0-9]+}}:9: remark: [jaxpr-checkpoint-segments] runs 2 ops of the forward pass again: 16 bytes are not stored
+// REMARK: checkpoint-segments.mlir:{{[0-9]+}}:9: remark: [jaxpr-checkpoint-segments] runs 2 ops of the forward pass again: 16 bytes are not stored
 
 // EXEC:      result: f32[2,2] = {{\[\[}}1.1104{{[0-9]*}}, 0.7738{{[0-9]*}}],
 // EXEC-NEXT: [0.0705{{[0-9]*}}, 0.0359{{[0-9]*}}]]

@@ -10,7 +10,7 @@
 // RUN: jaxmlir-run %t --args '[[1.0, 2.0]], [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [7.0, 8.0]]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-dot-to-2d --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: flatten-products.mlir:{{[0-9]+}}:8: remark: [jaxpr-dot-to-2d] of 2 and 2 dimensions
+// REMARK: dot-to-2d.mlir:{{[0-9]+}}:8: remark: [jaxpr-dot-to-2d] of 2 and 2 dimensions
 // REMARK: remark: [jaxpr-dot-to-2d] of what an operand is the transpose of
 // REMARK: remark: [jaxpr-dot-to-2d] with its operands in the other order
 // REMARK: remark: [jaxpr-dot-to-2d] a sum of what is read as an array of 2 dimensions

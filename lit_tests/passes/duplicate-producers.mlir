@@ -13,7 +13,7 @@
 
 // The sum has to be there before it is divided by. Both kernels compute the exponentials, the second of what is small, behind a
 // barrier or selected by a boolean that XLA does not know, so that it does not take the two for one.
-// REMARK: recompute.mlir:{{[0-9]+}}:8: remark: [jaxpr-duplicate-producers] computed 2 times: 64 bytes are not stored
+// REMARK: duplicate-producers.mlir:{{[0-9]+}}:8: remark: [jaxpr-duplicate-producers] computed 2 times: 64 bytes are not stored
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<2x8xf32>, %[[M:.*]]: tensor<2xf32>)
 // CHECK-NEXT:   %[[WIDE:.*]] = "jaxpr.reshape"(%[[M]])
 // CHECK-NEXT:   %[[D:.*]] = "jaxpr.sub"(%[[X]], %[[WIDE]])

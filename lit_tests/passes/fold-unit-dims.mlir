@@ -10,7 +10,7 @@
 
 // One reshape at the start and one at the end. A transpose that moves dimensions of size 1 only is a
 // reshape itself. The last sum is over such a dimension alone: it would make 0 of -0, and stays.
-// REMARK: drop-unit-dims.mlir:{{[0-9]+}}:8: remark: [jaxpr-fold-unit-dims] computed without dimensions of size 1, as tensor<3x2xf32>
+// REMARK: fold-unit-dims.mlir:{{[0-9]+}}:8: remark: [jaxpr-fold-unit-dims] computed without dimensions of size 1, as tensor<3x2xf32>
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<3x2x1xf32>)
 // CHECK-NEXT:   %[[S:.*]] = "jaxpr.reshape"(%[[X]]) {new_sizes = array<i64: 3, 2>}
 // CHECK-NEXT:   %[[SQUARE:.*]] = "jaxpr.mul"(%[[S]], %[[S]]) : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>

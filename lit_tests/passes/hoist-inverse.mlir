@@ -8,7 +8,7 @@
 // RUN: jaxmlir-run %t --args '[[0.0, 1.0], [0.5, 0.5]], [3.0, -1.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-hoist-inverse --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: solve-once.mlir:{{[0-9]+}}:8: remark: [jaxpr-hoist-inverse] the matrix of 2 rows is inverted once, not solved with 9 times
+// REMARK: hoist-inverse.mlir:{{[0-9]+}}:8: remark: [jaxpr-hoist-inverse] the matrix of 2 rows is inverted once, not solved with 9 times
 // REMARK-NOT: inverted
 
 // The solution of a^T w = 1, whose product with the right side is the one that the transposed matrix

@@ -11,7 +11,7 @@
 // RUN: jaxmlir-run %t --args '[[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]], [5.0, 7.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-inplace-scans --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: scan-in-place.mlir:{{[0-9]+}}:10: remark: [jaxpr-inplace-scans] arrays read in place: 1, written in place: 1
+// REMARK: inplace-scans.mlir:{{[0-9]+}}:10: remark: [jaxpr-inplace-scans] arrays read in place: 1, written in place: 1
 
 // The running sums of the columns of %x from the second on, as columns behind %start.
 // CHECK-LABEL: func.func public @main(

@@ -10,7 +10,7 @@
 // CUDA-NOT: {{fence|optimization_barrier}}
 
 // The difference is computed again for what is returned; the sum's kernel would have it stored.
-// REMARK: fence-sums.mlir:{{[0-9]+}}:8: remark: [jaxpr-materialize-shared] stored: a sum of it would store what others compute again
+// REMARK: materialize-shared-sums.mlir:{{[0-9]+}}:8: remark: [jaxpr-materialize-shared] stored: a sum of it would store what others compute again
 // CHECK-LABEL: func.func private @shared
 // CHECK-NEXT:    %[[D:.*]] = "jaxpr.sub"
 // CHECK-NEXT:    %[[PRODUCT:.*]] = "jaxpr.mul"(%[[D]], %{{.*}})

@@ -23,7 +23,7 @@
 
 // EXEC: result[0]: f32[2] = [14.712106, 14.712106]
 
-// REMARK: fence.mlir:{{[0-9]+}}:8: remark: [jaxpr-materialize-shared] stored: 3 ops use it, and an element costs 45 ops
+// REMARK: materialize-shared.mlir:{{[0-9]+}}:8: remark: [jaxpr-materialize-shared] stored: 3 ops use it, and an element costs 45 ops
 func.func public @main(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>) {
   %0 = "jaxpr.mul"(%x, %x) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
   %1 = "jaxpr.mul"(%0, %0) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
