@@ -20,6 +20,7 @@ from jaxmlir.transforms.activity import Activity, backward
 from jaxmlir.transforms.checkpoint_while import checkpoint_while
 from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.jvp import active_arguments, tangent_type_of
+from jaxmlir.transforms.memo import holds_rules
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Linearization, Rules
 
@@ -79,6 +80,7 @@ def linearize(
     active: Sequence[bool],
     wanted: Sequence[bool] | None = None,
     required: Sequence[bool] | None = None,
+    taken: Sequence[bool] | None = None,
 ) -> Linearized:
     """Writes ``@symbol.fwd`` and ``@symbol.lin``.
 
@@ -86,6 +88,8 @@ def linearize(
       active: which arguments have tangents.
       wanted: the results whose tangents are asked for; by default all.
       required: the results that are to have one, be it zero; by default none.
+      taken: the active arguments whose tangents ``@symbol.lin`` takes, all that the tangents asked
+        for depend on among them; by default all active ones.
 
     Raises:
       TransformError: an op cannot be linearized; names the op and the user's line.
@@ -100,7 +104,7 @@ def linearize(
     fwd.finish([*(values[v] for v in outs), *kept])
     set_attribute(fwd.op, "jaxpr.num_res", len(kept))
 
-    arguments = [i for i, a in enumerate(active) if a]
+    arguments = [i for i, a in enumerate(taken or active) if a]
     types = [*(v.type for v in kept), *(tangent_type_of(body.types[i]) for i in arguments)]
     lin = NewFunction(rules, f"{symbol}.lin", types, body.function)
     handed = dict(zip(kept, lin.args, strict=False))
@@ -140,6 +144,9 @@ def write_primals(
 ) -> tuple[list[ir.Value], list[LinearOp]]:
     """Writes the values of a function, with what its derivative needs of them.
 
+    A custom rule says what the results of its call are wherever the call has a tangent, whether
+    that is used or not: the derivatives of these results are those of what the rule computed.
+
     Args:
       wanted: the results whose tangents are asked for.
       args: the function's arguments, at the current insertion point.
@@ -155,13 +162,15 @@ def write_primals(
         given = [values[v] for v in operands]
         first, last = body.results[i]
         mask, step, signature = masks[i], activity.steps[i], body.signatures[i]
-        if mask is None:
+        if mask is None and (step is None or not holds_rules(rules, op)):
             values[first:last] = copy(op, signature.name, given)
             continue
+        mask = mask or (False,) * (last - first)
         halves = step.halves or rules.linearize(op, signature.name, step.active, mask, signature)
         outs = halves.primal.inline(given, op.location)
         values[first:last] = outs[: last - first]
-        linear.append(LinearOp(i, halves, outs[last - first :]))
+        if True in mask:
+            linear.append(LinearOp(i, halves, outs[last - first :]))
     return values, linear
 
 

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.dialect.builder import Uses
+from jaxmlir.dialect.builder import Uses, symbols_of
+from jaxmlir.dialect.ops.__init__ import may_have_functions
 from jaxmlir.transforms.activity import Activity, active_results, forward, used_arguments
 from jaxmlir.transforms.effects import GivenEffects
 
@@ -22,8 +23,12 @@ if TYPE_CHECKING:
     from jaxmlir.transforms.higher_order.residuals import Forwarded
     from jaxmlir.transforms.imports import Loans
     from jaxmlir.transforms.inverses.invert import Inverted
-    from jaxmlir.transforms.linearize import Linearized
     from jaxmlir.transforms.templates import Rules
+
+
+_WITH_RULES = frozenset({"jaxpr.custom_jvp_call_jaxpr", "jaxpr.custom_vjp_call_jaxpr"})
+# What calls functions whose derivatives change nothing about its results.
+_AS_IT_STANDS = frozenset({"jaxpr.custom_lin", "jaxpr.custom_linear_solve", "jaxpr.linear_call"})
 
 
 class Copied(NamedTuple):
@@ -95,22 +100,42 @@ class Functions:
 
         return self.derived(jvp, symbol, active, required)
 
-    def linearize(
-        self, symbol: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
-    ) -> Linearized:
-        """``@symbol.fwd`` and ``@symbol.lin``."""
+    def holds_rules(self, symbol: str) -> bool:
+        """Whether a function that has a derivative rule of its own is called in ``@symbol``, or in
+        what that calls."""
+        (found,) = self.derived(_holds_rules, symbol)
+        return found
+
+    def primals(self, symbol: str, active: tuple[bool, ...]) -> str:
+        """``@symbol`` as a derivative computes its results, whose own derivatives are of these: a
+        custom rule that is given a tangent says what the result is, in place of its function."""
         from jaxmlir.transforms.linearize import linearize
 
-        return self.derived(linearize, symbol, active, wanted)
+        if not self.holds_rules(symbol):
+            return symbol
+        wanted = (False,) * len(self.body(symbol).returned)
+        return self.derived(linearize, symbol, active, wanted).fwd
 
     def linearize_call(
-        self, symbol: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
+        self,
+        symbol: str,
+        active: tuple[bool, ...],
+        wanted: tuple[bool, ...],
+        required: tuple[bool, ...] | None = None,
+        taken: tuple[bool, ...] | None = None,
     ) -> Forwarded:
         """``@symbol.fwd`` and ``@symbol.lin``; the first gives only residuals that its caller does
         not have."""
         from jaxmlir.transforms.higher_order.residuals import linearize_call
 
-        return self.derived(linearize_call, symbol, active, wanted)
+        return self.derived(linearize_call, symbol, active, wanted, required, taken)
+
+    def mattering(
+        self, symbol: str, active: tuple[bool, ...], used: tuple[bool, ...]
+    ) -> tuple[bool, ...]:
+        """The active arguments that ``@symbol`` is to be linearized in when only tangents of those
+        that are used will be taken: custom rules, and nothing else, have to be told of all."""
+        return active if self.holds_rules(symbol) else used
 
     def partial_eval_call(self, symbol: str, unknown: tuple[bool, ...]) -> Forwarded:
         """``@symbol.known`` and ``@symbol.unknown``, likewise."""
@@ -202,6 +227,23 @@ class Functions:
 
 def _body(rules: Rules, symbol: str) -> FunctionView:
     return FunctionView(rules.program.function(symbol))
+
+
+def _holds_rules(rules: Rules, symbol: str) -> tuple[bool]:
+    return (any(holds_rules(rules, op) for op in rules.functions.body(symbol).ops),)
+
+
+def holds_rules(rules: Rules, op: Any) -> bool:
+    """Whether an op calls a function with a derivative rule of its own: then its results may not be
+    what they are when it is differentiated."""
+    name = op.operation.name
+    if name in _WITH_RULES:
+        return True
+    return (
+        may_have_functions(name)
+        and name not in _AS_IT_STANDS
+        and any(map(rules.functions.holds_rules, symbols_of(op)))
+    )
 
 
 def _transposed(

@@ -44,8 +44,10 @@ class Call(HigherOrderRule):
     def linearize(
         self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
     ) -> Linearization:
-        uses = rules.functions.uses(self._symbol(op), active, wanted)
-        found = rules.functions.linearize_call(self._symbol(op), uses, wanted)
+        symbol, functions = self._symbol(op), rules.functions
+        uses = functions.uses(symbol, active, wanted)
+        active = functions.mattering(symbol, active, uses)
+        found = functions.linearize_call(symbol, active, wanted, None, uses)
         name, attributes = op.operation.name, dict(op.attributes.items())
 
         def pull(nonzero: tuple[bool, ...]) -> Emitter:

@@ -56,7 +56,17 @@ class Cond(HigherOrderRule):
         uses = self.uses(rules, op, active, wanted)
         found_active = self.activity(rules, op, "linearize", uses)
         required = tuple(a and w for a, w in zip(found_active, wanted, strict=True))
-        found = [linearize_call(rules, b, uses[1:], required, required) for b in _branches(op)]
+        found = [
+            linearize_call(
+                rules,
+                b,
+                rules.functions.mattering(b, active[1:], uses[1:]),
+                required,
+                required,
+                uses[1:],
+            )
+            for b in _branches(op)
+        ]
         return Linearization(*_halves(rules, op, found, len(op.results), required), uses)
 
     def partial_eval(self, rules: Rules, op: Any, unknown: Flags) -> PartialEvaluation | None:

@@ -46,7 +46,8 @@ class Scan(HigherOrderRule):
     def uses(
         self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
     ) -> tuple[bool, ...]:
-        used, _ = _used(rules, ScanOp.of(op), active, wanted)
+        scan = ScanOp.of(op)
+        used, _ = _used(rules, scan, _active(rules, scan, active, "linearize"), wanted)
         return both(used, active)
 
     def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Emitter:
@@ -76,9 +77,13 @@ class Scan(HigherOrderRule):
     ) -> Linearization:
         scan = ScanOp.of(op)
         types = [v.type for v in op.operands]
-        used, wanted = _used(rules, scan, active, wanted)
+        body_active = _active(rules, scan, active, "linearize")
+        used, wanted = _used(rules, scan, body_active, wanted)
         uses = both(used, active)
-        body = rules.functions.once(linearize_body, scan.body, scan.counts, used, wanted)
+        body_active = rules.functions.mattering(scan.body, body_active, used)
+        body = rules.functions.once(
+            linearize_body, scan.body, scan.counts, body_active, used, wanted
+        )
         hoisted = body.hoisted
 
         def write_primal(args: Sequence[ir.Value]) -> list[ir.Value]:
@@ -198,10 +203,9 @@ def _active_results(
 
 
 def _used(
-    rules: Rules, scan: ScanOp, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    rules: Rules, scan: ScanOp, body_active: tuple[bool, ...], wanted: tuple[bool, ...]
 ) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
     """The active arguments of the body that matter in some iteration, and the results that do."""
-    body_active = _active(rules, scan, active, "linearize")
     active_out = _active_results(rules, scan, body_active, "linearize")
     carry, ys = scan.results(both(active_out, wanted))
 

@@ -113,9 +113,12 @@ class While(HigherOrderRule):
         loop = WhileOp.of(op)
         uses = self.uses(rules, op, active, wanted)
         pushed = self.jvp(rules, op, uses)
+        _, consts, _ = loop.operands(active)
+        carry = _active_carry(rules, loop, active)
+        primal = replace(loop, body=rules.functions.primals(loop.body, (*consts, *carry)))
 
         def write_primal(args: Sequence[ir.Value]) -> list[ir.Value]:
-            return [*loop.write(rules, args), *args]
+            return [*primal.write(rules, args), *args]
 
         def write_tangent(args: Sequence[ir.Value]) -> list[ir.Value]:
             return pushed.write(args)[len(pushed.pattern) :]
