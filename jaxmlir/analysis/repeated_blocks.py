@@ -75,6 +75,13 @@ class RepeatedBlock:
         return all(b - a == self.length for a, b in zip(self.starts, self.starts[1:], strict=False))
 
 
+def op_string_of(body: FunctionView) -> OpString:
+    """The op string of a function, read once."""
+    if body.op_string is None:
+        body.op_string = OpString(body)
+    return body.op_string
+
+
 class OpString:
     """The ops of a function as letters, and where their operands come from.
 

@@ -43,8 +43,8 @@ from jaxmlir.dialect import (
     locations,
     primitives,
 )
+from jaxmlir.dialect.codec.dense import dense
 from jaxmlir.dialect.constants import Constants
-from jaxmlir.dialect.dense import dense
 from jaxmlir.dialect.ir import (
     DIALECT_VERSION,
     free_symbol,
@@ -414,7 +414,9 @@ class _Function:
                     op = create(name, types, operands, attributes, loc=loc)
                     env.update(zip(outvars, op.results, strict=True))
                 if name in custom_rule_ops.OPS:
-                    self.importer.pending.add(op, eqn)
+                    from jaxmlir.bridge.custom_rules.tracing import OfEquation
+
+                    self.importer.pending.add(op, functools.partial(OfEquation, eqn))
             except JaxmlirError as e:
                 located = _at_equation(e, eqn)
                 raise located from cause_of(located, e)

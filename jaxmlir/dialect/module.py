@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import jax
 
-from jaxmlir.dialect import handles, locations, pytrees
+from jaxmlir.dialect import handles, locations
 from jaxmlir.dialect import ir as mlir_ir
+from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.constants import Constants
 from jaxmlir.dialect.custom_rule_ops import MARK, marked_ops
 from jaxmlir.dialect.ir import context, func, functions, ir, is_private

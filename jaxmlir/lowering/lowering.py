@@ -33,9 +33,9 @@ from jaxmlir.analysis import pointwise
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.liveness import Live, Mask, liveness_of
 from jaxmlir.bridge import params
+from jaxmlir.bridge.custom_rules.pending import forward_mode_error
 from jaxmlir.bridge.exporter import constant_value
 from jaxmlir.dialect import codec, custom_calls, effect_attributes, locations, op_signature, ops
-from jaxmlir.dialect.custom_rule_ops import forward_mode_error
 from jaxmlir.dialect.ir import (
     TREES,
     context,

@@ -13,7 +13,8 @@ import jax
 
 from jaxmlir._compat import bind_leading, core, without_dead_code
 from jaxmlir.bridge.importer import CLOSES_OVER, import_jaxpr
-from jaxmlir.dialect import handles, pytrees
+from jaxmlir.dialect import handles
+from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.ir import functions, parse_module, scope
 from jaxmlir.errors import ArgumentError, ImportingError
 from jaxmlir.program.program import Program

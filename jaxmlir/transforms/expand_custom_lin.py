@@ -15,12 +15,12 @@ from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.builder import attribute, ops_of, reachable, returned, zeros
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.ops import OPS
+from jaxmlir.dialect.types import has_tangent, tangent_type_of
 from jaxmlir.errors import Diagnostic, TransformError
 from jaxmlir.passes.base import Pass
-from jaxmlir.transforms.higher_order.call import call
 from jaxmlir.transforms.higher_order.custom_rules import out_zeros, rule_symbol
-from jaxmlir.transforms.jvp import tangent_type_of
-from jaxmlir.transforms.templates import Rules, has_tangent
+from jaxmlir.transforms.new_function import call
+from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import transpose
 
 if TYPE_CHECKING:

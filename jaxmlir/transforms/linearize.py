@@ -14,15 +14,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from jaxmlir.dialect.builder import clone, copy, is_constant, set_attribute, zeros
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.types import tangent_type_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.support.masks import chosen
-from jaxmlir.transforms.activity import Activity, backward
+from jaxmlir.transforms.activity import (
+    Activity,
+    activity_of,
+    backward,
+    function_holds_rules,
+    holds_rules,
+)
 from jaxmlir.transforms.checkpoint_while import checkpoint_while
 from jaxmlir.transforms.discharge_refs import discharge_refs
-from jaxmlir.transforms.jvp import active_arguments, tangent_type_of
-from jaxmlir.transforms.memo import holds_rules
+from jaxmlir.transforms.emitters import Linearization
+from jaxmlir.transforms.jvp import active_arguments
 from jaxmlir.transforms.new_function import NewFunction
-from jaxmlir.transforms.templates import Linearization, Rules
+from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -94,7 +101,7 @@ def linearize(
     Raises:
       TransformError: an op cannot be linearized; names the op and the user's line.
     """
-    activity = rules.functions.forward(symbol, tuple(active), "linearize")
+    activity = activity_of(rules, symbol, tuple(active), "linearize")
     body, outs = activity.body, activity.body.returned
     given = [a and (wanted is None or wanted[i]) for i, a in enumerate(activity.results)]
     fwd = NewFunction(rules, f"{symbol}.fwd", body.types[: body.arity], body.function)
@@ -129,6 +136,23 @@ def linearize(
     set_attribute(lin.op, "jaxpr.num_res", len(kept))
     set_attribute(lin.op, "jaxpr.active", tuple(given))
     return Linearized(fwd.name, lin.name, len(kept), tuple(given))
+
+
+def primals_of(rules: Rules, symbol: str, active: tuple[bool, ...]) -> str:
+    """``@symbol`` as its derivative computes the results: a custom rule that is given a tangent
+    says what they are, in place of its function."""
+    if not function_holds_rules(rules, symbol):
+        return symbol
+    (found,) = rules.functions.derived(_primals, symbol, active)
+    return found
+
+
+def _primals(rules: Rules, symbol: str, active: tuple[bool, ...]) -> tuple[str]:
+    nothing = [False] * len(rules.functions.body(symbol).returned)
+    found = linearize(rules, symbol, active, nothing)
+    lin = rules.program.functions.pop(found.lin)
+    lin.operation.erase()
+    return (found.fwd,)
 
 
 class LinearOp(NamedTuple):

@@ -39,8 +39,8 @@ from jaxmlir.dialect import (
     locations,
     op_signature,
     ops,
-    pytrees,
 )
+from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.constants import Unread
 from jaxmlir.dialect.custom_rule_ops import MARK
 from jaxmlir.dialect.ir import context, func, ir, is_foreign, is_private, symbol_uses, verify_module

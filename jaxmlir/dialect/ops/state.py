@@ -91,3 +91,6 @@ OPS: tuple[Op, ...] = (
 )
 
 OPS = without_inverse("no rule: what a reference held before is not kept", OPS)
+
+MAKERS = frozenset({"jaxpr.new_ref", "jaxpr.empty_ref"})
+"""The ops that make references."""

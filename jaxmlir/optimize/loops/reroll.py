@@ -37,7 +37,7 @@ import numpy as np
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import KERNEL, Work, is_array, size
-from jaxmlir.analysis.repeated_blocks import OpString, Place, RepeatedBlock
+from jaxmlir.analysis.repeated_blocks import OpString, Place, RepeatedBlock, op_string_of
 from jaxmlir.dialect.builder import erase, is_used, ops_of
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.types import aval_of
@@ -145,7 +145,7 @@ def _reroll(
     max_work: float,
     min_length: int,
 ) -> int:
-    text = body.text
+    text = op_string_of(body)
     taken = np.zeros(len(text.letters), bool)
     count = 0
     for word in text.words:

@@ -24,7 +24,7 @@ import numpy as np
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
-from jaxmlir.analysis.repeated_blocks import Place, RepeatedBlock
+from jaxmlir.analysis.repeated_blocks import Place, RepeatedBlock, op_string_of
 from jaxmlir.dialect.builder import erase
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.optimize.vectorize.blocks import Blocks
@@ -79,7 +79,7 @@ def outline(program: Module, min_ops: int = MIN_OPS, keep_calls: bool = False) -
 
 def _outline(rules: Rules, body: FunctionView, min_ops: int, keep_calls: bool) -> list[str]:
     """Outlines the blocks of one function; the symbols of the new functions."""
-    text = body.text
+    text = op_string_of(body)
     taken = np.zeros(len(text.letters), bool)
     made = []
     for word in text.words:

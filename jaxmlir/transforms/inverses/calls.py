@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +14,8 @@ from jaxmlir.dialect.builder import inline
 from jaxmlir.dialect.ir import ir
 from jaxmlir.transforms.inverses import library
 from jaxmlir.transforms.inverses.linear import Update
-from jaxmlir.transforms.inverses.rule import RULES, NotInvertible, rule
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.inverses.invert import Inverted
-    from jaxmlir.transforms.inverses.solver import Site
+from jaxmlir.transforms.inverses.rule import RULES, rule
+from jaxmlir.transforms.inverses.solver import Inverted, NotInvertible, Site
 
 # The attribute that names the function, by op.
 CALLEES = {

@@ -55,7 +55,7 @@ from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.targets.fusion import FUSED, MOVED
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
-from jaxmlir.transforms.higher_order.while_loop import WhileOp
+from jaxmlir.transforms.higher_order.while_op import WhileOp
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
