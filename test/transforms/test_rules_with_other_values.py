@@ -213,6 +213,27 @@ def test_a_loop_of_unknown_length_computes_what_its_rules_do(kinds):
     check((("while", ("pushed", "constant")), "sin"), kinds)
 
 
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_a_reversed_loop_of_unknown_length_computes_what_its_rules_do(recomputed):
+    def f(x, y, loop):
+        def body(carry):
+            i, x, y = carry
+            return i + 1, sum(pair(x, y)), pushed(y) / 2 + lax.stop_gradient(calling_itself(x))
+
+        body = jax.checkpoint(body) if recomputed else body
+        return weighted(loop(lambda carry: carry[0] < 2, body, (0, x, y))[1])
+
+    def twice(cond, body, carry):
+        return body(body(carry))
+
+    expected = derivative("grad", derivative("grad", lambda x, y: f(x, y, twice)))
+    program = jaxmlir.trace(lambda x, y: f(x, y, lax.while_loop))(*ARGS)
+    options = {"while_loops": "checkpointed", "checkpoints": 1}
+    first = program.value_and_grad((0, 1), **options)
+    again = jaxmlir.trace(lambda *args: weighted(first(*args)))(*ARGS)
+    close(again.value_and_grad((0, 1), **options)(*ARGS), jax.jit(expected)(*ARGS), rtol=1e-4)
+
+
 def test_a_function_with_a_forward_rule_in_a_recomputed_scan():
     check((("checkpoint", (("scan", ("pulled", "sin")),)), "pushed"), ("aux", "grad"))
 
