@@ -3,15 +3,21 @@
 Forwards, a value is *active* if an op's derivative rule says that it has a tangent, given which
 operands do.  Backwards, the tangent of an active value is *used* if a wanted one depends on it.
 Loops ask these questions of their body until the answer does not change.
+
+A custom rule computes the results of a call, too, wherever the call is active: a further derivative
+is that of what the rule computes.  So a function that holds such calls is linearized in all active
+arguments, be they used or not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.dialect.builder import symbols_of
 from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.transforms.higher_order import has_rule
 
 if TYPE_CHECKING:
@@ -19,6 +25,10 @@ if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
 
 Mask = tuple[bool, ...]
+
+_WITH_RULES = frozenset({"jaxpr.custom_jvp_call_jaxpr", "jaxpr.custom_vjp_call_jaxpr"})
+# What refers to functions, and whose derivatives change nothing about its results.
+_UNCHANGED = frozenset({"jaxpr.custom_lin", "jaxpr.custom_linear_solve", "jaxpr.linear_call"})
 
 
 class Step(NamedTuple):
@@ -131,3 +141,30 @@ def used_arguments(rules: Rules, symbol: str, active: Mask, wanted: Mask) -> Mas
 def _used_arguments(rules: Rules, symbol: str, active: Mask, wanted: Mask) -> Mask:
     _, used = backward(rules, activity_of(rules, symbol, active, "linearize"), wanted)
     return tuple([a and u for a, u in zip(active, used, strict=True)])
+
+
+def holds_rules(rules: Rules, op: Any) -> bool:
+    """Whether an op calls, directly or not, a function with a derivative rule of its own, so that
+    its results may be others when it is differentiated."""
+    name = op.operation.name
+    if name in _WITH_RULES:
+        return True
+    if name in _UNCHANGED or not may_have_functions(name):
+        return False
+    return any(function_holds_rules(rules, symbol) for symbol in symbols_of(op))
+
+
+def function_holds_rules(rules: Rules, symbol: str) -> bool:
+    """Whether an op of ``@symbol`` :func:`holds_rules`."""
+    (found,) = rules.functions.derived(_holds_rules, symbol)
+    return found
+
+
+def _holds_rules(rules: Rules, symbol: str) -> tuple[bool]:
+    return (any(holds_rules(rules, op) for op in rules.functions.body(symbol).ops),)
+
+
+def relevant_arguments(rules: Rules, symbol: str, active: Mask, used: Mask) -> Mask:
+    """The active arguments in which ``@symbol`` is to be linearized, if tangents are taken of those
+    that are used: these, but for what custom rules make of the others."""
+    return active if function_holds_rules(rules, symbol) else used

@@ -17,7 +17,13 @@ from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.types import tangent_type_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.support.masks import chosen
-from jaxmlir.transforms.activity import Activity, activity_of, backward
+from jaxmlir.transforms.activity import (
+    Activity,
+    activity_of,
+    backward,
+    function_holds_rules,
+    holds_rules,
+)
 from jaxmlir.transforms.checkpoint_while import checkpoint_while
 from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.emitters import Linearization
@@ -81,6 +87,7 @@ def linearize(
     active: Sequence[bool],
     wanted: Sequence[bool] | None = None,
     required: Sequence[bool] | None = None,
+    taken: Sequence[bool] | None = None,
 ) -> Linearized:
     """Writes ``@symbol.fwd`` and ``@symbol.lin``.
 
@@ -88,6 +95,8 @@ def linearize(
       active: which arguments have tangents.
       wanted: the results whose tangents are asked for; by default all.
       required: the results that are to have one, be it zero; by default none.
+      taken: the active arguments whose tangents ``@symbol.lin`` takes, all that the tangents asked
+        for depend on among them; by default all active ones.
 
     Raises:
       TransformError: an op cannot be linearized; names the op and the user's line.
@@ -102,7 +111,7 @@ def linearize(
     fwd.finish([*(values[v] for v in outs), *kept])
     set_attribute(fwd.op, "jaxpr.num_res", len(kept))
 
-    arguments = [i for i, a in enumerate(active) if a]
+    arguments = [i for i, a in enumerate(taken or active) if a]
     types = [*(v.type for v in kept), *(tangent_type_of(body.types[i]) for i in arguments)]
     lin = NewFunction(rules, f"{symbol}.lin", types, body.function)
     handed = dict(zip(kept, lin.args, strict=False))
@@ -129,6 +138,23 @@ def linearize(
     return Linearized(fwd.name, lin.name, len(kept), tuple(given))
 
 
+def primals_of(rules: Rules, symbol: str, active: tuple[bool, ...]) -> str:
+    """``@symbol`` as its derivative computes the results: a custom rule that is given a tangent
+    says what they are, in place of its function."""
+    if not function_holds_rules(rules, symbol):
+        return symbol
+    (found,) = rules.functions.derived(_primals, symbol, active)
+    return found
+
+
+def _primals(rules: Rules, symbol: str, active: tuple[bool, ...]) -> tuple[str]:
+    nothing = [False] * len(rules.functions.body(symbol).returned)
+    found = linearize(rules, symbol, active, nothing)
+    lin = rules.program.functions.pop(found.lin)
+    lin.operation.erase()
+    return (found.fwd,)
+
+
 class LinearOp(NamedTuple):
     """An op of which the derivative is wanted, its values being written."""
 
@@ -141,6 +167,9 @@ def write_primals(
     rules: Rules, activity: Activity, wanted: Sequence[bool], args: Sequence[ir.Value]
 ) -> tuple[list[ir.Value], list[LinearOp]]:
     """Writes the values of a function, with what its derivative needs of them.
+
+    A custom rule says what the results of its call are wherever the call has a tangent, whether
+    that is used or not: the derivatives of these results are those of what the rule computed.
 
     Args:
       wanted: the results whose tangents are asked for.
@@ -157,13 +186,15 @@ def write_primals(
         given = [values[v] for v in operands]
         first, last = body.results[i]
         mask, step, signature = masks[i], activity.steps[i], body.signatures[i]
-        if mask is None:
+        if mask is None and (step is None or not holds_rules(rules, op)):
             values[first:last] = copy(op, signature.name, given)
             continue
+        mask = mask or (False,) * (last - first)
         halves = step.halves or rules.linearize(op, signature.name, step.active, mask, signature)
         outs = halves.primal.inline(given, op.location)
         values[first:last] = outs[: last - first]
-        linear.append(LinearOp(i, halves, outs[last - first :]))
+        if True in mask:
+            linear.append(LinearOp(i, halves, outs[last - first :]))
     return values, linear
 
 

@@ -99,11 +99,11 @@ def _tangent_step(f: Any, consts: Sequence[bool], carry: Sequence[bool]) -> Any:
     return traced(step, [*c, *dcs, *x, *dx], f"{name_of(f)}.jvp")
 
 
-def _forward(f: Any, consts: Sequence[bool], carry: Sequence[bool]) -> Any:
-    """``(*c, *x) -> *x'`` as reverse mode computes it: by the forward rules of custom functions."""
+def _forward(f: Any, active: Sequence[bool], active_out: Sequence[bool]) -> Any:
+    """A function as its derivative computes the results: by the rules of custom functions."""
 
     def forward(*args: Any) -> list[Any]:
-        outs, _ = _vjp(f, args, [*consts, *carry], carry)
+        outs, _ = _vjp(f, args, active, active_out)
         return outs
 
     return traced(forward, f.in_avals, f"{name_of(f)}.fwd")
@@ -156,7 +156,9 @@ def _loop_jvp(
     )
     in_consts, in_first = list(map(has_tangent, dconsts)), list(map(has_tangent, dfirst))
     active = _active_carry(body_jaxpr, in_consts, in_first)
-    forward = _forward(body_jaxpr, in_consts, active) if any(active) else body_jaxpr
+    forward = body_jaxpr
+    if any(active):
+        forward = _forward(body_jaxpr, [*in_consts, *active], active)
     final, recorded = loop.run(cond_jaxpr, forward, cond_consts, consts, first, checkpoints)
     dout = []
     if any(active):
@@ -200,13 +202,14 @@ ad.primitive_jvps[checkpointed_while_p] = _loop_jvp
 def _sweep_jvp(primals: Any, tangents: Any, **params: Any) -> tuple[list[Any], list[Any]]:
     cond_consts, consts, first, record, last = sweep.operands(primals, params)
     _, dconsts, dfirst, _, dlast = sweep.operands(tangents, params)
-    outs = reverse_sweep_p.bind(*primals, **params)
     in_consts, in_first, in_last = (list(map(has_tangent, ts)) for ts in (dconsts, dfirst, dlast))
     if not any(in_consts + in_first):
+        outs = reverse_sweep_p.bind(*primals, **params)
         dlast = list(map(ad.instantiate_zeros, dlast))
         fixed = [*cond_consts, *consts, *first, *record]
         return outs, reverse_sweep_p.bind(*fixed, *dlast, **params)
     map_ = _SweepTangents(params, in_consts, in_first, in_last, record)
+    outs = reverse_sweep_p.bind(*primals, **map_.primal_params)
     dout = _linear_map(
         map_.forth,
         map_.back,
@@ -249,6 +252,13 @@ class _SweepTangents:
         self.y = fixpoint(last, grow)
         self.dg, out = jvp_jaxpr(self.g, [*consts, *self.x, *self.y], [*keep, *self.y])
         self.sums = out[: self.num_sums]
+        # The same step and state as derivatives compute them.
+        self.f_values = _forward(self.f, [*consts, *self.x], self.x)
+        self.g_values = _forward(self.g, [*consts, *self.x, *self.y], [*self.sums, *self.y])
+        self.primal_params = params | {
+            "advance_jaxpr": self.f_values,
+            "step_jaxpr": self.g_values,
+        }
 
     def forth(self, *args: Any) -> list[Any]:
         primals, dconsts, dfirst, dlast = split(
@@ -290,7 +300,7 @@ class _SweepTangents:
         primals, abar, m = split(args, len(args) - num, sum(self.sums))
         cond_consts, consts, first, _, last = sweep.operands(primals, self.params)
         cond = _ignoring_rest(self.cond, [jax.typeof(v) for v in m])
-        follow = _following(self.f, self.g, len(consts), self.sums, self.y)
+        follow = _following(self.f_values, self.g_values, len(consts), self.sums, self.y)
         c, x = [*consts, *abar], [*first, *m]
         final, record = loop.run(cond, follow, cond_consts, c, x, self.checkpoints)
         m = final[len(first) :]

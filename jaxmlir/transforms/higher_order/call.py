@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.dialect.ir import ir
-from jaxmlir.transforms.activity import active_results, used_arguments
+from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation
 from jaxmlir.transforms.higher_order.residuals import (
     Forwarded,
@@ -48,8 +48,10 @@ class Call(HigherOrderRule):
     def linearize(
         self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
     ) -> Linearization:
-        uses = used_arguments(rules, self._symbol(op), active, wanted)
-        found = linearize_call_of(rules, self._symbol(op), uses, wanted)
+        symbol = self._symbol(op)
+        uses = used_arguments(rules, symbol, active, wanted)
+        active = relevant_arguments(rules, symbol, active, uses)
+        found = linearize_call_of(rules, symbol, active, wanted, None, uses)
         name, attributes = op.operation.name, dict(op.attributes.items())
 
         def pull(nonzero: tuple[bool, ...]) -> Emitter:

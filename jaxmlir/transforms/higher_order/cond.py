@@ -18,7 +18,7 @@ from jax import lax
 from jaxmlir.dialect.builder import create, returned, set_results, symbol_ref, zeros
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.types import has_tangent
-from jaxmlir.transforms.activity import active_results, used_arguments
+from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
 from jaxmlir.transforms.edit import before_return, set_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation
 from jaxmlir.transforms.higher_order.custom_rules import Dims, joined
@@ -55,7 +55,12 @@ class Cond(HigherOrderRule):
         uses = self.uses(rules, op, active, wanted)
         found_active = self.activity(rules, op, "linearize", uses)
         required = tuple(a and w for a, w in zip(found_active, wanted, strict=True))
-        found = [linearize_call(rules, b, uses[1:], required, required) for b in _branches(op)]
+
+        def halves(branch: str) -> Forwarded:
+            relevant = relevant_arguments(rules, branch, active[1:], uses[1:])
+            return linearize_call(rules, branch, relevant, required, required, uses[1:])
+
+        found = [halves(b) for b in _branches(op)]
         return Linearization(*_halves(rules, op, found, len(op.results), required), uses)
 
     def partial_eval(self, rules: Rules, op: Any, unknown: Flags) -> PartialEvaluation | None:

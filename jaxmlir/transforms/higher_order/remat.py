@@ -2,8 +2,8 @@
 
 Linearized, it is a plain call for the values, which leaves its operands as the only residuals, and
 a ``remat2`` of these and the tangents: that computes the values again (``@f.fwd``) and then the
-tangents (``@f.lin``).  With a custom VJP rule in the function, the call is of the values of
-``@f.fwd``, in which its forward rule is: that has a forward mode, and the function has none.
+tangents (``@f.lin``).  Both compute the values that custom rules give, where there are any: what
+is differentiated further is what the rule computes, not its function.
 
 Marked ``differentiated``, its lowering puts an optimization barrier around its operands, so that
 the compiler does not find that the values were there already.
@@ -25,18 +25,16 @@ from jaxmlir.dialect.builder import (
     create,
     drop_dead_ops,
     inline,
-    returned,
-    set_results,
     symbol_ref,
 )
 from jaxmlir.dialect.ir import ir
-from jaxmlir.transforms.activity import active_results, used_arguments
+from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization
 from jaxmlir.transforms.higher_order.custom_rules import Dims
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.jvp import jvp_of
-from jaxmlir.transforms.linearize import linearize
+from jaxmlir.transforms.linearize import linearize, primals_of
 from jaxmlir.transforms.new_function import NewFunction, call
 from jaxmlir.transforms.partial_eval import partial_eval
 from jaxmlir.transforms.transpose import linear_type, transpose_nonzero
@@ -68,13 +66,9 @@ class Remat(HigherOrderRule):
             return None
         callee = _callee(op)
         uses = used_arguments(rules, callee, active, wanted)
-        has_vjp = any(
-            inner.operation.name == "jaxpr.custom_vjp_call_jaxpr"
-            for _, inner in rules.custom_ops_within(op)
-        )
-        values, symbol, used, active_out = rules.functions.once(
-            _linear, callee, uses, wanted, has_vjp
-        )
+        values = primals_of(rules, callee, active)
+        active = relevant_arguments(rules, callee, active, uses)
+        symbol, used, active_out = rules.functions.once(_linear, callee, active, uses, wanted)
         barrier = _barrier(op)
         barrier = [*(barrier[i] for i in used), *[True] * sum(uses)]
 
@@ -133,19 +127,18 @@ def _remat(
 
 
 def _linear(
-    rules: Rules, symbol: str, active: Flags, wanted: Flags, by_rules: bool
-) -> tuple[str, str, tuple[int, ...], Flags]:
+    rules: Rules, symbol: str, active: Flags, taken: Flags, wanted: Flags
+) -> tuple[str, tuple[int, ...], Flags]:
     """Writes the function ``(*operands that it uses, *tangents) -> (*tangents)``, which computes
     the values it needs.
 
     Args:
-      by_rules: the results are to be those of forward rules.
+      taken: the active arguments whose tangents it takes.
 
     Returns:
-      The symbols of the function that gives the results, and of this one, the operands that this
-      one uses, and which results it gives tangents of.
+      Its symbol, the operands that it uses, and which results it gives tangents of.
     """
-    found = linearize(rules, symbol, active, wanted)
+    found = linearize(rules, symbol, active, wanted, None, taken)
     fwd, lin = map(rules.program.function, (found.fwd, found.lin))
     operands, results = list(fwd.arguments), list(fwd.type.results)
     tangents = [v.type for v in list(lin.arguments)[found.num_residuals :]]
@@ -156,17 +149,10 @@ def _linear(
         outs = inline(lin, [*values[len(results) - found.num_residuals :], *tangents])
     new.finish(outs)
     drop_dead_ops(new.op)
-    if by_rules:
-        symbol = found.fwd
-        set_results(fwd, returned(fwd)[: len(results) - found.num_residuals])
-        del fwd.attributes["jaxpr.num_res"]
-        drop_dead_ops(fwd)
-        _erase(rules, lin)
-    else:
-        _erase(rules, fwd, lin)
+    _erase(rules, fwd, lin)
     used = tuple(i for i, v in enumerate(given) if next(iter(v.uses), None) is not None)
     set_arguments(new.op, [*(given[i] for i in used), *tangents])
-    return symbol, new.name, used, found.active_out
+    return new.name, used, found.active_out
 
 
 def _transposed(rules: Rules, symbol: str, linear: Flags, nonzero: Flags) -> tuple[str, Flags]:

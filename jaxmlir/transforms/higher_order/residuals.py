@@ -70,10 +70,10 @@ def partial_eval_call(rules: Rules, symbol: str, unknown: tuple[bool, ...], *how
 
 
 def linearize_call_of(
-    rules: Rules, symbol: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    rules: Rules, symbol: str, active: tuple[bool, ...], *how: tuple[bool, ...] | None
 ) -> Forwarded:
     """What :func:`linearize_call` gives for these, written once."""
-    return rules.functions.derived(linearize_call, symbol, active, wanted)
+    return rules.functions.derived(linearize_call, symbol, active, *how)
 
 
 def partial_eval_call_of(rules: Rules, symbol: str, unknown: tuple[bool, ...]) -> Forwarded:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jaxmlir.dialect.builder import inline, zeros
 from jaxmlir.dialect.ir import ir
 from jaxmlir.support.masks import chosen, fixpoint, split
-from jaxmlir.transforms.activity import active_results, used_arguments
+from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization
 from jaxmlir.transforms.higher_order.loops import both, interleaved, present, spread, tangents_of
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
@@ -48,7 +48,8 @@ class Scan(HigherOrderRule):
     def uses(
         self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
     ) -> tuple[bool, ...]:
-        used, _ = _used(rules, ScanOp.of(op), active, wanted)
+        scan = ScanOp.of(op)
+        used, _ = _used(rules, scan, _active(rules, scan, active, "linearize"), wanted)
         return both(used, active)
 
     def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Emitter:
@@ -78,9 +79,13 @@ class Scan(HigherOrderRule):
     ) -> Linearization:
         scan = ScanOp.of(op)
         types = [v.type for v in op.operands]
-        used, wanted = _used(rules, scan, active, wanted)
+        body_active = _active(rules, scan, active, "linearize")
+        used, wanted = _used(rules, scan, body_active, wanted)
         uses = both(used, active)
-        body = rules.functions.once(linearize_body, scan.body, scan.counts, used, wanted)
+        body_active = relevant_arguments(rules, scan.body, body_active, used)
+        body = rules.functions.once(
+            linearize_body, scan.body, scan.counts, body_active, used, wanted
+        )
         hoisted = body.hoisted
 
         def write_primal(args: Sequence[ir.Value]) -> list[ir.Value]:
@@ -200,10 +205,9 @@ def _active_results(
 
 
 def _used(
-    rules: Rules, scan: ScanOp, active: tuple[bool, ...], wanted: tuple[bool, ...]
+    rules: Rules, scan: ScanOp, body_active: tuple[bool, ...], wanted: tuple[bool, ...]
 ) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
     """The active arguments of the body that matter in some iteration, and the results that do."""
-    body_active = _active(rules, scan, active, "linearize")
     active_out = _active_results(rules, scan, body_active, "linearize")
     carry, ys = scan.results(both(active_out, wanted))
 

@@ -76,18 +76,20 @@ def linearize_body(
     symbol: str,
     counts: tuple[int, int],
     active: Sequence[bool],
+    used: Sequence[bool],
     wanted: Sequence[bool],
 ) -> LinearizedBody:
     """The bodies of the loop that computes the results, and of the linear one.
 
     Args:
-      active: the arguments whose tangents the linear loop takes.
-      wanted: the results whose tangents it gives; of the carry, the same as in ``active``.
+      active: the arguments that have tangents.
+      used: those of them whose tangents the linear loop takes.
+      wanted: the results whose tangents it gives; of the carry, the same as in ``used``.
     """
     num_consts, num_carry = counts
     num_results = len(wanted)
     required = [w and i < num_carry for i, w in enumerate(wanted)]
-    found = linearize(rules, symbol, active, wanted, required)
+    found = linearize(rules, symbol, active, wanted, required, used)
     fwd, lin = rules.program.function(found.fwd), rules.program.function(found.lin)
 
     # What is at hand anyway need not be returned: slices given or returned, and constants.
@@ -120,7 +122,7 @@ def linearize_body(
         kind == "invariant" or (kind == "operand" and i < num_consts) for kind, i in sources
     ]
     residuals, tangents = split(list(lin.arguments), len(sources))
-    consts, carry, _ = split(active, *counts)
+    consts, carry, _ = split(used, *counts)
     dconsts, dcarry, dxs = split(tangents, sum(consts), sum(carry))
     sliced = [not i for i in invariant]
     set_arguments(

@@ -26,6 +26,7 @@ from jaxmlir.transforms.higher_order.loops import present, tangents_of
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.higher_order.while_op import WhileOp
 from jaxmlir.transforms.jvp import jvp
+from jaxmlir.transforms.linearize import primals_of
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.vmap import batched_results, move, vmap_of
 
@@ -77,9 +78,12 @@ class While(HigherOrderRule):
         loop = WhileOp.of(op)
         uses = self.uses(rules, op, active, wanted)
         pushed = self.jvp(rules, op, uses)
+        _, consts, _ = loop.operands(active)
+        carry = _active_carry(rules, loop, active)
+        primal = replace(loop, body=primals_of(rules, loop.body, (*consts, *carry)))
 
         def write_primal(args: Sequence[ir.Value]) -> list[ir.Value]:
-            return [*loop.write(rules, args), *args]
+            return [*primal.write(rules, args), *args]
 
         def write_tangent(args: Sequence[ir.Value]) -> list[ir.Value]:
             return pushed.write(args)[len(pushed.pattern) :]
