@@ -266,6 +266,13 @@ class Pending:
         while within is None and self._queue:
             self._trace_round(None)
 
+    def leave(self) -> None:
+        """Has the ops that wait here wait with those of the program."""
+        self.program.rule_tracing.take_up(
+            {op.attributes[MARK].value: self.table.of(op) for op in self._queue}
+        )
+        self._queue.clear()
+
     def _trace_round(self, within: Collection[str] | None) -> None:
         """Traces the rules of the ops that wait; those that the rules bring wait after them."""
         now, later = collections.deque(), []
